@@ -1,0 +1,61 @@
+// Errors that a user can act on, and the exit code each of them ends the program with.
+//
+// Rules: messages say what is wrong, where, and what to do about it. `verify` is for the users' and the environment's
+// mistakes and is always on. `internal_check` is for our own. Nobody catches an Error except main (and the places that
+// can really go on without: fallback to an older checkpoint, --skip-bad). Destructors never throw.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace megatron {
+
+/// The value is the process exit code.
+enum class ErrorKind : int {
+  internal = 1,
+  configuration = 2,
+  data = 3,
+  checkpoint = 4,
+  numerics = 5,
+  communication = 6,
+  filesystem = 7,
+};
+
+inline constexpr int kExitStoppedEarly = 75;  ///< EX_TEMPFAIL: stopped on request with a good checkpoint; requeue me
+
+/// One word for the category, as printed in front of the message: "configuration", "data", ...
+const char* name_of(ErrorKind kind);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+  int exit_code() const { return static_cast<int>(kind_); }
+
+ private:
+  ErrorKind kind_;
+};
+
+template <class... Args>
+[[noreturn]] void fail(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error(kind) with the formatted message unless `condition` holds. The arguments are formatted only on failure.
+template <class... Args>
+void verify(bool condition, ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) [[unlikely]] fail(kind, format, std::forward<Args>(args)...);
+}
+
+/// A broken promise inside the program itself: names the place, ends with exit code 1.
+void internal_check(bool condition, const char* what,
+                    std::source_location where = std::source_location::current());
+
+/// a / b where b must divide a; `what` names the division in the error.
+long long exact_division(long long a, long long b, const char* what);
+
+}  // namespace megatron

@@ -1,0 +1,109 @@
+// Communicator: a group of ranks that moves and reduces tensors. One interface for MPI, threads (tests) and counting
+// (--dry-run); NCCL and staged device communicators join it later.
+//
+// Rules (docs/communication.md draws each verb):
+//   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the same
+//     shapes and dtypes, in the same order; checked where it is free.
+//   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
+//     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
+//   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each time.
+//   * In a group of one rank every verb is a copy or nothing.
+//   * Waiting time and bytes are charged to the TrafficMeter, if one is set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace megatron {
+
+enum class Reduce { sum, maximum };
+
+/// What a group has moved and how long its ranks waited: for the end table and --dry-run. Not thread-safe: one per rank.
+struct TrafficMeter {
+  std::int64_t bytes_sent = 0;  ///< payload this rank hands to others: all-reduce 2·(n-1)/n · bytes, gather (n-1)/n, ...
+  std::int64_t operations = 0;
+  double seconds_waiting = 0;   ///< inside wait() and blocking verbs
+};
+
+class Communicator;
+
+/// A started operation. Move-only; wait() exactly once (further calls do nothing).
+class Pending {
+ public:
+  Pending() = default;  ///< already complete
+  Pending(Communicator* communicator, std::uint64_t ticket) : communicator_(communicator), ticket_(ticket) {}
+  Pending(Pending&& other) noexcept;
+  Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
+  ~Pending();
+  void wait();
+  bool active() const { return communicator_ != nullptr; }
+
+ private:
+  Communicator* communicator_ = nullptr;
+  std::uint64_t ticket_ = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }  ///< "tensor", "data", ...: for errors and reports
+  void set_meter(TrafficMeter* meter) { meter_ = meter; }
+
+  // In place over the whole tensor. f32, f64 or i32.
+  Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
+  // whole = the parts of all ranks, in rank order; whole.elements() == size() * part.elements().
+  Pending start_all_gather(ConstTensor part, Tensor whole);
+  // part = this rank's slice of the sum of everybody's whole.
+  Pending start_reduce_scatter(ConstTensor whole, Tensor part);
+  Pending start_broadcast(Tensor values, int root);
+  // Point to point; messages of the same (peer, channel) arrive in order. `channel` is a small number: one per purpose.
+  Pending start_send(ConstTensor values, int to, int channel);
+  Pending start_receive(Tensor values, int from, int channel);
+
+  void all_reduce(Tensor values, Reduce reduce = Reduce::sum) { start_all_reduce(values, reduce).wait(); }
+  void all_gather(ConstTensor part, Tensor whole) { start_all_gather(part, whole).wait(); }
+  void reduce_scatter(ConstTensor whole, Tensor part) { start_reduce_scatter(whole, part).wait(); }
+  void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
+  void barrier();
+
+  // Host scalars and texts, for control decisions (not for the hot path).
+  double all_reduce_value(double value, Reduce reduce = Reduce::sum);
+  bool any(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
+  std::string broadcast_text(const std::string& text, int root);
+  std::vector<std::string> gather_texts(const std::string& text, int root);  ///< by rank; empty except at root
+
+  /// A new group of the ranks with the same colour, ordered by key. Collective over this group.
+  virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
+
+ protected:
+  Communicator(int rank, int size, std::string name) : rank_(rank), size_(size), name_(std::move(name)) {}
+
+  // The backend's part. Arguments are checked, and size() > 1, when these are called. They return a ticket for finish().
+  virtual std::uint64_t do_all_reduce(Tensor values, Reduce reduce) = 0;
+  virtual std::uint64_t do_all_gather(ConstTensor part, Tensor whole) = 0;
+  virtual std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) = 0;
+  virtual std::uint64_t do_broadcast(Tensor values, int root) = 0;
+  virtual std::uint64_t do_send(ConstTensor values, int to, int channel) = 0;
+  virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
+  virtual void do_barrier() = 0;
+  virtual void finish(std::uint64_t ticket) = 0;
+
+ private:
+  friend class Pending;
+  Pending pending(std::uint64_t ticket, double bytes);
+
+  int rank_, size_;
+  std::string name_;
+  TrafficMeter* meter_ = nullptr;
+};
+
+}  // namespace megatron

@@ -1,0 +1,53 @@
+// ProcessGrid: who is who. Maps the world's ranks to coordinates and owns one communicator per axis.
+//
+// Rank order (the design's and Megatron-LM's): tensor fastest, then context, data, pipeline:
+//   rank = ((pipeline · data_size + data) · context_size + context) · tensor_size + tensor
+// There are no globals: the grid is passed by reference and must outlive everything that communicates through it.
+// It must die before the MPI session.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace megatron {
+
+/// Extents of the grid; their product is the number of ranks.
+struct GridShape {
+  int tensor = 1, context = 1, data = 1, pipeline = 1;
+  int ranks() const { return tensor * context * data * pipeline; }
+};
+
+struct GridCoordinates {
+  int tensor = 0, context = 0, data = 0, pipeline = 0;
+};
+
+GridCoordinates coordinates_of(int rank, const GridShape& shape);
+int rank_of(const GridCoordinates& at, const GridShape& shape);
+
+class ProcessGrid {
+ public:
+  /// Collective over `world`, whose size must be shape.ranks(). The grid keeps a reference to `world`.
+  ProcessGrid(Communicator& world, const GridShape& shape);
+
+  const GridShape& shape() const { return shape_; }
+  const GridCoordinates& at() const { return at_; }
+
+  Communicator& world() const { return world_; }
+  Communicator& tensor() const { return *tensor_; }      ///< ranks that share a layer's matrices
+  Communicator& data() const { return *data_; }          ///< ranks with the same parameters, other samples
+  Communicator& pipeline() const { return *pipeline_; }  ///< all stages of one model replica; rank = stage
+  Communicator& model() const { return *model_; }        ///< tensor × pipeline: one whole model replica
+  Communicator& embedding() const { return *embedding_; }  ///< {first, last} stage; alone (size 1) on others
+
+  bool first_stage() const { return at_.pipeline == 0; }
+  bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
+
+ private:
+  Communicator& world_;
+  GridShape shape_;
+  GridCoordinates at_;
+  std::unique_ptr<Communicator> tensor_, data_, pipeline_, model_, embedding_;
+};
+
+}  // namespace megatron

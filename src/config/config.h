@@ -1,0 +1,128 @@
+// Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by everybody above.
+//
+// After `resolve` every derived value is set (ffn_hidden_size, padded vocabulary, data-parallel size, steps ...), so
+// that nobody computes a default a second time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace megatron {
+
+struct ModelConfig {
+  std::string preset;  // "" or a name from presets
+  std::string family = "gpt";
+  std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
+  std::int64_t query_groups = 0;     // 0: = attention_heads
+  std::int64_t ffn_hidden_size = 0;  // 0: 4 · hidden_size
+  std::int64_t sequence_length = 0;
+  std::int64_t max_position_embeddings = 0;  // 0: = sequence_length
+  std::int64_t vocab_size = 0;               // 0: the data's
+  std::int64_t vocab_multiple = 128;
+  std::string position_embedding = "learned";
+  std::string activation = "gelu";
+  std::string normalization = "layernorm";
+  double norm_epsilon = 1e-5;
+  bool tie_embeddings = true;
+  bool bias = true;
+  double hidden_dropout = 0.1, attention_dropout = 0.1;
+  double init_std = 0.02;
+
+  std::int64_t head_size() const { return hidden_size / attention_heads; }
+  std::int64_t padded_vocab() const { return (vocab_size + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
+};
+
+struct ParallelConfig {
+  std::int64_t tensor = 1, pipeline = 1, virtual_stages = 1, context = 1, expert = 1;
+  std::int64_t data = 0;  // 0: what remains of the ranks
+  bool sequence_parallel = false;
+  std::string schedule = "1f1b";
+  std::vector<std::int64_t> layers_per_stage;  // empty: evenly
+  bool overlap_gradients = false;
+};
+
+struct BatchRampUp {
+  std::int64_t start = 0, increment = 0, samples = 0;  // start 0: none
+};
+
+struct TrainConfig {
+  std::int64_t steps = 0, samples = 0, tokens = 0;  // exactly one of the four is given; steps is resolved
+  double epochs = 0;
+  std::int64_t micro_batch_size = 1, global_batch_size = 0;
+  BatchRampUp batch_ramp_up;
+  std::uint64_t seed = 1234;
+  std::int64_t evaluate_every = 0;  // steps; 0: only at the end
+  bool evaluate_every_epoch = false;
+  std::int64_t evaluate_steps = 10;
+};
+
+struct LossConfig {
+  std::string name = "language_model";
+};
+
+struct PrecisionConfig {
+  std::string compute = "fp32";
+  DType dtype() const { return compute == "bf16" ? DType::bf16 : compute == "fp16" ? DType::f16 : DType::f32; }
+};
+
+struct RecomputeConfig {
+  std::string mode = "none";
+  std::int64_t layers = 1;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
+  double epsilon = 1e-8, weight_decay = 0.01, clip_grad_norm = 1.0;
+  bool distributed = false;
+};
+
+struct LearningRateConfig {
+  double peak = 1e-4, minimum = 0;
+  std::int64_t warmup_steps = 0, warmup_samples = 0;
+  double warmup_fraction = 0;  // of the decay length
+  std::string decay = "cosine";
+  std::int64_t decay_steps = 0, decay_samples = 0;  // 0: the whole run
+};
+
+struct DataConfig {
+  std::string train, validation, test;  // prefixes of token shards; validation/test empty: by split
+  std::string split = "969,30,1";
+  std::string order = "epoch";
+};
+
+struct CheckpointConfig {
+  std::int64_t every_steps = 0;  // 0: no checkpoints; else also one at the end
+  double every_minutes = 0;
+  std::int64_t keep_last = 2;  // 0: all
+  bool resume = true;
+  std::string load, initialize_from;
+  bool async = false;
+};
+
+struct RunConfig {
+  std::string directory = "run";
+  std::string device = "auto";
+  std::string communication = "auto";
+  std::int64_t threads = 1;
+  std::int64_t log_every = 1;
+};
+
+struct Config {
+  ModelConfig model;
+  ParallelConfig parallel;
+  TrainConfig train;
+  LossConfig loss;
+  PrecisionConfig precision;
+  RecomputeConfig recompute;
+  OptimizerConfig optimizer;
+  LearningRateConfig learning_rate;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  RunConfig run;
+};
+
+}  // namespace megatron

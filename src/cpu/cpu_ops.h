@@ -1,0 +1,62 @@
+// CpuOps: the CPU backend of Ops, one thread per rank, fp32. One source file per family of verbs.
+//
+// Owns the scratch memory its kernels need (grown on first use, then reused: a steady step allocates nothing).
+// Not thread-safe: one instance per rank.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/ops.h"
+#include "tensor/memory.h"
+
+namespace megatron {
+
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(Allocator& allocator) : allocator_(allocator) {}
+
+  // matmul.cpp
+  void matmul(const MatmulArgs&) override;
+  // bias.cpp
+  void add_bias(const AddBiasArgs&) override;
+  void column_sum(const ColumnSumArgs&) override;
+  // activation.cpp
+  void bias_gelu_forward(const BiasGeluForwardArgs&) override;
+  void bias_gelu_backward(const BiasGeluBackwardArgs&) override;
+  // dropout.cpp
+  void dropout_add_forward(const DropoutAddForwardArgs&) override;
+  void dropout_add_backward(const DropoutAddBackwardArgs&) override;
+  // norm.cpp
+  void layer_norm_forward(const LayerNormForwardArgs&) override;
+  void layer_norm_backward(const LayerNormBackwardArgs&) override;
+  // attention_forward.cpp, attention_backward.cpp
+  void attention_forward(const AttentionForwardArgs&) override;
+  void attention_backward(const AttentionBackwardArgs&) override;
+  // embedding.cpp
+  void embedding_forward(const EmbeddingForwardArgs&) override;
+  void embedding_backward(const EmbeddingBackwardArgs&) override;
+  // cross_entropy.cpp
+  void cross_entropy_local(const CrossEntropyLocalArgs&) override;
+  void cross_entropy_rescale(const CrossEntropyRescaleArgs&) override;
+  void cross_entropy_loss(const CrossEntropyLossArgs&) override;
+  void cross_entropy_backward(const CrossEntropyBackwardArgs&) override;
+  // optimizer.cpp
+  void adamw(const AdamWArgs&) override;
+  void square_sum(const SquareSumArgs&) override;
+  void clip_factor(const ClipFactorArgs&) override;
+  // elementwise.cpp
+  void normal(const NormalArgs&) override;
+  void fill(Tensor y, double value) override;
+  void copy(ConstTensor x, Tensor y) override;
+  void add(ConstTensor x, Tensor y) override;
+  void scale(Tensor y, double factor) override;
+
+ private:
+  /// At least `bytes` of scratch, valid until the next call; grows, never shrinks.
+  std::byte* scratch(std::size_t bytes);
+
+  Allocator& allocator_;
+  Buffer scratch_;
+};
+
+}  // namespace megatron

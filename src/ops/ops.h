@@ -1,0 +1,242 @@
+// Ops: the dictionary of mathematics that models are written in, one virtual verb per whole operation.
+//
+// Conventions, for every verb:
+//   * Tensors are contiguous and of the activations' dtype unless the comment says otherwise. A default-constructed
+//     tensor marked `optional` is absent.
+//   * Outputs marked `sets` are overwritten, those marked `adds` are added to. Outputs do not alias inputs unless the
+//     comment says `may alias`.
+//   * "n" rows stand for all leading dimensions together: [s, b, h] is n = s*b rows of h. Statistics, gradients of
+//     parameters and scalars are f32 (or f64 where said); sums accumulate in f32 at least.
+//   * No verb returns a host scalar: norms, factors and losses are one-element tensors.
+//   * A backend throws Error(configuration) naming verb and dtype where it lacks one.
+// CPU: src/cpu, one file per family. Counting (FLOPs for --dry-run): counting_ops.h.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace megatron {
+
+/// Which dropout mask: a pure function of (key, sample, head, position, index), see philox.h and design of the masks
+/// in cpu/dropout.h. Element `index` is kept iff its 16-bit draw is >= round(probability * 65536); kept values are
+/// multiplied by 65536 / (65536 - round(probability * 65536)). Draw for (index, position, head, sample):
+/// 16-bit lane index % 8 of philox4x32<7>({index / 8, position, head, sample}, key), lane 2i the low half of word i.
+struct Dropout {
+  float probability = 0;        ///< 0: no dropout, nothing else is read
+  std::uint64_t key = 0;        ///< random_key(seed, step, site)
+  ConstTensor positions;        ///< i32 [s]: global position of each sequence row
+  std::int64_t first_sample = 0;  ///< column b is sample first_sample + b of the global batch
+  std::int64_t first_head = 0;    ///< attention only: global index of local head 0
+};
+
+/// c = op(a) · op(b), added to c if `accumulate`. Matrices with unit stride in the last dimension, any row stride.
+/// op is the transpose where asked. c[m, n], op(a)[m, k], op(b)[k, n]. Accumulates in f32.
+struct MatmulArgs {
+  ConstTensor a, b;
+  bool transpose_a = false, transpose_b = false;
+  Tensor c;  ///< sets, or adds if accumulate
+  bool accumulate = false;
+};
+
+/// x[n, c] += bias[c], in place.
+struct AddBiasArgs {
+  Tensor x;  ///< adds
+  ConstTensor bias;
+};
+
+/// y[c] += sum over rows of x[n, c].
+struct ColumnSumArgs {
+  ConstTensor x;
+  Tensor y;  ///< adds, f32
+};
+
+/// y = gelu(x + bias), tanh form (Hendrycks & Gimpel 2016): 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
+struct BiasGeluForwardArgs {
+  ConstTensor x;     ///< [n, f]
+  ConstTensor bias;  ///< [f], optional
+  Tensor y;          ///< sets
+};
+struct BiasGeluBackwardArgs {
+  ConstTensor dy, x;
+  ConstTensor bias;  ///< optional
+  Tensor dx;         ///< sets; may alias dy
+  Tensor dbias;      ///< adds, f32, optional
+};
+
+/// y = residual + dropout(x + bias). x, y, residual: [s, b, h]. Without residual: y = dropout(x + bias).
+struct DropoutAddForwardArgs {
+  ConstTensor x;
+  ConstTensor bias;      ///< [h], optional
+  ConstTensor residual;  ///< optional
+  Tensor y;              ///< sets; may alias x or residual
+  Dropout dropout;
+};
+/// dx = mask · scale · dy (the residual's gradient is dy itself).
+struct DropoutAddBackwardArgs {
+  ConstTensor dy;
+  Tensor dx;     ///< sets; may alias dy
+  Tensor dbias;  ///< [h] adds, f32, optional
+  Dropout dropout;
+};
+
+/// Layer normalisation over the last dimension (Ba et al. 2016), biased variance, statistics in f32.
+struct LayerNormForwardArgs {
+  ConstTensor x;            ///< [n, h]
+  ConstTensor gamma, beta;  ///< [h]
+  Tensor y;                 ///< sets
+  Tensor mean, rstd;        ///< sets, f32 [n]
+  float epsilon = 1e-5f;
+};
+struct LayerNormBackwardArgs {
+  ConstTensor dy, x, gamma;
+  ConstTensor mean, rstd;
+  ConstTensor residual_gradient;  ///< optional, [n, h]: added into dx (the gradient that by-passed the norm)
+  Tensor dx;                      ///< sets; may alias dy or residual_gradient
+  Tensor dgamma, dbeta;           ///< adds, f32 [h]
+};
+
+/// Which keys a query may see and how scores are biased. Query row i has sequence position query_offset + i, key row j
+/// position j. Visible: key_length, causal, window and document start all allow it. A query that sees nothing gets 0.
+struct AttentionMask {
+  bool causal = true;
+  std::int64_t query_offset = 0;
+  std::int64_t window = 0;      ///< > 0: only the last `window` positions up to the query's own
+  ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding
+  ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query
+  ConstTensor slopes;           ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
+};
+
+/// out = softmax(scale · q kᵀ + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
+/// (Dao et al. 2022): s_q × s_k is never materialised. Head strides are free (q, k, v may be views into one matmul's
+/// result); a_kv divides a, and query head i reads key/value head i / (a / a_kv).
+struct AttentionForwardArgs {
+  ConstTensor q;     ///< [s_q, b, a, d], strided
+  ConstTensor k, v;  ///< [s_k, b, a_kv, d], strided
+  Tensor out;        ///< sets, [s_q, b, a, d], strided
+  Tensor log_sum_exp;  ///< sets, f32 [b, a, s_q]; -infinity where nothing is visible
+  float scale = 1;
+  AttentionMask mask;
+  Dropout dropout;
+};
+struct AttentionBackwardArgs {
+  ConstTensor dout, q, k, v, out, log_sum_exp;  ///< shapes as in forward
+  Tensor dq, dk, dv;                            ///< sets, strided like q, k, v
+  float scale = 1;
+  AttentionMask mask;
+  Dropout dropout;
+};
+
+/// y[i] = weight[ids[i] - first_row] where that row is here, else 0 (vocabulary-parallel look-up).
+struct EmbeddingForwardArgs {
+  ConstTensor ids;     ///< i32 [n]
+  ConstTensor weight;  ///< [rows, h]
+  std::int64_t first_row = 0;
+  Tensor y;  ///< [n, h] sets, or adds if accumulate
+  bool accumulate = false;
+};
+struct EmbeddingBackwardArgs {
+  ConstTensor ids, dy;
+  std::int64_t first_row = 0;
+  Tensor dweight;  ///< adds, f32, in order of i (deterministic)
+};
+
+/// One rank's part of a vocabulary-parallel cross entropy. logits[n, v] are columns first_column... of the full
+/// matrix; columns at or past vocab_size (padding) do not exist for it. Over the local columns, per row:
+/// maximum, sum_exp = sum of exp(logit - maximum), target_logit = the target's logit if it is here, else 0.
+/// A rank whose columns are all padding gives (-infinity, 0, 0).
+struct CrossEntropyLocalArgs {
+  ConstTensor logits;
+  ConstTensor targets;  ///< i32 [n], global columns
+  std::int64_t first_column = 0, vocab_size = 0;
+  Tensor maximum, sum_exp, target_logit;  ///< sets, f32 [n]
+};
+/// After the maximum over all ranks is known: sum_exp *= exp(local_maximum - maximum).
+struct CrossEntropyRescaleArgs {
+  ConstTensor local_maximum, maximum;
+  Tensor sum_exp;  ///< in place
+};
+/// loss[i] = maximum + ln(sum_exp) - target_logit; total += sum of weight[i] · loss[i].
+struct CrossEntropyLossArgs {
+  ConstTensor maximum, sum_exp, target_logit;  ///< global, f32 [n]
+  ConstTensor weights;                         ///< optional, f32 [n]
+  Tensor losses;                               ///< optional, sets, f32 [n] (not weighted)
+  Tensor total;                                ///< adds, f64 [1]
+};
+/// logits become their gradient: (exp(logit - maximum) / sum_exp - onehot(target)) · weight · scale; 0 in padding.
+struct CrossEntropyBackwardArgs {
+  Tensor logits;  ///< in: logits, out: gradient
+  ConstTensor targets;
+  std::int64_t first_column = 0, vocab_size = 0;
+  ConstTensor maximum, sum_exp;
+  ConstTensor weights;  ///< optional
+  float scale = 1;      ///< coefficient · loss_scale / count
+};
+
+/// AdamW (Loshchilov & Hutter 2019) as apex FusedAdam: g = clip_factor · gradient; m, v updated; bias-corrected;
+/// value -= learning_rate · (m̂ / (sqrt(v̂) + epsilon) + weight_decay · value). One pass. Does nothing if skip is not 0.
+struct AdamWArgs {
+  Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
+  ConstTensor gradient;
+  Tensor m, v;              ///< f32 [n], in place
+  ConstTensor clip_factor;  ///< f32 [1]
+  ConstTensor skip;         ///< f32 [1]
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0;
+  std::int64_t step = 1;  ///< number of this update, from 1
+};
+
+/// total += sum of x².
+struct SquareSumArgs {
+  ConstTensor x;
+  Tensor total;  ///< adds, f64 [1]
+};
+/// norm = sqrt(square_sum); factor = min(1, maximum / (norm + 1e-6)), 1 if maximum is 0; skip = 1 if the norm is not
+/// finite, else 0.
+struct ClipFactorArgs {
+  ConstTensor square_sum;  ///< f64 [1]
+  float maximum = 0;
+  Tensor norm, factor, skip;  ///< sets, f32 [1]
+};
+
+/// y = a normal variate of standard deviation `deviation` per element, by its global index in the whole parameter.
+/// Element e uses word pair of philox4x32<7>({e/4 low, e/4 high, 0, 0}, key): Box-Muller over words (0,1) and (2,3).
+/// y[rows, columns] is the box at (first_row, first_column) of a matrix with `global_columns` columns.
+struct NormalArgs {
+  Tensor y;  ///< sets
+  std::uint64_t key = 0;
+  float deviation = 1;
+  std::int64_t first_row = 0, first_column = 0, global_columns = 0;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual void matmul(const MatmulArgs&) = 0;
+  virtual void add_bias(const AddBiasArgs&) = 0;
+  virtual void column_sum(const ColumnSumArgs&) = 0;
+  virtual void bias_gelu_forward(const BiasGeluForwardArgs&) = 0;
+  virtual void bias_gelu_backward(const BiasGeluBackwardArgs&) = 0;
+  virtual void dropout_add_forward(const DropoutAddForwardArgs&) = 0;
+  virtual void dropout_add_backward(const DropoutAddBackwardArgs&) = 0;
+  virtual void layer_norm_forward(const LayerNormForwardArgs&) = 0;
+  virtual void layer_norm_backward(const LayerNormBackwardArgs&) = 0;
+  virtual void attention_forward(const AttentionForwardArgs&) = 0;
+  virtual void attention_backward(const AttentionBackwardArgs&) = 0;
+  virtual void embedding_forward(const EmbeddingForwardArgs&) = 0;
+  virtual void embedding_backward(const EmbeddingBackwardArgs&) = 0;
+  virtual void cross_entropy_local(const CrossEntropyLocalArgs&) = 0;
+  virtual void cross_entropy_rescale(const CrossEntropyRescaleArgs&) = 0;
+  virtual void cross_entropy_loss(const CrossEntropyLossArgs&) = 0;
+  virtual void cross_entropy_backward(const CrossEntropyBackwardArgs&) = 0;
+  virtual void adamw(const AdamWArgs&) = 0;
+  virtual void square_sum(const SquareSumArgs&) = 0;
+  virtual void clip_factor(const ClipFactorArgs&) = 0;
+  virtual void normal(const NormalArgs&) = 0;
+  virtual void fill(Tensor y, double value) = 0;     ///< sets; any dtype
+  virtual void copy(ConstTensor x, Tensor y) = 0;    ///< y = x, converting between float dtypes; same element count
+  virtual void add(ConstTensor x, Tensor y) = 0;     ///< y += x
+  virtual void scale(Tensor y, double factor) = 0;   ///< y *= factor
+};
+
+}  // namespace megatron

@@ -1,0 +1,97 @@
+// Parameter: the one record that says what a weight is, which part of it this rank holds, and who answers for it.
+//
+// Initialisation, gradient sums, the norm, weight decay, checkpointing and reshaping read this record and nothing else.
+// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+#include "tensor/memory.h"
+#include "tensor/tensor.h"
+
+namespace megatron {
+
+/// A rectangular part of a global tensor.
+struct Box {
+  Shape offset, extent;
+};
+
+/// What an axis of the grid does to a parameter.
+enum class Placement {
+  split,    ///< each coordinate holds another part, or another parameter altogether
+  replica,  ///< same value, and every coordinate computes the whole gradient
+  partial,  ///< same value; the gradient must be summed over the axis' ranks that hold it
+};
+
+struct Initialization {
+  double deviation = 0;  ///< > 0: normal; else `constant` everywhere
+  double constant = 0;
+};
+
+struct Parameter {
+  std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
+  Shape global_shape;
+  Box box;                                   ///< of the global tensor, on this rank
+  Placement tensor = Placement::replica;     ///< over the tensor group
+  Placement data = Placement::partial;       ///< over the data group
+  Placement pipeline = Placement::split;     ///< partial: a tied copy, summed over the embedding group
+  bool owned = false;  ///< exactly one rank of the world owns each element: it writes it and counts it in the norm
+  bool decay = true;   ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
+  Initialization initialization;
+
+  std::int64_t first = 0;  ///< first element in the flat buffers
+  Tensor value;            ///< view of box.extent
+  Tensor gradient;         ///< f32, same shape
+
+  std::int64_t elements() const { return box.extent.elements(); }
+};
+
+/// What a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the box on,
+/// with their optimizer state. All f32, contiguous, [count].
+struct Piece {
+  std::string name;
+  Shape global_shape;
+  Box box;
+  std::int64_t first = 0, count = 0;
+  Tensor value, m, v;  ///< m and v may be absent (weights only)
+};
+
+class ParameterStore {
+ public:
+  /// Registers a parameter (its value, gradient and `first` are set by allocate). Parameters that are declared with
+  /// `adjacent` lie directly behind their predecessor, so that several records can be one matrix to a matmul; all
+  /// others start at a multiple of 16 elements. Returns its index.
+  int declare(Parameter parameter, bool adjacent = false);
+
+  /// Allocates both flat buffers and sets the views. `value_type` f32 here. After this nothing can be declared.
+  void allocate(Allocator& allocator, DType value_type);
+  /// As allocate, but with fake addresses: for planning.
+  void allocate_sizing(DType value_type);
+
+  /// Sets values from their Initialization, as functions of (seed, name, global element index).
+  void initialize(Ops& ops, std::uint64_t seed);
+
+  const std::vector<Parameter>& all() const { return parameters_; }
+  const Parameter& at(int index) const { return parameters_[static_cast<std::size_t>(index)]; }
+  /// One view over `count` adjacent parameters from `index` on, as a matrix [rows, columns] (columns 0: a vector).
+  Tensor joint_value(int index, int count, std::int64_t columns) const;
+  Tensor joint_gradient(int index, int count, std::int64_t columns) const;
+
+  std::int64_t flat_elements() const { return flat_elements_; }  ///< with alignment gaps
+  std::int64_t parameter_elements() const;                       ///< of this rank, without gaps
+  Tensor values() const { return values_; }                      ///< flat [flat_elements]
+  Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
+
+ private:
+  void set_views();
+  std::vector<Parameter> parameters_;
+  std::int64_t flat_elements_ = 0;
+  Buffer value_buffer_, gradient_buffer_;
+  Tensor values_, gradients_;
+};
+
+}  // namespace megatron
