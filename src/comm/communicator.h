@@ -6,7 +6,9 @@
 //     shapes and dtypes, in the same order; checked where it is free.
 //   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
 //     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
-//   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each time.
+//     (While an exception unwinds it is abandoned instead.)
+//   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
+//   time.
 //   * In a group of one rank every verb is a copy or nothing.
 //   * Waiting time and bytes are charged to the TrafficMeter, if one is set.
 #pragma once
@@ -22,11 +24,14 @@ namespace megatron {
 
 enum class Reduce { sum, maximum };
 
-/// What a group has moved and how long its ranks waited: for the end table and --dry-run. Not thread-safe: one per rank.
+/// What a group has moved and how long its ranks waited: for the end table and --dry-run. Not thread-safe: one per
+/// rank.
 struct TrafficMeter {
-  std::int64_t bytes_sent = 0;  ///< payload this rank hands to others: all-reduce 2·(n-1)/n · bytes, gather (n-1)/n, ...
+  /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather and scatter
+  /// (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
+  std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
-  double seconds_waiting = 0;   ///< inside wait() and blocking verbs
+  double seconds_waiting = 0;  ///< inside wait() and blocking verbs
 };
 
 class Communicator;
@@ -65,7 +70,9 @@ class Communicator {
   // part = this rank's slice of the sum of everybody's whole.
   Pending start_reduce_scatter(ConstTensor whole, Tensor part);
   Pending start_broadcast(Tensor values, int root);
-  // Point to point; messages of the same (peer, channel) arrive in order. `channel` is a small number: one per purpose.
+  // Gather and scatter in place: part may be this rank's slice of whole, other overlap is refused.
+  // Point to point, never with oneself; messages of the same (peer, channel) arrive in order. `channel` is a number
+  // below 1000: one per purpose.
   Pending start_send(ConstTensor values, int to, int channel);
   Pending start_receive(Tensor values, int from, int channel);
 
@@ -83,11 +90,15 @@ class Communicator {
 
   /// A new group of the ranks with the same colour, ordered by key. Collective over this group.
   virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
+  /// The same where everybody knows everybody's colour (colours[rank]); the order of ranks is kept. Counting
+  /// communicators, which hear from nobody, can do only this one.
+  virtual std::unique_ptr<Communicator> split_known(const std::vector<int>& colours, const std::string& name);
 
  protected:
   Communicator(int rank, int size, std::string name) : rank_(rank), size_(size), name_(std::move(name)) {}
 
-  // The backend's part. Arguments are checked, and size() > 1, when these are called. They return a ticket for finish().
+  // The backend's part. Arguments are checked, and size() > 1, when these are called. They return a ticket for
+  // finish().
   virtual std::uint64_t do_all_reduce(Tensor values, Reduce reduce) = 0;
   virtual std::uint64_t do_all_gather(ConstTensor part, Tensor whole) = 0;
   virtual std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) = 0;
@@ -96,6 +107,12 @@ class Communicator {
   virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
   virtual void do_barrier() = 0;
   virtual void finish(std::uint64_t ticket) = 0;
+  /// A Pending is dropped while an exception unwinds: nobody may touch its buffers afterwards. The group is broken.
+  virtual void abandon(std::uint64_t) noexcept {}
+  /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.
+  virtual void copy_alone(ConstTensor from, Tensor to);
+
+  static constexpr int kChannels = 1000;  ///< users' channels are 0 .. kChannels - 1; the next one carries texts
 
  private:
   friend class Pending;

@@ -34,10 +34,10 @@ class ProcessGrid {
   const GridCoordinates& at() const { return at_; }
 
   Communicator& world() const { return world_; }
-  Communicator& tensor() const { return *tensor_; }      ///< ranks that share a layer's matrices
-  Communicator& data() const { return *data_; }          ///< ranks with the same parameters, other samples
-  Communicator& pipeline() const { return *pipeline_; }  ///< all stages of one model replica; rank = stage
-  Communicator& model() const { return *model_; }        ///< tensor × pipeline: one whole model replica
+  Communicator& tensor() const { return *tensor_; }        ///< ranks that share a layer's matrices
+  Communicator& data() const { return *data_; }            ///< ranks with the same parameters, other samples
+  Communicator& pipeline() const { return *pipeline_; }    ///< all stages of one model replica; rank = stage
+  Communicator& model() const { return *model_; }          ///< tensor × pipeline: one whole model replica
   Communicator& embedding() const { return *embedding_; }  ///< {first, last} stage; alone (size 1) on others
 
   bool first_stage() const { return at_.pipeline == 0; }

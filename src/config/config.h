@@ -1,7 +1,8 @@
 // Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by everybody above.
 //
-// After `resolve` every derived value is set (ffn_hidden_size, padded vocabulary, data-parallel size, steps ...), so
-// that nobody computes a default a second time.
+// After `resolve` (resolve.h) every derived value is set, so that nobody computes a default a second time, and lengths
+// are in one normal form: the run in train.steps, warm-up and decay in samples; the other ways to say them are zero
+// again.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ struct ModelConfig {
 
   std::int64_t head_size() const { return hidden_size / attention_heads; }
   std::int64_t padded_vocab() const { return (vocab_size + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct ParallelConfig {
@@ -42,10 +45,14 @@ struct ParallelConfig {
   std::string schedule = "1f1b";
   std::vector<std::int64_t> layers_per_stage;  // empty: evenly
   bool overlap_gradients = false;
+
+  bool operator==(const ParallelConfig&) const = default;
 };
 
 struct BatchRampUp {
   std::int64_t start = 0, increment = 0, samples = 0;  // start 0: none
+
+  bool operator==(const BatchRampUp&) const = default;
 };
 
 struct TrainConfig {
@@ -57,20 +64,28 @@ struct TrainConfig {
   std::int64_t evaluate_every = 0;  // steps; 0: only at the end
   bool evaluate_every_epoch = false;
   std::int64_t evaluate_steps = 10;
+
+  bool operator==(const TrainConfig&) const = default;
 };
 
 struct LossConfig {
   std::string name = "language_model";
+
+  bool operator==(const LossConfig&) const = default;
 };
 
 struct PrecisionConfig {
   std::string compute = "fp32";
   DType dtype() const { return compute == "bf16" ? DType::bf16 : compute == "fp16" ? DType::f16 : DType::f32; }
+
+  bool operator==(const PrecisionConfig&) const = default;
 };
 
 struct RecomputeConfig {
   std::string mode = "none";
   std::int64_t layers = 1;
+
+  bool operator==(const RecomputeConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -78,6 +93,8 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
   double epsilon = 1e-8, weight_decay = 0.01, clip_grad_norm = 1.0;
   bool distributed = false;
+
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 struct LearningRateConfig {
@@ -86,12 +103,24 @@ struct LearningRateConfig {
   double warmup_fraction = 0;  // of the decay length
   std::string decay = "cosine";
   std::int64_t decay_steps = 0, decay_samples = 0;  // 0: the whole run
+
+  bool operator==(const LearningRateConfig&) const = default;
+};
+
+struct BlendPart {
+  std::string path;
+  double weight = 0;
+
+  bool operator==(const BlendPart&) const = default;
 };
 
 struct DataConfig {
   std::string train, validation, test;  // prefixes of token shards; validation/test empty: by split
+  std::vector<BlendPart> train_blend;   // instead of `train`: several sets by weight
   std::string split = "969,30,1";
   std::string order = "epoch";
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct CheckpointConfig {
@@ -101,6 +130,8 @@ struct CheckpointConfig {
   bool resume = true;
   std::string load, initialize_from;
   bool async = false;
+
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct RunConfig {
@@ -109,6 +140,8 @@ struct RunConfig {
   std::string communication = "auto";
   std::int64_t threads = 1;
   std::int64_t log_every = 1;
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 struct Config {
@@ -123,6 +156,8 @@ struct Config {
   DataConfig data;
   CheckpointConfig checkpoint;
   RunConfig run;
+
+  bool operator==(const Config&) const = default;
 };
 
 }  // namespace megatron

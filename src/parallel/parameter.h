@@ -39,8 +39,8 @@ struct Parameter {
   Placement tensor = Placement::replica;     ///< over the tensor group
   Placement data = Placement::partial;       ///< over the data group
   Placement pipeline = Placement::split;     ///< partial: a tied copy, summed over the embedding group
-  bool owned = false;  ///< exactly one rank of the world owns each element: it writes it and counts it in the norm
-  bool decay = true;   ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
+  bool counted = true;  ///< exactly one rank of each model replica counts (and writes) each element; copies do not
+  bool decay = true;    ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
   std::int64_t first = 0;  ///< first element in the flat buffers
@@ -62,17 +62,21 @@ struct Piece {
 
 class ParameterStore {
  public:
-  /// Registers a parameter (its value, gradient and `first` are set by allocate). Parameters that are declared with
-  /// `adjacent` lie directly behind their predecessor, so that several records can be one matrix to a matmul; all
-  /// others start at a multiple of 16 elements. Returns its index.
+  /// Registers a parameter (its views and `first` are set by the store). Parameters that are declared with `adjacent`
+  /// lie directly behind their predecessor, so that several records can be one matrix to a matmul; all others start at
+  /// a multiple of 16 elements. Returns its index.
   int declare(Parameter parameter, bool adjacent = false);
 
-  /// Allocates both flat buffers and sets the views. `value_type` f32 here. After this nothing can be declared.
+  /// Says that the parameter has a copy on another pipeline stage: its gradients are summed, one copy counts.
+  void mark_tied(int index, bool counted);
+
+  /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
+  /// can be declared.
   void allocate(Allocator& allocator, DType value_type);
-  /// As allocate, but with fake addresses: for planning.
+  /// As allocate, but with addresses that must not be dereferenced: for planning.
   void allocate_sizing(DType value_type);
 
-  /// Sets values from their Initialization, as functions of (seed, name, global element index).
+  /// Sets values from their Initialization, as functions of (seed, name, global element index); gradients to 0.
   void initialize(Ops& ops, std::uint64_t seed);
 
   const std::vector<Parameter>& all() const { return parameters_; }
@@ -87,7 +91,9 @@ class ParameterStore {
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
  private:
-  void set_views();
+  void set_views(Tensor values, Tensor gradients);
+  Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
+
   std::vector<Parameter> parameters_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;

@@ -2,14 +2,19 @@
 
 #include <utility>
 
+#include "base/philox.h"
+
 namespace megatron {
 
 namespace {
 constexpr std::size_t kAlignment = 64;
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-// Sizing tensors get distinct non-null addresses far below any mapping, so that "present" and "absent" stay apart
-// and a dereference faults at once.
-std::byte* sizing_address(std::size_t offset) { return reinterpret_cast<std::byte*>(kAlignment + offset); }
+
+// Sizing tensors get distinct non-null addresses in a terabyte of their arena's own, where nothing is mapped: "present"
+// and "absent" stay apart, tensors of two arenas never seem to overlap, and a dereference faults at once.
+std::byte* sizing_address(const std::string& arena, std::size_t offset) {
+  return reinterpret_cast<std::byte*>((hash_name(arena) << 40 | std::uint64_t{1} << 63) + kAlignment + offset);
+}
 }  // namespace
 
 Buffer::Buffer(Allocator& allocator, std::size_t bytes)
@@ -46,7 +51,7 @@ Tensor Arena::allocate(const char* what, Shape shape, DType type) {
     fail(ErrorKind::internal, "arena '{}' is full: '{}' {} needs {} bytes, {} of {} are used", name_, what,
          shape.to_string(), bytes, used_, capacity_);
   }
-  std::byte* address = sizing() ? sizing_address(used_) : base_ + used_;
+  std::byte* address = sizing() ? sizing_address(name_, used_) : base_ + used_;
   used_ += bytes;
   if (used_ > high_water_) high_water_ = used_;
   return {address, shape, type};

@@ -1,0 +1,51 @@
+# The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
+# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, PREFIX.
+
+export BUILD ?= build
+export JOBS
+export CMAKE_FLAGS
+PREFIX ?= /usr/local
+PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test check format install clean help
+
+build: ## release build into build/, programs linked at the top level (the default)
+	@scripts/setup.sh
+	@scripts/build.sh $(PROGRAMS)
+
+demo: build ## packages, build, sample text, shards, a GPT trained on 8 ranks, generated text
+	@scripts/demo.sh
+
+test: ## packages, build, all tests (one folder: make test TEST_FLAGS="-R parity")
+	@scripts/setup.sh
+	@scripts/build.sh all
+	@scripts/test.sh $(TEST_FLAGS)
+
+ifneq ($(filter megatron_bench,$(PROGRAMS)),)
+.PHONY: bench
+bench: build ## model FLOP/s as a share of this machine's own matrix-multiply rate
+	@./megatron_bench
+endif
+
+check: ## layering of the includes, and formatting
+	@scripts/setup.sh clang-format
+	@scripts/check_layers.sh --self-test
+	@scripts/check_layers.sh
+	@scripts/format.sh --check
+
+format: ## clang-format over all sources, in place
+	@scripts/setup.sh clang-format
+	@scripts/format.sh
+
+install: build ## programs into PREFIX/bin (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+
+clean: ## remove build/ and the links to it; data/ and runs/ stay
+	rm -rf $(BUILD)
+	rm -f $(PROGRAMS)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... PREFIX=$(PREFIX)"

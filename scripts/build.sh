@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Configures (once, or when CMAKE_FLAGS is given) and builds CMake targets. Usage: scripts/build.sh TARGET...
+# From the environment: BUILD (folder, build), JOBS (default: cores, capped by memory), CMAKE_FLAGS.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${BUILD:-build}
+(($# > 0)) || { echo "build: no targets named" >&2; exit 1; }
+
+# The largest files need about 1.5 GB to compile; /proc/meminfo does not know a container's limit, the cgroup does.
+default_jobs() {
+  local available limit
+  available=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+  for limit in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+    if [[ -r $limit ]] && [[ $(<"$limit") =~ ^[0-9]+$ ]]; then
+      limit=$(awk '{ printf "%.0f", $1 / 1048576 }' "$limit")
+      ((limit < available)) && available=$limit
+      break
+    fi
+  done
+  local jobs=$((available / 1500)) cores
+  cores=$(nproc)
+  ((jobs > cores)) && jobs=$cores
+  ((jobs < 1)) && jobs=1
+  echo "$jobs"
+}
+
+if [[ ! -f $build/CMakeCache.txt || -n ${CMAKE_FLAGS:-} ]]; then
+  generator=()
+  if [[ ! -f $build/CMakeCache.txt ]] && command -v ninja >/dev/null; then
+    generator=(-G Ninja)
+  fi
+  # CMAKE_FLAGS is a list of words on purpose.
+  # shellcheck disable=SC2086
+  cmake -S . -B "$build" "${generator[@]}" ${CMAKE_FLAGS:-}
+fi
+cmake --build "$build" --parallel "${JOBS:-$(default_jobs)}" --target "$@"

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Checks that includes only point downward. Usage: scripts/check_layers.sh [--self-test]
+#
+# Prints `file:line: what is wrong` for every violation and ends with 1 if there is one. The rules:
+#   - src/LAYER includes its own headers and those of the layers named beside it below, nothing else of ours;
+#   - our headers are included as "layer/file.h", from src/ on (cuda/ files also as "cuda/file.h");
+#   - <mpi.h> in src/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/hdf5; CUDA's own in cuda/.
+# --self-test breaks every rule in a scratch tree and expects to be told so.
+set -euo pipefail
+
+# layer: what it may include besides itself. `all` is for the top. Everybody may include base.
+layers='
+base:
+tensor:
+ops:        tensor
+cpu:        tensor ops
+comm:       tensor
+parallel:   tensor ops comm
+config:
+nn:         tensor ops comm parallel
+model:      tensor ops comm parallel nn config
+pipeline:   tensor ops comm parallel nn model config
+optim:      tensor ops comm parallel
+tokenizer:
+hdf5:       tensor
+data:       tensor tokenizer hdf5
+checkpoint: tensor ops comm parallel hdf5
+train:      tensor ops cpu comm parallel config nn model pipeline optim tokenizer hdf5 data checkpoint cuda
+programs:   all
+cuda:       tensor ops comm
+'
+
+# check ROOT: prints the violations below ROOT, ends with 1 if there are any.
+check() {
+  local root=$1 files
+  files=$(cd "$root" && find src cuda tests -type f \
+    \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' \) 2>/dev/null | LC_ALL=C sort)
+  [[ -n $files ]] || { echo "layers: no sources below $root" >&2; return 2; }
+  # shellcheck disable=SC2086
+  (cd "$root" && awk -v table="$layers" '
+    function report(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; violations++ }
+
+    BEGIN {
+      rows = split(table, row, "\n")
+      for (i = 1; i <= rows; i++) {
+        words = split(row[i], word, /[: ]+/)
+        if (word[1] == "") continue
+        known[word[1]] = 1
+        allowed[word[1], word[1]] = allowed[word[1], "base"] = 1
+        for (j = 2; j <= words; j++) if (word[j] != "") allowed[word[1], word[j]] = 1
+      }
+    }
+
+    FNR == 1 {
+      split(FILENAME, part, "/")
+      layer = part[1] == "src" ? part[2] : part[1]
+      in_tests = layer == "tests"
+      is_main = FILENAME ~ /^tests\/(support\/.*|.*\/main)\.(cpp|h)$/
+      if (!in_tests && !(layer in known))
+        report("layer " layer " is not in the table of scripts/check_layers.sh: add it with what it may include")
+    }
+
+    /^[ \t]*#[ \t]*include[ \t]*["<]/ {
+      ours = index($0, "\"") > 0 && (index($0, "<") == 0 || index($0, "\"") < index($0, "<"))
+      header = $0
+      sub(/^[^"<]*["<]/, "", header)
+      sub(/[">].*$/, "", header)
+      slash = index(header, "/")
+      target = slash ? substr(header, 1, slash - 1) : ""
+
+      if (header ~ /(^|\/)mpi\.h$/ && layer != "comm" && !is_main)
+        report("<mpi.h> belongs to src/comm and to mains of tests; use comm/communicator.h")
+      if (header ~ /(^|\/)(hdf5|hdf5_hl|H5[A-Za-z]*)\.h$/ && layer != "hdf5")
+        report("<" header "> belongs to src/hdf5; use its headers")
+      if (header ~ /^(cuda[A-Za-z_]*\.h|cuda_[a-z0-9_]+\.h|cublas.*\.h|cudnn.*\.h|nccl.*\.h|nvtx.*|nvToolsExt.*|curand.*|cub\/.*|thrust\/.*|cooperative_groups.*)$/ \
+          && layer != "cuda")
+        report("<" header "> belongs to cuda/")
+
+      if (header ~ /(^|\/)\.\.?\//)
+        report("relative include \"" header "\": write it from src/ on, \"layer/file.h\"")
+      else if (ours && !slash && !in_tests)
+        report("include \"" header "\" names no layer: write it from src/ on, \"layer/file.h\"")
+      else if (!in_tests && (target in known) && layer in known && !((layer, target) in allowed) && !((layer, "all") in allowed))
+        report(layer " may not include " target " (\"" header "\")")
+    }
+
+    END { exit violations > 0 }
+  ' $files)
+}
+
+# self_test: a scratch tree with one violation of each rule, and one file without.
+self_test() {
+  local root found expected
+  root=$(mktemp -d)
+  # shellcheck disable=SC2064
+  trap "rm -rf '$root'" EXIT
+  mkdir -p "$root"/src/{base,tensor,comm,nn,ops,hdf5,data,extra,programs} "$root"/cuda "$root"/tests/{comm,nn}
+  printf '#pragma once\n#include <vector>\n' >"$root/src/base/error.h"
+  printf '#include "base/error.h"\n#include "nn/linear.h"\n' >"$root/src/tensor/upward.cpp"
+  printf '#include "nn/linear.h"\n#include "parallel/parameter.h"\n#include "data/shard.h"\n' >"$root/src/nn/sideways.cpp"
+  printf '#include <mpi.h>\n' >"$root/src/comm/allowed.cpp"
+  printf '\n  #  include <mpi.h>\n' >"$root/src/nn/mpi.cpp"
+  printf '#include <hdf5.h>\n' >"$root/src/hdf5/allowed.cpp"
+  printf '#include <hdf5.h>\n' >"$root/src/data/hdf5.cpp"
+  printf '#include <cuda_runtime.h>\n' >"$root/cuda/allowed.cu"
+  printf '#include <cuda_runtime.h>\n#include "cuda/kernels.h"\n' >"$root/src/ops/cuda.cpp"
+  printf '#include "../base/error.h"\n#include "local.h"\n' >"$root/src/ops/relative.cpp"
+  printf '#include "base/error.h"\n' >"$root/src/extra/unknown.cpp"
+  printf '#include "nn/linear.h"\n#include "data/shard.h"\n' >"$root/src/programs/megatron_all.cpp"
+  printf '#include <mpi.h>\n' >"$root/tests/comm/main.cpp"
+  printf '#include "nn/linear.h"\n#include <mpi.h>\n' >"$root/tests/nn/linear.cpp"
+
+  local status=0
+  found=$(check "$root") || status=$?
+  found=$(cut -d: -f1,2 <<<"$found")
+  expected='src/data/hdf5.cpp:1
+src/extra/unknown.cpp:1
+src/nn/mpi.cpp:2
+src/nn/sideways.cpp:3
+src/ops/cuda.cpp:1
+src/ops/cuda.cpp:2
+src/ops/relative.cpp:1
+src/ops/relative.cpp:2
+src/tensor/upward.cpp:2
+tests/nn/linear.cpp:2'
+  if [[ $found != "$expected" ]] || ((status != 1)); then
+    echo "layers: the self-test failed with status $status; expected (<) and found (>):" >&2
+    diff <(echo "$expected") <(echo "$found") >&2 || true
+    return 1
+  fi
+  echo "layers: the self-test found every planted violation"
+}
+
+case "${1:-}" in
+  --self-test) self_test ;;
+  "") check "$(cd "$(dirname "$0")/.." && pwd)" && echo "layers: all includes point downward" ;;
+  *) echo "usage: scripts/check_layers.sh [--self-test]" >&2; exit 2 ;;
+esac

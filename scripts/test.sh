@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [CTEST_ARGUMENT...], e.g. -R parity
+# The last line is always `N passed, N failed`; ends with 1 when something failed or when nothing ran.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+# MPI jobs that tests start themselves run under these, wherever they run.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+ctest --test-dir "${BUILD:-build}" --output-on-failure "$@" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+
+# ctest's own summary: "93% tests passed, 1 tests failed out of 14". Without it, nothing ran.
+passed=0
+failed=0
+if [[ $(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1) =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]; then
+  failed=${BASH_REMATCH[1]}
+  passed=$((BASH_REMATCH[2] - failed))
+fi
+if ((passed + failed == 0)); then
+  echo "test: no test ran" >&2
+  status=1
+fi
+((failed > 0 && status == 0)) && status=1
+echo "$passed passed, $failed failed"
+exit "$status"

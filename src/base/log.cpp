@@ -1,0 +1,107 @@
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+namespace megatron {
+
+namespace {
+
+/// Writes as much as can be written; what cannot is lost, on purpose.
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char buffer[32];
+  const std::size_t length = std::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M:%S  ", &parts);
+  return std::string(buffer, length);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+Log::~Log() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void Log::append_to(const std::string& path) {
+  if (!speaking_) return;
+  if (file_ >= 0) ::close(file_);
+  path_ = path;
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) warning("cannot write {}: {}; going on without this file", path, std::strerror(errno));
+}
+
+void Log::write_to_file(std::string_view text) {
+  if (file_ < 0) return;
+  struct stat status {};
+  if (::fstat(file_, &status) == 0 && status.st_nlink == 0) {  // somebody deleted it: begin a new one
+    const int reopened = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (reopened >= 0) {
+      ::close(file_);
+      file_ = reopened;
+    }
+  }
+  const std::string stamp = time_stamp();
+  std::string stamped;
+  while (!text.empty()) {
+    const std::size_t length = text.find('\n') + 1;
+    stamped += stamp;
+    stamped += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  write_all(file_, stamped);
+}
+
+void Log::write(int descriptor, std::string_view text) {
+  std::string lines = printable(text);
+  if (lines.empty() || lines.back() != '\n') lines += '\n';
+  write_all(descriptor, lines);
+  write_to_file(lines);
+}
+
+void Log::info(std::string_view text) {
+  if (speaking_) write(STDOUT_FILENO, text);
+}
+
+void Log::warning(std::string_view text) {
+  if (speaking_) write(STDERR_FILENO, fmt::format("warning: {}", text));
+}
+
+void keep_standard_streams_open() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
+      // open() takes the lowest free number, which is this one since all below are open.
+      if (::open("/dev/null", descriptor == 0 ? O_RDONLY : O_WRONLY) < 0) return;
+    }
+  }
+}
+
+}  // namespace megatron

@@ -1,0 +1,64 @@
+// Log: what the run says to people, on standard output and in the run directory's run.log.
+//
+// An instance, not a global: the program makes one per rank and passes it by reference. Only the speaking rank's
+// prints; the others' swallow everything, so that callers need not ask who they are. Writing never fails the run: a
+// full disk, a closed pipe or a vanished file costs lines, nothing else. Control characters (an escape sequence in a
+// file's name, say) are printed as \xNN. Used by one thread. Errors that end the program are main's to print, not this
+// class's.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace megatron {
+
+class Log {
+ public:
+  /// `speaking`: whether this rank prints at all (one rank of a job does).
+  explicit Log(bool speaking) : speaking_(speaking) {}
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  bool speaking() const { return speaking_; }
+
+  /// From now on also appends to the file `path`, every line with date and time. If the file cannot be opened, says so
+  /// once and goes on without. Silent ranks open nothing.
+  void append_to(const std::string& path);
+
+  /// One or more whole lines to standard output and the file; the last line's end is added.
+  void info(std::string_view text);
+  /// The same with "warning: " in front, to standard error and the file.
+  void warning(std::string_view text);
+
+  template <class First, class... Rest>
+  void info(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    if (speaking_) info(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
+  }
+  template <class First, class... Rest>
+  void warning(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    if (speaking_) {
+      warning(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
+    }
+  }
+
+ private:
+  void write(int descriptor, std::string_view text);
+  void write_to_file(std::string_view text);
+
+  bool speaking_;
+  int file_ = -1;
+  std::string path_;
+};
+
+/// `text` with control characters other than line ends and tabs as \xNN; UTF-8 passes unchanged.
+std::string printable(std::string_view text);
+
+/// Opens /dev/null on those of the descriptors 0, 1, 2 that the program was started without, so that no file of the
+/// run, a checkpoint for instance, is opened in their place and written over by messages. For main's first line.
+void keep_standard_streams_open();
+
+}  // namespace megatron

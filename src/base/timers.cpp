@@ -1,0 +1,67 @@
+#include "base/timers.h"
+
+#include <chrono>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace megatron {
+
+const char* name_of(Section section) {
+  switch (section) {
+    case Section::forward:
+      return "forward";
+    case Section::backward:
+      return "backward";
+    case Section::communication:
+      return "communication";
+    case Section::optimizer:
+      return "optimizer";
+    case Section::data:
+      return "data";
+    case Section::saving:
+      return "saving";
+    case Section::evaluation:
+      return "evaluation";
+    case Section::other:
+      return "other";
+  }
+  return "?";
+}
+
+double Timers::steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Timers::charge_current() {
+  const double now = clock_();
+  seconds_[static_cast<std::size_t>(current())] += now - since_;
+  since_ = now;
+}
+
+void Timers::enter(Section section) {
+  internal_check(depth_ + 1 < kMaxDepth, "timer sections are nested too deeply");
+  charge_current();
+  stack_[++depth_] = section;
+}
+
+void Timers::leave() {
+  charge_current();
+  --depth_;
+}
+
+double Timers::seconds(Section section) const {
+  const double running = section == current() ? clock_() - since_ : 0;
+  return seconds_[static_cast<std::size_t>(section)] + running;
+}
+
+double Timers::elapsed_seconds() const {
+  return std::accumulate(seconds_.begin(), seconds_.end(), 0.0) + (clock_() - since_);
+}
+
+void Timers::reset() {
+  seconds_.fill(0);
+  since_ = clock_();
+}
+
+}  // namespace megatron

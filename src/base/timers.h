@@ -1,0 +1,69 @@
+// Timers: where a rank's wall time goes, for the table at the end of a run.
+//
+// Sections are exclusive: entering one pauses the enclosing one, so that the sections' seconds add up to the elapsed
+// time. Time outside every section counts as `other`. Entering and leaving read the clock once and allocate nothing.
+// One instance per rank, used by one thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace megatron {
+
+enum class Section { forward, backward, communication, optimizer, data, saving, evaluation, other };
+
+inline constexpr std::size_t kSectionCount = 8;
+
+/// The word for the end table: "forward", "backward", ...
+const char* name_of(Section section);
+
+class Timers {
+ public:
+  using Clock = double (*)();  ///< seconds from any fixed point, never going back
+
+  /// The machine's steady clock in seconds.
+  static double steady_seconds();
+
+  /// Time counts (as `other`) from here on.
+  explicit Timers(Clock clock = steady_seconds) : clock_(clock), since_(clock()) {}
+
+  /// Leaves the section when destroyed; scopes must end in the opposite order of their beginning.
+  class [[nodiscard]] Scope {
+   public:
+    Scope(Timers& timers, Section section) : timers_(timers) { timers_.enter(section); }
+    ~Scope() { timers_.leave(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Timers& timers_;
+  };
+
+  Scope scope(Section section) { return Scope(*this, section); }
+
+  /// Seconds spent in `section` itself, without the sections entered inside it, up to now.
+  double seconds(Section section) const;
+
+  /// Seconds since construction or the last reset: the sum over all sections.
+  double elapsed_seconds() const;
+
+  /// Forgets the past; sections entered stay entered.
+  void reset();
+
+ private:
+  static constexpr std::size_t kMaxDepth = 16;
+
+  /// Errors: internal, past 15 nested sections.
+  void enter(Section section);
+  void leave();
+  Section current() const { return stack_[depth_]; }
+  void charge_current();
+
+  Clock clock_;
+  double since_;  // the current section's clock reading when it was entered or resumed
+  std::array<double, kSectionCount> seconds_{};
+  std::array<Section, kMaxDepth> stack_{Section::other};
+  std::size_t depth_ = 0;
+};
+
+}  // namespace megatron

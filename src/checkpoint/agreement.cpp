@@ -1,0 +1,43 @@
+#include "checkpoint/agreement.h"
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace megatron {
+
+namespace {
+
+/// "KIND MESSAGE" as it travels between ranks; empty: no error.
+std::string run_and_describe(const std::function<void()>& work, std::optional<ErrorKind> kind) {
+  try {
+    work();
+    return {};
+  } catch (const Error& error) {
+    const ErrorKind shown = kind && error.kind() != ErrorKind::internal ? *kind : error.kind();
+    return fmt::format("{} {}", static_cast<int>(shown), error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("{} {}", static_cast<int>(ErrorKind::internal), error.what());
+  }
+}
+
+}  // namespace
+
+void agree(Communicator& world, const std::function<void()>& work, std::optional<ErrorKind> kind) {
+  std::string failure = run_and_describe(work, kind);
+  if (!world.any(!failure.empty())) return;
+  const std::vector<std::string> failures = world.gather_texts(failure, 0);
+  std::string first;
+  for (std::size_t rank = 0; rank < failures.size() && first.empty(); ++rank) {
+    if (failures[rank].empty()) continue;
+    const std::size_t space = failures[rank].find(' ');
+    first = failures[rank].substr(0, space + 1);
+    if (world.size() > 1) first += fmt::format("rank {}: ", rank);
+    first += failures[rank].substr(space + 1);
+  }
+  first = world.broadcast_text(first, 0);
+  const std::size_t space = first.find(' ');
+  throw Error(static_cast<ErrorKind>(std::stoi(first.substr(0, space))), first.substr(space + 1));
+}
+
+}  // namespace megatron

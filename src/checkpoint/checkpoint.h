@@ -1,0 +1,146 @@
+// Checkpoints: saving a run so that a crash at any moment leaves a good one, and loading it on any layout.
+//
+// On disk, under the run directory (docs/checkpoint.md has the format field by field):
+//   checkpoints/latest                     the newest committed folder's name, for people; loading scans by itself
+//   checkpoints/step_00000100/manifest.json
+//   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of pieces
+//   checkpoints/.tmp_step_00000100/        a save that is under way, or died; the next save removes it
+//
+// Every rank writes and reads for itself; rank 0 decides and everybody agrees: a function here that takes a
+// communicator is collective over it and throws the same Error on all ranks or on none. This layer knows pieces of
+// tensors and an opaque training state; it must not know models, optimizers or configurations.
+//
+// Nothing in a file is trusted: sizes are checked before anything is allocated and no path is taken from a file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "parallel/parameter.h"
+
+namespace megatron {
+
+/// Where the run stands. `facts` must match on resume (compare_facts); `extra` is whatever else the trainer needs back.
+/// Both are JSON objects, at most 32 levels deep.
+struct TrainingState {
+  std::int64_t step = 0, samples = 0, tokens = 0;
+  nlohmann::json facts = nlohmann::json::object();
+  nlohmann::json extra = nlohmann::json::object();
+};
+
+struct SaveOptions {
+  std::int64_t keep_last = 0;  ///< complete checkpoints that stay, this one included; 0: all
+};
+
+struct SaveReport {
+  std::string path;                   ///< of the committed folder
+  std::int64_t bytes = 0;             ///< written by all ranks together
+  double seconds = 0;                 ///< this rank's wall time in save_checkpoint
+  std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
+};
+
+/// Writes the pieces that this rank owns (all ranks' pieces together cover every tensor exactly once; either every
+/// piece has m and v or none has) and commits. The state must be the same on all ranks.
+/// Throws Error(filesystem) on all ranks if any rank could not write: then the temporary folder is gone and older
+/// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
+/// removed too: the run has gone back and they are an abandoned future.
+/// The program must ignore SIGXFSZ for a file size limit (ulimit -f) to be an error and not its end.
+SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
+                           const std::vector<Piece>& owned, const SaveOptions& options = {});
+
+/// Bytes that saving `elements` parameters of all ranks takes, with room for tables and manifest.
+std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks);
+
+struct FoundCheckpoint {
+  std::string path;
+  std::int64_t step = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The complete-looking checkpoints of a run, newest (largest step) first: readable manifest, all files there with the
+/// right sizes. Contents are not verified. Not collective. No folder or none in it: empty.
+std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory);
+
+/// A piece as it lies in a rank file: `count` elements from `position` on in each of its datasets.
+struct StoredPiece {
+  Box box;
+  std::int64_t first = 0, count = 0;
+  std::int64_t position = 0;
+  int file = 0;
+};
+
+/// A tensor of a checkpoint, with all its pieces.
+struct StoredTensor {
+  Shape shape;
+  std::vector<StoredPiece> pieces;
+};
+
+/// A checkpoint whose files have all been verified against the manifest's hashes. Holds tables, no data.
+class CheckpointReader {
+ public:
+  const std::string& path() const { return path_; }
+  const TrainingState& state() const { return state_; }
+  bool has_optimizer() const { return has_optimizer_; }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+
+  /// Fills value (and m and v where they are present) of every wanted piece, whatever the layout that saved it.
+  /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
+  /// covered exactly once; or if m and v are wanted and were not saved.
+  void read(Communicator& world, const std::vector<Piece>& wanted) const;
+
+ private:
+  friend class CheckpointOpener;
+  CheckpointReader() = default;
+  void read_here(const std::vector<Piece>& wanted) const;
+
+  std::string path_;
+  TrainingState state_;
+  bool has_optimizer_ = false;
+  std::vector<std::string> files_;
+  std::map<std::string, StoredTensor> tensors_;
+};
+
+/// The newest complete, undamaged checkpoint of a run directory, or none if it has none at all. Damaged ones are passed
+/// over with a line in `warnings` (the same on all ranks). Throws Error(checkpoint) if there are checkpoints but all
+/// are damaged, or the newest was written by a newer major version of the format.
+std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, const std::string& run_directory,
+                                                       std::vector<std::string>& warnings);
+
+/// What a user named: a checkpoint folder, which must be undamaged, or a run directory (its newest undamaged one).
+/// Throws Error(checkpoint) otherwise.
+CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
+                                       std::vector<std::string>& warnings);
+
+struct FactDifference {
+  std::string key;             ///< "hidden_size", nested "model.layers"
+  std::string saved, current;  ///< as JSON; "absent" if only the other side has the key
+};
+
+/// All keys in which two JSON objects differ, in key order.
+std::vector<FactDifference> compare_facts(const nlohmann::json& saved, const nlohmann::json& current);
+
+/// Throws Error(checkpoint) that lists every difference with both values; `path` names the checkpoint.
+void require_same_facts(const nlohmann::json& saved, const nlohmann::json& current, const std::string& path);
+
+/// Throws Error(filesystem) with both numbers unless the file system of `directory` (or of its nearest existing parent)
+/// has `bytes` free for this user.
+void check_free_space(const std::string& directory, std::int64_t bytes);
+
+/// Creates the directory if need be and proves that files can be made, written and removed in it, or throws
+/// Error(filesystem). One rank is enough.
+void check_writable(const std::string& directory);
+
+/// Removes what saves that died have left in the checkpoints folder. For the owner of the run, at its start, on one
+/// rank (never while another process may be saving there); saving does it by itself.
+void clean_checkpoints(const std::string& run_directory);
+
+/// Whether a run has written here before (resolved configuration, metrics, or checkpoints).
+bool directory_has_run(const std::string& run_directory);
+
+}  // namespace megatron

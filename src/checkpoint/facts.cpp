@@ -1,0 +1,58 @@
+#include <set>
+
+#include "checkpoint/checkpoint.h"
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+std::string shown(const json* value) {
+  return value == nullptr ? "absent" : value->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+const json* member(const json& object, const std::string& key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+void compare(const json& saved, const json& current, const std::string& prefix,
+             std::vector<FactDifference>& differences) {
+  std::set<std::string> keys;
+  for (const auto& item : saved.items()) keys.insert(item.key());
+  for (const auto& item : current.items()) keys.insert(item.key());
+  for (const std::string& key : keys) {
+    const json *before = member(saved, key), *now = member(current, key);
+    if (before != nullptr && now != nullptr) {
+      if (*before == *now) continue;
+      if (before->is_object() && now->is_object()) {
+        compare(*before, *now, prefix + key + ".", differences);
+        continue;
+      }
+    }
+    differences.push_back({prefix + key, shown(before), shown(now)});
+  }
+}
+
+}  // namespace
+
+std::vector<FactDifference> compare_facts(const json& saved, const json& current) {
+  internal_check(saved.is_object() && current.is_object(), "facts are JSON objects");
+  std::vector<FactDifference> differences;
+  compare(saved, current, "", differences);
+  return differences;
+}
+
+void require_same_facts(const json& saved, const json& current, const std::string& path) {
+  std::string list;
+  for (const FactDifference& difference : compare_facts(saved, current)) {
+    list += fmt::format("\n  {}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
+                        difference.current);
+  }
+  verify(list.empty(), ErrorKind::checkpoint,
+         "checkpoint {} is of another model; use the input file it was trained with, or another run.directory:{}", path,
+         list);
+}
+
+}  // namespace megatron

@@ -1,0 +1,200 @@
+#include "checkpoint/files.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "hdf5/durable_file.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+
+/// Owns an open file descriptor.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags, const char* action) : descriptor_(open_retrying(path, flags)) {
+    if (descriptor_ < 0) fail_with_errno(action, path);
+  }
+  ~Descriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return descriptor_; }
+
+  /// Network file systems may report a failed write only here.
+  void close(const std::string& path) {
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    if (::close(descriptor) != 0 && errno != EINTR) fail_with_errno("write", path);
+  }
+
+ private:
+  static int open_retrying(const std::string& path, int flags) {
+    int descriptor = -1;
+    do {
+      descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
+    } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+  }
+
+  int descriptor_;
+};
+
+void sync_descriptor(const Descriptor& file, const std::string& path) {
+  while (::fsync(file.get()) != 0) {
+    if (errno != EINTR) fail_with_errno("flush to disk", path);
+  }
+}
+
+std::size_t read_block(const Descriptor& file, char* block, std::size_t bytes, const std::string& path) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t now = ::read(file.get(), block + done, bytes - done);
+    if (now < 0 && errno == EINTR) continue;
+    verify(now >= 0 || errno != EIO, ErrorKind::checkpoint, "{} cannot be read back from its disk", path);
+    if (now < 0) fail_with_errno("read", path);
+    if (now == 0) break;
+    done += static_cast<std::size_t>(now);
+  }
+  return done;
+}
+
+void write_all(const Descriptor& file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t now = ::write(file.get(), text.data(), text.size());
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) fail_with_errno("write", path);
+    text.remove_prefix(static_cast<std::size_t>(now));
+  }
+}
+
+std::int64_t regular_bytes(const Descriptor& file, const std::string& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_with_errno("examine", path);
+  verify(S_ISREG(status.st_mode), ErrorKind::filesystem, "{} is not a regular file", path);
+  return status.st_size;
+}
+
+std::string hexadecimal(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  std::string text;
+  for (const unsigned char byte : canonical.digest) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+const char* advice_for(int error) {
+  switch (error) {
+    case ENOSPC:
+      return "; free some space there or choose another run.directory";
+    case EDQUOT:
+      return "; your quota is used up: remove files or choose another run.directory";
+    case EFBIG:
+      return "; files that large are not allowed here (ulimit -f, or the file system)";
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return "; choose a run.directory that you may write to";
+    case ENAMETOOLONG:
+      return "; choose a shorter run.directory";
+    case ELOOP:
+      return "; symbolic links are not followed there";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void fail_with_errno(const std::string& action, const std::string& path) {
+  const int error = errno;
+  fail(ErrorKind::filesystem, "cannot {} {}: {}{}", action, path, std::generic_category().message(error),
+       advice_for(error));
+}
+
+FileDigest digest_file(const std::string& path) {
+  const Descriptor file(path, O_RDONLY, "open");
+  regular_bytes(file, path);
+  (void)::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  internal_check(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK, "no memory for a hash");
+  std::vector<char> block(kBlockBytes);
+  FileDigest digest;
+  while (const std::size_t bytes = read_block(file, block.data(), block.size(), path)) {
+    XXH3_128bits_update(state.get(), block.data(), bytes);
+    digest.bytes += static_cast<std::int64_t>(bytes);
+  }
+  digest.xxh3_128 = hexadecimal(XXH3_128bits_digest(state.get()));
+  return digest;
+}
+
+std::string digest_text(std::string_view text) {
+  return hexadecimal(XXH3_128bits(text.data(), text.size()));
+}
+
+FileType file_type(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return FileType::absent;
+  if (S_ISREG(status.st_mode)) return FileType::regular;
+  return S_ISDIR(status.st_mode) ? FileType::directory : FileType::other;
+}
+
+std::int64_t file_bytes(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) ? std::int64_t{status.st_size} : -1;
+}
+
+void create_file_durably(const std::string& path, std::string_view text) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
+  write_all(file, text, path);
+  sync_descriptor(file, path);
+  file.close(path);
+}
+
+void replace_file_durably(const std::string& folder, const std::string& name, std::string_view text) {
+  const std::string path = folder + "/" + name, temporary = folder + "/.tmp_" + name;
+  (void)::unlink(temporary.c_str());  // of a save that died
+  create_file_durably(temporary, text);
+  rename_durably(temporary, path);
+}
+
+std::string read_text_file(const std::string& path, std::int64_t limit) {
+  const Descriptor file(path, O_RDONLY, "open");
+  const std::int64_t bytes = regular_bytes(file, path);
+  verify(bytes <= limit, ErrorKind::filesystem, "{} has {} bytes; at most {} are expected there", path, bytes, limit);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  text.resize(read_block(file, text.data(), text.size(), path));
+  return text;
+}
+
+void put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
+                         const std::string& parent) {
+  if (file_type(to) == FileType::absent) {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno("put in place", to);
+  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    if (::rename(to.c_str(), aside.c_str()) != 0) fail_with_errno("move aside", to);
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;
+      (void)::rename(aside.c_str(), to.c_str());
+      errno = error;
+      fail_with_errno("put in place", to);
+    }
+  }
+  sync_path(parent);
+}
+
+}  // namespace megatron

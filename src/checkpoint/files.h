@@ -1,0 +1,45 @@
+// Durable files: the few POSIX calls that the commit protocol is made of, each with an error that says what to do.
+//
+// Knows nothing of checkpoints; adds to hdf5/durable_file.h what only folders of files need. Symbolic links are never
+// followed in the last component of a path. All functions throw Error(filesystem) unless they say otherwise.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace megatron {
+
+/// "cannot create PATH: No space left on device; free some space ..." for the current errno.
+[[noreturn]] void fail_with_errno(const std::string& action, const std::string& path);
+
+struct FileDigest {
+  std::int64_t bytes = 0;
+  std::string xxh3_128;  ///< 32 lower-case hexadecimal digits, canonical byte order
+};
+
+/// Size and hash of a regular file, streamed through 4 MiB. Error(checkpoint) if the disk has lost part of it (EIO).
+FileDigest digest_file(const std::string& path);
+/// The hash of a text, in the same form.
+std::string digest_text(std::string_view text);
+
+enum class FileType { absent, regular, directory, other };
+/// What is there, symbolic links not followed (they are `other`). Errors other than absence count as absent.
+FileType file_type(const std::string& path);
+/// Bytes of a regular file; -1 if it is none.
+std::int64_t file_bytes(const std::string& path);
+
+/// Creates `path`, which must not exist, with this text, and syncs it.
+void create_file_durably(const std::string& path, std::string_view text);
+/// Replaces `folder/name` atomically through `folder/.tmp_name`, and syncs the folder.
+void replace_file_durably(const std::string& folder, const std::string& name, std::string_view text);
+/// A regular file of at most `limit` bytes, whole.
+std::string read_text_file(const std::string& path, std::int64_t limit);
+
+/// Gives the complete folder `from` the name `to` and syncs `parent`. If `to` exists, the two change places in one
+/// atomic step where the file system can (Linux renameat2), else by way of `aside`; the former `to` is then at `from`
+/// or `aside`.
+void put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
+                         const std::string& parent);
+
+}  // namespace megatron

@@ -1,0 +1,170 @@
+#include "checkpoint/folder.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "checkpoint/files.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr const char* kTemporaryPrefix = ".tmp_";
+constexpr const char* kAsidePrefix = ".old_";
+
+/// The names in a folder; none if it cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_rank_file_name(const std::string& name) {
+  int rank = -1;
+  if (!name.starts_with("rank_") || !name.ends_with(".h5")) return false;
+  const char* end = name.data() + name.size() - 3;
+  return std::from_chars(name.data() + 5, end, rank).ptr == end && rank >= 0 && rank_file_name(rank) == name;
+}
+
+/// The step of PREFIXstep_NNN.
+std::optional<std::int64_t> step_behind(const std::string& name, const std::string& prefix) {
+  return name.starts_with(prefix) ? step_in_name(name.substr(prefix.size())) : std::nullopt;
+}
+
+bool looks_complete(const std::string& path) {
+  try {
+    check_complete(path, parse_manifest(read_manifest(path)));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const std::string& run_directory) {
+  return run_directory + "/checkpoints";
+}
+
+std::string step_folder_name(std::int64_t step) {
+  return fmt::format("step_{:08d}", step);
+}
+
+std::string temporary_folder_name(std::int64_t step) {
+  return kTemporaryPrefix + step_folder_name(step);
+}
+
+std::string aside_folder_name(std::int64_t step) {
+  return kAsidePrefix + step_folder_name(step);
+}
+
+std::optional<std::int64_t> step_in_name(const std::string& name) {
+  std::int64_t step = -1;
+  if (!name.starts_with("step_")) return std::nullopt;
+  const char* end = name.data() + name.size();
+  if (std::from_chars(name.data() + 5, end, step).ptr != end || step < 0 || step > kStepLimit) return std::nullopt;
+  if (step_folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    const auto step = step_in_name(name);
+    if (step && file_type(folder + "/" + name) == FileType::directory) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+std::string read_manifest(const std::string& path) {
+  const std::string file = path + "/" + kManifestName;
+  verify(file_type(file) == FileType::regular, ErrorKind::checkpoint, "{} is missing", kManifestName);
+  verify(file_bytes(file) <= kManifestLimit, ErrorKind::checkpoint, "{} is too large to be one", kManifestName);
+  return read_text_file(file, kManifestLimit);
+}
+
+void check_complete(const std::string& path, const Manifest& manifest) {
+  const auto named = step_in_name(std::filesystem::path(path).filename().string());
+  verify(!named || *named == manifest.state.step, ErrorKind::checkpoint, "its manifest says step {}",
+         manifest.state.step);
+  for (const RankFile& file : manifest.files) {
+    const std::string name = rank_file_name(file.rank);
+    const std::int64_t bytes = file_bytes(path + "/" + name);
+    verify(bytes >= 0, ErrorKind::checkpoint, "{} is missing", name);
+    verify(bytes == file.bytes, ErrorKind::checkpoint, "{} has {} bytes instead of {}", name, bytes, file.bytes);
+  }
+}
+
+std::string complaint_about_latest(const std::string& folder) {
+  const std::string file = folder + "/latest";
+  if (file_type(file) == FileType::absent) return {};
+  try {
+    std::string name = read_text_file(file, 64);
+    if (name.ends_with('\n')) name.pop_back();
+    if (!step_in_name(name))
+      return fmt::format("{} is no step folder's name",
+                         nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+    if (file_type(folder + "/" + name) != FileType::directory) return fmt::format("{} is not there", name);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void clean_leftovers(const std::string& folder) {
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    if (file_type(path) != FileType::directory) continue;
+    if (const auto step = step_behind(name, kAsidePrefix)) {
+      const std::string place = folder + "/" + step_folder_name(*step);
+      // A crash between the two renames of put_folder_in_place: the old checkpoint has lost its name only.
+      const bool restored =
+          file_type(place) == FileType::absent && looks_complete(path) && ::rename(path.c_str(), place.c_str()) == 0;
+      if (!restored) remove_checkpoint(path);
+    } else if (step_behind(name, kTemporaryPrefix)) {
+      remove_checkpoint(path);
+    }
+  }
+}
+
+std::string remove_checkpoint(const std::string& path) {
+  // The manifest goes first, so that what a crash leaves does not look complete.
+  (void)::unlink((path + "/" + kManifestName).c_str());
+  for (const std::string& name : names_in(path)) {
+    const std::string file = path + "/" + name;
+    if (is_rank_file_name(name) && file_type(file) == FileType::regular) (void)::unlink(file.c_str());
+  }
+  if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+  return fmt::format("{} could not be removed: {}", path, std::generic_category().message(errno));
+}
+
+std::vector<std::string> retain(const std::string& folder, std::int64_t step, std::int64_t keep_last) {
+  std::vector<std::string> complaints;
+  if (keep_last <= 0) return complaints;
+  std::int64_t kept = 1;  // the one just committed
+  for (const std::int64_t other : steps_in(folder)) {
+    const std::string path = folder + "/" + step_folder_name(other);
+    if (other == step) continue;
+    if (other < step && kept < keep_last && looks_complete(path)) {
+      ++kept;
+      continue;
+    }
+    const std::string complaint = remove_checkpoint(path);
+    if (!complaint.empty()) complaints.push_back(complaint);
+  }
+  return complaints;
+}
+
+}  // namespace megatron

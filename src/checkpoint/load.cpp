@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "checkpoint/agreement.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/overlap.h"
+#include "checkpoint/pieces.h"
+#include "hdf5/hdf5_file.h"
+
+namespace megatron {
+
+namespace {
+
+// Runs that are close together in the file are read in one go: a gap costs less than another call into HDF5 (a few
+// microseconds), and columns of a matrix become a sequential read.
+constexpr std::int64_t kGapElements = 4096;
+constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+
+/// Reads runs (ascending in the file) from one dataset into the wanted pieces' `tensor`.
+void read_runs(const Hdf5Dataset& dataset, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
+               Tensor Piece::*tensor, std::vector<float>& block) {
+  const auto target = [&](const Run& run) { return (wanted[run.wanted].*tensor).as<float>() + run.to; };
+  for (std::size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
+    const std::int64_t first = runs[begin].from;
+    std::int64_t stop = first + runs[begin].count;
+    for (end = begin + 1; end < runs.size() && runs[end].from <= stop + kGapElements; ++end) {
+      const std::int64_t longer = std::max(stop, runs[end].from + runs[end].count);
+      if (longer - first > kBlockElements) break;
+      stop = longer;
+    }
+    if (end == begin + 1) {
+      dataset.read(static_cast<std::uint64_t>(first), target(runs[begin]), static_cast<std::uint64_t>(stop - first));
+      continue;
+    }
+    block.resize(static_cast<std::size_t>(kBlockElements));
+    dataset.read(static_cast<std::uint64_t>(first), block.data(), static_cast<std::uint64_t>(stop - first));
+    for (std::size_t i = begin; i < end; ++i) {
+      std::memcpy(target(runs[i]), block.data() + (runs[i].from - first),
+                  static_cast<std::size_t>(runs[i].count) * sizeof(float));
+    }
+  }
+}
+
+/// The same for value, m and v, of the pieces that want them.
+void read_file(const std::string& path, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
+               std::vector<float>& block) {
+  const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+  read_runs(file.open_dataset("value"), runs, wanted, &Piece::value, block);
+  std::vector<Run> with_optimizer;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_optimizer),
+               [&](const Run& run) { return !wanted[run.wanted].m.empty(); });
+  if (with_optimizer.empty()) return;
+  read_runs(file.open_dataset("m"), with_optimizer, wanted, &Piece::m, block);
+  read_runs(file.open_dataset("v"), with_optimizer, wanted, &Piece::v, block);
+}
+
+}  // namespace
+
+void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
+  check_pieces(wanted);
+  std::vector<std::vector<Run>> runs_by_file(files_.size());
+  for (std::size_t index = 0; index < wanted.size(); ++index) {
+    const Piece& piece = wanted[index];
+    const auto stored = tensors_.find(piece.name);
+    verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
+           piece.name);
+    verify(piece.m.empty() || has_optimizer_, ErrorKind::checkpoint,
+           "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
+    for (const Run& run : plan_piece(piece, index, stored->second)) {
+      runs_by_file[static_cast<std::size_t>(run.file)].push_back(run);
+    }
+  }
+  std::vector<float> block;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    std::vector<Run>& runs = runs_by_file[file];
+    if (runs.empty()) continue;
+    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.from < b.from; });
+    read_file(files_[file], runs, wanted, block);
+  }
+}
+
+void CheckpointReader::read(Communicator& world, const std::vector<Piece>& wanted) const {
+  agree(world, [&] { read_here(wanted); });
+}
+
+}  // namespace megatron

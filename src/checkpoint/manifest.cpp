@@ -1,0 +1,203 @@
+#include "checkpoint/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "checkpoint/files.h"
+#include "checkpoint/pieces.h"
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormatName = "megatron_train checkpoint";
+constexpr std::int64_t kElementLimit = std::int64_t{1} << 60;  // of one tensor, so that byte counts cannot overflow
+constexpr int kRankLimit = 10'000'000;
+
+std::string checksum_of(const std::string& version, const json& content) {
+  return digest_text(version + "\n" + content.dump());
+}
+
+const json& member(const json& object, const char* key) {
+  verify(object.is_object() && object.contains(key), ErrorKind::checkpoint, "\"{}\" is missing", key);
+  return object.at(key);
+}
+
+std::int64_t integer_of(const json& value, const char* key, std::int64_t lowest, std::int64_t highest) {
+  const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX)
+                                               : value.is_number_integer();
+  verify(fits, ErrorKind::checkpoint, "\"{}\" is not an integer", key);
+  const auto number = value.get<std::int64_t>();
+  verify(number >= lowest && number <= highest, ErrorKind::checkpoint, "\"{}\" is {}, outside of {} ... {}", key,
+         number, lowest, highest);
+  return number;
+}
+
+/// Refuses what another major version wrote; anything but MAJOR.MINOR is damage.
+void check_version(const std::string& version) {
+  int major = -1, minor = -1;
+  const char* end = version.data() + version.size();
+  const auto [dot, error] = std::from_chars(version.data(), end, major);
+  const bool sound = error == std::errc{} && dot != end && *dot == '.' &&
+                     std::from_chars(dot + 1, end, minor).ptr == end && major >= 1 && minor >= 0;
+  verify(sound, ErrorKind::checkpoint, "format version {} is not one", json(version).dump());
+  if (major > kFormatMajor) {
+    throw NewerFormat(ErrorKind::checkpoint,
+                      fmt::format("it has format version {} and this program reads up to {}.x: use a newer "
+                                  "megatron_train, or load a checkpoint that this version saved",
+                                  version, kFormatMajor));
+  }
+}
+
+std::vector<RankFile> files_in(const json& content, int ranks) {
+  std::vector<RankFile> files;
+  const json& list = member(content, "files");
+  verify(list.is_array() && !list.empty(), ErrorKind::checkpoint, "\"files\" is not a list of files");
+  for (const json& entry : list) {
+    RankFile file;
+    file.rank = static_cast<int>(integer_at(entry, "rank", files.empty() ? 0 : files.back().rank + 1, ranks - 1));
+    file.bytes = integer_at(entry, "bytes", 1, kElementLimit);
+    file.xxh3_128 = text_at(entry, "xxh3_128", 32);
+    files.push_back(file);
+  }
+  return files;
+}
+
+std::vector<TensorSummary> tensors_in(const json& content) {
+  std::vector<TensorSummary> tensors;
+  const json& list = member(content, "tensors");
+  verify(list.is_array(), ErrorKind::checkpoint, "\"tensors\" is not a list");
+  for (const json& entry : list) {
+    TensorSummary tensor{text_at(entry, "name", kLongestTensorName), shape_at(entry, "shape"), 0};
+    tensor.elements = integer_at(entry, "elements", 0, kElementLimit);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+json object_at(const json& content, const char* key) {
+  const json& object = member(content, key);
+  verify(object.is_object(), ErrorKind::checkpoint, "\"{}\" is not an object", key);
+  return object;
+}
+
+}  // namespace
+
+std::int64_t Manifest::file_bytes() const {
+  std::int64_t bytes = 0;
+  for (const RankFile& file : files) bytes += file.bytes;
+  return bytes;
+}
+
+std::string rank_file_name(int rank) {
+  return fmt::format("rank_{:05d}.h5", rank);
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  json content = {
+      {"step", manifest.state.step}, {"samples", manifest.state.samples},       {"tokens", manifest.state.tokens},
+      {"ranks", manifest.ranks},     {"has_optimizer", manifest.has_optimizer}, {"files", json::array()},
+      {"tensors", json::array()},    {"facts", manifest.state.facts},           {"extra", manifest.state.extra}};
+  for (const RankFile& file : manifest.files) {
+    content["files"].push_back(
+        {{"rank", file.rank}, {"name", rank_file_name(file.rank)}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
+  }
+  for (const TensorSummary& tensor : manifest.tensors) {
+    content["tensors"].push_back(
+        {{"name", tensor.name}, {"shape", json_of(tensor.shape)}, {"elements", tensor.elements}});
+  }
+  const std::string version = fmt::format("{}.{}", kFormatMajor, kFormatMinor);
+  const std::string checksum = checksum_of(version, content);
+  const json whole = {
+      {"format", kFormatName}, {"format_version", version}, {"checksum", checksum}, {"content", std::move(content)}};
+  return whole.dump(1) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text) {
+  const json whole = parse_json(text, kManifestName);
+  verify(text_at(whole, "format", 64) == kFormatName, ErrorKind::checkpoint, "it is not a checkpoint of this program");
+  const std::string version = text_at(whole, "format_version", 32);
+  check_version(version);
+  const json& content = member(whole, "content");
+  verify(checksum_of(version, content) == text_at(whole, "checksum", 32), ErrorKind::checkpoint,
+         "its contents do not match their checksum");
+  Manifest manifest;
+  manifest.state.step = integer_at(content, "step", 0, kStepLimit);
+  manifest.state.samples = integer_at(content, "samples", 0, kElementLimit);
+  manifest.state.tokens = integer_at(content, "tokens", 0, kElementLimit);
+  manifest.state.facts = object_at(content, "facts");
+  manifest.state.extra = object_at(content, "extra");
+  manifest.ranks = static_cast<int>(integer_at(content, "ranks", 1, kRankLimit));
+  const json& has_optimizer = member(content, "has_optimizer");
+  verify(has_optimizer.is_boolean(), ErrorKind::checkpoint, "\"has_optimizer\" is not a truth value");
+  manifest.has_optimizer = has_optimizer.get<bool>();
+  manifest.files = files_in(content, manifest.ranks);
+  manifest.tensors = tensors_in(content);
+  return manifest;
+}
+
+json parse_json(const std::string& text, const std::string& what) {
+  const auto depth_check = [&](int depth, json::parse_event_t, json&) {
+    verify(depth <= kJsonDepthLimit, ErrorKind::checkpoint, "{} is nested too deeply", what);
+    return true;
+  };
+  try {
+    return json::parse(text, depth_check);
+  } catch (const json::exception& error) {
+    fail(ErrorKind::checkpoint, "{} is not JSON ({})", what, error.what());
+  }
+}
+
+std::int64_t integer_at(const json& object, const char* key, std::int64_t lowest, std::int64_t highest) {
+  return integer_of(member(object, key), key, lowest, highest);
+}
+
+std::string text_at(const json& object, const char* key, std::size_t longest) {
+  const json& value = member(object, key);
+  verify(value.is_string(), ErrorKind::checkpoint, "\"{}\" is not a text", key);
+  auto text = value.get<std::string>();
+  verify(!text.empty() && text.size() <= longest, ErrorKind::checkpoint, "\"{}\" has {} characters, not 1 to {}", key,
+         text.size(), longest);
+  for (const char c : text) {
+    verify(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f, ErrorKind::checkpoint,
+           "\"{}\" contains control characters", key);
+  }
+  return text;
+}
+
+Shape shape_at(const json& object, const char* key) {
+  const json& value = member(object, key);
+  verify(value.is_array() && !value.empty() && value.size() <= kMaxRank, ErrorKind::checkpoint,
+         "\"{}\" is not a list of 1 to {} integers", key, kMaxRank);
+  std::int64_t product = 1;
+  std::array<std::int64_t, kMaxRank> extents{};
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    extents[i] = integer_of(value[i], key, 0, kElementLimit);
+    const std::int64_t factor = std::max<std::int64_t>(extents[i], 1);
+    verify(factor <= kElementLimit / product, ErrorKind::checkpoint, "\"{}\" has too many elements", key);
+    product *= factor;
+  }
+  switch (value.size()) {
+    case 1:
+      return Shape{extents[0]};
+    case 2:
+      return Shape{extents[0], extents[1]};
+    case 3:
+      return Shape{extents[0], extents[1], extents[2]};
+    case 4:
+      return Shape{extents[0], extents[1], extents[2], extents[3]};
+    default:
+      return Shape{extents[0], extents[1], extents[2], extents[3], extents[4]};
+  }
+}
+
+json json_of(const Shape& shape) {
+  json list = json::array();
+  for (int i = 0; i < shape.rank(); ++i) list.push_back(shape[i]);
+  return list;
+}
+
+}  // namespace megatron

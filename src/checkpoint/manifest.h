@@ -1,0 +1,69 @@
+// Manifest: the small file that makes a folder of rank files a checkpoint.
+//
+// JSON: {"format", "format_version": "major.minor", "checksum", "content"}; the checksum is over version and content,
+// so that a flipped digit of a step is as much a damaged checkpoint as a flipped weight. A newer minor version only
+// adds keys and is read; a newer major version is refused. docs/checkpoint.md lists the keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace megatron {
+
+inline constexpr int kFormatMajor = 1, kFormatMinor = 0;
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr std::int64_t kManifestLimit = std::int64_t{256} << 20;  ///< bytes
+inline constexpr std::int64_t kStepLimit = 1'000'000'000'000'000;
+inline constexpr int kJsonDepthLimit = 64;
+
+struct RankFile {
+  int rank = 0;
+  std::int64_t bytes = 0;
+  std::string xxh3_128;
+};
+
+/// A tensor as the manifest lists it: which ones there are, and how many elements the rank files hold of each.
+struct TensorSummary {
+  std::string name;
+  Shape shape;
+  std::int64_t elements = 0;
+};
+
+struct Manifest {
+  TrainingState state;
+  int ranks = 0;  ///< of the run that saved; those that owned nothing have no file
+  bool has_optimizer = false;
+  std::vector<RankFile> files;  ///< by rank
+  std::vector<TensorSummary> tensors;
+
+  std::int64_t file_bytes() const;
+};
+
+/// "rank_00003.h5"
+std::string rank_file_name(int rank);
+
+std::string manifest_text(const Manifest& manifest);
+
+/// The reverse. Throws Error(checkpoint); NewerFormat if the major version is not ours.
+Manifest parse_manifest(const std::string& text);
+
+/// Written by a later version of the program: not damaged, so never passed over in silence.
+class NewerFormat : public Error {
+ public:
+  using Error::Error;
+};
+
+/// JSON of a foreign file: at most kJsonDepthLimit levels, or Error(checkpoint) beginning with `what`.
+nlohmann::json parse_json(const std::string& text, const std::string& what);
+
+/// Integers and shapes out of foreign JSON, within bounds, or Error(checkpoint) naming the key.
+std::int64_t integer_at(const nlohmann::json& object, const char* key, std::int64_t lowest, std::int64_t highest);
+std::string text_at(const nlohmann::json& object, const char* key, std::size_t longest);
+/// 1 to kMaxRank extents whose product fits comfortably into 64 bits; offsets may be 0, extents of nothing as well.
+Shape shape_at(const nlohmann::json& object, const char* key);
+nlohmann::json json_of(const Shape& shape);
+
+}  // namespace megatron

@@ -1,0 +1,179 @@
+#include <functional>
+
+#include "checkpoint/agreement.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/rank_file.h"
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+/// All pieces by tensor; every element of every tensor must be stored once, by count.
+std::map<std::string, StoredTensor> index_pieces(const json& tables, const Manifest& manifest) {
+  std::map<std::string, StoredTensor> tensors;
+  for (const TensorSummary& tensor : manifest.tensors) tensors[tensor.name].shape = tensor.shape;
+  std::map<std::string, std::int64_t> elements;
+  for (std::size_t file = 0; file < tables.size(); ++file) {
+    for (TableEntry& entry : parse_piece_table(tables[file].get<std::string>(), static_cast<int>(file))) {
+      const auto tensor = tensors.find(entry.name);
+      verify(tensor != tensors.end() && tensor->second.shape == entry.shape, ErrorKind::checkpoint,
+             "tensor {} of {} is not in the manifest like that", entry.name, rank_file_name(manifest.files[file].rank));
+      std::int64_t& sum = elements[entry.name];
+      verify(entry.piece.count <= entry.shape.elements() - sum, ErrorKind::checkpoint,
+             "tensor {}: elements are stored more than once", entry.name);
+      sum += entry.piece.count;
+      tensor->second.pieces.push_back(entry.piece);
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    verify(elements[name] == tensor.shape.elements(), ErrorKind::checkpoint, "tensor {}: {} of {} elements are stored",
+           name, elements[name], tensor.shape.elements());
+  }
+  return tensors;
+}
+
+/// Verifies every size()-th rank file against the manifest, from this rank's on, and returns their tables of pieces.
+json verify_share(Communicator& world, const std::string& path, const Manifest& manifest) {
+  json tables = json::object();
+  const auto ranks = static_cast<std::size_t>(world.size());
+  for (auto i = static_cast<std::size_t>(world.rank()); i < manifest.files.size(); i += ranks) {
+    const RankFile& file = manifest.files[i];
+    const std::string name = rank_file_name(file.rank);
+    const FileDigest digest = digest_file(path + "/" + name);
+    verify(digest.bytes == file.bytes && digest.xxh3_128 == file.xxh3_128, ErrorKind::checkpoint,
+           "the contents of {} are not what was saved (hash {} instead of {})", name, digest.xxh3_128, file.xxh3_128);
+    tables[std::to_string(i)] =
+        read_piece_table(path + "/" + name, file.rank, manifest.state.step, manifest.has_optimizer);
+  }
+  return tables;
+}
+
+/// The tables of all files, in the files' order, on all ranks.
+json share_tables(Communicator& world, const json& mine, std::size_t files) {
+  const std::vector<std::string> parts = world.gather_texts(mine.dump(), 0);
+  json all = json::array();
+  if (world.rank() == 0) {
+    std::vector<json> by_rank;
+    for (const std::string& part : parts) by_rank.push_back(json::parse(part));
+    for (std::size_t i = 0; i < files; ++i) all.push_back(by_rank[i % by_rank.size()].at(std::to_string(i)));
+  }
+  return json::parse(world.broadcast_text(all.dump(), 0));
+}
+
+/// What rank 0 finds out, on all ranks.
+json found_by_root(Communicator& world, const std::function<json()>& find) {
+  json found;
+  agree(world, [&] {
+    if (world.rank() == 0) found = find();
+  });
+  return json::parse(world.broadcast_text(world.rank() == 0 ? found.dump() : "", 0));
+}
+
+}  // namespace
+
+/// Turns a folder into a reader, or throws Error(checkpoint) with the damage, the same on all ranks.
+class CheckpointOpener {
+ public:
+  static CheckpointReader open(Communicator& world, const std::string& path) {
+    std::string text;
+    agree(world, [&] {
+      if (world.rank() == 0) text = read_manifest(path);
+    });
+    const Manifest manifest = parse_manifest(world.broadcast_text(text, 0));
+    agree(world, [&] {
+      if (world.rank() == 0) check_complete(path, manifest);
+    });
+    json tables;
+    agree(world, [&] { tables = verify_share(world, path, manifest); });
+    tables = share_tables(world, tables, manifest.files.size());
+    CheckpointReader reader;
+    reader.path_ = path;
+    reader.state_ = manifest.state;
+    reader.has_optimizer_ = manifest.has_optimizer;
+    for (const RankFile& file : manifest.files) reader.files_.push_back(path + "/" + rank_file_name(file.rank));
+    reader.tensors_ = index_pieces(tables, manifest);
+    return reader;
+  }
+};
+
+namespace {
+
+/// The newest one that opens, of a folder of step folders.
+std::optional<CheckpointReader> open_newest_in(Communicator& world, const std::string& folder,
+                                               std::vector<std::string>& warnings) {
+  const json found = found_by_root(world, [&] {
+    return json{{"steps", steps_in(folder)}, {"complaint", complaint_about_latest(folder)}};
+  });
+  const std::string complaint = found.at("complaint");
+  if (!complaint.empty()) {
+    warnings.push_back(
+        fmt::format("{}/latest is of no use ({}); looking for the newest complete checkpoint", folder, complaint));
+  }
+  const auto steps = found.at("steps").get<std::vector<std::int64_t>>();
+  std::string damage;
+  for (const std::int64_t step : steps) {
+    const std::string path = folder + "/" + step_folder_name(step);
+    try {
+      return CheckpointOpener::open(world, path);
+    } catch (const NewerFormat& error) {
+      fail(ErrorKind::checkpoint, "{} cannot be loaded: {}", path, error.what());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::checkpoint) throw;
+      damage += fmt::format("\n  {}: {}", path, error.what());
+      warnings.push_back(fmt::format("checkpoint {} is damaged and passed over: {}", path, error.what()));
+    }
+  }
+  verify(steps.empty(), ErrorKind::checkpoint,
+         "all checkpoints are damaged; restore one, or move them away to start afresh:{}", damage);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, const std::string& run_directory,
+                                                       std::vector<std::string>& warnings) {
+  return open_newest_in(world, checkpoints_folder(run_directory), warnings);
+}
+
+CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
+                                       std::vector<std::string>& warnings) {
+  const json found = found_by_root(world, [&] {
+    const std::string below = checkpoints_folder(path);
+    if (file_type(below + "/.") == FileType::directory) return json(below);
+    return steps_in(path).empty() ? json("") : json(path);
+  });
+  const auto folder = found.get<std::string>();
+  if (!folder.empty()) {
+    auto reader = open_newest_in(world, folder, warnings);
+    verify(reader.has_value(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);
+    return std::move(*reader);
+  }
+  try {
+    return CheckpointOpener::open(world, path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::checkpoint) throw;
+    fail(ErrorKind::checkpoint, "checkpoint {} cannot be loaded: {}", path, error.what());
+  }
+}
+
+std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory) {
+  const std::string folder = checkpoints_folder(run_directory);
+  std::vector<FoundCheckpoint> found;
+  for (const std::int64_t step : steps_in(folder)) {
+    const std::string path = folder + "/" + step_folder_name(step);
+    try {
+      const Manifest manifest = parse_manifest(read_manifest(path));
+      check_complete(path, manifest);
+      found.push_back({path, step, manifest.file_bytes()});
+    } catch (const Error&) {  // not complete-looking: not listed
+    }
+  }
+  return found;
+}
+
+}  // namespace megatron

@@ -1,0 +1,29 @@
+// Overlaps between the layout that saved and the layout that loads.
+//
+// Both sides cut a tensor the same way: a box of the global tensor, and of the box's elements in row-major order the
+// range [first, first + count). What two such pieces have in common is a list of runs that are contiguous in both.
+// Pure arithmetic; knows no files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace megatron {
+
+/// `count` elements from element `from` of a rank file's datasets to element `to` of a wanted piece's tensors.
+struct Run {
+  std::int64_t from = 0, to = 0, count = 0;
+  int file = 0;
+  std::size_t wanted = 0;  ///< index of the wanted piece
+};
+
+/// Appends the runs that `stored` can give to `wanted` (its index: `index`), as long as possible, ascending in both.
+void append_overlap(const Piece& wanted, std::size_t index, const StoredPiece& stored, std::vector<Run>& runs);
+
+/// All runs of one wanted piece. Throws Error(checkpoint) naming the tensor unless they fill it exactly once.
+std::vector<Run> plan_piece(const Piece& wanted, std::size_t index, const StoredTensor& tensor);
+
+}  // namespace megatron

@@ -1,0 +1,136 @@
+#include "checkpoint/rank_file.h"
+
+#include <array>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/pieces.h"
+#include "hdf5/durable_file.h"
+#include "hdf5/hdf5_file.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
+constexpr std::size_t kContiguous = 0;
+
+struct Part {
+  const char* dataset;
+  Tensor Piece::*tensor;
+};
+constexpr std::array<Part, 3> kParts{{{"value", &Piece::value}, {"m", &Piece::m}, {"v", &Piece::v}}};
+
+std::string table_text(const std::vector<Piece>& owned) {
+  nlohmann::json table = nlohmann::json::array();
+  std::int64_t position = 0;
+  for (const Piece& piece : owned) {
+    table.push_back({{"name", piece.name},
+                     {"shape", json_of(piece.global_shape)},
+                     {"offset", json_of(piece.box.offset)},
+                     {"extent", json_of(piece.box.extent)},
+                     {"first", piece.first},
+                     {"count", piece.count},
+                     {"position", position}});
+    position += piece.count;
+  }
+  return table.dump();
+}
+
+void write_datasets(Hdf5File& file, const std::vector<Piece>& owned) {
+  std::uint64_t elements = 0;
+  for (const Piece& piece : owned) elements += static_cast<std::uint64_t>(piece.count);
+  for (const Part& part : kParts) {
+    if (!(owned.front().*part.tensor)) continue;
+    Hdf5Dataset dataset = file.create_dataset(part.dataset, Hdf5Type::f32, elements, kContiguous);
+    std::uint64_t position = 0;
+    for (const Piece& piece : owned) {
+      const auto count = static_cast<std::uint64_t>(piece.count);
+      dataset.write(position, (piece.*part.tensor).as<float>(), count);
+      position += count;
+    }
+  }
+}
+
+std::string read_table_text(const Hdf5File& file) {
+  const Hdf5Dataset dataset = file.open_dataset("pieces");
+  verify(dataset.type() == Hdf5Type::u8 && dataset.elements() <= kTableLimit, ErrorKind::checkpoint,
+         "{}: /pieces is not a table of pieces", file.path());
+  std::string text(dataset.elements(), '\0');
+  dataset.read(0, static_cast<void*>(text.data()), dataset.elements());
+  return text;
+}
+
+TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t position) {
+  TableEntry entry{text_at(object, "name", kLongestTensorName), shape_at(object, "shape"), {}};
+  StoredPiece& piece = entry.piece;
+  piece.box = {shape_at(object, "offset"), shape_at(object, "extent")};
+  piece.file = file;
+  const int rank = entry.shape.rank();
+  verify(piece.box.offset.rank() == rank && piece.box.extent.rank() == rank, ErrorKind::checkpoint,
+         "piece of {}: offset, extent and shape have different ranks", entry.name);
+  for (int i = 0; i < rank; ++i) {
+    const bool inside =
+        piece.box.extent[i] <= entry.shape[i] && piece.box.offset[i] <= entry.shape[i] - piece.box.extent[i];
+    verify(inside, ErrorKind::checkpoint, "piece of {}: {} + {} lies outside of {}", entry.name,
+           piece.box.offset.to_string(), piece.box.extent.to_string(), entry.shape.to_string());
+  }
+  const std::int64_t elements = piece.box.extent.elements();
+  piece.first = integer_at(object, "first", 0, elements);
+  piece.count = integer_at(object, "count", 0, elements - piece.first);
+  piece.position = integer_at(object, "position", position, position);
+  return entry;
+}
+
+}  // namespace
+
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned) {
+  internal_check(!owned.empty(), "a rank that owns nothing writes no file");
+  const std::string table = table_text(owned);
+  Hdf5File file = Hdf5File::create(path);
+  file.write_attribute("rank", static_cast<std::uint64_t>(rank));
+  file.write_attribute("step", static_cast<std::uint64_t>(step));
+  file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous).write(0, table.data(), table.size());
+  write_datasets(file, owned);
+  file.close();
+  const FileDigest digest = digest_file(path);  // while the bytes are hot
+  sync_path(path);
+  const std::string stored = read_piece_table(path, rank, step, static_cast<bool>(owned.front().m));
+  verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
+         path);
+  return digest;
+}
+
+std::string read_piece_table(const std::string& path, int rank, std::int64_t step, bool with_optimizer) {
+  const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+  verify(file.read_u64("rank") == static_cast<std::uint64_t>(rank) &&
+             file.read_u64("step") == static_cast<std::uint64_t>(step),
+         ErrorKind::checkpoint, "{}: it belongs to another rank or step", path);
+  std::string text = read_table_text(file);
+  std::int64_t elements = 0;
+  for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
+  for (const Part& part : kParts) {
+    const bool expected = with_optimizer || part.tensor == &Piece::value;
+    if (!expected) continue;
+    const Hdf5Dataset dataset = file.open_dataset(part.dataset);
+    const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
+    verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of pieces wants {} of f32", path,
+           part.dataset, dataset.elements(), name_of(dataset.type()), elements);
+  }
+  return text;
+}
+
+std::vector<TableEntry> parse_piece_table(const std::string& text, int file) {
+  const nlohmann::json table = parse_json(text, "the table of pieces");
+  verify(table.is_array(), ErrorKind::checkpoint, "the table of pieces is not a list");
+  std::vector<TableEntry> entries;
+  std::int64_t position = 0;
+  for (const nlohmann::json& object : table) {
+    entries.push_back(parse_entry(object, file, position));
+    const std::int64_t count = entries.back().piece.count;
+    verify(count <= (std::int64_t{1} << 60) - position, ErrorKind::checkpoint, "the table of pieces is too long");
+    position += count;
+  }
+  return entries;
+}
+
+}  // namespace megatron

@@ -1,0 +1,63 @@
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+#include "checkpoint/folder.h"
+
+namespace megatron {
+
+namespace {
+
+std::string gibibytes(std::int64_t bytes) {
+  return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+}  // namespace
+
+void check_free_space(const std::string& directory, std::int64_t bytes) {
+  std::filesystem::path place = std::filesystem::absolute(directory);
+  std::error_code error;
+  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  struct statvfs status {};
+  if (::statvfs(place.c_str(), &status) != 0) fail_with_errno("examine the file system of", directory);
+  if (status.f_blocks == 0) return;  // file systems that do not count
+  const auto available = static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+  verify(available >= bytes, ErrorKind::filesystem,
+         "{}: a checkpoint needs {} ({} bytes) and {} ({} bytes) are free; make room or choose another run.directory",
+         directory, gibibytes(bytes), bytes, gibibytes(available), available);
+}
+
+void check_writable(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error && !std::filesystem::is_directory(directory)) {
+    errno = error.value();
+    fail_with_errno("create", directory);
+  }
+  const std::string probe = fmt::format("{}/.tmp_probe_{}", directory, ::getpid());
+  (void)::unlink(probe.c_str());
+  try {
+    create_file_durably(probe, "writable\n");
+  } catch (...) {
+    (void)::unlink(probe.c_str());
+    throw;
+  }
+  if (::unlink(probe.c_str()) != 0) fail_with_errno("remove", probe);
+}
+
+void clean_checkpoints(const std::string& run_directory) {
+  clean_leftovers(checkpoints_folder(run_directory));
+}
+
+bool directory_has_run(const std::string& run_directory) {
+  for (const char* name : {"config.toml", "metrics.jsonl", "run.log"}) {
+    if (file_type(run_directory + "/" + name) != FileType::absent) return true;
+  }
+  return !steps_in(checkpoints_folder(run_directory)).empty();
+}
+
+}  // namespace megatron

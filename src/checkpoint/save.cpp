@@ -1,0 +1,221 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+
+#include "checkpoint/agreement.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/pieces.h"
+#include "checkpoint/rank_file.h"
+#include "hdf5/durable_file.h"
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+/// One save, on one rank. The steps are called in the order of their declaration, by all ranks.
+class Save {
+ public:
+  Save(Communicator& world, const std::string& run_directory, const TrainingState& state,
+       const std::vector<Piece>& owned)
+      : world_(world),
+        state_(state),
+        folder_(checkpoints_folder(run_directory)),
+        temporary_(folder_ + "/" + temporary_folder_name(state.step)),
+        final_(folder_ + "/" + step_folder_name(state.step)) {
+    for (const Piece& piece : owned) {
+      if (piece.count > 0) owned_.push_back(piece);
+    }
+  }
+
+  void prepare();
+  void write_rank_file_here();
+  void gather_manifest();
+  void write_manifest();
+  void commit();
+  void name_latest();
+  void remove_temporary() noexcept;
+
+  bool root() const { return world_.rank() == 0; }
+  const std::string& folder() const { return folder_; }
+  const std::string& path() const { return final_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::string describe_part() const;
+  void add_part(int rank, const json& part, std::map<std::string, TensorSummary>& tensors);
+
+  Communicator& world_;
+  const TrainingState& state_;
+  std::string folder_, temporary_, final_;
+  std::vector<Piece> owned_;
+  FileDigest digest_;
+  Manifest manifest_;  // on rank 0
+  std::int64_t bytes_ = 0;
+};
+
+/// Checks, makes room, and creates the temporary folder.
+void Save::prepare() {
+  agree(world_, [&] {
+    check_pieces(owned_);
+    for (const Piece& piece : owned_) {
+      internal_check(piece.m.empty() == owned_.front().m.empty(), "optimizer state for some of the pieces only");
+    }
+    internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range");
+    internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
+  });
+  double mine = 0;
+  for (const Piece& piece : owned_) mine += static_cast<double>(piece.count) * (piece.m.empty() ? 1 : 3);
+  const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
+  agree(
+      world_,
+      [&] {
+        if (!root()) return;
+        check_writable(folder_);
+        clean_leftovers(folder_);
+        check_free_space(folder_, checkpoint_bytes(numbers, false, world_.size()));
+        if (::mkdir(temporary_.c_str(), 0777) != 0) fail_with_errno("create", temporary_);
+      },
+      ErrorKind::filesystem);
+}
+
+void Save::write_rank_file_here() {
+  const auto write = [&] {
+    if (owned_.empty()) return;
+    digest_ = write_rank_file(temporary_ + "/" + rank_file_name(world_.rank()), world_.rank(), state_.step, owned_);
+  };
+  agree(world_, write, ErrorKind::filesystem);
+}
+
+/// What rank 0 needs to know of this rank's file.
+std::string Save::describe_part() const {
+  if (owned_.empty()) return {};
+  json tensors = json::array();
+  for (const Piece& piece : owned_) {
+    tensors.push_back({{"name", piece.name}, {"shape", json_of(piece.global_shape)}, {"count", piece.count}});
+  }
+  return json{{"bytes", digest_.bytes},
+              {"xxh3_128", digest_.xxh3_128},
+              {"has_optimizer", !owned_.front().m.empty()},
+              {"tensors", std::move(tensors)}}
+      .dump();
+}
+
+void Save::add_part(int rank, const json& part, std::map<std::string, TensorSummary>& tensors) {
+  const bool has_optimizer = part.at("has_optimizer");
+  internal_check(manifest_.files.empty() || manifest_.has_optimizer == has_optimizer,
+                 "optimizer state on some of the ranks only");
+  manifest_.has_optimizer = has_optimizer;
+  manifest_.files.push_back({rank, part.at("bytes"), part.at("xxh3_128")});
+  for (const json& entry : part.at("tensors")) {
+    const std::string name = entry.at("name");
+    const Shape shape = shape_at(entry, "shape");
+    TensorSummary& tensor = tensors.try_emplace(name, TensorSummary{name, shape, 0}).first->second;
+    if (!(tensor.shape == shape)) fail(ErrorKind::internal, "ranks disagree on the shape of tensor '{}'", name);
+    tensor.elements += entry.at("count").get<std::int64_t>();
+  }
+}
+
+/// Also refuses to commit what could not be loaded: every element must have had its one owner.
+void Save::gather_manifest() {
+  const std::vector<std::string> parts = world_.gather_texts(describe_part(), 0);
+  agree(world_, [&] {
+    if (!root()) return;
+    manifest_.state = state_;
+    manifest_.ranks = world_.size();
+    std::map<std::string, TensorSummary> tensors;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      if (!parts[rank].empty()) add_part(static_cast<int>(rank), json::parse(parts[rank]), tensors);
+    }
+    internal_check(!manifest_.files.empty(), "a checkpoint of nothing");
+    for (auto& [name, tensor] : tensors) {
+      if (tensor.elements != tensor.shape.elements()) {
+        fail(ErrorKind::internal, "tensor '{}' {}: {} elements are owned by somebody instead of {}", name,
+             tensor.shape.to_string(), tensor.elements, tensor.shape.elements());
+      }
+      manifest_.tensors.push_back(std::move(tensor));
+    }
+  });
+}
+
+void Save::write_manifest() {
+  agree(
+      world_,
+      [&] {
+        if (!root()) return;
+        const std::string text = manifest_text(manifest_);
+        parse_manifest(text);  // what could not be loaded must not be committed
+        create_file_durably(temporary_ + "/" + kManifestName, text);
+        sync_path(temporary_);
+        bytes_ = manifest_.file_bytes() + static_cast<std::int64_t>(text.size());
+      },
+      ErrorKind::filesystem);
+  bytes_ = static_cast<std::int64_t>(world_.all_reduce_value(static_cast<double>(bytes_)));
+}
+
+void Save::commit() {
+  agree(
+      world_,
+      [&] {
+        if (!root()) return;
+        const std::string aside = folder_ + "/" + aside_folder_name(state_.step);
+        put_folder_in_place(temporary_, final_, aside, folder_);
+        remove_checkpoint(aside);
+        remove_temporary();  // has the former contents now, if the step had been saved before
+      },
+      ErrorKind::filesystem);
+}
+
+void Save::name_latest() {
+  agree(
+      world_,
+      [&] {
+        if (root()) replace_file_durably(folder_, "latest", step_folder_name(state_.step) + "\n");
+      },
+      ErrorKind::filesystem);
+}
+
+void Save::remove_temporary() noexcept {
+  try {
+    remove_checkpoint(temporary_);
+  } catch (...) {  // no memory for a path: the next save cleans up
+  }
+}
+
+}  // namespace
+
+SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
+                           const std::vector<Piece>& owned, const SaveOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Save save(world, run_directory, state, owned);
+  try {
+    save.prepare();
+    save.write_rank_file_here();
+    save.gather_manifest();
+    save.write_manifest();
+    save.commit();
+  } catch (const Error&) {
+    // All ranks are here (or the job is ending): nobody writes into the folder any more.
+    if (save.root()) save.remove_temporary();
+    throw;
+  }
+  save.name_latest();
+  SaveReport report{save.path(), save.bytes(), 0, {}};
+  if (save.root()) report.warnings = retain(save.folder(), state.step, options.keep_last);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks) {
+  constexpr std::int64_t kTableBytes = 64 << 10, kManifestBytes = 1 << 20;
+  return elements * 4 * (with_optimizer ? 3 : 1) + kTableBytes * ranks + kManifestBytes;
+}
+
+}  // namespace megatron

@@ -1,0 +1,211 @@
+#include "comm/communicator.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace megatron {
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Charges the time of a scope to a meter; costs nothing without one.
+class WaitingTime {
+ public:
+  explicit WaitingTime(TrafficMeter* meter) : meter_(meter), start_(meter != nullptr ? seconds_now() : 0) {}
+  ~WaitingTime() {
+    if (meter_ != nullptr) meter_->seconds_waiting += seconds_now() - start_;
+  }
+  WaitingTime(const WaitingTime&) = delete;
+  WaitingTime& operator=(const WaitingTime&) = delete;
+
+ private:
+  TrafficMeter* meter_;
+  double start_;
+};
+
+void check_tensor(ConstTensor tensor, const char* verb, const std::string& group) {
+  if (tensor.rank() == 0 || (tensor.elements() > 0 && tensor.empty())) {
+    fail(ErrorKind::internal, "{} in group '{}': a tensor is absent", verb, group);
+  }
+  if (!tensor.contiguous()) {
+    fail(ErrorKind::internal, "{} in group '{}': tensor {} is not contiguous", verb, group, tensor.shape().to_string());
+  }
+}
+
+void check_reducible(DType type, const char* verb, const std::string& group) {
+  if (type != DType::f32 && type != DType::f64 && type != DType::i32) {
+    fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced, only f32, f64 and i32 (widen it first)", verb,
+         group, name_of(type));
+  }
+}
+
+// whole is made of `size` parts; they lie apart, or part is exactly this rank's slice of whole.
+void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const char* verb, const std::string& group) {
+  if (whole.dtype() != part.dtype() || whole.elements() != size * part.elements()) {
+    fail(ErrorKind::internal, "{} in group '{}' of {}: whole {} {} is not {} parts {} {}", verb, group, size,
+         name_of(whole.dtype()), whole.shape().to_string(), size, name_of(part.dtype()), part.shape().to_string());
+  }
+  const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
+  const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const bool apart = part_begin + part.bytes() <= whole_begin || whole_begin + whole.bytes() <= part_begin;
+  const bool in_place = part_begin == whole_begin + static_cast<std::size_t>(rank) * part.bytes();
+  if (!apart && !in_place) {
+    fail(ErrorKind::internal, "{} in group '{}': part and whole overlap, and part is not rank {}'s slice of it", verb,
+         group, rank);
+  }
+}
+
+}  // namespace
+
+Pending::Pending(Pending&& other) noexcept
+    : communicator_(std::exchange(other.communicator_, nullptr)), ticket_(other.ticket_) {}
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this == &other) return *this;
+  internal_check(!active(), "a started operation is overwritten before its wait()");  // noexcept: terminates
+  communicator_ = std::exchange(other.communicator_, nullptr);
+  ticket_ = other.ticket_;
+  return *this;
+}
+
+Pending::~Pending() {
+  if (!active()) return;
+  if (std::uncaught_exceptions() > 0) {
+    communicator_->abandon(ticket_);
+    return;
+  }
+  std::fprintf(stderr, "internal error: an operation in group '%s' was dropped without wait()\n",
+               communicator_->name().c_str());
+  std::terminate();
+}
+
+void Pending::wait() {
+  Communicator* communicator = std::exchange(communicator_, nullptr);
+  if (communicator == nullptr) return;
+  const WaitingTime timer(communicator->meter_);
+  communicator->finish(ticket_);
+}
+
+Pending Communicator::pending(std::uint64_t ticket, double bytes) {
+  if (meter_ != nullptr) {
+    meter_->bytes_sent += std::llround(bytes);
+    meter_->operations += 1;
+  }
+  return {this, ticket};
+}
+
+Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
+  check_tensor(values, "all-reduce", name_);
+  check_reducible(values.dtype(), "all-reduce", name_);
+  if (size_ == 1 || values.elements() == 0) return {};
+  return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()));
+}
+
+Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
+  check_tensor(part, "all-gather", name_);
+  check_tensor(whole, "all-gather", name_);
+  check_parts(whole, part, rank_, size_, "all-gather", name_);
+  if (part.elements() == 0) return {};
+  if (size_ == 1) {
+    if (part.data() != whole.data()) copy_alone(part, whole);
+    return {};
+  }
+  return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1));
+}
+
+Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
+  check_tensor(whole, "reduce-scatter", name_);
+  check_tensor(part, "reduce-scatter", name_);
+  check_reducible(part.dtype(), "reduce-scatter", name_);
+  check_parts(whole, part, rank_, size_, "reduce-scatter", name_);
+  if (part.elements() == 0) return {};
+  if (size_ == 1) {
+    if (part.data() != whole.data()) copy_alone(whole, part);
+    return {};
+  }
+  return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1));
+}
+
+Pending Communicator::start_broadcast(Tensor values, int root) {
+  check_tensor(values, "broadcast", name_);
+  internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group");
+  if (size_ == 1 || values.elements() == 0) return {};
+  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0);
+}
+
+Pending Communicator::start_send(ConstTensor values, int to, int channel) {
+  check_tensor(values, "send", name_);
+  internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group");
+  internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range");
+  if (values.elements() == 0) return {};
+  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()));
+}
+
+Pending Communicator::start_receive(Tensor values, int from, int channel) {
+  check_tensor(values, "receive", name_);
+  internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group");
+  internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range");
+  if (values.elements() == 0) return {};
+  return pending(do_receive(values, from, channel), 0);
+}
+
+void Communicator::barrier() {
+  if (size_ == 1) return;
+  if (meter_ != nullptr) meter_->operations += 1;
+  const WaitingTime timer(meter_);
+  do_barrier();
+}
+
+double Communicator::all_reduce_value(double value, Reduce reduce) {
+  all_reduce(Tensor(&value, {1}, DType::f64), reduce);
+  return value;
+}
+
+std::string Communicator::broadcast_text(const std::string& text, int root) {
+  verify(text.size() <= 1U << 30, ErrorKind::internal, "broadcast of a text of {} bytes", text.size());
+  auto length = static_cast<std::int32_t>(text.size());
+  broadcast(Tensor(&length, {1}, DType::i32), root);
+  std::string result = rank_ == root ? text : std::string(static_cast<std::size_t>(length), '\0');
+  broadcast(Tensor(result.data(), {length}, DType::u8), root);
+  return result;
+}
+
+std::vector<std::string> Communicator::gather_texts(const std::string& text, int root) {
+  verify(text.size() <= 1U << 30, ErrorKind::internal, "gather of a text of {} bytes", text.size());
+  const auto length = static_cast<std::int32_t>(text.size());
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(size_));
+  all_gather(ConstTensor(&length, {1}, DType::i32), Tensor(lengths.data(), {size_}, DType::i32));
+  if (rank_ != root) {
+    start_send(ConstTensor(text.data(), {length}, DType::u8), root, kChannels).wait();
+    return {};
+  }
+  std::vector<std::string> texts(static_cast<std::size_t>(size_));
+  for (int from = 0; from < size_; ++from) {
+    std::string& target = texts[static_cast<std::size_t>(from)];
+    if (from == rank_) {
+      target = text;
+      continue;
+    }
+    target.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(from)]));
+    start_receive(Tensor(target.data(), {static_cast<std::int64_t>(target.size())}, DType::u8), from, kChannels).wait();
+  }
+  return texts;
+}
+
+std::unique_ptr<Communicator> Communicator::split_known(const std::vector<int>& colours, const std::string& name) {
+  internal_check(colours.size() == static_cast<std::size_t>(size_), "split needs one colour for every rank");
+  return split(colours[static_cast<std::size_t>(rank_)], rank_, name);
+}
+
+void Communicator::copy_alone(ConstTensor from, Tensor to) {
+  std::memcpy(to.data(), from.data(), from.bytes());
+}
+
+}  // namespace megatron

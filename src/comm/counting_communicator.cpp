@@ -1,0 +1,25 @@
+#include "comm/counting_communicator.h"
+
+#include <algorithm>
+
+namespace megatron {
+
+CountingCommunicator::CountingCommunicator(int rank, int size, std::string name)
+    : Communicator(rank, size, std::move(name)) {
+  internal_check(rank >= 0 && rank < size, "counting communicator for a rank outside its group");
+}
+
+std::unique_ptr<Communicator> CountingCommunicator::split(int, int, const std::string& name) {
+  fail(ErrorKind::internal, "group '{}' of a counting communicator needs split_known()", name);
+}
+
+std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vector<int>& colours,
+                                                                const std::string& name) {
+  internal_check(colours.size() == static_cast<std::size_t>(size()), "split needs one colour for every rank");
+  const auto self = colours.begin() + rank();
+  return std::make_unique<CountingCommunicator>(static_cast<int>(std::count(colours.begin(), self, *self)),
+                                                static_cast<int>(std::count(colours.begin(), colours.end(), *self)),
+                                                name);
+}
+
+}  // namespace megatron

@@ -1,0 +1,363 @@
+#include "comm/mpi_engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/ordered_reduction.h"
+
+namespace megatron {
+
+namespace {
+
+using Kind = MpiOperation::Kind;
+using Piece = MpiOperation::Piece;
+
+constexpr std::int64_t kMessageBytes = 1 << 30;  // MPI counts are ints
+
+// Where rank k's share of a piece lies in the tensor (all-reduce: cut into as many slices as there are ranks) or in the
+// whole (gather and scatter: the same range of each rank's part). In elements.
+struct Slice {
+  std::int64_t first, count;
+};
+
+Slice slice_of(const MpiOperation& operation, const Piece& piece, int k) {
+  if (operation.kind != Kind::all_reduce) return {k * operation.elements + piece.first, piece.count};
+  const std::int64_t begin = piece.count * k / operation.size, end = piece.count * (k + 1) / operation.size;
+  return {piece.first + begin, end - begin};
+}
+
+std::int64_t element_bytes(const MpiOperation& operation) {
+  return static_cast<std::int64_t>(size_of(operation.dtype));
+}
+
+// Where in the scratch what `from` sent lies, if all send `bytes` and this rank nothing.
+std::int64_t scratch_offset(const MpiOperation& operation, int from, std::int64_t bytes) {
+  return (from < operation.rank ? from : from - 1) * bytes;
+}
+
+// Collectives that go in pieces.
+bool is_large(const MpiOperation& operation) {
+  return operation.kind == Kind::all_reduce || operation.kind == Kind::all_gather ||
+         operation.kind == Kind::reduce_scatter || operation.kind == Kind::broadcast;
+}
+
+}  // namespace
+
+const char* name_of(MpiOperation::Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+    case Kind::all_reduce_small:
+      return "all-reduce";
+    case Kind::all_gather:
+      return "all-gather";
+    case Kind::reduce_scatter:
+      return "reduce-scatter";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::send:
+      return "send";
+    case Kind::receive:
+      return "receive";
+    case Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+// Slices are rounded up to whole elements: eight bytes a rank more than a piece is always enough.
+MpiEngine::MpiEngine(int world_size)
+    : scratch_bytes_(static_cast<std::size_t>(kPieceBytes + 8 * static_cast<std::int64_t>(world_size))) {}
+
+MpiOperation& MpiEngine::create() {
+  verify(!broken_, ErrorKind::communication, "communication after a failure on this rank");
+  if (idle_.empty()) {
+    active_.push_back(std::make_unique<MpiOperation>());
+  } else {
+    active_.push_back(std::move(idle_.back()));
+    idle_.pop_back();
+  }
+  return *active_.back();
+}
+
+void MpiEngine::start(MpiOperation& operation) {
+  operation.next = 0;
+  operation.begun = operation.done = false;
+  const std::int64_t per_piece = kPieceBytes / element_bytes(operation);
+  switch (operation.kind) {
+    case Kind::all_reduce:
+    case Kind::broadcast:
+      operation.piece_elements = per_piece;
+      break;
+    case Kind::all_gather:
+    case Kind::reduce_scatter:
+      operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size);
+      break;
+    default:
+      operation.piece_elements = operation.elements;
+      break;
+  }
+  advance(operation);
+}
+
+// Small operations and messages at once, large collectives behind at most one other of their group. The order of starts
+// is the same on all ranks of the group, so its oldest operation runs everywhere and nobody waits in a circle.
+bool MpiEngine::may_begin(const MpiOperation& operation) const {
+  if (!is_large(operation)) return true;
+  int ahead = 0;
+  for (const auto& other : active_) {
+    if (other.get() == &operation) break;
+    if (other->comm == operation.comm && is_large(*other) && !other->done) ++ahead;
+  }
+  return ahead < 2;
+}
+
+void MpiEngine::finish(MpiOperation& operation) {
+  int idle_rounds = 0;
+  while (!operation.done) {
+    verify(!broken_, ErrorKind::communication, "communication after a failure on this rank");
+    bool progress = false;
+    for (const auto& other : active_) progress = advance(*other) || progress;
+    // With more ranks than cores the one that is waited for may need this core.
+    if (!progress && !operation.done && ++idle_rounds > 100) sched_yield();
+  }
+  const auto at =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& other) { return other.get() == &operation; });
+  internal_check(at != active_.end(), "an operation is waited for twice");
+  idle_.push_back(std::move(*at));
+  active_.erase(at);  // keeps the order: ranks advance older operations first
+}
+
+// Takes every piece as far as it can go without waiting; true if anything moved.
+bool MpiEngine::advance(MpiOperation& operation) {
+  if (operation.done) return false;
+  bool progress = false, busy = false;
+  if (!operation.begun) {
+    if (!may_begin(operation)) return false;
+    operation.begun = progress = true;
+    for (Piece& piece : operation.pieces) {
+      if (operation.next < operation.elements) begin_piece(operation, piece);
+    }
+  }
+  for (Piece& piece : operation.pieces) {
+    while (piece.active && complete(operation, piece)) {
+      progress = true;
+      ++piece.phase;
+      if (post_phase(operation, piece)) continue;
+      piece.active = false;
+      if (piece.scratch) free_scratch_.push_back(std::move(piece.scratch));
+      if (operation.next < operation.elements) begin_piece(operation, piece);
+    }
+    busy = busy || piece.active;
+  }
+  operation.done = !busy;
+  return progress;
+}
+
+void MpiEngine::begin_piece(MpiOperation& operation, Piece& piece) {
+  piece.active = true;
+  piece.phase = 0;
+  piece.first = operation.next;
+  piece.count = std::min(operation.piece_elements, operation.elements - operation.next);
+  operation.next += piece.count;
+  post_phase(operation, piece);
+}
+
+// Posts the messages of the piece's phase; false if there is no such phase any more.
+bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
+  switch (operation.kind) {
+    case Kind::all_reduce:
+      if (piece.phase == 0) exchange_slices(operation, piece);
+      if (piece.phase == 1) {
+        reduce_slice(operation, piece);
+        gather_slices(operation, piece);
+      }
+      return piece.phase < 2;
+    case Kind::all_reduce_small:
+    case Kind::reduce_scatter:
+      if (piece.phase == 0) exchange_slices(operation, piece);
+      if (piece.phase == 1) reduce_slice(operation, piece);
+      return piece.phase < 1;
+    case Kind::all_gather:
+      if (piece.phase == 0) {
+        copy_own_part(operation, piece);
+        gather_slices(operation, piece);
+      }
+      return piece.phase < 1;
+    case Kind::broadcast:
+      return broadcast_phase(operation, piece);
+    case Kind::send:
+    case Kind::receive: {
+      if (piece.phase > 0) return false;
+      const std::int64_t bytes = operation.elements * element_bytes(operation);
+      if (operation.kind == Kind::send) send(operation, piece, operation.peer, operation.input, bytes);
+      if (operation.kind == Kind::receive) receive(operation, piece, operation.peer, operation.output, bytes);
+      return true;
+    }
+    case Kind::barrier:
+      if (piece.phase > 0) return false;
+      piece.requests.push_back(MPI_REQUEST_NULL);
+      piece.expected.push_back(-1);
+      MPI_CHECK(MPI_Ibarrier(operation.comm, &piece.requests.back()));
+      return true;
+  }
+  return false;
+}
+
+// Everybody sends each rank its slice (small tensors: the whole) and receives its own from all into the scratch.
+void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
+  const bool small = operation.kind == Kind::all_reduce_small;
+  const std::int64_t width = element_bytes(operation);
+  const Slice everything{piece.first, piece.count};
+  const std::int64_t own_bytes = (small ? everything : slice_of(operation, piece, operation.rank)).count * width;
+  std::byte* space = scratch_for(operation, piece, own_bytes * (operation.size - 1));
+  for (int step = 1; step < operation.size; ++step) {
+    const int from = (operation.rank + operation.size - step) % operation.size;
+    receive(operation, piece, from, space + scratch_offset(operation, from, own_bytes), own_bytes);
+  }
+  for (int step = 1; step < operation.size; ++step) {
+    const int to = (operation.rank + step) % operation.size;
+    const Slice slice = small ? everything : slice_of(operation, piece, to);
+    send(operation, piece, to, operation.input + slice.first * width, slice.count * width);
+  }
+}
+
+// Combines what exchange_slices() brought with this rank's own, in rank order, into the output.
+void MpiEngine::reduce_slice(const MpiOperation& operation, Piece& piece) {
+  const std::int64_t width = element_bytes(operation);
+  const bool small = operation.kind == Kind::all_reduce_small;
+  const Slice own = small ? Slice{piece.first, piece.count} : slice_of(operation, piece, operation.rank);
+  const std::byte* received = small ? piece.small_scratch.data() : piece.scratch.get();
+  sources_.clear();
+  for (int from = 0; from < operation.size; ++from) {
+    sources_.push_back(from == operation.rank ? operation.input + own.first * width
+                                              : received + scratch_offset(operation, from, own.count * width));
+  }
+  const std::int64_t target = operation.kind == Kind::reduce_scatter ? piece.first : own.first;
+  reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output + target * width, own.count);
+}
+
+// All-gather: this rank's part into its place in the whole, unless it is there already.
+void MpiEngine::copy_own_part(const MpiOperation& operation, const Piece& piece) {
+  const std::int64_t width = element_bytes(operation);
+  const std::byte* from = operation.input + piece.first * width;
+  std::byte* to = operation.output + slice_of(operation, piece, operation.rank).first * width;
+  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(piece.count * width));
+}
+
+// Everybody sends its slice of the output to all and receives theirs.
+void MpiEngine::gather_slices(const MpiOperation& operation, Piece& piece) {
+  const std::int64_t width = element_bytes(operation);
+  const Slice own = slice_of(operation, piece, operation.rank);
+  for (int step = 1; step < operation.size; ++step) {
+    const int from = (operation.rank + operation.size - step) % operation.size;
+    const Slice slice = slice_of(operation, piece, from);
+    receive(operation, piece, from, operation.output + slice.first * width, slice.count * width);
+  }
+  for (int step = 1; step < operation.size; ++step) {
+    const int to = (operation.rank + step) % operation.size;
+    send(operation, piece, to, operation.output + own.first * width, own.count * width);
+  }
+}
+
+// Down a binomial tree rooted at peer: a rank's parent is its number (counted from the root) without the lowest set
+// bit.
+bool MpiEngine::broadcast_phase(const MpiOperation& operation, Piece& piece) {
+  const std::int64_t width = element_bytes(operation);
+  std::byte* data = operation.output + piece.first * width;
+  const int number = (operation.rank + operation.size - operation.peer) % operation.size;
+  const auto rank_of_number = [&](int n) { return (n + operation.peer) % operation.size; };
+  if (piece.phase == 0 && number != 0) {
+    receive(operation, piece, rank_of_number(number & (number - 1)), data, piece.count * width);
+  }
+  if (piece.phase == 1) {
+    for (int bit = 1; bit < operation.size && (number & bit) == 0; bit *= 2) {
+      if (number + bit < operation.size) {
+        send(operation, piece, rank_of_number(number + bit), data, piece.count * width);
+      }
+    }
+  }
+  return piece.phase < 2;
+}
+
+namespace {
+
+int tag_of(const MpiOperation& operation, const Piece& piece) {
+  if (operation.kind == Kind::send || operation.kind == Kind::receive) return operation.tag;
+  // Messages of different pieces and phases may be posted in another order on the other side: they must not mix.
+  // (Down a tree the parent's second phase is the child's first.)
+  const int phase = operation.kind == Kind::broadcast ? 0 : piece.phase;
+  return operation.tag + static_cast<int>(&piece - operation.pieces.data()) * 2 + phase;
+}
+
+}  // namespace
+
+void MpiEngine::send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes) {
+  for (std::int64_t done = 0; done < bytes; done += kMessageBytes) {
+    const int count = static_cast<int>(std::min(kMessageBytes, bytes - done));
+    piece.requests.push_back(MPI_REQUEST_NULL);
+    piece.expected.push_back(-1);
+    MPI_CHECK(
+        MPI_Isend(data + done, count, MPI_BYTE, to, tag_of(operation, piece), operation.comm, &piece.requests.back()));
+  }
+}
+
+void MpiEngine::receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes) {
+  for (std::int64_t done = 0; done < bytes; done += kMessageBytes) {
+    const int count = static_cast<int>(std::min(kMessageBytes, bytes - done));
+    piece.requests.push_back(MPI_REQUEST_NULL);
+    piece.expected.push_back(count);
+    MPI_CHECK(MPI_Irecv(data + done, count, MPI_BYTE, from, tag_of(operation, piece), operation.comm,
+                        &piece.requests.back()));
+  }
+}
+
+// True when all of the piece's messages are through; checks that they had the size that was asked for.
+bool MpiEngine::complete(const MpiOperation& operation, Piece& piece) {
+  if (piece.requests.empty()) return true;
+  piece.statuses.resize(piece.requests.size());
+  int done = 0;
+  const int code =
+      MPI_Testall(static_cast<int>(piece.requests.size()), piece.requests.data(), &done, piece.statuses.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : piece.statuses) {
+      if (status.MPI_ERROR != MPI_ERR_PENDING) {
+        check_mpi(status.MPI_ERROR, fmt::format("{} in group '{}', rank {} of {}", name_of(operation.kind),
+                                                operation.group, operation.rank, operation.size)
+                                        .c_str());
+      }
+    }
+  }
+  MPI_CHECK(code);
+  if (done == 0) return false;
+  for (std::size_t i = 0; i < piece.requests.size(); ++i) {
+    if (piece.expected[i] < 0) continue;
+    int received = 0;
+    MPI_CHECK(MPI_Get_count(&piece.statuses[i], MPI_BYTE, &received));
+    verify(received == piece.expected[i], ErrorKind::communication,
+           "{} in group '{}', rank {} of {}: rank {} sent {} bytes where {} were expected", name_of(operation.kind),
+           operation.group, operation.rank, operation.size, piece.statuses[i].MPI_SOURCE, received, piece.expected[i]);
+  }
+  piece.requests.clear();
+  piece.expected.clear();
+  return true;
+}
+
+std::byte* MpiEngine::scratch_for(const MpiOperation& operation, Piece& piece, std::int64_t bytes) {
+  const auto needed = static_cast<std::size_t>(bytes);
+  if (operation.kind == Kind::all_reduce_small) {
+    if (piece.small_scratch.size() < needed) piece.small_scratch.resize(needed);
+    return piece.small_scratch.data();
+  }
+  internal_check(needed <= scratch_bytes_, "a piece larger than the communication scratch");
+  if (free_scratch_.empty()) {
+    piece.scratch.reset(new std::byte[scratch_bytes_]);
+  } else {
+    piece.scratch = std::move(free_scratch_.back());
+    free_scratch_.pop_back();
+  }
+  return piece.scratch.get();
+}
+
+}  // namespace megatron

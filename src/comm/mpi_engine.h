@@ -1,0 +1,97 @@
+// The engine under the MPI communicators: operations as small state machines of nonblocking sends and receives.
+//
+// An operation cuts its tensor into pieces that fit the cache; two pieces are in flight at a time, each going through
+// its phases (exchange slices, reduce, gather, ...). Of one group at most two large operations run at a time, in the
+// order they were started; more would only ask for more scratch. Whoever waits for one operation advances all that are
+// in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every reduction is
+// computed once, in rank order, by the rank that owns the slice. Operations, request lists and scratch are reused:
+// nothing is allocated in steady state. One engine per process, used by one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/mpi_check.h"
+
+namespace megatron {
+
+struct MpiOperation {
+  enum class Kind { all_reduce, all_reduce_small, all_gather, reduce_scatter, broadcast, send, receive, barrier };
+
+  struct Piece {
+    bool active = false;
+    int phase = 0;
+    std::int64_t first = 0, count = 0;     // elements of the tensor, or of the part where there is one
+    std::unique_ptr<std::byte[]> scratch;  // borrowed from the engine
+    std::vector<std::byte> small_scratch;  // of small all-reduces, its own
+    std::vector<MPI_Request> requests;
+    std::vector<int> expected;  // bytes of each receive, -1 for sends
+    std::vector<MPI_Status> statuses;
+  };
+
+  // Set by the communicator.
+  Kind kind = Kind::barrier;
+  MPI_Comm comm = MPI_COMM_NULL;
+  const char* group = "";
+  int rank = 0, size = 1;
+  int tag = 0;   // point to point: the message's; collectives: the first of four
+  int peer = 0;  // root, to or from
+  Reduce reduce = Reduce::sum;
+  DType dtype = DType::u8;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::int64_t elements = 0;  // of the tensor, or of the part where there is one
+
+  // The engine's.
+  std::int64_t piece_elements = 0, next = 0;
+  bool begun = false, done = false;
+  std::array<Piece, 2> pieces;
+};
+
+const char* name_of(MpiOperation::Kind kind);
+
+class MpiEngine {
+ public:
+  explicit MpiEngine(int world_size);
+
+  /// An operation to fill in and start(). The engine owns it.
+  MpiOperation& create();
+  /// Posts what can be posted at once.
+  void start(MpiOperation& operation);
+  /// Returns when it is complete, and takes it back. Throws Error(communication).
+  void finish(MpiOperation& operation);
+  /// After an exception on this rank: no more communication, the job is about to be aborted.
+  void give_up() noexcept { broken_ = true; }
+
+  /// Collectives of at most this many bytes go to everybody whole.
+  static constexpr std::int64_t kSmallBytes = 16 << 10;
+  static constexpr std::int64_t kPieceBytes = 4 << 20;
+
+ private:
+  using Piece = MpiOperation::Piece;
+
+  bool may_begin(const MpiOperation& operation) const;
+  bool advance(MpiOperation& operation);
+  void begin_piece(MpiOperation& operation, Piece& piece);
+  bool complete(const MpiOperation& operation, Piece& piece);
+  bool post_phase(MpiOperation& operation, Piece& piece);
+  void exchange_slices(const MpiOperation& operation, Piece& piece);
+  void reduce_slice(const MpiOperation& operation, Piece& piece);
+  void copy_own_part(const MpiOperation& operation, const Piece& piece);
+  void gather_slices(const MpiOperation& operation, Piece& piece);
+  bool broadcast_phase(const MpiOperation& operation, Piece& piece);
+  void send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes);
+  void receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes);
+  std::byte* scratch_for(const MpiOperation& operation, Piece& piece, std::int64_t bytes);
+
+  const std::size_t scratch_bytes_;
+  bool broken_ = false;
+  std::vector<std::unique_ptr<MpiOperation>> active_, idle_;
+  std::vector<std::unique_ptr<std::byte[]>> free_scratch_;
+  std::vector<const void*> sources_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,45 @@
+// MpiSession: MPI from Init to Finalize, and the communicator over all ranks. One per process, made in main.
+//
+// Everything that communicates (grids, trainers) must die before it. Knows nothing of what the ranks do. Programs
+// started without a launcher are a world of one rank. One thread at a time may communicate.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace megatron {
+
+class MpiSession {
+ public:
+  /// MPI_Init; may remove the launcher's arguments from argv. Throws Error(communication).
+  MpiSession(int& argc, char**& argv);
+  /// MPI_Finalize, which waits for all ranks. While an exception unwinds, a job of several ranks is aborted instead
+  /// (exit code 1): the others would wait for ever. Mains catch inside the session and call abort() themselves.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  int local_rank() const { return local_rank_; }  ///< among the ranks on this host
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
+  std::string where() const;  ///< "rank 3 of 8 on node07": put in front of an error's message
+
+  Communicator& world() { return *world_; }
+
+  /// Ends all ranks of the job within seconds; the launcher returns `exit_code`. Output is flushed first.
+  [[noreturn]] void abort(int exit_code);
+
+  /// MPI's name and version, one line, for --version. May be called without a session.
+  static std::string library_version();
+
+ private:
+  std::unique_ptr<Communicator> world_;
+  std::string host_;
+  int local_rank_ = 0, local_size_ = 1;
+};
+
+}  // namespace megatron

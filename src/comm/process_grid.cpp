@@ -1,0 +1,54 @@
+#include "comm/process_grid.h"
+
+#include <vector>
+
+namespace megatron {
+
+GridCoordinates coordinates_of(int rank, const GridShape& shape) {
+  internal_check(rank >= 0 && rank < shape.ranks(), "rank outside the process grid");
+  GridCoordinates at;
+  at.tensor = rank % shape.tensor;
+  rank /= shape.tensor;
+  at.context = rank % shape.context;
+  rank /= shape.context;
+  at.data = rank % shape.data;
+  at.pipeline = rank / shape.data;
+  return at;
+}
+
+int rank_of(const GridCoordinates& at, const GridShape& shape) {
+  return ((at.pipeline * shape.data + at.data) * shape.context + at.context) * shape.tensor + at.tensor;
+}
+
+ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape) : world_(world), shape_(shape) {
+  verify(shape.tensor > 0 && shape.context > 0 && shape.data > 0 && shape.pipeline > 0, ErrorKind::configuration,
+         "process grid tensor {} × context {} × data {} × pipeline {}: every extent must be at least 1", shape.tensor,
+         shape.context, shape.data, shape.pipeline);
+  verify(world.size() == shape.ranks(), ErrorKind::configuration,
+         "process grid tensor {} × context {} × data {} × pipeline {} needs {} ranks, but there are {}; "
+         "start that many or change [parallel]",
+         shape.tensor, shape.context, shape.data, shape.pipeline, shape.ranks(), world.size());
+  at_ = coordinates_of(world.rank(), shape);
+
+  // A group's colour is the rank of its first member: `first` moves coordinates there. Ranks within a group keep the
+  // world's order, which is ascending along every axis.
+  const auto group = [&](const char* name, auto first) {
+    std::vector<int> colours;
+    colours.reserve(static_cast<std::size_t>(world.size()));
+    for (int rank = 0; rank < world.size(); ++rank) {
+      GridCoordinates at = coordinates_of(rank, shape_);
+      first(at);
+      colours.push_back(rank_of(at, shape_));
+    }
+    return world.split_known(colours, name);
+  };
+  tensor_ = group("tensor", [](GridCoordinates& at) { at.tensor = 0; });
+  data_ = group("data", [](GridCoordinates& at) { at.data = 0; });
+  pipeline_ = group("pipeline", [](GridCoordinates& at) { at.pipeline = 0; });
+  model_ = group("model", [](GridCoordinates& at) { at.tensor = at.pipeline = 0; });
+  embedding_ = group("embedding", [last = shape.pipeline - 1](GridCoordinates& at) {
+    if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
+  });
+}
+
+}  // namespace megatron

@@ -1,0 +1,258 @@
+#include "config/parse.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "config/presets.h"
+#include "config/read_value.h"
+#include "config/rules.h"
+#include "config/suggestions.h"
+#include "config/text_checks.h"
+
+namespace megatron {
+namespace {
+
+/// Where something was said: the file's line and column, or the number of an override. Orders messages.
+struct Place {
+  std::size_t source = 0;  ///< 0: the file; 1, 2, ...: overrides; the largest: nowhere in particular
+  std::size_t line = 0, column = 0;
+  std::string text;  ///< "file:3:1" or "--set model.layers=x"
+
+  auto order() const { return std::tuple(source, line, column); }
+};
+
+struct Entry {
+  const Key* key;
+  const toml::node* node;
+  Place place;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string name) : name_(std::move(name)) {}
+
+  Config parse(const std::string& text, const std::vector<std::string>& overrides) {
+    read_file(text);
+    for (std::size_t i = 0; i < overrides.size(); ++i) read_override(overrides[i], i + 1);
+    Config config;
+    apply_preset_entry(config);
+    apply_entries(config);
+    check_rules(config);
+    if (!issues_.empty()) throw_issues();
+    return config;
+  }
+
+ private:
+  void issue(const Place& place, const std::string& message) {
+    issues_.emplace_back(place, fmt::format("{}: error: {}", place.text, message));
+  }
+
+  Place file_place(std::size_t line, std::size_t column) const {
+    return {0, line, column, fmt::format("{}:{}:{}", name_, line, column)};
+  }
+  Place place_of(const toml::key& key) const { return file_place(key.source().begin.line, key.source().begin.column); }
+
+  // A text that cannot be parsed has one problem, and nothing more can be said about the file.
+  void read_file(const std::string& text) {
+    if (const auto problem = check_text(text)) {
+      unreadable_ = true;
+      return issue(file_place(problem->line, problem->column), problem->message);
+    }
+    const toml::table* root = nullptr;
+    try {
+      root = &documents_.emplace_back(toml::parse(text));
+    } catch (const toml::parse_error& error) {
+      unreadable_ = true;
+      std::string description(error.description());
+      std::replace(description.begin(), description.end(), '\n', ' ');
+      return issue(file_place(error.source().begin.line, error.source().begin.column), description);
+    }
+    for (auto&& [name, node] : *root) read_table(name, node);
+  }
+
+  void read_table(const toml::key& name, const toml::node& node) {
+    const std::string table(name.str());
+    const auto tables = schema_tables();
+    const bool known =
+        std::any_of(tables.begin(), tables.end(), [&](const TableDescription& t) { return t.name == table; });
+    if (known && !node.is_table()) {
+      return issue(place_of(name), fmt::format("{}: expected table, got {}", table, type_name(node)));
+    }
+    if (!known && node.is_table()) {
+      const std::string near = suggest_table(table);
+      return issue(place_of(name), fmt::format("unknown table '{}'; {}", table,
+                                               near.empty() ? "inputs/README.md lists the tables"
+                                                            : fmt::format("did you mean '{}'?", near)));
+    }
+    if (!known) return unknown_key(place_of(name), "", table);
+    for (auto&& [key_name, value] : *node.as_table()) {
+      const Key* key = find_key(table, key_name.str());
+      if (key == nullptr) {
+        unknown_key(place_of(key_name), table, std::string(key_name.str()));
+      } else {
+        entries_.push_back({key, &value, place_of(key_name)});
+      }
+    }
+  }
+
+  void unknown_key(const Place& place, const std::string& table, const std::string& name) {
+    const std::string near = suggest_key(table, name);
+    issue(place,
+          fmt::format("unknown key '{}{}'; {}", table.empty() ? "" : table + ".", name,
+                      near.empty() ? "inputs/README.md lists the keys" : fmt::format("did you mean '{}'?", near)));
+    // What was meant was given: no second message that it is missing.
+    if (!near.empty()) failed_.insert(near.find('.') == std::string::npos ? table + "." + near : near);
+  }
+
+  void read_override(const std::string& option, std::size_t number) {
+    const Place place{number, 0, 0, "--set " + option.substr(0, 200)};
+    if (find_invalid_utf8(option)) return issue({number, 0, 0, "--set"}, "its text is not valid UTF-8");
+    const auto equals = option.find('=');
+    if (equals == std::string::npos) return issue(place, "expected table.key=value");
+    std::string name = trimmed(option.substr(0, equals));
+    const std::string text = trimmed(option.substr(equals + 1));
+    const auto dot = name.find('.');
+    const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
+    const std::string key_name = dot == std::string::npos ? name : name.substr(dot + 1);
+    const Key* key = find_key(table, key_name);
+    if (key == nullptr) return unknown_key(place, table, key_name);
+    if (const toml::node* node = override_value(*key, text, place)) entries_.push_back({key, node, place});
+  }
+
+  /// The option's text as a TOML value, or as a string; nullptr when it is neither.
+  const toml::node* override_value(const Key& key, const std::string& text, const Place& place) {
+    if (const auto problem = check_text(text)) {
+      issue(place, problem->message);
+      failed_.insert(key.full_name());
+      return nullptr;
+    }
+    const bool wants_text = std::holds_alternative<Access<std::string>>(key.access) ||
+                            std::holds_alternative<Access<DataConfig>>(key.access);
+    try {
+      toml::table parsed = toml::parse("value = " + text);
+      const toml::node* value = parsed.get("value");
+      const bool is_text = value->is_string() || value->is_array() || value->is_table();
+      if (parsed.size() == 1 && (is_text || !wants_text))
+        return documents_.emplace_back(std::move(parsed)).get("value");
+    } catch (const toml::parse_error&) {
+      const bool digits = text.find_first_of("0123456789") != std::string::npos &&
+                          text.find_first_not_of("+-_0123456789") == std::string::npos;
+      if (digits && !wants_text) {
+        issue(place, fmt::format("{} = {} is out of range: not a 64-bit integer", key.full_name(), text));
+        failed_.insert(key.full_name());
+        return nullptr;
+      }
+    }
+    return documents_.emplace_back(toml::table{{"value", text}}).get("value");
+  }
+
+  static std::string trimmed(const std::string& text) {
+    const auto first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
+    return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+  }
+
+  /// A preset is the ground that explicit keys are applied to, wherever in the file it stands.
+  void apply_preset_entry(Config& config) {
+    Config chosen;
+    for (const Entry& entry : entries_) {
+      if (entry.key->full_name() != "model.preset") continue;
+      if (read_value(*entry.node, *entry.key, chosen).empty()) continue;
+      for (const char* key : {"model.layers", "model.hidden_size", "model.attention_heads", "model.sequence_length"}) {
+        failed_.insert(key);  // the preset would have given them
+      }
+    }
+    if (const ModelPreset* preset = find_preset(chosen.model.preset)) apply_preset(*preset, config.model);
+  }
+
+  void apply_entries(Config& config) {
+    const Config ground = config;
+    for (const Entry& entry : entries_) {
+      const std::string name = entry.key->full_name();
+      const std::string problem = read_value(*entry.node, *entry.key, config);
+      if (!problem.empty()) {
+        issue(entry.place, problem);
+        failed_.insert(name);
+        continue;
+      }
+      places_[name] = entry.place;
+      if (entry.place.source > 0 && !entry.key->group.empty()) replace_group(entry, ground, config);
+    }
+  }
+
+  /// An override of one way to say a length takes the place of what the file said in another way.
+  void replace_group(const Entry& entry, const Config& ground, Config& config) {
+    for (const Key& other : schema()) {
+      if (other.group != entry.key->group || &other == entry.key) continue;
+      const auto place = places_.find(other.full_name());
+      if (place == places_.end() || place->second.source > 0) continue;
+      copy_value(other, ground, config);
+      places_.erase(place);
+    }
+  }
+
+  void check_rules(const Config& config) {
+    if (unreadable_) return;
+    const Place nowhere{std::numeric_limits<std::size_t>::max(), 0, 0, name_};
+    for (const Violation& violation : check_alone(config)) {
+      const bool known = std::none_of(violation.keys.begin(), violation.keys.end(),
+                                      [&](const std::string& key) { return failed_.count(key) > 0; });
+      if (!known) continue;
+      const auto given = std::find_if(violation.keys.begin(), violation.keys.end(),
+                                      [&](const std::string& key) { return places_.count(key) > 0; });
+      issue(given == violation.keys.end() ? nowhere : places_.at(*given), violation.message);
+    }
+  }
+
+  [[noreturn]] void throw_issues() {
+    std::stable_sort(issues_.begin(), issues_.end(),
+                     [](const auto& a, const auto& b) { return a.first.order() < b.first.order(); });
+    std::vector<std::string> lines;
+    for (const auto& [place, line] : issues_) lines.push_back(line);
+    throw Error(ErrorKind::configuration, fmt::format("{}", fmt::join(lines, "\n")));
+  }
+
+  std::string name_;
+  std::deque<toml::table> documents_;  ///< what the entries' nodes point into
+  std::vector<Entry> entries_;         ///< in order of application
+  std::map<std::string, Place> places_;
+  std::set<std::string> failed_;  ///< keys whose value is not known: rules about them are left out
+  std::vector<std::pair<Place, std::string>> issues_;
+  bool unreadable_ = false;
+};
+
+std::string read_text(const std::string& path) {
+  std::error_code ignored;
+  verify(!std::filesystem::is_directory(path, ignored), ErrorKind::configuration,
+         "{}: error: this is a directory; name an input file, such as inputs/demo.toml", path);
+  std::ifstream file(path, std::ios::binary);
+  verify(file.is_open(), ErrorKind::configuration, "{}: error: cannot be opened: {}", path, std::strerror(errno));
+  std::string text(kMaxInputBytes + 1, '\0');  // one byte more than allowed, to tell that there is more
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  verify(!file.bad(), ErrorKind::configuration, "{}: error: cannot be read: {}", path, std::strerror(errno));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+}  // namespace
+
+Config parse_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_config_text(read_text(path), path, overrides);
+}
+
+Config parse_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+  return Parser(name).parse(text, overrides);
+}
+
+}  // namespace megatron

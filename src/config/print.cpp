@@ -1,0 +1,90 @@
+#include "config/print.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/philox.h"
+
+namespace megatron {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      result += fmt::format("\\u{:04X}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string decimal(double value) {
+  std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+struct Print {
+  bool may_be_absent;  ///< zero and empty mean "not given"
+
+  std::string operator()(const std::int64_t& value) const { return absent(value == 0) ? "" : std::to_string(value); }
+  std::string operator()(const std::uint64_t& value) const { return std::to_string(value); }
+  std::string operator()(const double& value) const { return absent(value == 0) ? "" : decimal(value); }
+  std::string operator()(const bool& value) const { return value ? "true" : "false"; }
+  std::string operator()(const std::string& value) const { return absent(value.empty()) ? "" : quoted(value); }
+  std::string operator()(const std::vector<std::int64_t>& value) const {
+    return value.empty() ? "" : fmt::format("[{}]", fmt::join(value, ", "));
+  }
+  std::string operator()(const BatchRampUp& ramp) const {
+    if (ramp.start == 0) return "";
+    return fmt::format("{{start = {}, increment = {}, samples = {}}}", ramp.start, ramp.increment, ramp.samples);
+  }
+  std::string operator()(const TrainConfig& train) const {
+    return train.evaluate_every_epoch ? "\"epoch\"" : std::to_string(train.evaluate_every);
+  }
+  std::string operator()(const OptimizerConfig& optimizer) const {
+    return fmt::format("[{}, {}]", decimal(optimizer.beta1), decimal(optimizer.beta2));
+  }
+  std::string operator()(const DataConfig& data) const {
+    if (data.train_blend.empty()) return data.train.empty() ? "" : quoted(data.train);
+    std::vector<std::string> parts;
+    for (const BlendPart& part : data.train_blend) {
+      parts.push_back(fmt::format("{{path = {}, weight = {}}}", quoted(part.path), decimal(part.weight)));
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+  }
+
+ private:
+  bool absent(bool zero) const { return may_be_absent && zero; }
+};
+
+}  // namespace
+
+std::string print_value(const Key& key, const Config& config) {
+  Config readable = config;  // the schema's access is one for reading and writing
+  return std::visit([&](auto access) { return Print{!key.absent.empty()}(access(readable)); }, key.access);
+}
+
+std::string print_config(const Config& config) {
+  std::string result;
+  for (const TableDescription& table : schema_tables()) {
+    result += fmt::format("{}[{}]\n", result.empty() ? "" : "\n", table.name);
+    for (const Key& key : schema()) {
+      if (key.table != table.name) continue;
+      const std::string value = print_value(key, config);
+      if (!value.empty()) result += fmt::format("{} = {}\n", key.name, value);
+    }
+  }
+  return result;
+}
+
+std::string config_hash(const Config& config) {
+  return fmt::format("{:016x}", hash_name(print_config(config)));
+}
+
+}  // namespace megatron

@@ -1,0 +1,240 @@
+#include "config/read_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "config/presets.h"
+#include "config/suggestions.h"
+#include "config/text_checks.h"
+
+namespace megatron {
+namespace {
+
+/// Reads into a field by the field's type; `problem_` collects the first thing that is wrong.
+class ValueReader {
+ public:
+  ValueReader(const toml::node& node, const Key& key) : node_(node), key_(key) {}
+
+  std::string problem() const { return problem_; }
+
+  void read(std::int64_t& field) { integer(node_, "", field); }
+  void read(std::uint64_t& field) {
+    auto value = static_cast<std::int64_t>(field);
+    integer(node_, "", value);
+    field = static_cast<std::uint64_t>(value);
+  }
+  void read(double& field) { number(node_, "", field); }
+  void read(bool& field) {
+    if (!node_.is_boolean()) return wrong_type(node_, "");
+    field = node_.as_boolean()->get();
+  }
+  void read(std::string& field) {
+    if (!node_.is_string()) return wrong_type(node_, "");
+    std::string value = node_.as_string()->get();
+    if (!acceptable(value)) return;
+    field = std::move(value);
+  }
+  void read(std::vector<std::int64_t>& field) {
+    if (!node_.is_array()) return wrong_type(node_, "");
+    std::vector<std::int64_t> values;
+    for (const toml::node& element : *node_.as_array()) {
+      integer(element, fmt::format("[{}]", values.size()), values.emplace_back());
+    }
+    if (values.empty() && problem_.empty()) problem_ = fmt::format("{} is empty; leave it out instead", name());
+    if (problem_.empty()) field = std::move(values);
+  }
+  void read(BatchRampUp& field) {
+    if (!node_.is_table()) return wrong_type(node_, "");
+    BatchRampUp ramp;
+    for (auto&& [k, value] : *node_.as_table()) {
+      const std::string part(k.str());
+      if (part != "start" && part != "increment" && part != "samples") {
+        return set(fmt::format("unknown key '{}.{}'; it has start, increment and samples", name(), part));
+      }
+      integer(value, "." + part, part == "start" ? ramp.start : part == "increment" ? ramp.increment : ramp.samples);
+    }
+    if (ramp.start == 0 || ramp.increment == 0 || ramp.samples == 0) {
+      set(fmt::format("{} needs start, increment and samples: {{start = 16, increment = 16, samples = 100000}}",
+                      name()));
+    }
+    if (problem_.empty()) field = ramp;
+  }
+  void read(TrainConfig& field) {  // evaluate_every
+    const bool epoch = node_.is_string() && node_.as_string()->get() == "epoch";
+    std::int64_t steps = 0;
+    if (!epoch) integer(node_, "", steps);
+    if (!problem_.empty()) return;
+    field.evaluate_every = steps;
+    field.evaluate_every_epoch = epoch;
+  }
+  void read(OptimizerConfig& field) {  // betas
+    if (!node_.is_array() || node_.as_array()->size() != 2) return wrong_type(node_, "");
+    double beta1 = 0, beta2 = 0;
+    number((*node_.as_array())[0], "[0]", beta1);
+    number((*node_.as_array())[1], "[1]", beta2);
+    if (!problem_.empty()) return;
+    field.beta1 = beta1;
+    field.beta2 = beta2;
+  }
+  void read(DataConfig& field) {  // train
+    std::string one;
+    std::vector<BlendPart> blend;
+    if (node_.is_array()) {
+      read_blend(*node_.as_array(), blend);
+    } else {
+      read(one);
+      if (problem_.empty() && one.empty()) set(fmt::format("{} is empty", name()));
+    }
+    if (!problem_.empty()) return;
+    field.train = std::move(one);
+    field.train_blend = std::move(blend);
+  }
+
+ private:
+  std::string name() const { return key_.full_name(); }
+  void set(std::string problem) {
+    if (problem_.empty()) problem_ = std::move(problem);
+  }
+
+  void wrong_type(const toml::node& node, const std::string& part) {
+    const bool element = !part.empty();
+    std::string got(megatron::type_name(node));
+    if (node.is_floating_point()) got = fmt::format("number {}", node.as_floating_point()->get());
+    if (node.is_string()) got = fmt::format("string \"{}\"", node.as_string()->get().substr(0, 60));
+    if (node.is_array()) got = fmt::format("array of {}", node.as_array()->size());
+    const std::string expected =
+        element ? (std::holds_alternative<Access<OptimizerConfig>>(key_.access) ? "number" : "integer")
+                : expected_type(key_);
+    set(fmt::format("{}{}: expected {}, got {}", name(), part, expected, got));
+  }
+
+  void integer(const toml::node& node, const std::string& part, std::int64_t& field) {
+    if (!node.is_integer()) return wrong_type(node, part);
+    const std::int64_t value = node.as_integer()->get();
+    if (in_range(static_cast<double>(value), std::to_string(value), part)) field = value;
+  }
+
+  void number(const toml::node& node, const std::string& part, double& field) {
+    if (!node.is_number()) return wrong_type(node, part);
+    const double value = *node.value<double>();
+    if (!std::isfinite(value)) return set(fmt::format("{}{} = {} is not a finite number", name(), part, value));
+    if (in_range(value, fmt::format("{}", value), part)) field = value;
+  }
+
+  bool in_range(double value, const std::string& text, const std::string& part) {
+    const Constraint& c = key_.constraint;
+    const bool low = value < c.minimum || (c.above_minimum && value == c.minimum);
+    const bool high = value > c.maximum || (c.below_maximum && value == c.maximum);
+    if (low || high) set(fmt::format("{}{} = {} is out of range: {}", name(), part, text, range_text(c)));
+    return !low && !high;
+  }
+
+  bool acceptable(std::string& value) {
+    const Constraint& c = key_.constraint;
+    if (c.path) {
+      const std::string trouble = expand_variables(value);
+      if (!trouble.empty()) set(fmt::format("{}: {}", name(), trouble));
+    }
+    if (!c.choices.empty() && std::find(c.choices.begin(), c.choices.end(), value) == c.choices.end()) {
+      const std::string near = suggest_choice(value, c.choices);
+      set(fmt::format("{} = \"{}\" is not one of \"{}\"{}", name(), value, fmt::join(c.choices, "\", \""),
+                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+    }
+    if (name() == "model.preset" && !value.empty() && find_preset(value) == nullptr) unknown_preset(value);
+    return problem_.empty();
+  }
+
+  void unknown_preset(const std::string& value) {
+    std::vector<std::string> names;
+    for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
+    const std::string near = suggest_choice(value, names);
+    set(fmt::format("{} = \"{}\" is not one of \"{}\"{}", name(), value, fmt::join(names, "\", \""),
+                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+  }
+
+  void read_blend(const toml::array& parts, std::vector<BlendPart>& blend) {
+    for (const toml::node& node : parts) {
+      const std::string part = fmt::format("{}[{}]", name(), blend.size());
+      const toml::table* table = node.as_table();
+      if (table == nullptr || table->size() != 2 || !table->contains("path") || !table->contains("weight")) {
+        return set(
+            fmt::format("{}: expected {{path = \"...\", weight = ...}}, got {}", part, megatron::type_name(node)));
+      }
+      BlendPart& entry = blend.emplace_back();
+      const auto path = (*table)["path"].value_exact<std::string>();
+      const toml::node& weight = *table->get("weight");
+      if (!path || path->empty()) return set(fmt::format("{}.path: expected a path", part));
+      entry.path = *path;
+      const std::string trouble = expand_variables(entry.path);
+      if (!trouble.empty()) return set(fmt::format("{}.path: {}", part, trouble));
+      if (!weight.is_number())
+        return set(fmt::format("{}.weight: expected number, got {}", part, megatron::type_name(weight)));
+      entry.weight = *weight.value<double>();
+      if (!(entry.weight > 0) || !std::isfinite(entry.weight)) {
+        return set(fmt::format("{}.weight = {} is out of range: above 0", part, entry.weight));
+      }
+    }
+    if (blend.empty()) set(fmt::format("{} is an empty array; name at least one set", name()));
+  }
+
+  const toml::node& node_;
+  const Key& key_;
+  std::string problem_;
+};
+
+}  // namespace
+
+std::string_view type_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "table";
+    case toml::node_type::array:
+      return "array";
+    case toml::node_type::string:
+      return "string";
+    case toml::node_type::integer:
+      return "integer";
+    case toml::node_type::floating_point:
+      return "number";
+    case toml::node_type::boolean:
+      return "true or false";
+    case toml::node_type::date:
+    case toml::node_type::time:
+    case toml::node_type::date_time:
+      return "date or time";
+    case toml::node_type::none:
+      break;
+  }
+  return "nothing";
+}
+
+std::string expand_variables(std::string& text) {
+  std::string result;
+  std::size_t at = 0;
+  for (;;) {
+    const auto begin = text.find("${", at);
+    result.append(text, at, begin - at);
+    if (begin == std::string::npos) break;
+    const auto end = text.find('}', begin);
+    if (end == std::string::npos) return fmt::format("'{}' has a ${{ without a }}", text);
+    const std::string variable = text.substr(begin + 2, end - begin - 2);
+    const char* value = std::getenv(variable.c_str());
+    if (value == nullptr) return fmt::format("the environment variable '{}' is not set", variable);
+    result += value;
+    at = end + 1;
+  }
+  if (find_invalid_utf8(result)) return "its expansion is not valid UTF-8";
+  text = std::move(result);
+  return "";
+}
+
+std::string read_value(const toml::node& node, const Key& key, Config& config) {
+  ValueReader reader(node, key);
+  std::visit([&](auto access) { reader.read(access(config)); }, key.access);
+  return reader.problem();
+}
+
+}  // namespace megatron

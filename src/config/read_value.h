@@ -1,0 +1,23 @@
+// One TOML value into one field of Config, checked against its row of the schema. Internal to src/config: the only
+// place besides parse.cpp that knows TOML.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <string>
+#include <string_view>
+
+#include "config/schema.h"
+
+namespace megatron {
+
+/// Sets the key's field and returns ""; or leaves it and returns what is wrong, beginning with the key's name.
+std::string read_value(const toml::node& node, const Key& key, Config& config);
+
+/// "integer", "number", "string" ... for messages.
+std::string_view type_name(const toml::node& node);
+
+/// `${NAME}` replaced by the environment's value, in place. Returns "" or what is wrong.
+std::string expand_variables(std::string& text);
+
+}  // namespace megatron

@@ -1,0 +1,70 @@
+// config_reference(): inputs/README.md from the schema.
+#include <fmt/format.h>
+
+#include "config/presets.h"
+#include "config/print.h"
+#include "config/schema.h"
+#include "config/unsupported.h"
+
+namespace megatron {
+namespace {
+
+std::string in_table(std::string text) {  // a bar would end the cell
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
+  return text;
+}
+
+std::string default_of(const Key& key) {
+  if (!key.absent.empty()) return key.absent == "required" ? "**required**" : std::string(key.absent);
+  return fmt::format("`{}`", print_value(key, Config{}));
+}
+
+std::string constraint_of(const Key& key) {
+  const std::string range = range_text(key.constraint);
+  return range + (range.empty() || key.constraint.note.empty() ? "" : "; ") + key.constraint.note;
+}
+
+std::string row(const Key& key) {
+  const std::string type = key.constraint.choices.empty() ? type_name(key) : "one of " + type_name(key);
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, in_table(type), default_of(key), key.unit,
+                     in_table(constraint_of(key)), in_table(std::string(key.help)));
+}
+
+}  // namespace
+
+std::string config_reference() {
+  std::string text =
+      "# Input files\n\n"
+      "This page is generated from the schema in `src/config/`; `test_config` compares them.\n\n"
+      "An input file is TOML. `megatron_train FILE` reads it; `--set table.key=value` overrides a key (the value is "
+      "TOML, "
+      "and anything that is not TOML is a plain string), `--print-config` prints what results, and `--dry-run --ranks "
+      "N` "
+      "plans it without starting anything. Overriding one of `train.steps`, `samples`, `tokens`, `epochs` replaces the "
+      "others (likewise the ways to say warm-up and decay).\n\n"
+      "Unknown keys are errors. `${VAR}` is replaced by the environment's value in paths, which are relative to the "
+      "working directory.\n";
+  for (const TableDescription& table : schema_tables()) {
+    text += fmt::format(
+        "\n## [{}]\n\n{}\n\n| key | type | default | unit | constraint | meaning |\n|---|---|---|---|---|---|\n",
+        table.name, table.help);
+    for (const Key& key : schema()) {
+      if (key.table == table.name) text += row(key);
+    }
+  }
+  text +=
+      "\n## Presets\n\n`model.preset` sets these; the vocabulary stays the data's.\n\n"
+      "| preset | layers | hidden_size | attention_heads | sequence_length | |\n|---|---|---|---|---|---|\n";
+  for (const ModelPreset& preset : model_presets()) {
+    text += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", preset.name, preset.layers, preset.hidden_size,
+                        preset.attention_heads, preset.sequence_length, preset.note);
+  }
+  text +=
+      "\n## Not supported for training yet\n\n`--dry-run` plans these; training refuses them by name.\n\n"
+      "| key | values |\n|---|---|\n";
+  for (const Unsupported& feature : unsupported_features())
+    text += fmt::format("| `{}` | {} |\n", feature.key, feature.what);
+  return text;
+}
+
+}  // namespace megatron

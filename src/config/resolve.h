@@ -1,0 +1,26 @@
+// The second step of configuration: with the number of ranks, and what is known of the data, every derived value is
+// computed once and every remaining rule is checked. Pure arithmetic; starts nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config.h"
+
+namespace megatron {
+
+/// What the training data tells the configuration.
+struct DataFacts {
+  std::int64_t vocab_size = 0;     ///< of the tokenizer that made it
+  std::int64_t train_samples = 0;  ///< samples of sequence_length tokens in one pass over the training split
+};
+
+/// Fills in what follows from other values: data size, query groups, feed-forward size, positions, vocabulary, steps,
+/// warm-up and decay in samples, evaluate_every = "epoch" in steps. Resolving a resolved configuration changes nothing.
+///
+/// `data` may be absent for planning: then model.vocab_size must be given, and with train.epochs train.steps (and the
+/// warm-up and decay that follow from it) stay 0: unknown.
+///
+/// Throws one Error(configuration) with one line for every violated rule; `config` is then unchanged.
+void resolve(Config& config, int ranks, const DataFacts* data);
+
+}  // namespace megatron

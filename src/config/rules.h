@@ -1,0 +1,32 @@
+// The rules between keys. Pure functions over Config (and what is known of ranks and data); they change nothing, start
+// nothing, and report every violation at once, with the arithmetic and the nearest choices that would work.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace megatron {
+
+struct Violation {
+  std::vector<std::string> keys;  ///< the keys involved, the one to look at first in front
+  std::string message;
+};
+
+/// Rules that need neither ranks nor data: complete sizes, layout divisions, contradicting ways to say one thing.
+/// The configuration may be fresh from a file or already resolved.
+std::vector<Violation> check_alone(const Config& config);
+
+/// Rules that need the number of ranks: the grid's size, batch divisions at every size of a ramp-up.
+std::vector<Violation> check_with_ranks(const Config& config, int ranks);
+
+/// The stage's share of the layers: layers_per_stage, or an even cut.
+std::int64_t layers_of_stage(const Config& config, std::int64_t stage);
+
+/// Explicit size or the default of it.
+std::int64_t ffn_hidden_size_of(const ModelConfig& model);
+std::int64_t query_groups_of(const ModelConfig& model);
+
+}  // namespace megatron

@@ -1,0 +1,333 @@
+#include "config/schema.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+namespace megatron {
+namespace {
+
+// Largest values: far above any use, small enough that no product in the program passes 2^63.
+constexpr double kMaxExtent = 1 << 24;      // layers, hidden sizes, ranks, micro-batches
+constexpr double kMaxVocabulary = 1 << 30;  // token ids are 32-bit integers
+constexpr double kMaxBatch = 1 << 30;       // samples in one update
+constexpr double kMaxSteps = 1e12;
+constexpr double kMaxSamples = 1e15;
+constexpr double kMaxTokens = 1e18;
+
+Constraint any() {
+  return {};
+}
+Constraint from_to(double minimum, double maximum) {
+  Constraint result;
+  result.minimum = minimum;
+  result.maximum = maximum;
+  return result;
+}
+Constraint at_least(double minimum) {
+  return from_to(minimum, std::numeric_limits<double>::infinity());
+}
+Constraint above(double minimum) {
+  Constraint result = at_least(minimum);
+  result.above_minimum = true;
+  return result;
+}
+Constraint below_one() {
+  Constraint result = from_to(0, 1);
+  result.below_maximum = true;
+  return result;
+}
+Constraint one_of(std::vector<std::string> choices) {
+  Constraint result;
+  result.choices = std::move(choices);
+  return result;
+}
+Constraint path() {
+  Constraint result;
+  result.path = true;
+  return result;
+}
+Constraint noted(Constraint constraint, std::string note) {
+  constraint.note = std::move(note);
+  return constraint;
+}
+
+// The table's name, the key's name, and the field of the same name.
+#define MEGATRON_KEY(table, field)          \
+#table, #field, [](Config & c) -> auto& { \
+    return c.table.field;                   \
+  }
+// A key whose value is more than the field of its name: the part of Config that holds it.
+#define MEGATRON_KEY_IN(table, field, part) \
+#table, #field, [](Config & c) -> auto& { \
+    return c.part;                          \
+  }
+
+std::vector<Key> model_keys() {
+  const Constraint extent = from_to(1, kMaxExtent);
+  return {
+      {MEGATRON_KEY(model, preset), any(), "", "none", "Sizes of a published model; explicit keys override them.", ""},
+      {MEGATRON_KEY(model, family), one_of({"gpt", "bert", "t5"}), "", "", "Which kind of transformer.", ""},
+      {MEGATRON_KEY(model, layers),
+       noted(extent,
+             "a multiple of parallel.pipeline × parallel.virtual_stages, unless "
+             "parallel.layers_per_stage says otherwise"),
+       "", "required", "Transformer layers.", ""},
+      {MEGATRON_KEY(model, hidden_size), noted(extent, "a multiple of attention_heads"), "", "required",
+       "Width of the hidden state.", ""},
+      {MEGATRON_KEY(model, attention_heads), noted(extent, "a multiple of parallel.tensor"), "", "required",
+       "Attention heads of a layer.", ""},
+      {MEGATRON_KEY(model, query_groups),
+       noted(extent, "divides attention_heads; it and parallel.tensor divide evenly"), "", "= attention_heads",
+       "Key/value heads (grouped-query attention; 1 is multi-query).", ""},
+      {MEGATRON_KEY(model, ffn_hidden_size), noted(extent, "a multiple of parallel.tensor"), "", "= 4 · hidden_size",
+       "Inner width of the feed-forward part.", ""},
+      {MEGATRON_KEY(model, sequence_length), extent, "tokens", "required", "Tokens of a sample.", ""},
+      {MEGATRON_KEY(model, max_position_embeddings), noted(extent, "at least sequence_length"), "tokens",
+       "= sequence_length", "Rows of the learned position table.", ""},
+      {MEGATRON_KEY(model, vocab_size), noted(from_to(1, kMaxVocabulary), "at least the data's"), "tokens",
+       "the data's", "Entries of the vocabulary. Planning without data needs it.", ""},
+      {MEGATRON_KEY(model, vocab_multiple),
+       noted(from_to(1, kMaxVocabulary), "padded size a multiple of parallel.tensor"), "tokens", "",
+       "The vocabulary is padded to a multiple of this, whatever the tensor size; padding logits are masked.", ""},
+      {MEGATRON_KEY(model, position_embedding), one_of({"learned", "rope", "alibi", "none"}), "", "",
+       "How positions enter.", ""},
+      {MEGATRON_KEY(model, activation), one_of({"gelu", "gelu_exact", "relu", "swiglu", "geglu"}), "", "",
+       "Of the feed-forward part; gelu is the tanh form.", ""},
+      {MEGATRON_KEY(model, normalization), one_of({"layernorm", "rmsnorm"}), "", "", "Before each part of a layer.",
+       ""},
+      {MEGATRON_KEY(model, norm_epsilon), above(0), "", "", "Added to the variance in a normalization.", ""},
+      {MEGATRON_KEY(model, tie_embeddings), any(), "", "", "The output projection is the token embedding.", ""},
+      {MEGATRON_KEY(model, bias), any(), "", "", "Linear layers have a bias.", ""},
+      {MEGATRON_KEY(model, hidden_dropout), below_one(), "", "", "After embedding, attention and feed-forward.", ""},
+      {MEGATRON_KEY(model, attention_dropout), below_one(), "", "", "Of the attention probabilities.", ""},
+      {MEGATRON_KEY(model, init_std), above(0), "", "",
+       "Standard deviation of initial weights; output projections get it divided by √(2 · layers).", ""},
+  };
+}
+
+std::vector<Key> parallel_keys() {
+  const Constraint extent = from_to(1, kMaxExtent);
+  return {
+      {MEGATRON_KEY(parallel, tensor), noted(extent, "divides attention_heads, ffn_hidden_size, padded vocabulary"),
+       "ranks", "", "Ranks that share each layer's matrices.", ""},
+      {MEGATRON_KEY(parallel, pipeline), extent, "ranks", "", "Stages the layers are cut into.", ""},
+      {MEGATRON_KEY(parallel, virtual_stages), noted(extent, "above 1 with schedule \"interleaved\" only"), "chunks",
+       "", "Pieces of the model a stage holds.", ""},
+      {MEGATRON_KEY(parallel, context), noted(extent, "above 1: sequence_length is a multiple of 2 · context"), "ranks",
+       "", "Ranks that share each sequence.", ""},
+      {MEGATRON_KEY(parallel, expert), noted(extent, "divides the data size"), "ranks", "",
+       "Ranks that share the experts of a layer.", ""},
+      {MEGATRON_KEY(parallel, data), noted(extent, "tensor · context · pipeline · data = ranks"), "ranks",
+       "what remains of the ranks", "Replicas of the model; given, it asserts what remains.", ""},
+      {MEGATRON_KEY(parallel, sequence_parallel), noted(any(), "sequence_length is a multiple of tensor"), "", "",
+       "Between the tensor-parallel parts each tensor rank holds a slice of the sequence.", ""},
+      {MEGATRON_KEY(parallel, schedule), one_of({"1f1b", "gpipe", "interleaved", "zero_bubble"}), "", "",
+       "Order of forwards and backwards in a pipeline.", ""},
+      {MEGATRON_KEY(parallel, layers_per_stage), noted(extent, "one number a stage; their sum is layers"), "layers",
+       "evenly", "An uneven cut.", ""},
+      {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "", "Sum gradients over data ranks during the backward.",
+       ""},
+  };
+}
+
+std::vector<Key> train_keys() {
+  const std::string exactly = "exactly one of steps, samples, tokens, epochs";
+  return {
+      {MEGATRON_KEY(train, steps), noted(from_to(1, kMaxSteps), exactly), "updates", "one of four",
+       "Length of the run.", "duration"},
+      {MEGATRON_KEY(train, samples), noted(from_to(1, kMaxSamples), exactly), "samples", "one of four",
+       "Length of the run; a rest smaller than a batch is not trained.", "duration"},
+      {MEGATRON_KEY(train, tokens), noted(from_to(1, kMaxTokens), exactly), "tokens", "one of four",
+       "Length of the run, as samples of sequence_length tokens.", "duration"},
+      {MEGATRON_KEY(train, epochs),
+       noted(
+           [] {
+             Constraint epochs = above(0);
+             epochs.maximum = 1e9;
+             return epochs;
+           }(),
+           exactly),
+       "passes", "one of four", "Length of the run in passes over the training data.", "duration"},
+      {MEGATRON_KEY(train, micro_batch_size), from_to(1, kMaxExtent), "samples", "",
+       "Samples that go through the model together on one rank.", ""},
+      {MEGATRON_KEY(train, global_batch_size), noted(from_to(1, kMaxBatch), "a multiple of micro_batch_size · data"),
+       "samples", "required", "Samples of one update, over all ranks.", ""},
+      {MEGATRON_KEY(train, batch_ramp_up),
+       noted(from_to(1, kMaxSamples),
+             "start < global_batch_size; increment divides the difference; every size on the "
+             "way is a multiple of micro_batch_size · data"),
+       "samples", "none", "Grow the batch from start to global_batch_size over so many samples.", ""},
+      {MEGATRON_KEY(train, seed), from_to(0, 9e18), "", "", "Of initial weights, dropout and sample order.", ""},
+      {MEGATRON_KEY_IN(train, evaluate_every, train), from_to(0, kMaxSteps), "updates", "",
+       "Evaluate on the validation split so often; \"epoch\": once a pass over the data; 0: only at the end.", ""},
+      {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "", "Batches of one evaluation.", ""},
+  };
+}
+
+std::vector<Key> recipe_keys() {
+  const std::string one_warmup = "at most one way to say the warm-up; shorter than the decay";
+  const std::string one_decay = "at most one way to say the decay length";
+  return {
+      {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "", "What is minimised.", ""},
+      {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
+       "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},
+      {MEGATRON_KEY(recompute, mode), one_of({"none", "selective", "full"}), "", "",
+       "Activations computed again in the backward instead of kept: none, attention's, or whole layers'.", ""},
+      {MEGATRON_KEY(recompute, layers), noted(from_to(1, kMaxExtent), "with mode \"full\"; at most a stage's layers"),
+       "layers", "", "Layers recomputed together.", ""},
+      {MEGATRON_KEY(optimizer, name), one_of({"adamw", "sgd"}), "", "", "Which optimizer.", ""},
+      {MEGATRON_KEY_IN(optimizer, betas, optimizer), below_one(), "", "", "Decay of AdamW's two moments.", ""},
+      {MEGATRON_KEY(optimizer, epsilon), above(0), "", "", "Added to the root of the second moment.", ""},
+      {MEGATRON_KEY(optimizer, weight_decay), at_least(0), "", "", "Decoupled; biases and normalizations do not decay.",
+       ""},
+      {MEGATRON_KEY(optimizer, clip_grad_norm), at_least(0), "", "",
+       "Largest norm of the whole gradient; 0: no clipping.", ""},
+      {MEGATRON_KEY(optimizer, distributed), any(), "", "", "Share the optimizer's state among the data ranks.", ""},
+      {MEGATRON_KEY(learning_rate, peak), above(0), "", "", "After the warm-up.", ""},
+      {MEGATRON_KEY(learning_rate, minimum), noted(at_least(0), "at most peak"), "", "", "At the end of the decay.",
+       ""},
+      {MEGATRON_KEY(learning_rate, warmup_steps), noted(from_to(0, kMaxSteps), one_warmup), "updates", "",
+       "Linear warm-up.", "warmup"},
+      {MEGATRON_KEY(learning_rate, warmup_samples), noted(from_to(0, kMaxSamples), one_warmup), "samples", "",
+       "The same in samples.", "warmup"},
+      {MEGATRON_KEY(learning_rate, warmup_fraction), noted(below_one(), one_warmup), "of the decay length", "",
+       "The same as a share.", "warmup"},
+      {MEGATRON_KEY(learning_rate, decay), one_of({"cosine", "linear", "constant", "inverse_sqrt", "wsd"}), "", "",
+       "Shape after the warm-up.", ""},
+      {MEGATRON_KEY(learning_rate, decay_steps), noted(from_to(1, kMaxSteps), one_decay), "updates", "the whole run",
+       "From the start of training to the minimum.", "decay"},
+      {MEGATRON_KEY(learning_rate, decay_samples), noted(from_to(1, kMaxSamples), one_decay), "samples",
+       "the whole run", "The same in samples.", "decay"},
+  };
+}
+
+std::vector<Key> run_keys() {
+  return {
+      {MEGATRON_KEY_IN(data, train, data), path(), "", "required",
+       "What megatron_preprocess --output made; or several with weights.", ""},
+      {MEGATRON_KEY(data, validation), path(), "", "by split", "A set of its own for validation.", ""},
+      {MEGATRON_KEY(data, test), path(), "", "by split", "A set of its own for the test at the end.", ""},
+      {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
+       "Training, validation and test documents of data.train.", ""},
+      {MEGATRON_KEY(data, order), one_of({"epoch", "megatron"}), "", "",
+       "epoch: shuffled by (seed, epoch) alone; megatron: as Megatron-LM's index files.", ""},
+      {MEGATRON_KEY(checkpoint, every_steps), from_to(0, kMaxSteps), "updates", "",
+       "Save so often, and at the end; 0: never.", ""},
+      {MEGATRON_KEY(checkpoint, every_minutes), from_to(0, 1e9), "minutes", "", "Save so often as well; 0: no.", ""},
+      {MEGATRON_KEY(checkpoint, keep_last), from_to(0, kMaxExtent), "checkpoints", "",
+       "Older ones are removed; 0: keep all.", ""},
+      {MEGATRON_KEY(checkpoint, resume), any(), "", "",
+       "Go on from this run's newest checkpoint; false: refuse a directory that has one.", ""},
+      {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
+       ""},
+      {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
+       "Start from a checkpoint's weights only; ignored once this run has a checkpoint.", ""},
+      {MEGATRON_KEY(checkpoint, async), any(), "", "", "Write checkpoints beside the training.", ""},
+      {MEGATRON_KEY(run, directory), path(), "", "", "Everything the run writes goes here.", ""},
+      {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "", "Where the mathematics runs.", ""},
+      {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "", "What moves tensors between ranks.",
+       ""},
+      {MEGATRON_KEY(run, threads), from_to(1, 1 << 16), "threads a rank", "", "Of the CPU's mathematics.", ""},
+      {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
+  };
+}
+
+#undef MEGATRON_KEY
+#undef MEGATRON_KEY_IN
+
+std::vector<Key> all_keys() {
+  std::vector<Key> result;
+  for (auto part : {model_keys(), parallel_keys(), train_keys(), recipe_keys(), run_keys()}) {
+    result.insert(result.end(), part.begin(), part.end());
+  }
+  return result;
+}
+
+struct TypeName {
+  std::string operator()(Access<std::int64_t>) const { return "integer"; }
+  std::string operator()(Access<std::uint64_t>) const { return "integer"; }
+  std::string operator()(Access<double>) const { return "number"; }
+  std::string operator()(Access<bool>) const { return "true or false"; }
+  std::string operator()(Access<std::string>) const { return "string"; }
+  std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }
+  std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
+  std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
+  std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
+  std::string operator()(Access<DataConfig>) const { return "string or array of {path, weight}"; }
+};
+
+}  // namespace
+
+std::span<const Key> schema() {
+  static const std::vector<Key> keys = all_keys();
+  return keys;
+}
+
+std::span<const TableDescription> schema_tables() {
+  static constexpr std::array<TableDescription, 11> tables = {{
+      {"model", "The transformer."},
+      {"parallel", "How ranks share the work. The number of ranks is tensor × context × data × pipeline."},
+      {"train", "How long, and in what batches."},
+      {"loss", "What is minimised."},
+      {"precision", "Number formats."},
+      {"recompute", "Memory for time."},
+      {"optimizer", "The update."},
+      {"learning_rate", "Its size over the run. The update's learning rate counts the batch being applied."},
+      {"data", "What is read."},
+      {"checkpoint", "What is saved, and what a run starts from."},
+      {"run", "Where and with what."},
+  }};
+  return tables;
+}
+
+const Key* find_key(std::string_view table, std::string_view name) {
+  for (const Key& key : schema()) {
+    if (key.table == table && key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string expected_type(const Key& key) {
+  return std::visit(TypeName{}, key.access);
+}
+
+std::string type_name(const Key& key) {
+  if (!key.constraint.choices.empty()) {
+    return fmt::format("\"{}\"", fmt::join(key.constraint.choices, "\", \""));
+  }
+  const std::string type = expected_type(key);
+  return key.constraint.path && type == "string" ? "path" : type;
+}
+
+std::string range_text(const Constraint& constraint) {
+  const bool low = std::isfinite(constraint.minimum), high = std::isfinite(constraint.maximum);
+  const auto lower = fmt::format("{} {}", constraint.above_minimum ? "above" : "at least", constraint.minimum);
+  if (!low) return "";
+  if (!high) return lower;
+  return fmt::format("{}, {} {}", lower, constraint.below_maximum ? "below" : "at most", constraint.maximum);
+}
+
+void copy_value(const Key& key, const Config& from, Config& to) {
+  Config source = from;
+  std::visit(
+      [&](auto access) {
+        using Part = std::remove_reference_t<decltype(access(to))>;
+        if constexpr (std::is_same_v<Part, TrainConfig>) {
+          to.train.evaluate_every = source.train.evaluate_every;
+          to.train.evaluate_every_epoch = source.train.evaluate_every_epoch;
+        } else if constexpr (std::is_same_v<Part, OptimizerConfig>) {
+          to.optimizer.beta1 = source.optimizer.beta1;
+          to.optimizer.beta2 = source.optimizer.beta2;
+        } else if constexpr (std::is_same_v<Part, DataConfig>) {
+          to.data.train = source.data.train;
+          to.data.train_blend = source.data.train_blend;
+        } else {
+          access(to) = access(source);
+        }
+      },
+      key.access);
+}
+
+}  // namespace megatron

@@ -1,0 +1,77 @@
+// The schema of input files: one row a key. Parsing, printing and inputs/README.md all follow from this table, so that
+// a key cannot be read but not printed, or exist without documentation.
+//
+// Knows Config and nothing else: no TOML (read_value.h), no rule that involves two keys (rules.h).
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/config.h"
+
+namespace megatron {
+
+template <class T>
+using Access = T& (*)(Config&);
+
+/// Where a key's value lives. Four keys are not one plain field: betas lives in OptimizerConfig (beta1, beta2),
+/// batch_ramp_up is a table, evaluate_every in TrainConfig (steps or "epoch"), data.train in DataConfig (prefix or
+/// blend).
+using FieldAccess = std::variant<Access<std::int64_t>, Access<std::uint64_t>, Access<double>, Access<bool>,
+                                 Access<std::string>, Access<std::vector<std::int64_t>>, Access<BatchRampUp>,
+                                 Access<TrainConfig>, Access<OptimizerConfig>, Access<DataConfig>>;
+
+/// What one value must satisfy by itself. Numbers: the range; the elements of arrays and small tables: the same range.
+struct Constraint {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool above_minimum = false;        ///< the minimum itself is not allowed
+  bool below_maximum = false;        ///< the maximum itself is not allowed
+  std::vector<std::string> choices;  ///< strings: empty = any
+  bool path = false;                 ///< `${VARIABLE}` is expanded
+  std::string note;                  ///< a rule with other keys, for the documentation
+};
+
+struct Key {
+  std::string_view table, name;
+  FieldAccess access;
+  Constraint constraint;
+  std::string_view unit;
+  std::string_view absent;  ///< how an absent key is filled ("required", "= attention_heads"); empty: a plain default
+  std::string_view help;
+  std::string_view group;  ///< of the keys with the same group at most one is given: `--set` of one replaces another
+
+  std::string full_name() const { return std::string(table) + "." + std::string(name); }
+};
+
+std::span<const Key> schema();
+
+/// The tables in the order they are documented and printed, with a line about each.
+struct TableDescription {
+  std::string_view name, help;
+};
+std::span<const TableDescription> schema_tables();
+
+/// The row, or nullptr.
+const Key* find_key(std::string_view table, std::string_view name);
+
+/// "integer", "path", "one of ...": as documentation and type errors say it.
+std::string type_name(const Key& key);
+/// "integer" and the like without choices: what a wrong type is told to be.
+std::string expected_type(const Key& key);
+
+/// The range in words, "" if any value is good: "at least 1", "above 0", "from 0 to below 1".
+std::string range_text(const Constraint& constraint);
+
+/// Copies one key's value between configurations.
+void copy_value(const Key& key, const Config& from, Config& to);
+
+/// The whole of inputs/README.md: every key with type, default, unit and constraint, presets, and what training
+/// refuses.
+std::string config_reference();
+
+}  // namespace megatron

@@ -1,0 +1,121 @@
+#include "config/text_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace megatron {
+namespace {
+
+TextProblem problem_at(std::string_view text, std::size_t offset, std::string message) {
+  const std::string_view before = text.substr(0, offset);
+  const auto newline = before.rfind('\n');
+  return {static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1,
+          newline == std::string_view::npos ? offset + 1 : offset - newline, std::move(message)};
+}
+
+/// Length of the well-formed UTF-8 sequence at the front (RFC 3629: no overlong forms, no surrogates), 0 if there is
+/// none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    if (first == 0xE0 && second < 0xA0) return 0;
+    if (first == 0xED && second > 0x9F) return 0;
+    return continues(1) && continues(2) ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    if (first == 0xF0 && second < 0x90) return 0;
+    if (first == 0xF4 && second > 0x8F) return 0;
+    return continues(1) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// Walks over TOML text outside strings and comments, counting open brackets and dots within one key or value.
+class NestingScan {
+ public:
+  explicit NestingScan(std::string_view text) : text_(text) {}
+
+  std::optional<TextProblem> run() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (c == '"' || c == '\'') {
+        skip_string(c);
+      } else {
+        count(c);
+        if (depth_ > kMaxNesting)
+          return problem_at(text_, at_, fmt::format("more than {} nested brackets", kMaxNesting));
+        if (dots_ >= kMaxNesting) {
+          return problem_at(text_, at_, fmt::format("a dotted key of more than {} parts", kMaxNesting));
+        }
+        ++at_;
+      }
+    }
+    return {};
+  }
+
+ private:
+  void count(char c) {
+    if (c == '[' || c == '{') ++depth_;
+    if ((c == ']' || c == '}') && depth_ > 0) --depth_;
+    if (c == '.') ++dots_;
+    if (std::string_view("[]{}=,\n").find(c) != std::string_view::npos) dots_ = 0;
+  }
+
+  /// Moves past the string that begins here. An unfinished one ends with its line (or the text): the parser reports it.
+  void skip_string(char quote) {
+    const std::string triple(3, quote);
+    if (text_.substr(at_, 3) == triple) {
+      std::size_t end = at_ + 3;
+      while (end < text_.size() && text_.substr(end, 3) != triple) end += quote == '"' && text_[end] == '\\' ? 2 : 1;
+      at_ = std::min(end + 3, text_.size());
+      return;
+    }
+    ++at_;
+    while (at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n') {
+      at_ += quote == '"' && text_[at_] == '\\' ? 2 : 1;
+    }
+    at_ = std::min(at_ + 1, text_.size());
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int depth_ = 0, dots_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    if (length == 0) return at;
+    at += length;
+  }
+  return {};
+}
+
+std::optional<TextProblem> check_text(std::string_view text) {
+  if (text.size() > kMaxInputBytes) {
+    return TextProblem{1, 1, fmt::format("more than {} bytes; this is not an input file", kMaxInputBytes)};
+  }
+  if (text.starts_with("\xEF\xBB\xBF") || text.starts_with("\xFE\xFF") || text.starts_with("\xFF\xFE")) {
+    return TextProblem{1, 1, "the file begins with a byte-order mark; save it as UTF-8 without one"};
+  }
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    return problem_at(text, nul, "a NUL byte; this is not a text file, or it is UTF-16 (save it as UTF-8)");
+  }
+  if (const auto offset = find_invalid_utf8(text)) {
+    return problem_at(text, *offset,
+                      fmt::format("byte 0x{:02X} is not valid UTF-8; save the file as UTF-8",
+                                  static_cast<unsigned char>(text[*offset])));
+  }
+  return NestingScan(text).run();
+}
+
+}  // namespace megatron

@@ -1,0 +1,72 @@
+#include "config/unsupported.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/print.h"
+#include "config/rules.h"
+#include "config/schema.h"
+
+namespace megatron {
+namespace {
+
+constexpr Unsupported kUnsupported[] = {
+    {"model.family", "other than \"gpt\"", [](const Config& c) { return c.model.family != "gpt"; }},
+    {"model.query_groups", "other than attention_heads",
+     [](const Config& c) { return query_groups_of(c.model) != c.model.attention_heads; }},
+    {"model.position_embedding", "other than \"learned\"",
+     [](const Config& c) { return c.model.position_embedding != "learned"; }},
+    {"model.activation", "other than \"gelu\"", [](const Config& c) { return c.model.activation != "gelu"; }},
+    {"model.normalization", "other than \"layernorm\"",
+     [](const Config& c) { return c.model.normalization != "layernorm"; }},
+    {"model.tie_embeddings", "false", [](const Config& c) { return !c.model.tie_embeddings; }},
+    {"model.bias", "false", [](const Config& c) { return !c.model.bias; }},
+    {"parallel.virtual_stages", "above 1", [](const Config& c) { return c.parallel.virtual_stages > 1; }},
+    {"parallel.context", "above 1", [](const Config& c) { return c.parallel.context > 1; }},
+    {"parallel.expert", "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
+    {"parallel.schedule", "\"interleaved\", \"zero_bubble\"",
+     [](const Config& c) { return c.parallel.schedule == "interleaved" || c.parallel.schedule == "zero_bubble"; }},
+    {"parallel.overlap_gradients", "true", [](const Config& c) { return c.parallel.overlap_gradients; }},
+    {"train.batch_ramp_up", "any", [](const Config& c) { return c.train.batch_ramp_up.start != 0; }},
+    {"loss.name", "other than \"language_model\"", [](const Config& c) { return c.loss.name != "language_model"; }},
+    {"precision.compute", "other than \"fp32\"", [](const Config& c) { return c.precision.compute != "fp32"; }},
+    {"recompute.mode", "other than \"none\"", [](const Config& c) { return c.recompute.mode != "none"; }},
+    {"optimizer.name", "other than \"adamw\"", [](const Config& c) { return c.optimizer.name != "adamw"; }},
+    {"optimizer.distributed", "true", [](const Config& c) { return c.optimizer.distributed; }},
+    {"learning_rate.decay", "\"wsd\"", [](const Config& c) { return c.learning_rate.decay == "wsd"; }},
+    {"data.train", "an array of {path, weight}", [](const Config& c) { return !c.data.train_blend.empty(); }},
+    {"data.order", "\"megatron\"", [](const Config& c) { return c.data.order == "megatron"; }},
+    {"checkpoint.async", "true", [](const Config& c) { return c.checkpoint.async; }},
+    {"run.device", "\"cuda\"", [](const Config& c) { return c.run.device == "cuda"; }},
+    {"run.communication", "\"nccl\"", [](const Config& c) { return c.run.communication == "nccl"; }},
+    {"run.threads", "above 1", [](const Config& c) { return c.run.threads > 1; }},
+};
+
+std::string value_of(std::string_view full_name, const Config& config) {
+  const auto dot = full_name.find('.');
+  const Key* key = find_key(full_name.substr(0, dot), full_name.substr(dot + 1));
+  internal_check(key != nullptr, "a row of the unsupported features names a key of the schema");
+  return print_value(*key, config);
+}
+
+}  // namespace
+
+std::span<const Unsupported> unsupported_features() {
+  return kUnsupported;
+}
+
+void refuse_what_is_to_come(const Config& config) {
+  std::vector<std::string> lines;
+  for (const Unsupported& feature : kUnsupported) {
+    if (!feature.asked_for(config)) continue;
+    lines.push_back(fmt::format("{} = {} is not supported for training yet; only --dry-run plans it", feature.key,
+                                value_of(feature.key, config)));
+  }
+  if (!lines.empty()) fail(ErrorKind::configuration, "{}", fmt::join(lines, "\n"));
+}
+
+}  // namespace megatron

@@ -1,0 +1,23 @@
+// What an input file may say and the trainer does not do yet: refused by name before anything starts, never ignored.
+// --dry-run plans such files; only training refuses. Supporting a feature means deleting its row.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace megatron {
+
+struct Unsupported {
+  std::string_view key;   ///< table.key
+  std::string_view what;  ///< the values of it that are refused, as documentation says them
+  bool (*asked_for)(const Config&);
+};
+
+std::span<const Unsupported> unsupported_features();
+
+/// Throws one Error(configuration) that lists each feature the configuration asks for and training lacks.
+void refuse_what_is_to_come(const Config& config);
+
+}  // namespace megatron

@@ -1,0 +1,135 @@
+// Attention backward: FlashAttention-2 (Dao 2023). Probabilities are recomputed tile by tile from the saved
+// log-sum-exp; with delta = rowsum(dout ∘ out), the gradient of the scores needs no sum over a whole row.
+// Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks.
+#include "cpu/attention_tile.h"
+#include "cpu/cpu_ops.h"
+
+namespace megatron {
+
+using namespace attention;
+
+namespace {
+
+class BackwardPass {
+ public:
+  BackwardPass(const AttentionBackwardArgs& args, const AttentionProblem& problem, std::byte* memory)
+      : args_(args), problem_(problem), rule_(args.dropout.probability) {
+    Pieces pieces(memory);
+    scores_ = pieces.take(kQueryBlock * kTileStride);
+    dscores_ = pieces.take(kQueryBlock * kTileStride);
+    for (float** piece : {&queries_, &dqueries_, &doutput_}) *piece = pieces.take(kQueryBlock * problem.head_size);
+    for (float** piece : {&keys_, &values_, &dkeys_, &dvalues_}) *piece = pieces.take(problem.keys * problem.head_size);
+  }
+
+  static std::size_t scratch_bytes(const AttentionProblem& problem) {
+    return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
+                                                    3 * Pieces::padded(kQueryBlock * problem.head_size) +
+                                                    4 * Pieces::padded(problem.keys * problem.head_size));
+  }
+
+  void run() {
+    for (std::int64_t sample = 0; sample < problem_.samples; ++sample) {
+      for (std::int64_t key_head = 0; key_head < problem_.key_heads; ++key_head) {
+        load_keys(sample, key_head);
+        for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+          for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
+            differentiate_block(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
+          }
+        }
+        store_key_gradients(sample, key_head);
+      }
+    }
+  }
+
+ private:
+  void load_keys(std::int64_t sample, std::int64_t key_head) {
+    const std::int64_t size = problem_.head_size;
+    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.k, sample, key_head, 0), {keys_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.v, sample, key_head, 0), {values_, size});
+    std::fill_n(dkeys_, problem_.keys * size, 0.0f);
+    std::fill_n(dvalues_, problem_.keys * size, 0.0f);
+  }
+
+  void store_key_gradients(std::int64_t sample, std::int64_t key_head) {
+    const std::int64_t size = problem_.head_size;
+    // The packed queries carried scale · log2(e); the gradient wants scale.
+    copy_rows(problem_.keys, size, kLn2, {dkeys_, size}, head_rows(args_.dk, sample, key_head, 0));
+    copy_rows(problem_.keys, size, 1.0f, {dvalues_, size}, head_rows(args_.dv, sample, key_head, 0));
+  }
+
+  void differentiate_block(const QueryBlock& block, std::int64_t head) {
+    const std::int64_t size = problem_.head_size;
+    load_queries(block, head);
+    for (std::int64_t low = block.all.low; low < block.all.high; low += kKeyBlock) {
+      const KeyRange tile{low, std::min(low + kKeyBlock, block.all.high)};
+      if (!block.sees(tile)) continue;
+      const std::int64_t width = tile.high - tile.low, offset = low * size;
+      const Matrix scores{scores_, kTileStride}, dscores{dscores_, kTileStride};
+      const ConstMatrix probabilities{scores_, kTileStride}, gradient{dscores_, kTileStride};
+      sgemm(false, true, block.rows, width, size, 1.0f, {queries_, size}, {keys_ + offset, size}, 0.0f, scores);
+      sgemm(false, true, block.rows, width, size, 1.0f, {doutput_, size}, {values_ + offset, size}, 0.0f, dscores);
+      for (std::int64_t row = 0; row < block.rows; ++row) differentiate_row(block, head, row, tile);
+      sgemm(true, false, width, size, block.rows, 1.0f, probabilities, {doutput_, size}, 1.0f,
+            {dvalues_ + offset, size});
+      sgemm(true, false, width, size, block.rows, 1.0f, gradient, {queries_, size}, 1.0f, {dkeys_ + offset, size});
+      sgemm(false, false, block.rows, size, width, 1.0f, gradient, {keys_ + offset, size}, 1.0f, {dqueries_, size});
+    }
+    copy_rows(block.rows, size, args_.scale, {dqueries_, size}, head_rows(args_.dq, block.sample, head, block.first));
+  }
+
+  void load_queries(const QueryBlock& block, std::int64_t head) {
+    const std::int64_t size = problem_.head_size;
+    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows(args_.q, block.sample, head, block.first),
+              {queries_, size});
+    copy_rows(block.rows, size, 1.0f, head_rows(args_.dout, block.sample, head, block.first), {doutput_, size});
+    std::fill_n(dqueries_, kQueryBlock * size, 0.0f);
+    const ConstMatrix out = head_rows(args_.out, block.sample, head, block.first);
+    const float* log_sum_exp =
+        args_.log_sum_exp.as<float>() + (block.sample * problem_.heads + head) * problem_.queries + block.first;
+    for (std::int64_t row = 0; row < block.rows; ++row) {
+      delta_[row] = dot(size, doutput_ + row * size, out.data + row * out.stride);
+      reference_[row] = log_sum_exp[row] * kLog2E;
+    }
+  }
+
+  void differentiate_row(const QueryBlock& block, std::int64_t head, std::int64_t row, KeyRange tile) {
+    float* scores = scores_ + row * kTileStride;
+    float* dscores = dscores_ + row * kTileStride;
+    const Columns columns = columns_of(block.visible[static_cast<std::size_t>(row)], tile);
+    if (!columns.empty()) {
+      const float slope = problem_.slope(head);
+      if (slope != 0) {
+        add_slope(scores, columns, slope * kLog2E, tile.low - (problem_.query_offset() + block.first + row));
+      }
+      close_row(scores, columns);
+      if (args_.dropout.probability > 0) {
+        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_, tile.low + columns.low,
+                       columns.high - columns.low, multipliers_);
+        differentiate<true>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);
+      } else {
+        differentiate<false>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);
+      }
+    }
+    clear_outside(scores, columns, tile.high - tile.low);
+    clear_outside(dscores, columns, tile.high - tile.low);
+  }
+
+  const AttentionBackwardArgs& args_;
+  const AttentionProblem& problem_;
+  const DropoutRule rule_;
+  float *scores_, *dscores_, *queries_, *dqueries_, *doutput_, *keys_, *values_, *dkeys_, *dvalues_;
+  float delta_[kQueryBlock], reference_[kQueryBlock];
+  float multipliers_[kKeyBlock + kLanes] = {};
+};
+
+}  // namespace
+
+void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
+  const AttentionProblem problem("attention_backward", args.q, args.k, args.v, args.mask, args.dropout);
+  for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) problem.check_queries(x);
+  for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
+  problem.check_log_sum_exp(args.log_sum_exp);
+  BackwardPass(args, problem, scratch(BackwardPass::scratch_bytes(problem))).run();
+}
+
+}  // namespace megatron

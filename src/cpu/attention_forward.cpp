@@ -1,0 +1,132 @@
+// Attention forward: FlashAttention-2 (Dao 2023). For each block of queries, the running row maximum and row sum of the
+// softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
+#include "cpu/attention_tile.h"
+#include "cpu/cpu_ops.h"
+
+namespace megatron {
+
+using namespace attention;
+
+namespace {
+
+class ForwardPass {
+ public:
+  ForwardPass(const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory)
+      : args_(args), problem_(problem), rule_(args.dropout.probability) {
+    Pieces pieces(memory);
+    scores_ = pieces.take(kQueryBlock * kTileStride);
+    queries_ = pieces.take(kQueryBlock * problem.head_size);
+    output_ = pieces.take(kQueryBlock * problem.head_size);
+    keys_ = pieces.take(problem.keys * problem.head_size);
+    values_ = pieces.take(problem.keys * problem.head_size);
+  }
+
+  static std::size_t scratch_bytes(const AttentionProblem& problem) {
+    return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
+                                                    2 * Pieces::padded(kQueryBlock * problem.head_size) +
+                                                    2 * Pieces::padded(problem.keys * problem.head_size));
+  }
+
+  void run() {
+    for (std::int64_t sample = 0; sample < problem_.samples; ++sample) {
+      for (std::int64_t key_head = 0; key_head < problem_.key_heads; ++key_head) {
+        load_keys(sample, key_head);
+        for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+          for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
+            attend(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  void load_keys(std::int64_t sample, std::int64_t key_head) {
+    const std::int64_t size = problem_.head_size;
+    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.k, sample, key_head, 0), {keys_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.v, sample, key_head, 0), {values_, size});
+  }
+
+  void attend(const QueryBlock& block, std::int64_t head) {
+    const std::int64_t size = problem_.head_size;
+    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows(args_.q, block.sample, head, block.first),
+              {queries_, size});
+    std::fill_n(maximum_, kQueryBlock, -kInfinity);
+    std::fill_n(sum_, kQueryBlock, 0.0f);
+    std::fill_n(output_, kQueryBlock * size, 0.0f);
+    for (std::int64_t low = block.all.low; low < block.all.high; low += kKeyBlock) {
+      const KeyRange tile{low, std::min(low + kKeyBlock, block.all.high)};
+      if (!block.sees(tile)) continue;
+      const std::int64_t width = tile.high - tile.low;
+      sgemm(false, true, block.rows, width, size, 1.0f, {queries_, size}, {keys_ + low * size, size}, 0.0f,
+            {scores_, kTileStride});
+      for (std::int64_t row = 0; row < block.rows; ++row) softmax_row(block, head, row, tile);
+      sgemm(false, false, block.rows, size, width, 1.0f, {scores_, kTileStride}, {values_ + low * size, size}, 1.0f,
+            {output_, size});
+    }
+    store_output(block, head);
+  }
+
+  void softmax_row(const QueryBlock& block, std::int64_t head, std::int64_t row, KeyRange tile) {
+    float* scores = scores_ + row * kTileStride;
+    const Columns columns = columns_of(block.visible[static_cast<std::size_t>(row)], tile);
+    if (!columns.empty()) {
+      const float slope = problem_.slope(head);
+      if (slope != 0) {
+        add_slope(scores, columns, slope * kLog2E, tile.low - (problem_.query_offset() + block.first + row));
+      }
+      close_row(scores, columns);
+      const float maximum = row_maximum(scores, columns, maximum_[row]);
+      const float correction = maximum_[row] == -kInfinity ? 1.0f : std::exp2(maximum_[row] - maximum);
+      sum_[row] = sum_[row] * correction + exponentiate(scores, columns, maximum);
+      maximum_[row] = maximum;
+      if (correction != 1) {
+        float* output = output_ + row * problem_.head_size;
+        for (std::int64_t i = 0; i < problem_.head_size; ++i) output[i] *= correction;
+      }
+      // The sum above is of the whole softmax: dropout acts on its quotients.
+      if (args_.dropout.probability > 0) {
+        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_, tile.low + columns.low,
+                       columns.high - columns.low, multipliers_);
+        float* probabilities = scores + columns.low;
+        for (std::int64_t j = 0; j < columns.high - columns.low; ++j) probabilities[j] *= multipliers_[j];
+      }
+    }
+    clear_outside(scores, columns, tile.high - tile.low);
+  }
+
+  void store_output(const QueryBlock& block, std::int64_t head) {
+    const std::int64_t size = problem_.head_size;
+    float* log_sum_exp =
+        args_.log_sum_exp.as<float>() + (block.sample * problem_.heads + head) * problem_.queries + block.first;
+    const Matrix out = head_rows(args_.out, block.sample, head, block.first);
+    for (std::int64_t row = 0; row < block.rows; ++row) {
+      float* out_row = out.data + row * out.stride;
+      if (block.visible[static_cast<std::size_t>(row)].empty()) {
+        std::fill_n(out_row, size, 0.0f);
+        log_sum_exp[row] = -kInfinity;
+        continue;
+      }
+      copy_rows(1, size, 1.0f / sum_[row], {output_ + row * size, size}, {out_row, size});
+      log_sum_exp[row] = maximum_[row] * kLn2 + std::log(sum_[row]);
+    }
+  }
+
+  const AttentionForwardArgs& args_;
+  const AttentionProblem& problem_;
+  const DropoutRule rule_;
+  float *scores_, *queries_, *output_, *keys_, *values_;
+  float maximum_[kQueryBlock], sum_[kQueryBlock];
+  float multipliers_[kKeyBlock + kLanes];
+};
+
+}  // namespace
+
+void CpuOps::attention_forward(const AttentionForwardArgs& args) {
+  const AttentionProblem problem("attention_forward", args.q, args.k, args.v, args.mask, args.dropout);
+  problem.check_queries(args.out);
+  problem.check_log_sum_exp(args.log_sum_exp);
+  ForwardPass(args, problem, scratch(ForwardPass::scratch_bytes(problem))).run();
+}
+
+}  // namespace megatron

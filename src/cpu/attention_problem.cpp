@@ -1,0 +1,86 @@
+#include "cpu/attention_problem.h"
+
+#include <algorithm>
+
+namespace megatron {
+
+AttentionProblem::AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                   const AttentionMask& mask, const Dropout& dropout)
+    : verb_(verb), mask_(mask) {
+  internal_check(q.rank() == 4 && k.rank() == 4, "attention: queries and keys are [s, b, heads, head size]");
+  queries = q.dim(0);
+  keys = k.dim(0);
+  samples = q.dim(1);
+  heads = q.dim(2);
+  key_heads = k.dim(2);
+  head_size = q.dim(3);
+  heads_per_key_head = heads == 0 ? 0 : exact_division(heads, key_heads, "attention: query heads over key heads");
+  check_queries(q);
+  check_keys(k);
+  check_keys(v);
+  if (mask.key_lengths) {
+    internal_check(mask.key_lengths.dtype() == DType::i32 && mask.key_lengths.contiguous() &&
+                       mask.key_lengths.shape() == Shape{samples},
+                   "attention: key lengths are i32 [b]");
+  }
+  if (mask.document_starts) {
+    internal_check(mask.document_starts.dtype() == DType::i32 && mask.document_starts.contiguous() &&
+                       mask.document_starts.shape() == Shape{samples, queries},
+                   "attention: document starts are i32 [b, s_q]");
+  }
+  if (mask.slopes) {
+    internal_check(mask.slopes.dtype() == DType::f32 && mask.slopes.contiguous() && mask.slopes.shape() == Shape{heads},
+                   "attention: slopes are f32 [a]");
+  }
+  if (dropout.probability > 0) {
+    internal_check(dropout.positions.dtype() == DType::i32 && dropout.positions.contiguous() &&
+                       dropout.positions.shape() == Shape{queries},
+                   "attention: dropout positions are i32 [s_q]");
+  }
+}
+
+void AttentionProblem::check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const {
+  verify(x.dtype() == DType::f32, ErrorKind::configuration,
+         "{}: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", verb_,
+         name_of(x.dtype()));
+  internal_check(x.shape() == Shape({rows, samples, x_heads, head_size}), "attention: shapes do not fit");
+  internal_check(head_size <= 1 || x.stride(3) == 1, "attention: the last dimension is not contiguous");
+}
+
+void AttentionProblem::check_log_sum_exp(const ConstTensor& x) const {
+  internal_check(x.dtype() == DType::f32 && x.contiguous() && x.shape() == Shape({samples, heads, queries}),
+                 "attention: log_sum_exp is f32 [b, a, s_q]");
+}
+
+KeyRange AttentionProblem::visible(std::int64_t sample, std::int64_t query) const {
+  const std::int64_t position = mask_.query_offset + query;
+  KeyRange range{0, keys};
+  if (mask_.causal || mask_.window > 0) range.high = std::min(range.high, position + 1);
+  if (mask_.window > 0) range.low = std::max(range.low, position + 1 - mask_.window);
+  if (mask_.key_lengths) range.high = std::min<std::int64_t>(range.high, mask_.key_lengths.as<std::int32_t>()[sample]);
+  if (mask_.document_starts) {
+    range.low = std::max<std::int64_t>(range.low, mask_.document_starts.as<std::int32_t>()[sample * queries + query]);
+  }
+  return range.empty() ? KeyRange{} : range;
+}
+
+QueryBlock AttentionProblem::query_block(std::int64_t sample, std::int64_t first) const {
+  QueryBlock block;
+  block.sample = sample;
+  block.first = first;
+  block.rows = std::min(kQueryBlock, queries - first);
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    const KeyRange range = visible(sample, first + row);
+    block.visible[static_cast<std::size_t>(row)] = range;
+    if (range.empty()) continue;
+    if (block.all.empty()) block.all = range;
+    block.all = {std::min(block.all.low, range.low), std::max(block.all.high, range.high)};
+  }
+  return block;
+}
+
+bool QueryBlock::sees(KeyRange keys) const {
+  return std::any_of(visible.begin(), visible.begin() + rows, [&](KeyRange range) { return range.meets(keys); });
+}
+
+}  // namespace megatron

@@ -1,0 +1,64 @@
+// AttentionProblem: the extents of one attention call, checked, and what each of its queries may see. Shared by forward
+// and backward.
+//
+// Every mask of the contract (AttentionMask in ops/ops.h) cuts the keys of a query down to one range, so that the
+// kernels know no kinds of mask, only ranges. Owns nothing; the tensors must outlive it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace megatron {
+
+inline constexpr std::int64_t kQueryBlock =
+    64;  ///< query rows of a tile: few, as the causal diagonal wastes half of them
+inline constexpr std::int64_t kKeyBlock = 512;  ///< key columns of a tile: many, as each tile costs a rescaling
+
+/// Keys [low, high).
+struct KeyRange {
+  std::int64_t low = 0, high = 0;
+  bool empty() const { return low >= high; }
+  bool meets(KeyRange other) const { return low < other.high && other.low < high; }
+};
+
+/// Up to kQueryBlock consecutive queries of one sample, and what each of them sees.
+struct QueryBlock {
+  std::int64_t sample = 0, first = 0, rows = 0;
+  std::array<KeyRange, kQueryBlock> visible;
+  KeyRange all;  ///< covers the ranges of all rows
+
+  bool sees(KeyRange keys) const;  ///< whether any row sees any of these keys
+};
+
+class AttentionProblem {
+ public:
+  /// `verb` is for error messages. Throws Error(configuration) for dtypes that the CPU backend lacks, internal errors
+  /// for shapes that break the contract.
+  AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                   const AttentionMask& mask, const Dropout& dropout);
+
+  /// `x` is f32 [s_q, b, a, d] with usable strides. `like_keys`: [s_k, b, a_kv, d].
+  void check_queries(const ConstTensor& x) const { check(x, queries, heads); }
+  void check_keys(const ConstTensor& x) const { check(x, keys, key_heads); }
+  void check_log_sum_exp(const ConstTensor& x) const;
+
+  /// Queries first ... of `sample`, at most kQueryBlock of them.
+  QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
+  /// ALiBi's slope of a head, 0 without.
+  float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
+  std::int64_t query_offset() const { return mask_.query_offset; }
+
+  std::int64_t queries, keys, samples, heads, key_heads, head_size;
+  std::int64_t heads_per_key_head;
+
+ private:
+  void check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const;
+  KeyRange visible(std::int64_t sample, std::int64_t query) const;
+
+  const char* verb_;
+  const AttentionMask& mask_;
+};
+
+}  // namespace megatron

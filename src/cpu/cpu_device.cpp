@@ -1,0 +1,86 @@
+#include "cpu/cpu_device.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "cpu/cpu_ops.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kHugeFrom = 2 * kHugePage;  // rounding up to whole huge pages must not waste much
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::string read_processor_description() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string model = "CPU", line;
+  int cores = 0;
+  while (std::getline(file, line)) {
+    if (line.starts_with("processor")) ++cores;
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) model = line.substr(colon + 2);
+  }
+  while (!model.empty() && model.back() == ' ') model.pop_back();
+  if (cores == 0) return model;
+  return fmt::format("{}, {} {}", model, cores, cores == 1 ? "core" : "cores");
+}
+
+}  // namespace
+
+CpuDevice::CpuDevice() : description_(read_processor_description()) {}
+
+void* CpuDevice::allocate(std::size_t bytes) {
+  const bool huge = bytes >= kHugeFrom;
+  const std::size_t alignment = huge ? kHugePage : kAlignment;
+  void* memory = nullptr;
+  if (bytes <= PTRDIFF_MAX - kHugePage) {
+    const std::size_t size = round_up(bytes == 0 ? 1 : bytes, alignment);
+    memory = std::aligned_alloc(alignment, size);
+    // Only advice: a kernel without huge pages refuses it and the memory is as good.
+    if (memory != nullptr && huge) (void)madvise(memory, size, MADV_HUGEPAGE);
+  }
+  verify(memory != nullptr, ErrorKind::configuration,
+         "out of host memory: could not get {} bytes ({:.1f} GiB); use fewer ranks on this node, a smaller "
+         "train.micro_batch_size or more tensor or pipeline ranks (--dry-run predicts the memory)",
+         bytes, static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+  return memory;
+}
+
+void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+void CpuDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(device, host, bytes);
+}
+
+void CpuDevice::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(host, device, bytes);
+}
+
+Backend make_cpu_backend() {
+  auto device = std::make_unique<CpuDevice>();
+  auto ops = std::make_unique<CpuOps>(*device);
+  return {std::move(device), std::move(ops)};
+}
+
+std::byte* CpuOps::scratch(std::size_t bytes) {
+  if (bytes > scratch_.bytes()) {
+    scratch_ = Buffer();  // given back first: old and new need not fit side by side
+    scratch_ = Buffer(allocator_, bytes);
+  }
+  return scratch_.data();
+}
+
+}  // namespace megatron

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/arguments.h"
+#include "cpu/cpu_ops.h"
+#include "cpu/vector_math.h"
+
+namespace megatron {
+
+namespace {
+
+/// How many of the local columns are in the vocabulary; the rest is padding.
+std::int64_t real_columns(std::int64_t columns, std::int64_t first_column, std::int64_t vocab_size) {
+  return std::clamp<std::int64_t>(vocab_size - first_column, 0, columns);
+}
+
+float row_maximum(const float* logits, std::int64_t count) {
+  float maximum = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : maximum)
+  for (std::int64_t i = 0; i < count; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
+  return maximum;
+}
+
+float row_sum_exp(const float* logits, std::int64_t count, float maximum) {
+  // A vocabulary's worth of float additions would cost digits of the loss; blocks of them added in double do not.
+  constexpr std::int64_t block = 1024;
+  double sum = 0;
+  for (std::int64_t first = 0; first < count; first += block) {
+    const std::int64_t end = std::min(first + block, count);
+    float partial = 0;
+#pragma omp simd reduction(+ : partial)
+    for (std::int64_t i = first; i < end; ++i) partial += vector_exp(logits[i] - maximum);
+    sum += static_cast<double>(partial);
+  }
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+void CpuOps::cross_entropy_local(const CrossEntropyLocalArgs& args) {
+  const RowsOf size(args.logits);
+  const std::int64_t count = real_columns(size.columns, args.first_column, args.vocab_size);
+  const float* logits = f32_elements("cross_entropy_local", args.logits, size.elements());
+  const std::int32_t* targets = i32_elements("cross_entropy_local", args.targets, size.rows);
+  float* maximum = f32_elements("cross_entropy_local", args.maximum, size.rows);
+  float* sum_exp = f32_elements("cross_entropy_local", args.sum_exp, size.rows);
+  float* target_logit = f32_elements("cross_entropy_local", args.target_logit, size.rows);
+  for (std::int64_t row = 0; row < size.rows; ++row, logits += size.columns) {
+    maximum[row] = row_maximum(logits, count);
+    sum_exp[row] = row_sum_exp(logits, count, maximum[row]);
+    const std::int64_t target = targets[row] - args.first_column;
+    target_logit[row] = target >= 0 && target < count ? logits[target] : 0.0f;
+  }
+}
+
+void CpuOps::cross_entropy_rescale(const CrossEntropyRescaleArgs& args) {
+  const std::int64_t n = args.maximum.elements();
+  const float* local = f32_elements("cross_entropy_rescale", args.local_maximum, n);
+  const float* maximum = f32_elements("cross_entropy_rescale", args.maximum, n);
+  float* sum_exp = f32_elements("cross_entropy_rescale", args.sum_exp, n);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) sum_exp[i] *= vector_exp(local[i] - maximum[i]);
+}
+
+void CpuOps::cross_entropy_loss(const CrossEntropyLossArgs& args) {
+  const std::int64_t n = args.maximum.elements();
+  const float* maximum = f32_elements("cross_entropy_loss", args.maximum, n);
+  const float* sum_exp = f32_elements("cross_entropy_loss", args.sum_exp, n);
+  const float* target_logit = f32_elements("cross_entropy_loss", args.target_logit, n);
+  const float* weights = optional_f32_elements("cross_entropy_loss", args.weights, n);
+  float* losses = optional_f32_elements("cross_entropy_loss", args.losses, n);
+  double* total = f64_scalar("cross_entropy_loss", args.total);
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double above_target = static_cast<double>(maximum[i]) - static_cast<double>(target_logit[i]);
+    const double loss = above_target + std::log(static_cast<double>(sum_exp[i]));
+    sum += weights ? static_cast<double>(weights[i]) * loss : loss;
+    if (losses) losses[i] = static_cast<float>(loss);
+  }
+  *total += sum;
+}
+
+void CpuOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
+  const RowsOf size(args.logits);
+  const std::int64_t count = real_columns(size.columns, args.first_column, args.vocab_size);
+  float* logits = f32_elements("cross_entropy_backward", args.logits, size.elements());
+  const std::int32_t* targets = i32_elements("cross_entropy_backward", args.targets, size.rows);
+  const float* maximum = f32_elements("cross_entropy_backward", args.maximum, size.rows);
+  const float* sum_exp = f32_elements("cross_entropy_backward", args.sum_exp, size.rows);
+  const float* weights = optional_f32_elements("cross_entropy_backward", args.weights, size.rows);
+  for (std::int64_t row = 0; row < size.rows; ++row, logits += size.columns) {
+    const float factor = weights ? weights[row] * args.scale : args.scale;
+    const float probability_factor = factor / sum_exp[row], row_max = maximum[row];
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) logits[i] = vector_exp(logits[i] - row_max) * probability_factor;
+    std::fill(logits + count, logits + size.columns, 0.0f);
+    const std::int64_t target = targets[row] - args.first_column;
+    if (target >= 0 && target < count) logits[target] -= factor;
+  }
+}
+
+}  // namespace megatron

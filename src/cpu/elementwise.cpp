@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/philox.h"
+#include "cpu/arguments.h"
+#include "cpu/cpu_ops.h"
+#include "cpu/half.h"
+#include "cpu/vector_math.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kNormalCalls = 16;                // Philox calls side by side
+constexpr std::int64_t kNormalBlock = 4 * kNormalCalls;  // normal variates of one block
+
+/// Radius and angle of Box and Muller: word 0 gives u = (word + 1/2) / 2^32 in (0, 1], word 1 the turn; the first
+/// variate of the pair is the cosine's.
+inline void box_muller(std::uint32_t word0, std::uint32_t word1, float deviation, float& first, float& second) {
+  const float u = static_cast<float>(word0) * 0x1p-32f + 0x1p-33f;
+  const float radius = deviation * std::sqrt(-2.0f * vector_log(u));
+  const SineCosine angle = vector_sine_cosine(word1);
+  first = radius * angle.cosine;
+  second = radius * angle.sine;
+}
+
+/// Variates of elements 4 first_call ... 4 first_call + 63. Always the whole block, so that an element is computed by
+/// the same instructions in whichever box it is asked for.
+void normal_block(std::uint64_t first_call, std::uint64_t key, float deviation, float* variates) {
+  float lanes[4][kNormalCalls];
+  for (std::int64_t i = 0; i < kNormalCalls; ++i) {
+    const std::uint64_t call = first_call + static_cast<std::uint64_t>(i);
+    const PhiloxCounter words =
+        philox4x32<7>({static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32), 0, 0}, key);
+    box_muller(words[0], words[1], deviation, lanes[0][i], lanes[1][i]);
+    box_muller(words[2], words[3], deviation, lanes[2][i], lanes[3][i]);
+  }
+  for (std::int64_t i = 0; i < kNormalCalls; ++i) {
+    for (std::int64_t lane = 0; lane < 4; ++lane) variates[4 * i + lane] = lanes[lane][i];
+  }
+}
+
+void normal_row(std::int64_t first_element, std::int64_t count, std::uint64_t key, float deviation, float* y) {
+  float variates[kNormalBlock];
+  std::int64_t skipped = first_element % 4;
+  auto call = static_cast<std::uint64_t>(first_element / 4);
+  while (count > 0) {
+    normal_block(call, key, deviation, variates);
+    const std::int64_t taken = std::min(count, kNormalBlock - skipped);
+    std::copy_n(variates + skipped, taken, y);
+    y += taken;
+    count -= taken;
+    skipped = 0;
+    call += static_cast<std::uint64_t>(kNormalCalls);
+  }
+}
+
+inline float to_float(float x) {
+  return x;
+}
+inline float to_float(double x) {
+  return static_cast<float>(x);
+}
+
+template <class To, class From>
+To convert(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (std::is_same_v<To, BFloat16>)
+    return to_bfloat16(to_float(x));
+  else if constexpr (std::is_same_v<To, Float16>)
+    return to_float16(to_float(x));
+  else if constexpr (std::is_same_v<From, float> || std::is_same_v<From, double>)
+    return static_cast<To>(x);
+  else
+    return static_cast<To>(to_float(x));
+}
+
+/// Calls body with a zero of the element type of a float dtype.
+template <class Body>
+void with_float_type(const char* verb, DType type, const Body& body) {
+  switch (type) {
+    case DType::f32:
+      return body(float{});
+    case DType::f64:
+      return body(double{});
+    case DType::bf16:
+      return body(BFloat16{});
+    case DType::f16:
+      return body(Float16{});
+    case DType::i32:
+    case DType::u8:
+      break;
+  }
+  fail(ErrorKind::configuration, "{}: the CPU backend has no conversion for {}", verb, name_of(type));
+}
+
+/// Calls body with a zero of the type that a verb computes in, f32 or f64.
+template <class Body>
+void with_computing_type(const char* verb, DType type, const Body& body) {
+  if (type == DType::f64) return body(double{});
+  verify(type == DType::f32, ErrorKind::configuration,
+         "{}: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", verb, name_of(type));
+  body(float{});
+}
+
+}  // namespace
+
+void CpuOps::normal(const NormalArgs& args) {
+  const RowsOf size(args.y);
+  float* y = f32_elements("normal", args.y, size.elements());
+  internal_check(
+      args.first_row >= 0 && args.first_column >= 0 && args.first_column + size.columns <= args.global_columns,
+      "normal: the box is outside its matrix");
+  if (args.first_column == 0 && size.columns == args.global_columns) {  // whole rows follow each other
+    return normal_row(args.first_row * args.global_columns, size.elements(), args.key, args.deviation, y);
+  }
+  for (std::int64_t row = 0; row < size.rows; ++row, y += size.columns) {
+    const std::int64_t first_element = (args.first_row + row) * args.global_columns + args.first_column;
+    normal_row(first_element, size.columns, args.key, args.deviation, y);
+  }
+}
+
+void CpuOps::fill(Tensor y, double value) {
+  internal_check(y.contiguous(), "fill");
+  const std::int64_t n = y.elements();
+  if (y.dtype() == DType::i32) {
+    std::fill_n(y.as<std::int32_t>(), n, static_cast<std::int32_t>(value));
+  } else if (y.dtype() == DType::u8) {
+    std::fill_n(y.as<std::uint8_t>(), n, static_cast<std::uint8_t>(value));
+  } else {
+    with_float_type("fill", y.dtype(),
+                    [&]<class T>(T) { std::fill_n(static_cast<T*>(y.data()), n, convert<T>(value)); });
+  }
+}
+
+void CpuOps::copy(ConstTensor x, Tensor y) {
+  internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy");
+  if (x.dtype() == y.dtype()) {
+    if (x.bytes() > 0) std::memmove(y.data(), x.data(), x.bytes());
+    return;
+  }
+  const std::int64_t n = x.elements();
+  with_float_type("copy", x.dtype(), [&]<class From>(From) {
+    with_float_type("copy", y.dtype(), [&]<class To>(To) {
+      const From* from = static_cast<const From*>(x.data());
+      To* to = static_cast<To*>(y.data());
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+    });
+  });
+}
+
+void CpuOps::add(ConstTensor x, Tensor y) {
+  internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "add");
+  const std::int64_t n = x.elements();
+  with_computing_type("add", x.dtype(), [&]<class T>(T) {
+    with_computing_type("add", y.dtype(), [](auto) {});
+    const T* from = x.as<T>();
+    T* to = y.as<T>();
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+  });
+}
+
+void CpuOps::scale(Tensor y, double factor) {
+  internal_check(y.contiguous(), "scale");
+  const std::int64_t n = y.elements();
+  with_computing_type("scale", y.dtype(), [&]<class T>(T) {
+    T* to = y.as<T>();
+    const T by = static_cast<T>(factor);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[i] *= by;
+  });
+}
+
+}  // namespace megatron

@@ -1,0 +1,92 @@
+#include <cmath>
+
+#include "cpu/arguments.h"
+#include "cpu/cpu_ops.h"
+
+namespace megatron {
+
+namespace {
+
+/// The two row sums that the input gradient needs, while dgamma and dbeta are added to.
+struct BackwardSums {
+  float gradient, gradient_times_normal;
+};
+
+BackwardSums accumulate_row(const float* dy, const float* x, const float* gamma, float mean, float rstd, float* dgamma,
+                            float* dbeta, std::int64_t columns) {
+  float sum = 0, product_sum = 0;
+#pragma omp simd reduction(+ : sum, product_sum)
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const float normal = (x[i] - mean) * rstd;
+    const float gradient = dy[i] * gamma[i];
+    sum += gradient;
+    product_sum += gradient * normal;
+    dgamma[i] += dy[i] * normal;
+    dbeta[i] += dy[i];
+  }
+  return {sum, product_sum};
+}
+
+template <bool with_residual>
+void input_gradient_row(const float* dy, const float* x, const float* gamma, const float* residual_gradient, float mean,
+                        float rstd, BackwardSums sums, float* dx, std::int64_t columns) {
+  const float reciprocal = 1.0f / static_cast<float>(columns);
+  const float mean_gradient = sums.gradient * reciprocal, mean_product = sums.gradient_times_normal * reciprocal;
+#pragma omp simd
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const float normal = (x[i] - mean) * rstd;
+    const float gradient = rstd * (dy[i] * gamma[i] - mean_gradient - normal * mean_product);
+    dx[i] = with_residual ? residual_gradient[i] + gradient : gradient;
+  }
+}
+
+}  // namespace
+
+void CpuOps::layer_norm_forward(const LayerNormForwardArgs& args) {
+  const RowsOf size(args.x);
+  const std::int64_t columns = size.columns;
+  const float* x = f32_elements("layer_norm_forward", args.x, size.elements());
+  const float* gamma = f32_elements("layer_norm_forward", args.gamma, columns);
+  const float* beta = f32_elements("layer_norm_forward", args.beta, columns);
+  float* y = f32_elements("layer_norm_forward", args.y, size.elements());
+  float* means = f32_elements("layer_norm_forward", args.mean, size.rows);
+  float* rstds = f32_elements("layer_norm_forward", args.rstd, size.rows);
+  for (std::int64_t row = 0; row < size.rows; ++row, x += columns, y += columns) {
+    // The variance from the deviations, not from E[x²] - E[x]²: a common offset of a row must not cost digits.
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < columns; ++i) sum += x[i];
+    const float mean = sum / static_cast<float>(columns);
+    float square_sum = 0;
+#pragma omp simd reduction(+ : square_sum)
+    for (std::int64_t i = 0; i < columns; ++i) square_sum += (x[i] - mean) * (x[i] - mean);
+    const float rstd = 1.0f / std::sqrt(square_sum / static_cast<float>(columns) + args.epsilon);
+#pragma omp simd
+    for (std::int64_t i = 0; i < columns; ++i) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+    means[row] = mean;
+    rstds[row] = rstd;
+  }
+}
+
+void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
+  const RowsOf size(args.x);
+  const std::int64_t columns = size.columns;
+  const float* dy = f32_elements("layer_norm_backward", args.dy, size.elements());
+  const float* x = f32_elements("layer_norm_backward", args.x, size.elements());
+  const float* gamma = f32_elements("layer_norm_backward", args.gamma, columns);
+  const float* means = f32_elements("layer_norm_backward", args.mean, size.rows);
+  const float* rstds = f32_elements("layer_norm_backward", args.rstd, size.rows);
+  const float* residual = optional_f32_elements("layer_norm_backward", args.residual_gradient, size.elements());
+  float* dx = f32_elements("layer_norm_backward", args.dx, size.elements());
+  float* dgamma = f32_elements("layer_norm_backward", args.dgamma, columns);
+  float* dbeta = f32_elements("layer_norm_backward", args.dbeta, columns);
+  const auto input_gradient = residual ? input_gradient_row<true> : input_gradient_row<false>;
+  for (std::int64_t row = 0; row < size.rows; ++row) {
+    const std::int64_t at = row * columns;
+    const float mean = means[row], rstd = rstds[row];
+    const BackwardSums sums = accumulate_row(dy + at, x + at, gamma, mean, rstd, dgamma, dbeta, columns);
+    input_gradient(dy + at, x + at, gamma, residual ? residual + at : nullptr, mean, rstd, sums, dx + at, columns);
+  }
+}
+
+}  // namespace megatron

@@ -1,0 +1,65 @@
+#include <cmath>
+
+#include "cpu/arguments.h"
+#include "cpu/cpu_ops.h"
+
+namespace megatron {
+
+void CpuOps::adamw(const AdamWArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = f32_elements("adamw", args.value, n);
+  const float* gradient = f32_elements("adamw", args.gradient, n);
+  float* m = f32_elements("adamw", args.m, n);
+  float* v = f32_elements("adamw", args.v, n);
+  const float factor = *f32_elements("adamw", args.clip_factor, 1);
+  internal_check(args.step >= 1, "adamw: updates are counted from 1");
+  if (*f32_elements("adamw", args.skip, 1) != 0) return;
+
+  // Bias corrections in double: 1 - beta^step cancels at small steps.
+  const double step = static_cast<double>(args.step);
+  const auto m_correction = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(args.beta1), step)));
+  const auto v_correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(args.beta2), step)));
+  const float beta1 = args.beta1, beta2 = args.beta2, new1 = 1.0f - beta1, new2 = 1.0f - beta2;
+  const float learning_rate = args.learning_rate, decay = args.weight_decay, epsilon = args.epsilon;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * factor;
+    const float m_new = beta1 * m[i] + new1 * g;
+    const float v_new = beta2 * v[i] + new2 * g * g;
+    const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
+    m[i] = m_new;
+    v[i] = v_new;
+    value[i] -= learning_rate * (direction + decay * value[i]);
+  }
+}
+
+void CpuOps::square_sum(const SquareSumArgs& args) {
+  const std::int64_t n = args.x.elements();
+  const float* x = f32_elements("square_sum", args.x, n);
+  // Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
+  constexpr std::int64_t lanes = 32;
+  double sums[lanes] = {};
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const auto element = static_cast<double>(x[i + lane]);
+      sums[lane] += element * element;
+    }
+  }
+  for (; i < n; ++i) sums[i % lanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  double sum = 0;
+  for (const double lane_sum : sums) sum += lane_sum;
+  *f64_scalar("square_sum", args.total) += sum;
+}
+
+void CpuOps::clip_factor(const ClipFactorArgs& args) {
+  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares");
+  const double exact_norm = std::sqrt(*args.square_sum.as<double>());
+  const auto norm = static_cast<float>(exact_norm);
+  const double factor = static_cast<double>(args.maximum) / (exact_norm + 1e-6);
+  *f32_elements("clip_factor", args.norm, 1) = norm;
+  *f32_elements("clip_factor", args.factor, 1) = args.maximum != 0 && factor < 1 ? static_cast<float>(factor) : 1.0f;
+  *f32_elements("clip_factor", args.skip, 1) = std::isfinite(norm) ? 0.0f : 1.0f;
+}
+
+}  // namespace megatron

@@ -1,0 +1,122 @@
+#include "data/batches.h"
+
+#include <ostream>
+#include <utility>
+
+namespace megatron {
+
+GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
+                       std::int64_t first_step)
+    : source_(source), order_(order), shape_(shape), plan_(std::move(plan)), first_step_(first_step) {
+  const std::int64_t s = order_.sequence_length();
+  const std::int64_t columns = exact_division(shape_.most_samples, shape_.data_size, "largest batch per data rank");
+  const std::int64_t most = exact_division(columns, shape_.micro_batch_size, "micro-batches of the largest batch");
+  internal_check(shape_.data_rank >= 0 && shape_.data_rank < shape_.data_size, "data rank outside its group");
+  sample_.resize(static_cast<std::size_t>(s + 1));
+  for (Slot& slot : slots_) {
+    slot.tokens.resize(static_cast<std::size_t>(columns * s));
+    slot.targets.resize(static_cast<std::size_t>(columns * s));
+    slot.batch.micro_batches.reserve(static_cast<std::size_t>(most));
+  }
+  reader_ = std::thread([this] { read_ahead(); });
+}
+
+GptBatches::~GptBatches() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  reader_.join();
+}
+
+const StepBatch& GptBatches::next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return produced_ > taken_ || error_ != nullptr || ended_; });
+  if (produced_ == taken_) {
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    internal_check(false, "a batch was asked for after the last step");
+  }
+  const StepBatch& batch = slots_[taken_ % 2].batch;
+  ++taken_;
+  lock.unlock();
+  changed_.notify_all();
+  return batch;
+}
+
+void GptBatches::read_ahead() {
+  try {
+    for (std::int64_t step = first_step_;; ++step) {
+      {
+        // The caller works with slot taken_ - 1, so the other one is free as soon as everything produced is taken.
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stop_ || produced_ == taken_; });
+        if (stop_) return;
+      }
+      const StepSamples samples = plan_(step);
+      if (samples.samples > 0) fill(slots_[produced_ % 2], step, samples);  // only this thread changes produced_
+      {
+        const std::lock_guard lock(mutex_);
+        if (samples.samples > 0) {
+          ++produced_;
+        } else {
+          ended_ = true;
+        }
+      }
+      changed_.notify_all();
+      if (samples.samples == 0) return;
+    }
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+    }
+    changed_.notify_all();
+  }
+}
+
+void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples) {
+  const std::int64_t s = order_.sequence_length(), b = shape_.micro_batch_size, d = shape_.data_size;
+  internal_check(samples.samples <= shape_.most_samples, "a step larger than the largest batch");
+  const std::int64_t count = exact_division(samples.samples, b * d, "samples of a step into micro-batches");
+  slot.batch.step = step;
+  slot.batch.samples = samples;
+  slot.batch.micro_batches.clear();
+  for (std::int64_t k = 0; k < count; ++k) {
+    std::int32_t* tokens = slot.tokens.data() + k * s * b;
+    std::int32_t* targets = slot.targets.data() + k * s * b;
+    const std::int64_t first = k * b * d + shape_.data_rank * b;
+    for (std::int64_t j = 0; j < b; ++j) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (stop_) return;
+      }
+      place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), tokens + j, targets + j);
+    }
+    slot.batch.micro_batches.push_back(
+        {ConstTensor(tokens, {s, b}, DType::i32), ConstTensor(targets, {s, b}, DType::i32), first});
+  }
+}
+
+void GptBatches::place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets) {
+  const std::int64_t s = order_.sequence_length(), b = shape_.micro_batch_size;
+  source_.read(order_.first_token_of(sample), sample_.size(), sample_.data());
+  for (std::int64_t i = 0; i < s; ++i) {
+    tokens[i * b] = sample_[static_cast<std::size_t>(i)];
+    targets[i * b] = sample_[static_cast<std::size_t>(i + 1)];
+  }
+}
+
+void print_samples(TokenSource& source, const SampleOrder& order, std::uint64_t first, std::uint64_t count,
+                   std::ostream& out) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(order.sequence_length() + 1));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t sample = first + i;
+    source.read(order.first_token_of(sample), tokens.size(), tokens.data());
+    out << "{\"sample\":" << sample << ",\"tokens\":[";
+    for (std::size_t t = 0; t < tokens.size(); ++t) out << (t == 0 ? "" : ",") << tokens[t];
+    out << "]}\n";
+  }
+}
+
+}  // namespace megatron

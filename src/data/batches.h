@@ -1,0 +1,95 @@
+// GptBatches: the micro-batches of one data rank, step after step, read ahead by one step in a thread of its own.
+//
+// The global batch of a step is the samples [first_sample, first_sample + samples) of the sample order. Micro-batch k
+// of data rank r (of d, micro-batch size b) holds the places k·b·d + r·b + (0 .. b-1) of the global batch, as in
+// Megatron-LM; so each data rank reads its own samples only, and each of them once.
+//
+// Owns its host memory (two steps, allocated at the start) and its thread. Does not own the token source, which must
+// outlive it. Knows nothing of models: which pipeline stage needs tokens or targets is the caller's business.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iosfwd>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/sample_order.h"
+#include "data/token_dataset.h"
+#include "tensor/tensor.h"
+
+namespace megatron {
+
+/// The global batch of one step. samples == 0: there is no such step, the run has ended.
+struct StepSamples {
+  std::uint64_t first_sample = 0;
+  std::int64_t samples = 0;
+};
+
+/// Step (0, 1, ...) to its samples; a pure function, called from the reading thread.
+using StepPlan = std::function<StepSamples(std::int64_t step)>;
+
+struct MicroBatchTokens {
+  ConstTensor tokens;               ///< i32 [s, b]
+  ConstTensor targets;              ///< i32 [s, b]: the tokens that follow
+  std::int64_t first_in_batch = 0;  ///< place of column 0 in the global batch; column j is at first_in_batch + j
+};
+
+struct StepBatch {
+  std::int64_t step = 0;
+  StepSamples samples;
+  std::vector<MicroBatchTokens> micro_batches;
+};
+
+struct BatchShape {
+  std::int64_t micro_batch_size = 1;
+  std::int64_t most_samples = 0;  ///< largest global batch of the plan; a multiple of micro_batch_size · data_size
+  int data_rank = 0, data_size = 1;
+};
+
+class GptBatches {
+ public:
+  /// Starts reading `first_step` at once.
+  GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
+             std::int64_t first_step);
+  GptBatches(const GptBatches&) = delete;
+  GptBatches& operator=(const GptBatches&) = delete;
+  ~GptBatches();  ///< abandons what is being read
+
+  /// The next step's micro-batches; its tensors stay as they are until the next call. Rethrows what went wrong while
+  /// reading. Asking for a step behind the plan's end is an internal error.
+  const StepBatch& next();
+
+ private:
+  struct Slot {
+    std::vector<std::int32_t> tokens, targets;
+    StepBatch batch;
+  };
+  void read_ahead();
+  void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
+  void place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets);
+
+  TokenSource& source_;
+  SampleOrder order_;
+  BatchShape shape_;
+  StepPlan plan_;
+  std::int64_t first_step_;
+  std::vector<std::int32_t> sample_;  // s + 1 tokens of the sample being read
+  Slot slots_[2];
+
+  std::mutex mutex_;  // over the four below
+  std::condition_variable changed_;
+  std::int64_t produced_ = 0, taken_ = 0;  // steps since first_step_; a slot is free when produced_ == taken_
+  bool stop_ = false, ended_ = false;
+  std::exception_ptr error_;
+  std::thread reader_;
+};
+
+/// Training samples in order, one JSON object a line: {"sample":0,"tokens":[...]} with the s + 1 tokens of each.
+void print_samples(TokenSource& source, const SampleOrder& order, std::uint64_t first, std::uint64_t count,
+                   std::ostream& out);
+
+}  // namespace megatron

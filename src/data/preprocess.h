@@ -1,0 +1,82 @@
+// Preprocessor: text files to the token shards of one prefix.
+//
+// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whoever processes the block. So
+// the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
+//
+//   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp
+//   all together: exchange the summaries; an error anywhere         -> discard() everywhere
+//   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
+//   every rank:   finish(all summaries), after all have published   -> the set is complete; nothing is discarded any
+//   more
+//
+// Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
+// finished: its destructor removes the rest. Knows nothing of ranks. Errors name file and line: a bad document is
+// ErrorKind::data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/input_text.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+struct PreprocessJob {
+  std::vector<std::string> inputs;
+  std::string output;  ///< PREFIX
+  std::string tokenizer = "byte";
+  std::string format;  ///< "jsonl", "text", or "": by each file's extension (.jsonl .ndjson .json / .txt)
+  std::string json_key = "text";
+  bool append_eod = true;
+  std::uint64_t shard_bytes = std::uint64_t{256} << 20;
+  bool skip_bad = false;  ///< leave bad documents out and count them
+};
+
+/// What one block gave. Plain numbers, so that ranks can exchange it.
+struct BlockSummary {
+  std::uint64_t block = 0, documents = 0, tokens = 0, bad = 0, empty = 0;
+  std::uint64_t hash = 0;  ///< of the shard's contents
+};
+
+class Preprocessor {
+ public:
+  /// Opens the inputs and checks the job; writes nothing.
+  explicit Preprocessor(PreprocessJob job);
+  Preprocessor(const Preprocessor&) = delete;
+  Preprocessor& operator=(const Preprocessor&) = delete;
+  ~Preprocessor() { discard(); }
+
+  std::uint64_t blocks() const { return blocks_.size(); }
+  std::uint64_t input_bytes() const;
+  std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
+
+  /// Called now and then with the bytes of input read in this block so far.
+  using Progress = std::function<void(std::uint64_t bytes)>;
+  BlockSummary process(std::uint64_t block, const Progress& progress = {});
+
+  /// Gives the shards of this object's blocks their final names. `all`: the summaries of every block, by block.
+  void publish(const std::vector<BlockSummary>& all);
+  /// All ranks have published. One of them removes what older runs have left under this prefix: shards of a longer set,
+  /// and temporary files of a killed run.
+  void finish(const std::vector<BlockSummary>& all, bool remove_leftovers);
+  /// Removes everything this object has written, unless it is finished.
+  void discard() noexcept;
+
+ private:
+  class BlockReader;
+  std::string temporary_path(std::uint64_t block) const;
+
+  PreprocessJob job_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<InputFile> files_;
+  std::vector<TextFormat> formats_;
+  std::vector<std::vector<Segment>> blocks_;
+  std::vector<std::uint64_t> unpublished_;  // blocks with a temporary file
+  std::vector<std::string> published_;      // final names, until finish()
+};
+
+}  // namespace megatron

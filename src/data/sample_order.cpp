@@ -1,0 +1,60 @@
+#include "data/sample_order.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::uint32_t kRounds = 6;
+
+/// One pass of the Feistel network over 2 · half_bits bits.
+std::uint64_t encipher(std::uint64_t value, int half_bits, std::uint64_t key) {
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
+  std::uint64_t left = value >> half_bits, right = value & mask;
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    const std::uint64_t mixed = philox4x32({static_cast<std::uint32_t>(right), round, 0, 0}, key)[0];
+    const std::uint64_t next = left ^ (mixed & mask);
+    left = right;
+    right = next;
+  }
+  return left << half_bits | right;
+}
+
+}  // namespace
+
+std::uint64_t permute(std::uint64_t index, std::uint64_t size, std::uint64_t key) {
+  internal_check(index < size && size <= std::uint64_t{1} << 62, "permutation index out of range");
+  int half_bits = 1;
+  while (std::uint64_t{1} << (2 * half_bits) < size) ++half_bits;
+  do {
+    index = encipher(index, half_bits, key);
+  } while (index >= size);
+  return index;
+}
+
+SampleOrder::SampleOrder(std::uint64_t first_token, std::uint64_t tokens, std::int64_t sequence_length,
+                         std::uint64_t seed, Kind kind)
+    : first_token_(first_token),
+      sequence_length_(static_cast<std::uint64_t>(sequence_length)),
+      seed_(seed),
+      kind_(kind) {
+  internal_check(sequence_length > 0, "sequence length must be positive");
+  samples_per_epoch_ = tokens == 0 ? 0 : (tokens - 1) / sequence_length_;
+  verify(samples_per_epoch_ > 0, ErrorKind::data,
+         "{} tokens do not make one sample of {} + 1 tokens; give this part of the data more documents (data.split) or "
+         "shorten model.sequence_length",
+         tokens, sequence_length);
+}
+
+std::uint64_t SampleOrder::first_token_of(std::uint64_t sample) const {
+  const std::uint64_t epoch = sample / samples_per_epoch_;
+  std::uint64_t place = sample % samples_per_epoch_;
+  if (kind_ == Kind::shuffled) {
+    place = permute(place, samples_per_epoch_, random_key(seed_, epoch, hash_name("data.order = epoch")));
+  }
+  return first_token_ + place * sequence_length_;
+}
+
+}  // namespace megatron

@@ -1,0 +1,162 @@
+#include "data/token_shard.h"
+
+#include <algorithm>
+
+#include "hdf5/durable_file.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::size_t kBufferedTokens = std::size_t{8} * kHdf5ChunkBytes / 2;  ///< a whole number of chunks, u16 or u32
+constexpr std::size_t kBufferedDocuments = std::size_t{4} * kHdf5ChunkBytes / 8;
+constexpr std::uint64_t kLargestNarrowVocabulary = 65536;
+
+template <class T>
+void hash_and_append(XXH3_state_t* hash, Hdf5Dataset& dataset, std::vector<T>& values) {
+  XXH3_64bits_update(hash, values.data(), values.size() * sizeof(T));
+  dataset.append(values);
+  values.clear();
+}
+
+}  // namespace
+
+std::string shard_path(const std::string& prefix, std::uint64_t index) {
+  return fmt::format("{}-{:05}.h5", prefix, index);
+}
+
+Vocabulary vocabulary_of(const Tokenizer& tokenizer) {
+  return {tokenizer.name(), tokenizer.hash(), static_cast<std::uint64_t>(tokenizer.vocab_size()),
+          static_cast<std::uint64_t>(tokenizer.eod_id())};
+}
+
+TokenShardWriter::TokenShardWriter(std::string temporary_path, const Vocabulary& vocabulary)
+    : path_(std::move(temporary_path)),
+      vocabulary_(vocabulary),
+      file_(Hdf5File::create(path_)),
+      hash_(XXH3_createState(), XXH3_freeState) {
+  XXH3_64bits_reset(hash_.get());
+  const bool narrow = vocabulary_.size <= kLargestNarrowVocabulary;
+  tokens_ = file_.create_growable_dataset("tokens", narrow ? Hdf5Type::u16 : Hdf5Type::u32);
+  documents_ = file_.create_growable_dataset("documents", Hdf5Type::u64);
+  (narrow ? narrow_.reserve(kBufferedTokens) : wide_.reserve(kBufferedTokens));
+  ends_.push_back(0);
+  file_.write_attribute("format_version", kShardFormatVersion);
+  file_.write_attribute("tokenizer", vocabulary_.tokenizer);
+  file_.write_attribute("tokenizer_hash", vocabulary_.hash);
+  file_.write_attribute("vocab_size", vocabulary_.size);
+  file_.write_attribute("eod_id", vocabulary_.eod_id);
+  for (const char* name : {"shard_index", "shard_count", "set_hash"}) file_.write_attribute(name, std::uint64_t{0});
+}
+
+TokenShardWriter::~TokenShardWriter() {
+  if (!finished_) remove_quietly(path_);
+}
+
+void TokenShardWriter::add_document(std::span<const std::int32_t> tokens) {
+  internal_check(!tokens.empty() && !finished_, "an empty document, or one after the end, given to a shard");
+  for (const std::int32_t id : tokens) {
+    verify(id >= 0 && static_cast<std::uint64_t>(id) < vocabulary_.size, ErrorKind::data,
+           "{}: token id {} is outside the {} tokenizer's vocabulary of {}", path_, id, vocabulary_.tokenizer,
+           vocabulary_.size);
+  }
+  const bool narrow = tokens_.type() == Hdf5Type::u16;
+  while (!tokens.empty()) {
+    const std::size_t buffered = narrow ? narrow_.size() : wide_.size();
+    const auto part = tokens.first(std::min(tokens.size(), kBufferedTokens - buffered));
+    for (const std::int32_t id : part) {
+      if (narrow) {
+        narrow_.push_back(static_cast<std::uint16_t>(id));
+      } else {
+        wide_.push_back(static_cast<std::uint32_t>(id));
+      }
+    }
+    token_count_ += part.size();
+    tokens = tokens.subspan(part.size());
+    if (buffered + part.size() == kBufferedTokens) flush_tokens();
+  }
+  ++document_count_;
+  ends_.push_back(token_count_);
+  if (ends_.size() >= kBufferedDocuments) flush_documents();
+}
+
+void TokenShardWriter::flush_tokens() {
+  if (!narrow_.empty()) hash_and_append(hash_.get(), tokens_, narrow_);
+  if (!wide_.empty()) hash_and_append(hash_.get(), tokens_, wide_);
+}
+
+void TokenShardWriter::flush_documents() {
+  hash_and_append(hash_.get(), documents_, ends_);
+}
+
+std::uint64_t TokenShardWriter::finish() {
+  flush_tokens();
+  flush_documents();
+  file_.close();
+  sync_path(path_);
+  finished_ = true;
+  return XXH3_64bits_digest(hash_.get());
+}
+
+void publish_shard(const std::string& temporary_path, const std::string& prefix, std::uint64_t index,
+                   std::uint64_t count, std::uint64_t set_hash) {
+  Hdf5File file = Hdf5File::open_for_update(temporary_path);
+  file.write_attribute("shard_index", index);
+  file.write_attribute("shard_count", count);
+  file.write_attribute("set_hash", set_hash);
+  file.close();
+  sync_path(temporary_path);
+  rename_durably(temporary_path, shard_path(prefix, index));
+}
+
+TokenShard::TokenShard(const std::string& path) : path_(path), file_(Hdf5File::open(path, ErrorKind::data)) {
+  const std::uint64_t version = file_.read_u64("format_version");
+  verify(version == kShardFormatVersion, ErrorKind::data,
+         "{}: shard format {}, but this program reads format {}; make it again with megatron_preprocess", path, version,
+         kShardFormatVersion);
+  vocabulary_ = {file_.read_text("tokenizer"), file_.read_u64("tokenizer_hash"), file_.read_u64("vocab_size"),
+                 file_.read_u64("eod_id")};
+  index_ = file_.read_u64("shard_index");
+  count_ = file_.read_u64("shard_count");
+  set_hash_ = file_.read_u64("set_hash");
+  file_.datasets();  // refuses whatever does not belong in a shard
+  tokens_ = file_.open_dataset("tokens");
+  documents_ = file_.open_dataset("documents");
+  const Hdf5Type expected = vocabulary_.size <= kLargestNarrowVocabulary ? Hdf5Type::u16 : Hdf5Type::u32;
+  verify(vocabulary_.size >= 1 && vocabulary_.size <= std::uint64_t{1} << 31 && vocabulary_.eod_id < vocabulary_.size,
+         ErrorKind::data, "{}: a vocabulary of {} with end-of-document {} makes no sense", path, vocabulary_.size,
+         vocabulary_.eod_id);
+  verify(tokens_.type() == expected, ErrorKind::data, "{}: /tokens is {}, but a vocabulary of {} needs {}", path,
+         name_of(tokens_.type()), vocabulary_.size, name_of(expected));
+  verify(documents_.type() == Hdf5Type::u64, ErrorKind::data, "{}: /documents is {} instead of u64", path,
+         name_of(documents_.type()));
+  verify(tokens_.elements() > 0 && documents_.elements() > 1, ErrorKind::data, "{}: holds no tokens", path);
+  verify(index_ < count_, ErrorKind::data,
+         "{}: says it is shard {} of {}; it was never published, make it again with megatron_preprocess", path, index_,
+         count_);
+}
+
+std::vector<std::uint64_t> TokenShard::read_documents() const {
+  std::vector<std::uint64_t> offsets = documents_.read_all<std::uint64_t>();
+  const bool rising = std::adjacent_find(offsets.begin(), offsets.end(), std::greater_equal<>()) == offsets.end();
+  verify(offsets.front() == 0 && offsets.back() == tokens() && rising, ErrorKind::data,
+         "{}: /documents is not a rising list of offsets from 0 to the {} tokens", path_, tokens());
+  return offsets;
+}
+
+void TokenShard::read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) {
+  if (tokens_.type() == Hdf5Type::u16) {
+    if (narrow_.size() < count) narrow_.resize(count);
+    tokens_.read(first, narrow_.data(), count);
+    std::copy_n(narrow_.begin(), count, ids);
+  } else {
+    static_assert(sizeof(std::int32_t) == sizeof(std::uint32_t));
+    tokens_.read(first, reinterpret_cast<std::uint32_t*>(ids), count);  // ids above 2^31 are negative and refused below
+  }
+  const auto outside = [size = vocabulary_.size](std::int32_t id) { return static_cast<std::uint32_t>(id) >= size; };
+  const auto* bad = std::find_if(ids, ids + count, outside);
+  verify(bad == ids + count, ErrorKind::data, "{}: token {} has id {}, outside the vocabulary of {}", path_,
+         first + static_cast<std::uint64_t>(bad - ids), static_cast<std::uint32_t>(*bad), vocabulary_.size);
+}
+
+}  // namespace megatron

@@ -1,0 +1,103 @@
+// One shard file, PREFIX-00000.h5: tokens of whole documents, written once and then only read.
+//
+//   /tokens      u16, or u32 if the vocabulary has more than 65536 entries; chunks of 64 KiB with fletcher32
+//   /documents   u64 [documents + 1]: where each document begins in /tokens; the last entry is the number of tokens
+//   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
+//                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
+//                or mixes two runs of megatron_preprocess is noticed
+//
+// A writer owns its temporary file until it is published. Errors of reading are ErrorKind::data.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hdf5/hdf5_file.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+inline constexpr std::uint64_t kShardFormatVersion = 1;
+
+/// PREFIX-00007.h5
+std::string shard_path(const std::string& prefix, std::uint64_t index);
+
+/// Whose tokens these are. Equal for all shards of a set.
+struct Vocabulary {
+  std::string tokenizer;
+  std::uint64_t hash = 0;
+  std::uint64_t size = 0;
+  std::uint64_t eod_id = 0;
+  bool operator==(const Vocabulary&) const = default;
+};
+Vocabulary vocabulary_of(const Tokenizer& tokenizer);
+
+/// Streams documents into a temporary file. Memory does not depend on their number.
+class TokenShardWriter {
+ public:
+  TokenShardWriter(std::string temporary_path, const Vocabulary& vocabulary);
+  TokenShardWriter(const TokenShardWriter&) = delete;
+  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
+  ~TokenShardWriter();  ///< removes the file unless finish() has returned
+
+  /// At least one token; an id outside the vocabulary is an error.
+  void add_document(std::span<const std::int32_t> tokens);
+  /// Closes the file and flushes it to disk. Returns the hash of its contents.
+  std::uint64_t finish();
+
+  std::uint64_t tokens() const { return token_count_; }
+  std::uint64_t documents() const { return document_count_; }
+
+ private:
+  void flush_tokens();
+  void flush_documents();
+
+  std::string path_;
+  Vocabulary vocabulary_;
+  Hdf5File file_;
+  Hdf5Dataset tokens_, documents_;
+  std::vector<std::uint16_t> narrow_;  // what is not written yet; one of the two is used
+  std::vector<std::uint32_t> wide_;
+  std::vector<std::uint64_t> ends_;
+  std::uint64_t token_count_ = 0, document_count_ = 0;
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_;
+  bool finished_ = false;
+};
+
+/// Writes its place in the set into a finished temporary shard, and gives it its final name, durably.
+void publish_shard(const std::string& temporary_path, const std::string& prefix, std::uint64_t index,
+                   std::uint64_t count, std::uint64_t set_hash);
+
+/// A published shard, open for reading. Not thread-safe.
+class TokenShard {
+ public:
+  /// Checks everything but the tokens themselves, which are checked as they are read.
+  explicit TokenShard(const std::string& path);
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  std::uint64_t index() const { return index_; }
+  std::uint64_t count() const { return count_; }
+  std::uint64_t set_hash() const { return set_hash_; }
+  std::uint64_t tokens() const { return tokens_.elements(); }
+  std::uint64_t documents() const { return documents_.elements() - 1; }
+
+  /// documents() + 1 offsets, checked: 0, rising, tokens().
+  std::vector<std::uint64_t> read_documents() const;
+  /// Tokens [first, first + count) as ids. A damaged chunk or an id outside the vocabulary is an error.
+  void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids);
+
+ private:
+  std::string path_;
+  Hdf5File file_;
+  Vocabulary vocabulary_;
+  Hdf5Dataset tokens_, documents_;
+  std::uint64_t index_ = 0, count_ = 0, set_hash_ = 0;
+  std::vector<std::uint16_t> narrow_;  // staging for u16
+};
+
+}  // namespace megatron

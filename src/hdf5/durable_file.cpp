@@ -1,0 +1,41 @@
+#include "hdf5/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace megatron {
+
+void sync_path(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  verify(file >= 0, ErrorKind::filesystem, "{}: cannot open it to flush it to disk: {}", path, std::strerror(errno));
+  const int result = ::fsync(file);
+  const int reason = errno;
+  ::close(file);
+  // Some file systems cannot flush a folder and say EINVAL; the rename is then as durable as they make it.
+  verify(result == 0 || reason == EINVAL, ErrorKind::filesystem, "{}: cannot flush it to disk: {}", path,
+         std::strerror(reason));
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  verify(std::rename(from.c_str(), to.c_str()) == 0, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to,
+         std::strerror(errno));
+  sync_path(folder_of(to));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+void remove_quietly(const std::string& path) noexcept {
+  ::unlink(path.c_str());
+}
+
+}  // namespace megatron

@@ -1,0 +1,19 @@
+// Files that survive a crash: contents to disk, then the new name, then the folder's entry to disk.
+//
+// All errors are ErrorKind::filesystem and name the path. Nothing here knows what the files hold.
+#pragma once
+
+#include <string>
+
+namespace megatron {
+
+/// Flushes a closed file, or a folder's entries, to the disk.
+void sync_path(const std::string& path);
+/// rename(2), then flushes the folder that holds `to`. `from` must have been synced before.
+void rename_durably(const std::string& from, const std::string& to);
+/// The folder part of a path: "." if there is none.
+std::string folder_of(const std::string& path);
+/// Removes a file if it is there; never throws (for cleaning up after another error).
+void remove_quietly(const std::string& path) noexcept;
+
+}  // namespace megatron

@@ -1,0 +1,41 @@
+#include "model/flops.h"
+
+#include "base/error.h"
+
+namespace megatron {
+
+namespace {
+
+std::int64_t multiplying_parameters_of_a_layer(const ModelConfig& model) {
+  const std::int64_t h = model.hidden_size;
+  const std::int64_t query = model.attention_heads * model.head_size();
+  const std::int64_t key_value = 2 * model.query_groups * model.head_size();
+  const bool gated = model.activation == "swiglu" || model.activation == "geglu";
+  return h * (query + key_value) + query * h + (gated ? 3 : 2) * h * model.ffn_hidden_size;
+}
+
+}  // namespace
+
+std::int64_t multiplying_parameters(const ModelConfig& model) {
+  internal_check(model.attention_heads > 0 && model.query_groups > 0 && model.ffn_hidden_size > 0,
+                 "FLOPs are counted for a resolved model only");
+  return model.layers * multiplying_parameters_of_a_layer(model) + model.hidden_size * model.padded_vocab();
+}
+
+FlopsPerToken flops_per_token(const ModelConfig& model, const RecomputeConfig& recompute) {
+  const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
+  // Scores and their product with the values, forward, over half of the square.
+  const double attention_core =
+      2 * static_cast<double>(model.layers) * attention_width * static_cast<double>(model.sequence_length);
+  FlopsPerToken flops;
+  flops.model = 6 * static_cast<double>(multiplying_parameters(model)) + 3 * attention_core;
+  flops.hardware = flops.model;
+  if (recompute.mode == "selective") flops.hardware += attention_core;
+  if (recompute.mode == "full") {
+    const std::int64_t layers = model.layers * multiplying_parameters_of_a_layer(model);
+    flops.hardware += 2 * static_cast<double>(layers) + attention_core;
+  }
+  return flops;
+}
+
+}  // namespace megatron

@@ -1,0 +1,29 @@
+// Floating-point operations a token of training costs, for the rates that the run reports.
+//
+// Convention (say it wherever a rate is printed, since other programs' differ): a multiply-add is two operations; the
+// backward costs twice the forward; attention is counted causally, which is half of the s × s square; so a token costs
+//   6 N + 6 L h s,
+// N being the parameters that multiply: the matrices of all layers and the output head of the padded vocabulary
+// (whether tied or not), without the word and position look-ups, biases and norms. Softmax, norms, activations and the
+// optimizer are not counted.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config.h"
+
+namespace megatron {
+
+struct FlopsPerToken {
+  double model = 0;     ///< what the mathematics needs: 6 N + 6 L h s
+  double hardware = 0;  ///< model + the forward work that recomputation repeats
+};
+
+/// N of the convention above, for the whole model. `model` must be resolved.
+std::int64_t multiplying_parameters(const ModelConfig& model);
+
+/// At the model's own sequence length. Recomputation "selective" repeats the attention core's forward of all layers,
+/// "full" the whole forward of all layers (not the head's); "none" repeats nothing.
+FlopsPerToken flops_per_token(const ModelConfig& model, const RecomputeConfig& recompute);
+
+}  // namespace megatron

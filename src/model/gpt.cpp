@@ -1,0 +1,127 @@
+#include "model/gpt.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace megatron {
+
+struct GptStage::Saved final : StageSaved {
+  std::vector<Block::Saved> blocks;
+  Head::Saved head;
+};
+
+std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const ParallelConfig& parallel) {
+  if (!parallel.layers_per_stage.empty()) return parallel.layers_per_stage;
+  const std::int64_t each = exact_division(model.layers, parallel.pipeline, "layers over pipeline stages");
+  return std::vector<std::int64_t>(static_cast<std::size_t>(parallel.pipeline), each);
+}
+
+namespace {
+
+BlockSizes block_sizes(const ModelConfig& model) {
+  // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
+  const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
+  BlockSizes sizes;
+  sizes.attention = {model.hidden_size, model.attention_heads, model.attention_dropout, model.init_std,
+                     output_deviation};
+  sizes.mlp = {model.hidden_size, model.ffn_hidden_size, model.init_std, output_deviation};
+  sizes.norm_epsilon = model.norm_epsilon;
+  sizes.hidden_dropout = model.hidden_dropout;
+  return sizes;
+}
+
+// The word table is used on the first stage (look-up) and on the last (head). Where these are different ranks it is
+// one parameter in two copies: the first stage's counts, the gradients of both are summed.
+int declare_word_table(Declare& declare, const ModelConfig& model, const ProcessGrid& grid) {
+  const int word = declare.split_rows("embedding.word.weight", model.padded_vocab(), model.hidden_size, model.init_std);
+  if (grid.shape().pipeline > 1) declare.store().mark_tied(word, /*counted=*/grid.first_stage());
+  return word;
+}
+
+}  // namespace
+
+GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
+                   const TensorRegion& region, ParameterStore& store)
+    : model_(model), region_(region) {
+  Declare declare(store, region);
+  const std::vector<std::int64_t> split = layers_per_stage(model, parallel);
+  const auto stage = static_cast<std::size_t>(grid.at().pipeline);
+  first_layer_ = std::accumulate(split.begin(), split.begin() + grid.at().pipeline, std::int64_t{0});
+
+  int word = -1;
+  if (grid.first_stage() || grid.last_stage()) word = declare_word_table(declare, model, grid);
+  if (grid.first_stage()) {
+    embedding_.emplace(declare, word,
+                       EmbeddingSizes{model.padded_vocab(), model.max_position_embeddings, model.hidden_size,
+                                      model.hidden_dropout, model.init_std});
+  }
+  blocks_.reserve(static_cast<std::size_t>(split[stage]));
+  for (std::int64_t layer = first_layer_; layer < first_layer_ + split[stage]; ++layer) {
+    blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer);
+  }
+  if (grid.last_stage()) {
+    head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});
+  }
+}
+
+Shape GptStage::link_shape(int /*link*/, std::int64_t sequence, std::int64_t samples) const {
+  return {region_.outside_rows(sequence), samples, model_.hidden_size};
+}
+
+std::unique_ptr<StageSaved> GptStage::make_saved() const {
+  auto saved = std::make_unique<Saved>();
+  saved->blocks.resize(blocks_.size());
+  return saved;
+}
+
+ConstTensor GptStage::embed(Context& context) const {
+  const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);
+  const Tensor x = context.saved.allocate("embedding", shape, context.activation_type);
+  embedding_->forward(context, x);
+  return x;
+}
+
+ConstTensor GptStage::run_blocks(Context& context, ConstTensor x, Tensor out, Saved& saved) const {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const bool to_out = !out.empty() && i + 1 == blocks_.size();
+    const Tensor y = to_out ? out : context.saved.allocate("block output", x.shape(), context.activation_type);
+    blocks_[i].forward(context, x, y, saved.blocks[i]);
+    x = y;
+  }
+  if (blocks_.empty() && !out.empty()) context.ops.copy(x, out);
+  return x;
+}
+
+void GptStage::forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
+                       StageSaved& stage_saved) const {
+  auto& saved = static_cast<Saved&>(stage_saved);
+  const ConstTensor x = first() ? embed(context) : ConstTensor(in[0]);
+  const ConstTensor y = run_blocks(context, x, last() ? Tensor() : out[0], saved);
+  if (last()) head_->forward(context, y, loss_total, saved.head);
+}
+
+void GptStage::backward(Context& context, const StageData& dout, const StageData& din,
+                        StageSaved& stage_saved) const {
+  auto& saved = static_cast<Saved&>(stage_saved);
+  const ArenaScope scope(context.scratch);
+  const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);
+  const Tensor dx = first() ? context.scratch.allocate("stage input gradient", shape, context.activation_type) : din[0];
+  ConstTensor dy = last() ? dx : dout[0];
+  if (last()) head_->backward(context, saved.head, dx);
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    blocks_[i].backward(context, dy, saved.blocks[i], dx);
+    dy = dx;
+  }
+  if (blocks_.empty() && !last()) context.ops.copy(dy, dx);
+  if (first()) embedding_->backward(context, dx);
+}
+
+void GptStage::logits(Context& context, Tensor logits) const {
+  internal_check(first() && last(), "logits of a stage that is not the whole model");
+  Saved saved;
+  saved.blocks.resize(blocks_.size());
+  const ConstTensor y = run_blocks(context, embed(context), {}, saved);
+  head_->logits(context, y, logits);
+}
+
+}  // namespace megatron

@@ -1,0 +1,54 @@
+// GPT: the layers of one pipeline stage, assembled. Learned positions, pre-norm blocks, tied head (Radford et al. 2019).
+#pragma once
+
+#include <optional>
+
+#include "comm/process_grid.h"
+#include "config/config.h"
+#include "model/stage.h"
+#include "nn/block.h"
+#include "nn/embedding.h"
+#include "nn/head.h"
+
+namespace megatron {
+
+/// Layers of each stage: parallel.layers_per_stage, or evenly.
+std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const ParallelConfig& parallel);
+
+class GptStage final : public Stage {
+ public:
+  /// Declares this stage's parameters in `store`, which the caller allocates afterwards. All arguments but the
+  /// configuration must outlive the stage.
+  GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
+           const TensorRegion& region, ParameterStore& store);
+
+  bool first() const override { return embedding_.has_value(); }
+  bool last() const override { return head_.has_value(); }
+  int links() const override { return 1; }
+  Shape link_shape(int link, std::int64_t sequence, std::int64_t samples) const override;
+  std::unique_ptr<StageSaved> make_saved() const override;
+  void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
+               StageSaved& saved) const override;
+  void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const override;
+
+  /// Next-token logits of every row of the whole model (one stage only): sets logits [s·b, V/t].
+  void logits(Context& context, Tensor logits) const;
+
+  std::int64_t first_layer() const { return first_layer_; }
+  std::int64_t layers() const { return static_cast<std::int64_t>(blocks_.size()); }
+
+ private:
+  struct Saved;
+  /// Through the blocks; the result lies in context.saved, or is `out` if that is given.
+  ConstTensor run_blocks(Context& context, ConstTensor x, Tensor out, Saved& saved) const;
+  ConstTensor embed(Context& context) const;
+
+  ModelConfig model_;
+  const TensorRegion& region_;
+  std::int64_t first_layer_ = 0;
+  std::optional<Embedding> embedding_;
+  std::vector<Block> blocks_;
+  std::optional<Head> head_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,69 @@
+#include "nn/block.h"
+
+namespace megatron {
+
+Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer)
+    : sizes_(sizes),
+      layer_(layer),
+      attention_norm_(declare, name + ".attention_norm", sizes.attention.hidden, sizes.norm_epsilon),
+      attention_(declare, name + ".attention", sizes.attention, layer),
+      mlp_norm_(declare, name + ".mlp_norm", sizes.attention.hidden, sizes.norm_epsilon),
+      mlp_(declare, name + ".mlp", sizes.mlp) {}
+
+void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  Arena& keep = context.saved;
+  const DType type = context.activation_type;
+  const Tensor normed = keep.allocate("attention norm", x.shape(), type);
+  const Tensor middle = keep.allocate("residual after attention", x.shape(), type);
+  const Tensor middle_normed = keep.allocate("mlp norm", x.shape(), type);
+
+  attention_norm_.forward(context, x, normed, saved.attention_norm);
+  attention_.forward(context, normed, middle, saved.attention);
+  context.ops.dropout_add_forward(
+      {.x = middle,
+       .bias = attention_.output().bias(),
+       .residual = x,
+       .y = middle,
+       .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::attention_output)});
+
+  mlp_norm_.forward(context, middle, middle_normed, saved.mlp_norm);
+  mlp_.forward(context, middle_normed, y, saved.mlp);
+  context.ops.dropout_add_forward(
+      {.x = y,
+       .bias = mlp_.down().bias(),
+       .residual = middle,
+       .y = y,
+       .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::mlp_output)});
+}
+
+ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const {
+  const Dropout dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, site);
+  if (dropout.probability == 0) {
+    context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
+    return dy;
+  }
+  const Tensor dropped = context.scratch.allocate("gradient through dropout", dy.shape(), dy.dtype());
+  context.ops.dropout_add_backward({.dy = dy, .dx = dropped, .dbias = dbias, .dropout = dropout});
+  return dropped;
+}
+
+void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  const ArenaScope scope(context.scratch);
+  const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
+  const Tensor dmiddle = context.scratch.allocate("residual gradient", dy.shape(), dy.dtype());
+  {
+    const ArenaScope inner(context.scratch);
+    const ConstTensor dmlp = through_dropout(context, dy, mlp_.down().bias_gradient(), RandomSite::mlp_output);
+    mlp_.backward(context, dmlp, saved.mlp, dnormed);
+  }
+  mlp_norm_.backward(context, dnormed, saved.mlp_norm, dy, dmiddle);
+  {
+    const ArenaScope inner(context.scratch);
+    const ConstTensor dattention =
+        through_dropout(context, dmiddle, attention_.output().bias_gradient(), RandomSite::attention_output);
+    attention_.backward(context, dattention, saved.attention, dnormed);
+  }
+  attention_norm_.backward(context, dnormed, saved.attention_norm, dmiddle, dx);
+}
+
+}  // namespace megatron

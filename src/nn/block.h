@@ -1,0 +1,47 @@
+// One pre-norm transformer block (GPT-2's): x + dropout(attention(norm(x)) + bias), then the same with the MLP.
+#pragma once
+
+#include <string>
+
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace megatron {
+
+struct BlockSizes {
+  AttentionSizes attention;
+  MlpSizes mlp;
+  double norm_epsilon = 1e-5;
+  double hidden_dropout = 0;
+};
+
+class Block {
+ public:
+  struct Saved {
+    LayerNorm::Saved attention_norm, mlp_norm;
+    Attention::Saved attention;
+    Mlp::Saved mlp;
+  };
+
+  /// Declares NAME.{attention_norm,attention,mlp_norm,mlp}.…; `layer` is the global index, from 0.
+  Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer);
+
+  /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.
+  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
+  /// Sets dx (may alias dy); adds all parameters' gradients.
+  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
+
+ private:
+  // The gradient of dropout(f + bias) with respect to f: dy itself where nothing is dropped. Adds the bias' gradient.
+  ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const;
+
+  BlockSizes sizes_;
+  std::int64_t layer_;
+  LayerNorm attention_norm_;
+  Attention attention_;
+  LayerNorm mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace megatron

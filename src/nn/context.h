@@ -1,0 +1,65 @@
+// Context: what a layer is given besides its tensors. Passed by reference through a forward or backward pass.
+//
+// MicroBatch: the integers of one micro-batch and its place in the global batch. Both know nothing of schedules.
+#pragma once
+
+#include "base/philox.h"
+#include "ops/ops.h"
+#include "parallel/tensor_region.h"
+
+namespace megatron {
+
+/// All tensors are the device's. Rows are sequence positions, columns are samples.
+struct MicroBatch {
+  ConstTensor tokens;        ///< i32 [s, b]; needed on the first stage
+  ConstTensor targets;       ///< i32 [s, b]; needed on the last stage
+  ConstTensor position_ids;  ///< i32 [s, b]: rows of the position table
+  ConstTensor positions;     ///< i32 [s]: global sequence position of each row (masks and randomness)
+  std::int64_t first_sample = 0;  ///< column 0 is this sample of the global batch
+  std::int64_t sequence = 0, samples = 0;  ///< s and b
+  double gradient_scale = 1;  ///< seed of the loss' gradient: coefficient · loss scale / number of targets in the batch
+};
+
+/// Where in a layer a dropout mask is used.
+enum class RandomSite : std::uint64_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
+
+struct Context {
+  Ops& ops;
+  const TensorRegion& region;
+  Arena& saved;    ///< lives until this micro-batch's backward; forward allocates here what backward reads
+  Arena& scratch;  ///< temporaries: every function leaves it as it found it
+  const MicroBatch& micro_batch;
+  DType activation_type = DType::f32;
+  bool training = true;  ///< false: no dropout
+  std::uint64_t seed = 0, step = 0;
+
+  /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).
+  Dropout hidden_dropout(double probability, std::int64_t layer, RandomSite site) const {
+    Dropout dropout = dropout_at(probability, layer, site);
+    if (dropout.probability > 0) {
+      const std::int64_t s = micro_batch.sequence;
+      dropout.positions = micro_batch.positions.slice(0, region.first_outside_row(s), region.outside_rows(s));
+    }
+    return dropout;
+  }
+
+  /// The mask over attention probabilities; `first_head` is the global index of local head 0.
+  Dropout attention_dropout(double probability, std::int64_t layer, std::int64_t first_head) const {
+    Dropout dropout = dropout_at(probability, layer, RandomSite::attention);
+    dropout.positions = micro_batch.positions;
+    dropout.first_head = first_head;
+    return dropout;
+  }
+
+ private:
+  Dropout dropout_at(double probability, std::int64_t layer, RandomSite site) const {
+    Dropout dropout;
+    if (!training) return dropout;
+    dropout.probability = static_cast<float>(probability);
+    dropout.key = random_key(seed, step, static_cast<std::uint64_t>(layer + 1) * 8 + static_cast<std::uint64_t>(site));
+    dropout.first_sample = micro_batch.first_sample;
+    return dropout;
+  }
+};
+
+}  // namespace megatron

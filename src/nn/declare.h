@@ -1,0 +1,40 @@
+// Declarations of parameters as layers need them: the tensor-parallel cut, the copies and the initialisation of each
+// kind in one place. Knows the tensor axis alone; the model adds what it knows of stages.
+#pragma once
+
+#include <string>
+
+#include "parallel/parameter.h"
+#include "parallel/tensor_region.h"
+
+namespace megatron {
+
+class Declare {
+ public:
+  Declare(ParameterStore& store, const TensorRegion& region) : store_(store), region_(region) {}
+
+  ParameterStore& store() const { return store_; }
+  const TensorRegion& region() const { return region_; }
+
+  /// A matrix [rows, columns] of which this rank holds 1/t of the rows (column-parallel in Megatron's words: the
+  /// output is cut). Weight decay applies.
+  int split_rows(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation,
+                 bool adjacent = false);
+  /// A matrix [rows, columns] of which this rank holds 1/t of the columns (row-parallel: the input is cut).
+  int split_columns(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
+  /// A zero bias [size] of which this rank holds 1/t.
+  int split_bias(const std::string& name, std::int64_t size, bool adjacent = false);
+  /// A vector [size] that every tensor rank holds whole. Under sequence parallelism its gradient is partial.
+  int whole_vector(const std::string& name, std::int64_t size, double constant);
+  /// A table [rows, columns] that every tensor rank holds whole, used on outside rows (position embedding).
+  int whole_table(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
+
+ private:
+  Parameter whole(const std::string& name, Shape shape) const;
+  Parameter split(const std::string& name, Shape shape, int dimension) const;
+
+  ParameterStore& store_;
+  const TensorRegion& region_;
+};
+
+}  // namespace megatron

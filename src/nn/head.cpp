@@ -1,0 +1,86 @@
+#include "nn/head.h"
+
+namespace megatron {
+
+Head::Head(Declare& declare, int word, const HeadSizes& sizes)
+    : store_(&declare.store()),
+      word_(word),
+      sizes_(sizes),
+      norm_(declare, "final_norm", sizes.hidden, sizes.norm_epsilon) {}
+
+void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
+  const ArenaScope kept(context.saved), scope(context.scratch);
+  const Tensor normed = context.scratch.allocate("final norm", x.shape(), context.activation_type);
+  LayerNorm::Saved unused;
+  norm_.forward(context, x, normed, unused);
+  const ConstTensor whole = context.region.enter(context.scratch, normed);
+  context.ops.matmul(
+      {.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
+}
+
+void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
+  const ArenaScope scope(context.scratch);
+  Arena& keep = context.saved;
+  const Parameter& word = store_->at(word_);
+  const std::int64_t rows = context.micro_batch.sequence * context.micro_batch.samples;
+  const ConstTensor targets = context.micro_batch.targets.view({rows});
+
+  const Tensor normed = keep.allocate("final norm", x.shape(), context.activation_type);
+  norm_.forward(context, x, normed, saved.norm);
+  saved.normed = normed;
+  saved.logits = keep.allocate("logits", {rows, word.box.extent[0]}, context.activation_type);
+  saved.maximum = keep.allocate("logit maximum", {rows}, DType::f32);
+  // Both sums travel in one message.
+  const Tensor sums = keep.allocate("sum of exponentials, target logit", {2, rows}, DType::f32);
+  saved.sum_exp = sums.slice(0, 0, 1).view({rows});
+  const Tensor target_logit = sums.slice(0, 1, 1).view({rows});
+
+  const ConstTensor whole = context.region.enter(context.scratch, normed);
+  context.ops.matmul({.a = as_matrix(whole), .b = word.value, .transpose_b = true, .c = saved.logits});
+
+  const Tensor local_maximum = context.scratch.allocate("local logit maximum", {rows}, DType::f32);
+  context.ops.cross_entropy_local({.logits = saved.logits,
+                                   .targets = targets,
+                                   .first_column = word.box.offset[0],
+                                   .vocab_size = sizes_.vocab,
+                                   .maximum = local_maximum,
+                                   .sum_exp = saved.sum_exp,
+                                   .target_logit = target_logit});
+  context.ops.copy(local_maximum, saved.maximum);
+  if (context.region.size() > 1) {
+    context.region.communicator().all_reduce(saved.maximum, Reduce::maximum);
+    context.ops.cross_entropy_rescale(
+        {.local_maximum = local_maximum, .maximum = saved.maximum, .sum_exp = saved.sum_exp});
+    context.region.communicator().all_reduce(sums);
+  }
+  context.ops.cross_entropy_loss({.maximum = saved.maximum,
+                                  .sum_exp = saved.sum_exp,
+                                  .target_logit = target_logit,
+                                  .weights = {},
+                                  .losses = {},
+                                  .total = loss_total});
+}
+
+void Head::backward(Context& context, Saved& saved, Tensor dx) const {
+  const ArenaScope scope(context.scratch);
+  const Parameter& word = store_->at(word_);
+  context.ops.cross_entropy_backward({.logits = saved.logits,
+                                      .targets = context.micro_batch.targets.view({saved.logits.dim(0)}),
+                                      .first_column = word.box.offset[0],
+                                      .vocab_size = sizes_.vocab,
+                                      .maximum = saved.maximum,
+                                      .sum_exp = saved.sum_exp,
+                                      .weights = {},
+                                      .scale = static_cast<float>(context.micro_batch.gradient_scale)});
+  const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
+  const Tensor share = context.region.share(context.scratch, dnormed);
+  context.ops.matmul({.a = saved.logits, .b = word.value, .c = as_matrix(share)});
+  Pending sum = context.region.start_leave(share, dnormed);
+  const ConstTensor whole = context.region.enter(context.scratch, saved.normed);
+  context.ops.matmul(
+      {.a = saved.logits, .b = as_matrix(whole), .transpose_a = true, .c = word.gradient, .accumulate = true});
+  sum.wait();
+  norm_.backward(context, dnormed, saved.norm, {}, dx);
+}
+
+}  // namespace megatron

@@ -1,0 +1,41 @@
+// The language-model head: final norm, logits against the (tied) word table, vocabulary-parallel cross entropy.
+// Logits stay cut over the tensor ranks; a row needs three sums of one number each (Shoeybi et al. 2019, section 3).
+#pragma once
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace megatron {
+
+struct HeadSizes {
+  std::int64_t vocab = 0, hidden = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
+  double norm_epsilon = 1e-5;
+};
+
+class Head {
+ public:
+  struct Saved {
+    LayerNorm::Saved norm;
+    ConstTensor normed;        ///< [s(/t), b, h]
+    Tensor logits;             ///< [s·b, V/t]; becomes its own gradient in backward
+    Tensor maximum, sum_exp;   ///< f32 [s·b], over the whole vocabulary
+  };
+
+  /// Uses `word` and declares final_norm.{weight,bias}.
+  Head(Declare& declare, int word, const HeadSizes& sizes);
+
+  /// Adds the sum of this micro-batch's token losses to `loss_total` (f64 [1]), the same on every tensor rank.
+  void forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const;
+  /// Gradient of micro_batch.gradient_scale · (sum of token losses): sets dx, adds the parameters' gradients.
+  void backward(Context& context, Saved& saved, Tensor dx) const;
+  /// Logits of this rank's columns for every row, without a loss: sets logits [s·b, V/t].
+  void logits(Context& context, ConstTensor x, Tensor logits) const;
+
+ private:
+  const ParameterStore* store_;
+  int word_;
+  HeadSizes sizes_;
+  LayerNorm norm_;
+};
+
+}  // namespace megatron

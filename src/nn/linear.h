@@ -1,0 +1,54 @@
+// The two tensor-parallel matrices (Shoeybi et al. 2019): cut by output (column parallel) and cut by input (row
+// parallel). Weights are [out, in] as everywhere in the field; y = x · Wᵀ.
+//
+// The input gradient's sum over tensor ranks is started before the weight gradient is computed and waited for after it.
+#pragma once
+
+#include "nn/context.h"
+#include "nn/declare.h"
+
+namespace megatron {
+
+/// Enters the tensor region: [s(/t), b, in] -> [s, b, out/t], without bias (the consumer fuses it). One weight record,
+/// or several adjacent ones of which one matmul makes one output side by side.
+class ColumnParallelLinear {
+ public:
+  /// `weight` and `bias` are the first of `records` adjacent parameters each.
+  ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records, std::int64_t in);
+
+  std::int64_t local_out() const;
+  ConstTensor bias() const { return store_->joint_value(bias_, records_, 0); }      ///< [out/t]
+  Tensor bias_gradient() const { return store_->joint_gradient(bias_, records_, 0); }  ///< [out/t]
+
+  void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
+  /// Sets dx; adds the weight's gradient. x is forward's input.
+  void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
+
+ private:
+  const ParameterStore* store_;
+  int weight_, bias_, records_;
+  std::int64_t in_;
+};
+
+/// Leaves the tensor region: [s, b, in/t] -> [s(/t), b, out], summed over tensor ranks, without bias.
+class RowParallelLinear {
+ public:
+  RowParallelLinear(const ParameterStore& store, int weight, int bias);
+
+  ConstTensor bias() const { return store_->at(bias_).value; }      ///< [out]
+  Tensor bias_gradient() const { return store_->at(bias_).gradient; }  ///< [out]
+
+  void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
+  /// Sets dx ([s, b, in/t]); adds the weight's gradient. x is forward's input.
+  void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
+
+ private:
+  const ParameterStore* store_;
+  int weight_, bias_;
+};
+
+/// x of any shape [..., c] as a matrix [n, c].
+ConstTensor as_matrix(ConstTensor x);
+Tensor as_matrix(Tensor x);
+
+}  // namespace megatron

@@ -1,0 +1,37 @@
+// The feed-forward half of a block inside the tensor region: up (column parallel), bias and GELU, down (row parallel).
+// Bias and dropout of the output belong to the block.
+#pragma once
+
+#include <string>
+
+#include "nn/linear.h"
+
+namespace megatron {
+
+struct MlpSizes {
+  std::int64_t hidden = 0, ffn = 0;                  ///< of the whole model
+  double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
+};
+
+class Mlp {
+ public:
+  struct Saved {
+    ConstTensor x;     ///< [s(/t), b, h]
+    Tensor up;         ///< [s, b, f/t], before the bias
+    Tensor activated;  ///< [s, b, f/t]
+  };
+
+  /// Declares NAME.{up,down}.{weight,bias}.
+  Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes);
+
+  const RowParallelLinear& down() const { return down_; }
+
+  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y [s(/t), b, h], no bias
+  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;  ///< sets dx
+
+ private:
+  ColumnParallelLinear up_;
+  RowParallelLinear down_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,33 @@
+// The learning rate as a pure function of samples: no state, so that resuming, or training in other batches, needs
+// nothing restored.
+//
+// `at(n)` takes the samples consumed *including the batch being applied*: the update that applies samples [a, a + B)
+// uses at(a + B), so that the first update's rate is not zero.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megatron {
+
+enum class DecayStyle { cosine, linear, constant, inverse_square_root };
+
+/// The style with the input file's name ("cosine", "linear", "constant", "inverse_sqrt").
+/// Errors: configuration, for a name that is unknown or not available.
+DecayStyle decay_style(const std::string& name);
+
+/// n ≤ W (warm-up, W > 0): peak · n / W, from zero whatever the minimum. After it, with r = (n − W) / (D − W):
+///   cosine               minimum + (peak − minimum) · (1 + cos πr) / 2
+///   linear               minimum + (peak − minimum) · (1 − r)
+///   inverse square root  max(minimum, peak · √(max(W, 1) / n))
+/// and the minimum for n > D; constant stays at the peak for ever.
+struct LearningRate {
+  double peak = 0, minimum = 0;
+  std::int64_t warmup_samples = 0;  ///< W
+  std::int64_t decay_samples = 0;   ///< D, counted from the run's beginning, warm-up included
+  DecayStyle style = DecayStyle::cosine;
+
+  double at(std::int64_t samples) const;
+};
+
+}  // namespace megatron

@@ -1,0 +1,266 @@
+// megatron_preprocess: text to token shards, and the sample corpus.
+//
+// Under mpirun the ranks take the blocks of the input in turn, one each a round. After each round they agree: an error
+// on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_session.h"
+#include "data/preprocess.h"
+#include "data/sample_corpus.h"
+
+namespace megatron {
+namespace {
+
+namespace po = boost::program_options;
+using Json = nlohmann::json;
+
+constexpr const char* kUsage =
+    "Usage: megatron_preprocess --input FILE... --output PREFIX [options]      (also under mpirun)\n"
+    "       megatron_preprocess sample-corpus --output FILE.jsonl [--megabytes N] [--seed S]\n"
+    "\n"
+    "Turns text into token shards PREFIX-00000.h5, PREFIX-00001.h5 ...; `data.train = \"PREFIX\"` trains on them.\n"
+    "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n";
+
+/// Runs `work` on every rank. Returns all ranks' results, or throws on every rank the Error of the lowest rank that
+/// failed. So all ranks go on together or stop together.
+std::vector<std::string> together(Communicator& world, const std::function<std::string()>& work) {
+  Json mine;
+  try {
+    mine = {{"result", work()}};
+  } catch (const Error& error) {
+    mine = {{"error", error.what()}, {"kind", error.exit_code()}};
+  } catch (const std::exception& error) {  // out of memory, for one
+    mine = {{"error", error.what()}, {"kind", static_cast<int>(ErrorKind::internal)}};
+  }
+  const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const std::vector<std::string> gathered = world.gather_texts(text(mine), 0);
+  const Json all = Json::parse(world.broadcast_text(text(gathered), 0));
+  std::vector<std::string> results;
+  for (const auto& entry : all) {
+    const Json rank = Json::parse(entry.get<std::string>());
+    if (rank.contains("error")) throw Error(rank["kind"].get<ErrorKind>(), rank["error"].get<std::string>());
+    results.push_back(rank["result"].get<std::string>());
+  }
+  return results;
+}
+
+std::string to_text(const BlockSummary& block) {
+  return Json{block.block, block.documents, block.tokens, block.bad, block.empty, block.hash}.dump();
+}
+
+BlockSummary from_text(const std::string& text) {
+  const auto numbers = Json::parse(text).get<std::array<std::uint64_t, 6>>();
+  return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
+}
+
+/// One line on standard error every few seconds.
+class ProgressLine {
+ public:
+  ProgressLine(bool active, std::uint64_t total) : active_(active), total_(total) {}
+
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  void show(std::uint64_t bytes) {
+    if (!active_ || seconds() < last_ + 2) return;
+    last_ = seconds();
+    bytes = std::min(bytes, total_);
+    fmt::print(stderr, "{:10.1f} of {:.1f} MB {:5.1f} %  {:7.1f} MB/s\n", 1e-6 * static_cast<double>(bytes),
+               1e-6 * static_cast<double>(total_), 100 * static_cast<double>(bytes) / static_cast<double>(total_),
+               1e-6 * static_cast<double>(bytes) / last_);
+  }
+
+ private:
+  bool active_;
+  std::uint64_t total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double last_ = 0;
+};
+
+void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& all, std::uint64_t bytes,
+                   double seconds) {
+  BlockSummary sum;
+  std::uint64_t shards = 0;
+  for (const BlockSummary& block : all) {
+    shards += block.documents > 0 ? 1 : 0;
+    sum.documents += block.documents;
+    sum.tokens += block.tokens;
+    sum.bad += block.bad;
+    sum.empty += block.empty;
+  }
+  fmt::print("{}: {} documents, {} tokens ({}) in {} shard{}; {:.1f} MB of text in {:.1f} s, {:.1f} MB/s\n", job.output,
+             sum.documents, sum.tokens, job.tokenizer, shards, shards == 1 ? "" : "s",
+             1e-6 * static_cast<double>(bytes), seconds, 1e-6 * static_cast<double>(bytes) / std::max(seconds, 1e-9));
+  if (sum.empty > 0) fmt::print("{} empty documents left out\n", sum.empty);
+  if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
+}
+
+void preprocess(Communicator& world, const PreprocessJob& job) {
+  std::optional<Preprocessor> preprocessor;
+  const auto opened = together(world, [&] {
+    preprocessor.emplace(job);
+    return std::to_string(preprocessor->input_bytes());
+  });
+  for (const std::string& bytes : opened) {
+    verify(bytes == opened.front(), ErrorKind::data, "the ranks see different input files ({} and {} bytes)",
+           opened.front(), bytes);
+  }
+  const std::uint64_t blocks = preprocessor->blocks(), ranks = static_cast<std::uint64_t>(world.size());
+  ProgressLine progress(world.rank() == 0, preprocessor->input_bytes());
+  std::vector<BlockSummary> all;
+  std::uint64_t bytes_done = 0;
+  while (all.size() < blocks) {
+    const std::uint64_t first = all.size(), busy = std::min(ranks, blocks - first);
+    const std::uint64_t mine = first + static_cast<std::uint64_t>(world.rank());
+    const auto results = together(world, [&]() -> std::string {
+      if (mine >= blocks) return "";
+      // The others are about as far with their blocks as this rank is with its own.
+      return to_text(
+          preprocessor->process(mine, [&](std::uint64_t bytes) { progress.show(bytes_done + bytes * busy); }));
+    });
+    for (std::uint64_t i = 0; i < busy; ++i) {
+      all.push_back(from_text(results[i]));
+      bytes_done += preprocessor->block_bytes(first + i);
+    }
+    progress.show(bytes_done);
+  }
+  together(world, [&]() -> std::string {
+    preprocessor->publish(all);
+    return "";
+  });
+  together(world, [&]() -> std::string {
+    preprocessor->finish(all, world.rank() == 0);
+    return "";
+  });
+  if (world.rank() == 0) print_summary(job, all, preprocessor->input_bytes(), progress.seconds());
+}
+
+po::options_description preprocess_options(PreprocessJob& job) {
+  po::options_description options("Options");
+  options.add_options()("help", "this text")("version", "the version");
+  options.add_options()("input", po::value(&job.inputs)->multitoken()->value_name("FILE..."), "text to read");
+  options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
+  options.add_options()("tokenizer", po::value(&job.tokenizer)->value_name("NAME")->default_value("byte"), "byte");
+  options.add_options()("format", po::value(&job.format)->value_name("F"),
+                        "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md)");
+  options.add_options()("json-key", po::value(&job.json_key)->value_name("KEY")->default_value("text"),
+                        "the text's key in each JSON object");
+  options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
+  options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
+                        "bytes of input a shard; a block of this size is a rank's unit of work");
+  options.add_options()("skip-bad", "leave bad documents out and count them, instead of stopping at the first");
+  return options;
+}
+
+struct SampleCorpusJob {
+  std::string output;
+  double megabytes = 8;
+  std::uint64_t seed = 1;
+};
+
+po::options_description sample_corpus_options(SampleCorpusJob& job) {
+  po::options_description options("Options of sample-corpus");
+  options.add_options()("help", "this text");
+  options.add_options()("output", po::value(&job.output)->value_name("FILE"), "JSON lines to write");
+  options.add_options()("megabytes", po::value(&job.megabytes)->value_name("N")->default_value(job.megabytes, "8"),
+                        "size of the corpus");
+  options.add_options()("seed", po::value(&job.seed)->value_name("S")->default_value(job.seed),
+                        "another seed, other stories");
+  return options;
+}
+
+/// Parses with the library's errors turned into ours.
+po::variables_map parse(int argc, char** argv, const po::options_description& options) {
+  po::variables_map found;
+  try {
+    po::store(po::command_line_parser(argc, argv)
+                  .options(options)
+                  .positional({})
+                  .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
+                  .run(),
+              found);
+    po::notify(found);
+  } catch (const po::error& error) {
+    fail(ErrorKind::configuration, "{}; see --help", error.what());
+  }
+  return found;
+}
+
+void sample_corpus(Communicator& world, int argc, char** argv) {
+  SampleCorpusJob job;
+  parse(argc, argv, sample_corpus_options(job));
+  verify(!job.output.empty(), ErrorKind::configuration, "sample-corpus: give --output FILE; see --help");
+  verify(job.megabytes > 0 && job.megabytes <= 1e6, ErrorKind::configuration,
+         "--megabytes {}: more than 0, at most 1e6", job.megabytes);
+  together(world, [&]() -> std::string {
+    if (world.rank() != 0) return "";
+    const auto bytes = static_cast<std::uint64_t>(job.megabytes * 1e6);
+    const SampleCorpusSummary summary = write_sample_corpus(job.output, bytes, job.seed);
+    fmt::print("{}: {} stories, {:.1f} MB\n", job.output, summary.stories, 1e-6 * static_cast<double>(summary.bytes));
+    return "";
+  });
+}
+
+void run(Communicator& world, int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "sample-corpus") return sample_corpus(world, argc - 1, argv + 1);
+  PreprocessJob job;
+  const po::variables_map found = parse(argc, argv, preprocess_options(job));
+  job.append_eod = found.count("no-append-eod") == 0;
+  job.skip_bad = found.count("skip-bad") > 0;
+  verify(!job.inputs.empty() && !job.output.empty(), ErrorKind::configuration,
+         "give --input FILE... and --output PREFIX; see --help");
+  preprocess(world, job);
+}
+
+/// Answers what needs no MPI. Returns whether there was anything.
+bool answered(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--version") {
+      fmt::print("megatron_preprocess 0.1.0\n");
+      return true;
+    }
+    if (word == "--help" || word == "-h") {
+      PreprocessJob job;
+      SampleCorpusJob corpus;
+      std::cout << kUsage << "\n" << preprocess_options(job) << "\n" << sample_corpus_options(corpus);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  using namespace megatron;
+  if (answered(argc, argv)) return 0;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk
+  try {
+    MpiSession session(argc, argv);
+    try {
+      run(session.world(), argc, argv);
+      return 0;
+    } catch (const Error& error) {
+      // Every rank has this very error, from the same arguments or from together(): all of them leave with it.
+      if (session.rank() == 0) fmt::print(stderr, "error: {}\n", error.what());
+      std::fflush(nullptr);
+      session.world().barrier();
+      return error.exit_code();
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "error: {}: {}\n", session.where(), error.what());
+      session.abort(static_cast<int>(ErrorKind::internal));
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.exit_code();
+  }
+}

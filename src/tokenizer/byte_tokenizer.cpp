@@ -1,0 +1,28 @@
+#include "tokenizer/byte_tokenizer.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace megatron {
+
+std::uint64_t ByteTokenizer::hash() const {
+  return hash_name("tokenizer byte: id = byte, 256 = end of document");
+}
+
+void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+  const std::size_t start = ids.size();
+  ids.resize(start + text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) ids[start + i] = static_cast<unsigned char>(text[i]);
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const std::int32_t id : ids) {
+    verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the byte tokenizer's 0 .. 256", id);
+    if (id != eod_id()) text.push_back(static_cast<char>(id));
+  }
+  return text;
+}
+
+}  // namespace megatron

@@ -1,0 +1,19 @@
+// ByteTokenizer: every byte is its own id (0 .. 255), and 256 ends a document. Needs no vocabulary file and can encode
+// anything; text costs a token a byte.
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::string name() const override { return "byte"; }
+  std::int64_t vocab_size() const override { return 257; }
+  std::int32_t eod_id() const override { return 256; }
+  std::uint64_t hash() const override;
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;
+};
+
+}  // namespace megatron

@@ -1,0 +1,84 @@
+// metrics.jsonl: the machine-readable record of a run, one JSON object a line.
+//
+// One rank writes. Writing never ends the run: when the disk is full or the file cannot be opened a warning is given
+// once and lines are lost. A file that vanishes is begun anew. Readers must expect a torn last line (a job may be
+// killed at any time); visit_metrics and truncate_metrics do.
+//
+// Numbers are the shortest decimals that read back as the same double; what is not finite is null.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace megatron {
+
+/// {"kind":"train",...}: one logged step. Fields are written in this order.
+struct TrainMetrics {
+  std::int64_t step = 0;  ///< steps done, this one included: the first line's is 1
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> losses;  ///< by name, every term of the loss
+  double grad_norm = 0, learning_rate = 0;
+  std::int64_t samples = 0, tokens = 0;  ///< consumed by the run up to and with this step
+  double epoch = 0;                      ///< samples / samples of an epoch
+  std::int64_t global_batch_size = 0;
+  double step_seconds = 0, tokens_per_second = 0;  ///< the whole job's tokens
+  double model_tflops_per_rank = 0, hardware_tflops_per_rank = 0;
+  double loss_scale = 1;
+  std::int64_t skipped = 0;  ///< steps skipped for a non-finite gradient since the line before
+  double time = 0;           ///< seconds since 1970, UTC
+};
+
+/// {"kind":"eval",...}: an evaluation after `step` steps; the perplexity is added by the writer.
+struct EvaluationMetrics {
+  std::string split;  ///< "validation" or "test"
+  std::int64_t step = 0;
+  double loss = 0;
+};
+
+/// e^loss, with the loss capped at 20 so that an untrained model's stays readable.
+double perplexity(double loss);
+
+/// The lines as written, without the line end.
+std::string metrics_line(const TrainMetrics& metrics);
+std::string metrics_line(const EvaluationMetrics& metrics);
+
+class MetricsWriter {
+ public:
+  /// Appends to `path`; opened at the first line. `log` hears the one warning and must outlive the writer.
+  MetricsWriter(std::string path, Log& log);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  void write(const TrainMetrics& metrics);
+  void write(const EvaluationMetrics& metrics);
+
+ private:
+  void append(std::string line);
+  bool ensure_open();
+  void warn_once(int error);
+
+  std::string path_;
+  Log& log_;
+  int file_ = -1;
+  bool warned_ = false;
+};
+
+/// Calls `visit` with every whole JSON object of the file in order, and its text without the line end. Lines that are
+/// torn, longer than 64 KiB or no objects are passed over. Returns how many were; 0 also if there is no file.
+std::int64_t visit_metrics(const std::string& path,
+                           const std::function<void(const nlohmann::json& object, std::string_view text)>& visit);
+
+/// For resuming at a checkpoint of `last_step`: removes the lines of later steps, and lines that cannot be read.
+/// Returns how many. The file is replaced by rename, so that it is whole whatever happens; memory does not depend on
+/// its length. Nothing happens without a file. Errors: filesystem, if the shorter file cannot be written.
+std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step);
+
+}  // namespace megatron

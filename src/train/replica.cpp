@@ -1,0 +1,173 @@
+#include "train/replica.h"
+
+#include "comm/counting_communicator.h"
+#include "ops/counting_ops.h"
+#include "parallel/gradient_sums.h"
+
+namespace megatron {
+
+std::int64_t micro_batches_per_step(const Config& config) {
+  return exact_division(config.train.global_batch_size, config.train.micro_batch_size * config.parallel.data,
+                        "micro-batches per step");
+}
+
+namespace {
+
+std::vector<Action> training_schedule(const Config& config, const ProcessGrid& grid) {
+  return make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline,
+                       static_cast<int>(micro_batches_per_step(config)));
+}
+
+AdamWSettings adamw_settings(const OptimizerConfig& optimizer) {
+  return {optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip_grad_norm};
+}
+
+// A micro-batch of the configured size without memory.
+MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
+  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
+  MicroBatch batch;
+  batch.tokens = arena.allocate("tokens", {s, b}, DType::i32);
+  batch.targets = arena.allocate("targets", {s, b}, DType::i32);
+  batch.position_ids = arena.allocate("position ids", {s, b}, DType::i32);
+  batch.positions = arena.allocate("positions", {s}, DType::i32);
+  batch.sequence = s;
+  batch.samples = b;
+  return batch;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at) {
+  CountingCommunicator world(rank_of(at, shape), shape.ranks());
+  const ProcessGrid grid(world, shape);
+  TrafficMeter passes, sums;
+  grid.tensor().set_meter(&passes);
+  grid.pipeline().set_meter(&passes);
+  grid.data().set_meter(&sums);
+  grid.embedding().set_meter(&sums);
+
+  const TensorRegion region(grid, config.parallel.sequence_parallel);
+  const DType type = config.precision.dtype();
+  ParameterStore store;
+  const GptStage stage(config.model, config.parallel, grid, region, store);
+  store.allocate_sizing(type);
+
+  const std::vector<Action> actions = training_schedule(config, grid);
+  Arena scratch("scratch"), batch("batch"), loss("loss");
+  const MicroBatch micro_batch = sizing_micro_batch(config, batch);
+  const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
+  const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
+  const Tensor loss_total = loss.allocate("loss", {1}, DType::f64);
+  // Evaluation runs in the same slots, and wants two.
+  MemoryPlan plan;
+  plan.slots = std::max(slot_count(actions), 2);
+  PipelineExecutor executor(stage, grid, region, plan.slots);
+  CountingOps ops;
+  Timers timers;
+  executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
+  sum_partial_gradients(grid, store, ops, scratch);
+
+  const auto flat = static_cast<std::size_t>(store.flat_elements());
+  plan.parameters = store.parameter_elements();
+  plan.weights = flat * size_of(type);
+  plan.gradients = flat * sizeof(float);
+  plan.optimizer = AdamW::state_bytes(store.flat_elements());
+  if (type != DType::f32) plan.optimizer += flat * sizeof(float);  // master copy
+  if (config.optimizer.distributed) plan.optimizer /= static_cast<std::size_t>(shape.data);
+  plan.slot_bytes = executor.slot_bytes();
+  plan.scratch = scratch.high_water();
+  plan.batch = micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes();
+  plan.matmul_flops = ops.matmul_flops();
+  plan.attention_flops = ops.attention_flops();
+  plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
+  plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
+  return plan;
+}
+
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend)
+    : config_(config),
+      grid_(grid),
+      backend_(backend),
+      plan_(plan_memory(config, grid.shape(), grid.at())),
+      region_(grid, config.parallel.sequence_parallel),
+      stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_)),
+      scratch_("scratch"),
+      training_actions_(training_schedule(config, grid)),
+      evaluation_actions_(
+          forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)))) {
+  Device& device = *backend.device;
+  store_.allocate(device, config.precision.dtype());
+  store_.initialize(*backend.ops, config.train.seed);
+  optimizer_ = std::make_unique<AdamW>(store_, adamw_settings(config.optimizer), device, *backend.ops);
+  executor_ = std::make_unique<PipelineExecutor>(*stage_, grid, region_, plan_.slots, device, plan_.slot_bytes);
+  scratch_memory_ = Buffer(device, plan_.scratch);
+  scratch_ = Arena("scratch", scratch_memory_);
+  loss_memory_ = Buffer(device, sizeof(double));
+  loss_total_ = loss_memory_.tensor({1}, DType::f64);
+}
+
+double Replica::total_loss(double targets) {
+  // The last stage knows the sum over its samples; every rank of the pipeline and of the data group learns the total.
+  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
+  grid_.data().all_reduce(loss_total_);
+  double sum = 0;
+  backend_.device->copy_to_host(&sum, loss_total_.data(), sizeof sum);
+  return sum / targets;
+}
+
+double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
+                                 Timers& timers) {
+  Ops& ops = *backend_.ops;
+  ops.fill(store_.gradients(), 0);
+  ops.fill(loss_total_, 0);
+  const PassSettings settings{.training = true,
+                              .seed = config_.train.seed,
+                              .step = static_cast<std::uint64_t>(step),
+                              .activation_type = config_.precision.dtype()};
+  executor_->run(training_actions_, micro_batches, settings, ops, scratch_, loss_total_, timers);
+  sum_partial_gradients(grid_, store_, ops, scratch_);
+  return total_loss(targets);
+}
+
+AdamW::Update Replica::update(double learning_rate, Timers& timers) {
+  const Timers::Scope scope(timers, Section::optimizer);
+  return optimizer_->update(grid_, learning_rate);
+}
+
+double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers) {
+  backend_.ops->fill(loss_total_, 0);
+  const PassSettings settings{.training = false, .activation_type = config_.precision.dtype()};
+  executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
+  return total_loss(targets);
+}
+
+Piece Replica::piece(const Parameter& parameter, std::int64_t first, std::int64_t count, bool with_optimizer) const {
+  Piece piece{parameter.name, parameter.global_shape, parameter.box, first, count, {}, {}, {}};
+  const std::int64_t flat = parameter.first + first;
+  piece.value = store_.values().slice(0, flat, count);
+  if (with_optimizer) {
+    piece.m = optimizer_->m().slice(0, flat, count);
+    piece.v = optimizer_->v().slice(0, flat, count);
+  }
+  return piece;
+}
+
+std::vector<Piece> Replica::owned_pieces() const {
+  std::vector<Piece> pieces;
+  const std::int64_t rank = grid_.data().rank(), size = grid_.data().size();
+  for (const Parameter& parameter : store_.all()) {
+    const std::int64_t first = parameter.elements() * rank / size, end = parameter.elements() * (rank + 1) / size;
+    if (parameter.counted && end > first) pieces.push_back(piece(parameter, first, end - first, true));
+  }
+  return pieces;
+}
+
+std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
+  std::vector<Piece> pieces;
+  for (const Parameter& parameter : store_.all()) {
+    pieces.push_back(piece(parameter, 0, parameter.elements(), with_optimizer));
+  }
+  return pieces;
+}
+
+}  // namespace megatron

@@ -1,0 +1,84 @@
+// Replica: this rank's share of one model replica, with everything a training step needs: parameters, stage, executor,
+// arenas, optimizer. Built twice: with a CountingOps and no memory to learn the sizes (plan_memory), then for real.
+//
+// Knows micro-batches and steps; must not know data sets, files, checkpoints or logs.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/timers.h"
+#include "config/config.h"
+#include "model/gpt.h"
+#include "optim/adamw.h"
+#include "pipeline/executor.h"
+
+namespace megatron {
+
+/// Bytes per rank by what they are for, from the program's own arenas, and what a step computes and moves.
+struct MemoryPlan {
+  std::int64_t parameters = 0;  ///< elements on this rank
+  std::size_t weights = 0, gradients = 0, optimizer = 0;
+  int slots = 0;
+  std::size_t slot_bytes = 0;  ///< activations of one micro-batch in flight
+  std::size_t scratch = 0, batch = 0;
+  double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
+  double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor and pipeline traffic
+  double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
+
+  std::size_t activations() const { return static_cast<std::size_t>(slots) * slot_bytes; }
+  std::size_t total() const { return weights + gradients + optimizer + activations() + scratch + batch; }
+};
+
+/// Micro-batches of one step on each data rank.
+std::int64_t micro_batches_per_step(const Config& config);
+
+/// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);
+
+class Replica {
+ public:
+  /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica.
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
+
+  /// Forward and backward of one step: gradients are zeroed, the schedule is played, all partial sums are done. Returns
+  /// the mean loss over `targets` (the number of targets in the global batch), the same on every rank.
+  double forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
+  /// Applies the gradients.
+  AdamW::Update update(double learning_rate, Timers& timers);
+  /// Mean loss of a forward pass without dropout.
+  double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
+
+  const ParameterStore& store() const { return store_; }
+  AdamW& optimizer() { return *optimizer_; }
+  const GptStage& stage() const { return *stage_; }
+  const TensorRegion& region() const { return region_; }
+  const MemoryPlan& plan() const { return plan_; }
+  std::size_t scratch_high_water() const { return scratch_.high_water(); }
+  std::size_t slot_high_water() const { return executor_->slot_bytes(); }
+
+  /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d.
+  std::vector<Piece> owned_pieces() const;
+  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only.
+  std::vector<Piece> all_pieces(bool with_optimizer) const;
+
+ private:
+  double total_loss(double targets);
+  Piece piece(const Parameter& parameter, std::int64_t first, std::int64_t count, bool with_optimizer) const;
+
+  const Config& config_;
+  const ProcessGrid& grid_;
+  Backend& backend_;
+  MemoryPlan plan_;
+  TensorRegion region_;
+  ParameterStore store_;
+  std::unique_ptr<GptStage> stage_;
+  std::unique_ptr<PipelineExecutor> executor_;
+  Buffer scratch_memory_, loss_memory_;
+  Arena scratch_;
+  Tensor loss_total_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::vector<Action> training_actions_, evaluation_actions_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,38 @@
+// Stop signals: SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask the run to save and stop; a second one ends it at once.
+//
+// The one piece of process-wide state in the program: a signal handler has no argument through which it could reach an
+// object. It is a single flag in stop_signals.cpp; only one StopSignals exists at a time (with ranks as threads of one
+// process they share it), and everything else receives it by reference.
+#pragma once
+
+#include <array>
+#include <csignal>
+#include <cstddef>
+
+namespace megatron {
+
+class StopSignals {
+ public:
+  /// Installs the handlers, clears the flag and ignores SIGPIPE (a reader of our output may go away). A hang-up signal
+  /// that was being ignored (nohup) stays ignored. Errors: internal, if another StopSignals exists.
+  StopSignals();
+  /// Restores what was installed before.
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// The number of the first stop signal received, 0 while there was none. Cheap: polled every step. This rank's own:
+  /// ranks must agree on stopping by communicating.
+  int received() const;
+
+  /// "SIGTERM" and so on, for messages; "a signal" for numbers that stop nothing.
+  static const char* name_of(int signal);
+
+ private:
+  static constexpr std::array<int, 4> kStopSignals = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+
+  std::array<struct sigaction, kStopSignals.size()> previous_{};
+  struct sigaction previous_pipe_ {};
+};
+
+}  // namespace megatron

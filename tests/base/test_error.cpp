@@ -1,0 +1,72 @@
+#include <catch2/catch.hpp>
+
+#include "base/dtype.h"
+#include "base/error.h"
+
+using namespace megatron;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// The Error that `body` throws; fails the test if it throws none.
+template <class Body>
+Error error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("nothing was thrown");
+  return {ErrorKind::internal, ""};
+}
+
+}  // namespace
+
+TEST_CASE("verify throws its kind and formatted message only when the condition fails") {
+  CHECK_NOTHROW(verify(true, ErrorKind::data, "unused {}", 1));
+  const Error error = error_of([] { verify(false, ErrorKind::data, "{} has {} tokens", "shard", 7); });
+  CHECK(error.kind() == ErrorKind::data);
+  CHECK(std::string(error.what()) == "shard has 7 tokens");
+}
+
+TEST_CASE("every kind of error has its exit code and word") {
+  const std::pair<ErrorKind, std::pair<int, const char*>> table[] = {
+      {ErrorKind::internal, {1, "internal"}},
+      {ErrorKind::configuration, {2, "configuration"}},
+      {ErrorKind::data, {3, "data"}},
+      {ErrorKind::checkpoint, {4, "checkpoint"}},
+      {ErrorKind::numerics, {5, "numerics"}},
+      {ErrorKind::communication, {6, "communication"}},
+      {ErrorKind::filesystem, {7, "filesystem"}},
+  };
+  for (const auto& [kind, expected] : table) {
+    CHECK(Error(kind, "").exit_code() == expected.first);
+    CHECK(std::string(name_of(kind)) == expected.second);
+  }
+  CHECK(kExitStoppedEarly == 75);
+}
+
+TEST_CASE("a broken internal promise names its place") {
+  CHECK_NOTHROW(internal_check(true, "fine"));
+  const Error error = error_of([] { internal_check(false, "slot used twice"); });
+  CHECK(error.kind() == ErrorKind::internal);
+  CHECK_THAT(error.what(), Contains("slot used twice") && Contains("test_error.cpp"));
+}
+
+TEST_CASE("exact division refuses remainders and names the division") {
+  CHECK(exact_division(12, 4, "heads per rank") == 3);
+  CHECK(exact_division(0, 4, "heads per rank") == 0);
+  CHECK_THAT(error_of([] { (void)exact_division(13, 4, "heads per rank"); }).what(),
+             Contains("heads per rank") && Contains("13") && Contains("4"));
+  CHECK_THROWS_AS(exact_division(13, 0, "heads per rank"), Error);
+}
+
+TEST_CASE("element types have sizes and names") {
+  CHECK(size_of(DType::f64) == 8);
+  CHECK(size_of(DType::f32) == 4);
+  CHECK(size_of(DType::i32) == 4);
+  CHECK(size_of(DType::bf16) == 2);
+  CHECK(size_of(DType::f16) == 2);
+  CHECK(size_of(DType::u8) == 1);
+  CHECK(std::string(name_of(DType::bf16)) == "bf16");
+}

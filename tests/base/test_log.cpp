@@ -1,0 +1,155 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/log.h"
+#include "base/memory_usage.h"
+
+using namespace megatron;
+
+namespace {
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "megatron_log_XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string file(const std::string& name) const { return (path / name).string(); }
+  std::filesystem::path path;
+};
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Runs `body` in a child process with standard output and error in the given files; returns the wait status.
+template <class Body>
+int in_child(const std::string& out, const std::string& error, Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
+    ::dup2(::open(error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
+    body();
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("information goes to standard output, warnings to standard error, both to run.log with the time") {
+  const TemporaryFolder folder;
+  const std::string run_log = folder.file("run.log");
+  const auto body = [&] {
+    Log log(true);
+    log.info("before the run directory exists");
+    log.append_to(run_log);
+    log.info("step {} of {}", 3, 10);
+    log.info("two\nlines\n");
+    log.info("{braces are no format}");
+    log.warning("checkpoint {} is damaged", "step_7");
+  };
+  REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
+  CHECK(contents(folder.file("out")) ==
+        "before the run directory exists\nstep 3 of 10\ntwo\nlines\n{braces are no format}\n");
+  CHECK(contents(folder.file("error")) == "warning: checkpoint step_7 is damaged\n");
+
+  std::ifstream file(run_log);
+  std::string text;
+  for (std::string line; std::getline(file, line);) {
+    REQUIRE(line.size() > 21);
+    CHECK(line[4] == '-');
+    CHECK(line[13] == ':');
+    text += line.substr(21) + '\n';
+  }
+  CHECK(text == "step 3 of 10\ntwo\nlines\n{braces are no format}\nwarning: checkpoint step_7 is damaged\n");
+}
+
+TEST_CASE("a second run appends to run.log; silent ranks say and open nothing") {
+  const TemporaryFolder folder;
+  const auto body = [&] {
+    for (int run = 0; run < 2; ++run) {
+      Log log(true);
+      log.append_to(folder.file("run.log"));
+      log.info("run {}", run);
+    }
+    Log silent(false);
+    silent.append_to(folder.file("silent.log"));
+    silent.info("nothing");
+    silent.warning("nothing {}", 1);
+  };
+  REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
+  CHECK(contents(folder.file("out")) == "run 0\nrun 1\n");
+  CHECK(contents(folder.file("error")).empty());
+  const std::string text = contents(folder.file("run.log"));
+  CHECK(text.find("run 0\n") != std::string::npos);
+  CHECK(text.find("run 1\n") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder.file("silent.log")));
+}
+
+TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines and nothing else") {
+  const TemporaryFolder folder;
+  const std::string run_log = folder.file("run.log");
+  const auto body = [&] {
+    std::signal(SIGPIPE, SIG_IGN);  // as the training program does
+    ::close(STDIN_FILENO);
+    ::close(STDOUT_FILENO);
+    keep_standard_streams_open();
+    Log log(true);
+    log.append_to(run_log);  // must not become descriptor 1, or it would have every line twice
+    log.info("only once");
+    std::filesystem::remove(run_log);
+    log.info("begun anew");
+    int pipe_ends[2];
+    if (::pipe(pipe_ends) != 0) ::_exit(1);
+    ::dup2(pipe_ends[1], STDOUT_FILENO);
+    ::close(pipe_ends[0]);
+    log.info("into a broken pipe");
+
+    Log full(true);
+    full.append_to("/dev/full");
+    full.info("lost");
+    Log impossible(true);
+    impossible.append_to(folder.file("no_such_folder/run.log"));
+    impossible.info("goes on");
+  };
+  REQUIRE(in_child("/dev/full", folder.file("error"), body) == 0);
+  const std::string text = contents(run_log), error = contents(folder.file("error"));
+  CHECK(text.find("only once") == std::string::npos);  // that was the deleted file
+  CHECK(text.find("begun anew\n") == text.rfind("begun anew\n"));
+  CHECK(text.find("begun anew\n") != std::string::npos);
+  CHECK(text.find("into a broken pipe\n") != std::string::npos);
+  CHECK(error.find("no_such_folder/run.log") != std::string::npos);
+}
+
+TEST_CASE("control characters are made visible, text is not touched") {
+  CHECK(printable("plain\ttext\n") == "plain\ttext\n");
+  CHECK(printable("\x1b[31mred\r\x7f") == "\\x1b[31mred\\x0d\\x7f");
+  CHECK(printable("Überprüfung ✓") == "Überprüfung ✓");
+}
+
+TEST_CASE("memory use is plausible and the peak notices 64 MiB") {
+  const std::size_t before = peak_resident_bytes(), now = resident_bytes();
+  CHECK(before >= now);
+  CHECK(now > 1000000);
+  CHECK(free_memory_bytes() > 0);
+  const std::size_t size = std::size_t{64} << 20;
+  {
+    const std::string block(size, 'x');
+    CHECK(resident_bytes() >= size);
+    CHECK(block[size / 2] == 'x');
+  }
+  CHECK(peak_resident_bytes() >= now + size / 2);
+}

@@ -1,0 +1,95 @@
+// Layouts to save and load with, and tensors whose every element can be foretold.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace megatron::test {
+
+/// A folder of its own, removed at the end of the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string path() const { return path_.string(); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct GlobalTensor {
+  std::string name;
+  Shape shape;
+};
+
+/// A part of a tensor without memory.
+struct Part {
+  int tensor = 0;
+  Box box;
+  std::int64_t first = 0, count = 0;
+};
+
+/// parts[rank]
+using Layout = std::vector<std::vector<Part>>;
+
+/// Shapes of one to four dimensions with awkward extents.
+std::vector<GlobalTensor> some_tensors();
+
+/// Cuts every tensor into boxes, every box into flat ranges, and deals them out to the ranks.
+Layout random_partition(const std::vector<GlobalTensor>& tensors, int ranks, std::mt19937& random);
+/// Boxes and ranges of any kind: overlapping, replicated, incomplete.
+Layout random_wishes(const std::vector<GlobalTensor>& tensors, int ranks, std::mt19937& random);
+/// Every tensor split along `dimension` into as many nearly equal parts as there are ranks (whole on all ranks if
+/// `dimension` is -1; tensors with too few dimensions are split along 0).
+Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dimension);
+
+/// Pieces with memory. With `generation` >= 0 they hold the numbers of that generation, else a pattern.
+class PieceMemory {
+ public:
+  PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, bool with_optimizer,
+              int generation = -1);
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// The number of elements that do not have the exact bits of that generation.
+  std::int64_t wrong(int generation) const;
+
+ private:
+  std::vector<Piece> pieces_;
+  std::deque<std::vector<float>> memory_;
+};
+
+TrainingState state_at(std::int64_t step);
+
+/// Saves `generation` as its step, on as many thread ranks as the layout has, and returns rank 0's report.
+SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
+                   int generation, std::int64_t keep_last = 0, bool with_optimizer = true);
+
+struct Loaded {
+  std::int64_t step = -1;  ///< -1: there was none
+  std::int64_t wrong = 0;  ///< elements, of all ranks, that differ from those of generation `step`
+  std::vector<std::string> warnings;
+  TrainingState state;
+};
+
+/// Loads the newest checkpoint (or the named one) in this layout, the step saying which numbers are expected.
+Loaded load_newest(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
+                   bool with_optimizer = true);
+Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tensors, const Layout& layout,
+                  bool with_optimizer = true);
+
+/// Runs it and returns the Error it must throw.
+Error error_of(const std::function<void()>& work);
+
+std::vector<std::string> names_in(const std::string& folder);
+std::string read_bytes(const std::string& path);
+void write_bytes(const std::string& path, const std::string& bytes);
+
+}  // namespace megatron::test

@@ -1,0 +1,148 @@
+// The process grid: who is where, who talks to whom; on threads and counted.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "comm/counting_communicator.h"
+#include "comm/process_grid.h"
+#include "comm/thread_communicator.h"
+#include "support/communicator_cases.h"
+#include "tensor/memory.h"
+
+using namespace megatron;
+
+namespace {
+
+// World ranks of a group's members, in the group's order.
+std::vector<int> members(Communicator& group, int world_rank) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  group.all_gather(Tensor(&world_rank, {1}, DType::i32), communicator_cases::tensor_of(ranks));
+  return ranks;
+}
+
+using Groups = std::set<std::vector<int>>;
+struct AllGroups {
+  Groups tensor, data, pipeline, model, embedding;
+};
+
+AllGroups groups_of(const GridShape& shape) {
+  AllGroups all;
+  std::mutex mutex;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    const auto collect = [&](Groups& groups, Communicator& group, const std::string& name) {
+      communicator_cases::expect(group.name() == name, "group '{}' is called '{}'", name, group.name());
+      const std::vector<int> ranks = members(group, world.rank());
+      const std::lock_guard lock(mutex);
+      groups.insert(ranks);
+    };
+    collect(all.tensor, grid.tensor(), "tensor");
+    collect(all.data, grid.data(), "data");
+    collect(all.pipeline, grid.pipeline(), "pipeline");
+    collect(all.model, grid.model(), "model");
+    collect(all.embedding, grid.embedding(), "embedding");
+    communicator_cases::expect(grid.tensor().rank() == grid.at().tensor && grid.data().rank() == grid.at().data &&
+                                   grid.pipeline().rank() == grid.at().pipeline,
+                               "a rank in a group is not the coordinate on its axis");
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("coordinates and ranks are each other's inverse, tensor fastest") {
+  for (const GridShape& shape : {GridShape{2, 1, 2, 4}, GridShape{1, 1, 1, 1}, GridShape{3, 2, 5, 2}}) {
+    int rank = 0;
+    for (int p = 0; p < shape.pipeline; ++p) {
+      for (int d = 0; d < shape.data; ++d) {
+        for (int c = 0; c < shape.context; ++c) {
+          for (int t = 0; t < shape.tensor; ++t, ++rank) {
+            const GridCoordinates at = coordinates_of(rank, shape);
+            CHECK((at.tensor == t && at.context == c && at.data == d && at.pipeline == p));
+            CHECK(rank_of(at, shape) == rank);
+          }
+        }
+      }
+    }
+    CHECK_THROWS_AS(coordinates_of(rank, shape), Error);
+  }
+}
+
+// The worked example of the published system's documentation: 16 ranks, tensor 2, pipeline 4, so data 2.
+TEST_CASE("groups of 16 ranks, tensor 2, pipeline 4, data 2") {
+  const AllGroups all = groups_of({.tensor = 2, .data = 2, .pipeline = 4});
+  CHECK(all.tensor == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
+  CHECK(all.data == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
+  CHECK(all.pipeline == Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}});
+  CHECK(all.model == Groups{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}});
+  CHECK(all.embedding == Groups{{0, 12}, {1, 13}, {2, 14}, {3, 15}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}});
+}
+
+TEST_CASE("embedding groups of short pipelines") {
+  CHECK(groups_of({.tensor = 2, .data = 2}).embedding == Groups{{0}, {1}, {2}, {3}});
+  CHECK(groups_of({.data = 2, .pipeline = 2}).embedding == Groups{{0, 2}, {1, 3}});
+  CHECK(groups_of({.tensor = 2, .pipeline = 3}).embedding == Groups{{0, 4}, {1, 5}, {2}, {3}});
+}
+
+TEST_CASE("a grid must fit the world") {
+  const CountingCommunicator counting(0, 6);
+  auto& world = const_cast<CountingCommunicator&>(counting);
+  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Catch::Contains("needs 4 ranks, but there are 6"));
+  CHECK_THROWS_AS(ProcessGrid(world, {.tensor = 0, .data = 6}), Error);
+}
+
+TEST_CASE("a counting grid has the sizes and ranks of the real one and touches no memory") {
+  const GridShape shape{.tensor = 2, .data = 3, .pipeline = 4};
+  std::vector<std::vector<int>> real(static_cast<std::size_t>(shape.ranks()));
+  const auto describe = [](const ProcessGrid& grid) {
+    std::vector<int> numbers;
+    for (const Communicator* group :
+         {&grid.tensor(), &grid.data(), &grid.pipeline(), &grid.model(), &grid.embedding()}) {
+      numbers.push_back(group->rank());
+      numbers.push_back(group->size());
+    }
+    return numbers;
+  };
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    real[static_cast<std::size_t>(world.rank())] = describe(ProcessGrid(world, shape));
+  });
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    CountingCommunicator world(rank, shape.ranks());
+    CHECK(describe(ProcessGrid(world, shape)) == real[static_cast<std::size_t>(rank)]);
+  }
+
+  CountingCommunicator world(1023, 1024);
+  const ProcessGrid grid(world, {.tensor = 8, .data = 8, .pipeline = 16});
+  CHECK(grid.last_stage());
+  TrafficMeter meter;
+  grid.tensor().set_meter(&meter);
+  Arena arena("sizing");
+  const Tensor whole = arena.allocate("whole", {1LL << 40}, DType::f32),
+               part = arena.allocate("part", {1LL << 37}, DType::f32);
+  grid.tensor().all_reduce(whole);
+  CHECK(meter.bytes_sent == 2 * 7 * (1LL << 42) / 8);
+  grid.tensor().all_gather(part, whole);
+  grid.tensor().reduce_scatter(whole, part);
+  CHECK(meter.bytes_sent == 4 * 7 * (1LL << 42) / 8);
+  CHECK(meter.operations == 3);
+  grid.pipeline().start_send(part, 3, 0).wait();
+  grid.pipeline().start_receive(part, 3, 0).wait();
+  grid.pipeline().broadcast(whole, 0);
+  world.barrier();
+  CHECK(world.all_reduce_value(2.5) == 2.5);
+  CHECK(world.broadcast_text("own", 1023) == "own");
+  CountingCommunicator alone(0, 1);  // a group of one copies, but not here
+  alone.all_gather(part, part.slice(0, 0, 1LL << 37));
+  alone.reduce_scatter(part, whole.slice(0, 0, 1LL << 37));
+  CHECK_THROWS_AS(world.split(0, 0, "x"), Error);
+}
+
+TEST_CASE("counting communicators pass the meter's formulas") {
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      CountingCommunicator world(rank, ranks);
+      CHECK_NOTHROW(communicator_cases::meter_case(world));
+    }
+  }
+}

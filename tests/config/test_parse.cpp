@@ -1,0 +1,317 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "config/presets.h"
+#include "config/schema.h"
+#include "config/suggestions.h"
+#include "config_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+std::string parse_error(const std::string& text) {
+  return error_of([&] { parse_config_text(text, "f.toml"); });
+}
+std::string set_error(const std::string& option) {
+  return error_of([&] { parse_small({option}); });
+}
+
+}  // namespace
+
+TEST_CASE("a complete file is read, and everything else keeps its default", "[config]") {
+  const Config c = parse_small();
+  CHECK(c.model.layers == 12);
+  CHECK(c.train.steps == 100);
+  CHECK(c.data.train == "data/x");
+  CHECK(c.model.ffn_hidden_size == 0);  // derived by resolve, not by parse
+  CHECK(c.learning_rate.peak == 1e-4);
+  CHECK(c.checkpoint.resume);
+}
+
+TEST_CASE("every kind of value", "[config]") {
+  const Config c =
+      parse_config_text(small_file() +
+                            "order = \"megatron\"\n"
+                            "[optimizer]\nbetas = [0.8, 0.95]\nepsilon = 1e-6\nweight_decay = 0\n"
+                            "[parallel]\npipeline = 3\nlayers_per_stage = [3, 5, 4]\nsequence_parallel = true\n"
+                            "[learning_rate]\npeak = 1\nwarmup_steps = 0\n",
+                        "f.toml",
+                        {"train.batch_ramp_up={start = 2, increment = 3, samples = 40}", "train.evaluate_every=epoch",
+                         "train.seed=9000000000000000000"});
+  CHECK(c.optimizer.beta1 == 0.8);
+  CHECK(c.optimizer.beta2 == 0.95);
+  CHECK(c.optimizer.weight_decay == 0);
+  CHECK(c.parallel.layers_per_stage == std::vector<std::int64_t>{3, 5, 4});
+  CHECK(c.parallel.sequence_parallel);
+  CHECK(c.learning_rate.peak == 1.0);  // an integer is a number
+  CHECK(c.train.batch_ramp_up == BatchRampUp{2, 3, 40});
+  CHECK(c.train.evaluate_every_epoch);
+  CHECK(c.train.seed == 9000000000000000000u);
+  CHECK(parse_small({"train.evaluate_every=7"}).train.evaluate_every == 7);
+  const Config blend = parse_small({"data.train=[{path = \"a\", weight = 1}, {path = \"b\", weight = 0.5}]"});
+  CHECK(blend.data.train.empty());
+  CHECK(blend.data.train_blend == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
+}
+
+TEST_CASE("unknown keys and tables name the place and the nearest known key", "[config]") {
+  struct Case {
+    std::string text, expected;
+  };
+  const Case cases[] = {
+      {"[model]\nhiden_size = 4\n", "f.toml:2:1: error: unknown key 'model.hiden_size'; did you mean 'hidden_size'?"},
+      {"[model]\n  Layers = 4\n", "f.toml:2:3: error: unknown key 'model.Layers'; did you mean 'layers'?"},
+      {"[model]\nnum_layers = 4\n", "f.toml:2:1: error: unknown key 'model.num_layers'; did you mean 'layers'?"},
+      {"[model]\ntensor = 4\n", "f.toml:2:1: error: unknown key 'model.tensor'; did you mean 'parallel.tensor'?"},
+      {"[train]\nlr = 1e-3\n", "f.toml:2:1: error: unknown key 'train.lr'; did you mean 'learning_rate.peak'?"},
+      {"layers = 3\n", "f.toml:1:1: error: unknown key 'layers'; did you mean 'model.layers'?"},
+      {"tensor_model_parallel_size = 3\n", "unknown key 'tensor_model_parallel_size'; did you mean 'parallel.tensor'?"},
+      {"[run]\nqqqqqqqq = 3\n", "f.toml:2:1: error: unknown key 'run.qqqqqqqq'; inputs/README.md lists the keys"},
+      {"[modle]\nlayers = 3\n", "f.toml:1:2: error: unknown table 'modle'; did you mean 'model'?"},
+      {"[zzzzzzzzz]\n", "f.toml:1:2: error: unknown table 'zzzzzzzzz'; inputs/README.md lists the tables"},
+      {"model.hiden_size = 3\n", "unknown key 'model.hiden_size'; did you mean 'hidden_size'?"},
+      {"[train.batch_ramp_up]\nstrat = 3\n",
+       "unknown key 'train.batch_ramp_up.strat'; it has start, increment and samples"},
+      {"model = 3\n", "f.toml:1:1: error: model: expected table, got integer"},
+      {"[[model]]\nlayers = 3\n", "model: expected table, got array"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text);
+    const std::string error = parse_error(c.text);
+    INFO(error);
+    CHECK(contains(error, c.expected));
+  }
+}
+
+TEST_CASE("every alias leads to a key that exists and is not a key itself", "[config]") {
+  for (const KeyAlias& alias : key_aliases()) {
+    INFO(alias.theirs);
+    const auto dot = alias.ours.find('.');
+    CHECK(find_key(alias.ours.substr(0, dot), alias.ours.substr(dot + 1)) != nullptr);
+    CHECK(suggest_key("", alias.theirs) == alias.ours);
+    CHECK(std::none_of(schema().begin(), schema().end(), [&](const Key& key) { return key.name == alias.theirs; }));
+  }
+  CHECK(edit_distance("hiden_size", "hidden_size") == 1);
+  CHECK(edit_distance("lyaers", "layers") == 1);
+  CHECK(edit_distance("abc", "") == 3);
+}
+
+TEST_CASE("an unknown key brings no second message that the meant one is missing", "[config]") {
+  std::string text = small_file();
+  text.replace(text.find("layers"), 6, "n_layer");
+  const std::string error = parse_error(text);
+  INFO(error);
+  CHECK(lines(error) == 1);
+}
+
+TEST_CASE("wrong types and values out of range are named", "[config]") {
+  struct Case {
+    std::string option, expected;
+  };
+  const Case cases[] = {
+      {"model.layers=\"12\"", "model.layers: expected integer, got string \"12\""},
+      {"model.layers=x", "--set model.layers=x: error: model.layers: expected integer, got string \"x\""},
+      {"model.layers=1.5", "model.layers: expected integer, got number 1.5"},
+      {"model.layers=true", "model.layers: expected integer, got true or false"},
+      {"model.layers=[1]", "model.layers: expected integer, got array of 1"},
+      {"model.layers={a=1}", "model.layers: expected integer, got table"},
+      {"model.layers=2024-01-01", "model.layers: expected integer, got date or time"},
+      {"model.layers=", "model.layers: expected integer, got string \"\""},
+      {"model.layers=-3", "model.layers = -3 is out of range: at least 1"},
+      {"model.layers=0", "model.layers = 0 is out of range: at least 1"},
+      {"model.layers=9223372036854775807", "model.layers = 9223372036854775807 is out of range"},
+      {"model.layers=9223372036854775808", "model.layers = 9223372036854775808 is out of range: not a 64-bit integer"},
+      {"train.tokens=-9223372036854775808", "train.tokens = -9223372036854775808 is out of range"},
+      {"train.seed=-1", "train.seed = -1 is out of range: at least 0"},
+      {"learning_rate.peak=fast", "learning_rate.peak: expected number, got string \"fast\""},
+      {"learning_rate.peak=nan", "learning_rate.peak = nan is not a finite number"},
+      {"learning_rate.peak=inf", "learning_rate.peak = inf is not a finite number"},
+      {"learning_rate.peak=0", "learning_rate.peak = 0 is out of range: above 0"},
+      {"learning_rate.minimum=-1e-5", "learning_rate.minimum = -1e-05 is out of range: at least 0"},
+      {"model.hidden_dropout=1", "model.hidden_dropout = 1 is out of range: at least 0, below 1"},
+      {"train.epochs=0", "train.epochs = 0 is out of range: above 0"},
+      {"checkpoint.resume=1", "checkpoint.resume: expected true or false, got integer"},
+      {"model.activation=glue",
+       "model.activation = \"glue\" is not one of \"gelu\", \"gelu_exact\", \"relu\", \"swiglu\", \"geglu\"; did you "
+       "mean"},
+      {"model.preset=gpt2-lrage", "did you mean \"gpt2-large\"?"},
+      {"optimizer.betas=[0.9]", "optimizer.betas: expected array of two numbers, got array of 1"},
+      {"optimizer.betas=0.9", "optimizer.betas: expected array of two numbers, got number 0.9"},
+      {"optimizer.betas=[0.9, 1.0]", "optimizer.betas[1] = 1 is out of range: at least 0, below 1"},
+      {"optimizer.betas=[0.9, \"x\"]", "optimizer.betas[1]: expected number, got string \"x\""},
+      {"parallel.layers_per_stage=[]", "parallel.layers_per_stage is empty"},
+      {"parallel.layers_per_stage=[4, 0]", "parallel.layers_per_stage[1] = 0 is out of range: at least 1"},
+      {"parallel.layers_per_stage=[4, 2.0]", "parallel.layers_per_stage[1]: expected integer, got number 2"},
+      {"parallel.layers_per_stage=4", "parallel.layers_per_stage: expected array of integers, got integer"},
+      {"train.batch_ramp_up=16", "train.batch_ramp_up: expected table {start, increment, samples}, got integer"},
+      {"train.batch_ramp_up={start=1, increment=1}", "train.batch_ramp_up needs start, increment and samples"},
+      {"train.batch_ramp_up={start=0, increment=1, samples=1}", "train.batch_ramp_up.start = 0 is out of range"},
+      {"train.batch_ramp_up={start=1, increment=x, samples=1}", "expected table"},
+      {"train.evaluate_every=\"day\"", "train.evaluate_every: expected integer or \"epoch\", got string \"day\""},
+      {"train.evaluate_every=-1", "train.evaluate_every = -1 is out of range: at least 0"},
+      {"data.train=", "data.train is empty"},
+      {"data.train=[]", "data.train is an empty array"},
+      {"data.train=[\"a\"]", "data.train[0]: expected {path = \"...\", weight = ...}, got string"},
+      {"data.train=[{path=\"a\", weight=0}]", "data.train[0].weight = 0 is out of range: above 0"},
+      {"data.train=[{path=\"a\", weight=\"x\"}]", "data.train[0].weight: expected number, got string"},
+      {"data.train=[{path=1, weight=1}]", "data.train[0].path: expected a path"},
+      {"run.device=gpu", "run.device = \"gpu\" is not one of \"auto\", \"cpu\", \"cuda\""},
+  };
+  for (const Case& c : cases) {
+    INFO(c.option);
+    const std::string error = set_error(c.option);
+    INFO(error);
+    CHECK(contains(error, c.expected));
+    CHECK(contains(error, "--set " + c.option + ": error: "));
+    CHECK(lines(error) == 1);
+  }
+  CHECK(contains(parse_error("[model]\nlayers = 99999999999999999999\n"), "f.toml:2:"));
+}
+
+TEST_CASE("broken --set options", "[config]") {
+  CHECK(contains(set_error("train.steps"), "--set train.steps: error: expected table.key=value"));
+  CHECK(contains(set_error("steps=3"), "unknown key 'steps'; did you mean 'train.steps'?"));
+  CHECK(contains(set_error("train.stesp=3"), "did you mean 'steps'?"));
+  CHECK(contains(set_error("run.directory=\xff\xfe"), "not valid UTF-8"));
+  CHECK(contains(set_error("model.layers=" + std::string(100, '[')), "nested brackets"));
+  // A newline does not smuggle in a second key.
+  CHECK(parse_small({"run.directory=1\nx = 2"}).run.directory == "1\nx = 2");
+  CHECK(contains(set_error("model.layers=1\nx = 2"), "expected integer, got string"));
+}
+
+TEST_CASE("--set wins over the file, the last one wins, and text needs no quotes", "[config]") {
+  const Config c = parse_small({"model.layers=6", "model.layers = 4", "run.directory=runs/a b#c", "data.split=1",
+                                "checkpoint.load=2024-01-01", "model.activation=relu", "checkpoint.initialize_from="});
+  CHECK(c.model.layers == 4);
+  CHECK(c.run.directory == "runs/a b#c");
+  CHECK(c.data.split == "1");
+  CHECK(c.checkpoint.load == "2024-01-01");
+  CHECK(c.model.activation == "relu");
+  CHECK(parse_small({"run.directory=\"quoted\""}).run.directory == "quoted");
+  CHECK(parse_small({"data.train=007"}).data.train == "007");
+}
+
+TEST_CASE("--set of one way to say a length replaces the file's", "[config]") {
+  const Config c = parse_small({"train.tokens=3200"});
+  CHECK(c.train.steps == 0);
+  CHECK(c.train.tokens == 3200);
+  CHECK(contains(error_of([] {
+                   parse_small({"train.tokens=3200", "train.epochs=2"});
+                 }),
+                 "given are tokens = 3200, epochs = 2"));
+  const Config warm =
+      parse_config_text(small_file() + "[learning_rate]\nwarmup_steps = 10\ndecay_steps = 50\n", "f.toml",
+                        {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_samples=300"});
+  CHECK(warm.learning_rate.warmup_steps == 0);
+  CHECK(warm.learning_rate.warmup_fraction == 0.1);
+  CHECK(warm.learning_rate.decay_steps == 0);
+  CHECK(warm.learning_rate.decay_samples == 300);
+}
+
+TEST_CASE("all errors of a file and its options come at once, in order", "[config]") {
+  const std::string error = error_of([] {
+    parse_config_text(
+        "[train]\nsteps = \"x\"\n[model]\nlayres = 1\nhidden_size = 50\nattention_heads = 12\n"
+        "sequence_length = 0\nactivation = \"x\"\n[data]\ntrain = \"d\"\n",
+        "f.toml", {"run.log_every=0", "a.b=1"});
+  });
+  INFO(error);
+  std::vector<std::string> found;
+  for (std::size_t at = 0; at < error.size();) {
+    const auto end = std::min(error.find('\n', at), error.size());
+    found.push_back(error.substr(at, end - at));
+    at = end + 1;
+  }
+  REQUIRE(found.size() == 8);
+  CHECK(contains(found[0], "f.toml:2:1: error: train.steps: expected integer"));
+  CHECK(contains(found[1], "f.toml:4:1: error: unknown key 'model.layres'"));
+  CHECK(contains(found[2], "f.toml:6:1: error: model.hidden_size = 50 is not divisible by model.attention_heads = 12"));
+  CHECK(contains(found[3], "f.toml:7:1: error: model.sequence_length = 0"));
+  CHECK(contains(found[4], "f.toml:8:1: error: model.activation"));
+  CHECK(contains(found[5], "--set run.log_every=0"));
+  CHECK(contains(found[6], "--set a.b=1: error: unknown key 'a.b'"));
+  CHECK(contains(found[7], "f.toml: error: train.global_batch_size is not set"));
+}
+
+TEST_CASE("presets give sizes that explicit keys override", "[config]") {
+  const std::string rest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
+  const Config c = parse_config_text(rest + "[model]\nsequence_length = 512\npreset = \"gpt2-large\"\n", "f.toml",
+                                     {"model.layers=4"});
+  CHECK(c.model.layers == 4);
+  CHECK(c.model.hidden_size == 1280);
+  CHECK(c.model.attention_heads == 20);
+  CHECK(c.model.sequence_length == 512);
+  CHECK(c.model.max_position_embeddings == 1024);
+  CHECK(c.model.vocab_size == 0);
+  for (const ModelPreset& preset : model_presets()) {
+    INFO(preset.name);
+    CHECK(error_of([&] { parse_config_text(rest, "f.toml", {"model.preset=" + std::string(preset.name)}); }).empty());
+  }
+  const std::string wrong = error_of([&] { parse_config_text(rest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
+  INFO(wrong);
+  CHECK(lines(wrong) == 1);
+}
+
+TEST_CASE("variables in paths", "[config]") {
+  ::setenv("MEGATRON_TEST_ROOT", "/scratch/übung", 1);
+  ::unsetenv("MEGATRON_TEST_UNSET");
+  const Config c = parse_small({"run.directory=${MEGATRON_TEST_ROOT}/runs/${MEGATRON_TEST_ROOT}", "data.test=$HOME/x"});
+  CHECK(c.run.directory == "/scratch/übung/runs//scratch/übung");
+  CHECK(c.data.test == "$HOME/x");
+  CHECK(contains(set_error("run.directory=${MEGATRON_TEST_UNSET}/x"),
+                 "run.directory: the environment variable 'MEGATRON_TEST_UNSET' is not set"));
+  CHECK(contains(set_error("data.train=${MEGATRON_TEST_UNSET}"), "is not set"));
+  CHECK(contains(set_error("run.directory=${MEGATRON"), "has a ${ without a }"));
+  ::setenv("MEGATRON_TEST_ROOT", "\xff", 1);
+  CHECK(contains(set_error("run.directory=${MEGATRON_TEST_ROOT}"), "not valid UTF-8"));
+}
+
+TEST_CASE("texts that no parser should see", "[config]") {
+  CHECK(contains(parse_error("\xEF\xBB\xBF" + small_file()),
+                 "f.toml:1:1: error: the file begins with a byte-order mark"));
+  CHECK(contains(parse_error(std::string("\xFF\xFEm\0", 4)), "byte-order mark"));
+  CHECK(contains(parse_error("[model]\nlay" + std::string(1, '\0') + "ers = 1"), "f.toml:2:4: error: a NUL byte"));
+  CHECK(contains(parse_error("[model]\n# caf\xe9\n"), "f.toml:2:6: error: byte 0xE9 is not valid UTF-8"));
+  CHECK(contains(parse_error("# \xed\xa0\x80\n"), "not valid UTF-8"));  // a surrogate
+  CHECK(contains(parse_error("# \xc0\xaf\n"), "not valid UTF-8"));      // overlong
+  CHECK(contains(parse_error("x = " + std::string(300, '[') + std::string(300, ']')), "nested brackets"));
+  CHECK(contains(parse_error("x = " + std::string(300, '{')), "nested brackets"));
+  std::string dotted = "a";
+  for (int i = 0; i < 100000; ++i) dotted += ".a";
+  CHECK(contains(parse_error(dotted + " = 1\n"), "a dotted key of more than 16 parts"));
+  CHECK(contains(parse_error("[" + dotted + "]\n"), "a dotted key of more than 16 parts"));
+  CHECK(contains(parse_error("x = \"" + std::string(2000000, 'a') + "\""), "more than 1048576 bytes"));
+  CHECK(contains(parse_error("[model\nlayers = 1\n"), "f.toml:1:"));
+  CHECK(contains(parse_error("[model]\nlayers = 1\nlayers = 2\n"), "f.toml:3:"));
+  CHECK(lines(parse_error("[model]\nlayers = = 1\n")) == 1);
+  // Brackets and dots in strings and comments do not count.
+  const std::string many(40, '['), dots(40, '.');
+  CHECK(error_of([&] {
+          parse_config_text(small_file() + "validation = \"" + many + dots + "\\\"" + many + "\" # " + many + dots +
+                                "\ntest = '''" + many + "\n" + many + "'''\n",
+                            "f.toml");
+        }).empty());
+  // Many keys are no depth.
+  std::string wide = "[model]\n";
+  for (int i = 0; i < 2000; ++i) wide += "key" + std::to_string(i) + " = 1.5\n";
+  CHECK(lines(parse_error(wide)) >= 2000);
+}
+
+TEST_CASE("files: missing, directories, too large, CRLF, names in UTF-8", "[config]") {
+  const auto folder = std::filesystem::temp_directory_path() / ("config_test_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  CHECK(
+      contains(error_of([&] { parse_config((folder / "none.toml").string()); }), "none.toml: error: cannot be opened"));
+  CHECK(contains(error_of([&] { parse_config(folder.string()); }), "is a directory"));
+  const auto file = folder / "größe.toml";
+  std::string text = small_file() + "validation = \"dätä/日本\"\n";
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.insert(at, 1, '\r');
+  std::ofstream(file, std::ios::binary) << text;
+  CHECK(parse_config(file.string()).data.validation == "dätä/日本");
+  std::ofstream(file, std::ios::binary) << std::string(3 << 20, '#');
+  CHECK(contains(error_of([&] { parse_config(file.string()); }), "größe.toml:1:1: error: more than 1048576 bytes"));
+  std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,293 @@
+#include <cmath>
+
+#include "config/batch_schedule.h"
+#include "config/print.h"
+#include "config/rules.h"
+#include "config_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+const DataFacts kData{100, 1000};
+
+Config resolved(const std::vector<std::string>& overrides, int ranks = 1, const DataFacts* data = &kData) {
+  Config config = parse_small(overrides);
+  resolve(config, ranks, data);
+  return config;
+}
+
+Config input(const std::string& name, int ranks, const std::vector<std::string>& overrides = {}) {
+  Config config = parse_config((repository() / "inputs" / name).string(), overrides);
+  resolve(config, ranks, nullptr);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("derived values", "[config]") {
+  const Config c = resolved({"parallel.tensor=2", "parallel.pipeline=3", "learning_rate.warmup_fraction=0.25"}, 12);
+  CHECK(c.parallel.data == 2);
+  CHECK(c.model.query_groups == 12);
+  CHECK(c.model.ffn_hidden_size == 192);
+  CHECK(c.model.max_position_embeddings == 16);
+  CHECK(c.model.padded_vocab() == 128);
+  CHECK(c.train.steps == 100);
+  CHECK(c.learning_rate.decay_samples == 800);
+  CHECK(c.learning_rate.warmup_samples == 200);
+  CHECK(c.learning_rate.warmup_fraction == 0);
+  CHECK(layers_of_stage(c, 1) == 4);
+  CHECK(layers_of_stage(resolved({"parallel.pipeline=2", "parallel.layers_per_stage=[5, 7]"}, 2), 1) == 7);
+}
+
+TEST_CASE("the run's length from samples, tokens and epochs", "[config]") {
+  CHECK(resolved({"train.samples=807"}).train.steps == 100);
+  CHECK(resolved({"train.samples=807"}).train.samples == 0);
+  CHECK(resolved({"train.tokens=12799"}).train.steps == 99);  // 12799 / 16 = 799 samples
+  CHECK(resolved({"train.epochs=2"}).train.steps == 250);
+  CHECK(resolved({"train.epochs=0.29"}).train.steps == 36);  // 290 samples
+  CHECK(resolved({"train.epochs=2"}, 1, nullptr).train.steps == 0);
+  CHECK(resolved({"train.epochs=2"}, 1, nullptr).train.epochs == 2);
+  CHECK(resolved({"learning_rate.decay_steps=50", "learning_rate.warmup_steps=5"}).learning_rate.decay_samples == 400);
+  CHECK(resolved({"learning_rate.decay_steps=50", "learning_rate.warmup_steps=5"}).learning_rate.warmup_samples == 40);
+  CHECK(resolved({"train.evaluate_every=epoch"}).train.evaluate_every == 125);
+  CHECK_FALSE(resolved({"train.evaluate_every=epoch"}).train.evaluate_every_epoch);
+  CHECK(resolved({"train.evaluate_every=epoch"}, 1, nullptr).train.evaluate_every_epoch);
+  const Config ramp = resolved({"train.samples=100", "train.batch_ramp_up={start=2, increment=2, samples=30}"});
+  CHECK(ramp.train.steps == BatchSchedule(8, {2, 2, 30}).steps_for(100));
+  CHECK(ramp.learning_rate.decay_samples == BatchSchedule(8, {2, 2, 30}).samples_after(ramp.train.steps));
+}
+
+TEST_CASE("the padded vocabulary is the file's choice, not the tensor size's", "[config]") {
+  const std::pair<int, std::int64_t> multiples[] = {{128, 50304}, {256, 50432}, {512, 50688}, {1024, 51200}};
+  for (const auto& [multiple, padded] : multiples) {
+    ModelConfig model;
+    model.vocab_size = 50257;
+    model.vocab_multiple = multiple;
+    CHECK(model.padded_vocab() == padded);
+  }
+  ModelConfig bert;
+  bert.vocab_size = 30524;
+  CHECK(bert.padded_vocab() == 30592);
+  bert.vocab_size = 30624;
+  CHECK(bert.padded_vocab() == 30720);
+  CHECK(resolved({"parallel.tensor=4"}, 4).model.padded_vocab() == resolved({}, 1).model.padded_vocab());
+  const DataFacts bytes{257, 1000};
+  CHECK(resolved({"model.vocab_size=257"}, 1, &bytes).model.padded_vocab() == 384);
+}
+
+TEST_CASE("rules between keys: the arithmetic and what would work", "[config]") {
+  struct Case {
+    std::vector<std::string> options;
+    int ranks;
+    std::string expected;
+  };
+  const Case cases[] = {
+      {{"parallel.tensor=8", "model.hidden_size=96"},
+       8,
+       "model.attention_heads = 12 is not divisible by parallel.tensor = 8; possible: 1, 2, 3, 4, 6, 12"},
+      {{"model.attention_heads=5"},
+       1,
+       "model.hidden_size = 48 is not divisible by model.attention_heads = 5; possible heads: 1, 2, 3, 4, 6, 8"},
+      {{"model.query_groups=5"}, 1, "model.attention_heads = 12 is not divisible by model.query_groups = 5"},
+      {{"model.query_groups=2", "parallel.tensor=3", "model.vocab_multiple=384"},
+       3,
+       "model.query_groups = 2 and parallel.tensor = 3: neither divides the other"},
+      {{"model.ffn_hidden_size=50", "parallel.tensor=4"},
+       4,
+       "model.ffn_hidden_size = 50 is not divisible by parallel.tensor = 4; possible: 1, 2, 5, 10, 25, 50"},
+      {{"model.vocab_multiple=1", "parallel.tensor=3"},
+       3,
+       "vocabulary 100 padded to a multiple of model.vocab_multiple = 1 is 100, which is not divisible by "
+       "parallel.tensor = 3; use a vocab_multiple like 3"},
+      {{"parallel.tensor=3", "model.vocab_multiple=384", "parallel.sequence_parallel=true"},
+       3,
+       "sequence_parallel: model.sequence_length = 16 is not divisible by parallel.tensor = 3; possible: 1, 2, 4, 8, "
+       "16"},
+      {{"parallel.context=3"},
+       3,
+       "model.sequence_length = 16 is not divisible by 2 × parallel.context = 6; nearest lengths: 12, 18"},
+      {{"model.position_embedding=rope", "model.hidden_size=36"}, 1, "the head size 36 / 12 = 3 is odd"},
+      {{"model.max_position_embeddings=8"},
+       1,
+       "model.max_position_embeddings = 8 is smaller than model.sequence_length = 16"},
+      {{"parallel.pipeline=5"},
+       5,
+       "model.layers = 12 is not divisible by parallel.pipeline = 5; possible: 1, 2, 3, 4, 6, 12; or give "
+       "parallel.layers_per_stage, such as [2, 3, 3, 2, 2]"},
+      {{"parallel.pipeline=2", "parallel.layers_per_stage=[5, 6]"},
+       2,
+       "parallel.layers_per_stage sums to 5 + 6 = 11, model.layers = 12; 1 too few"},
+      {{"parallel.pipeline=2", "parallel.layers_per_stage=[4, 4, 4]"},
+       2,
+       "parallel.layers_per_stage has 3 numbers, parallel.pipeline = 2"},
+      {{"parallel.virtual_stages=2", "parallel.pipeline=2"}, 2, "needs schedule = \"interleaved\", not \"1f1b\""},
+      {{"parallel.schedule=interleaved", "parallel.pipeline=2"}, 2, "needs parallel.virtual_stages of at least 2"},
+      {{"parallel.schedule=interleaved", "parallel.virtual_stages=2"}, 1, "needs parallel.pipeline of at least 2"},
+      {{"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=4"},
+       2,
+       "model.layers = 12 is not divisible by parallel.pipeline × parallel.virtual_stages = 2 × 4 = 8"},
+      {{"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=2",
+        "parallel.layers_per_stage=[6, 6]"},
+       2,
+       "parallel.layers_per_stage and parallel.virtual_stages = 2 exclude each other"},
+      {{"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=2",
+        "train.global_batch_size=7"},
+       2,
+       "needs a multiple of pipeline = 2 micro-batches a rank at every batch size; 7 / (1 × 1) = 7"},
+      {{"recompute.layers=2"}, 1, "recompute.layers = 2 has a meaning with mode = \"full\" only"},
+      {{"recompute.mode=full", "recompute.layers=7", "parallel.pipeline=2"},
+       2,
+       "recompute.layers = 7 is more than the 6 layers a stage holds"},
+      {{"train.batch_ramp_up={start=8, increment=2, samples=10}"},
+       1,
+       "train.batch_ramp_up.start = 8 is not smaller than train.global_batch_size = 8"},
+      {{"train.batch_ramp_up={start=2, increment=4, samples=10}"}, 1, "8 - 2 = 6 is not divisible by increment = 4"},
+      {{"train.batch_ramp_up={start=1, increment=1, samples=10}"},
+       2,
+       "start = 1 and increment = 1 are not both multiples of micro_batch_size 1 × data 2 = 2"},
+      {{"learning_rate.minimum=1"}, 1, "learning_rate.minimum = 1 is above learning_rate.peak = 0.0001"},
+      {{"learning_rate.warmup_steps=1", "learning_rate.warmup_samples=1"},
+       1,
+       "at most one of learning_rate.warmup_steps"},
+      {{"learning_rate.decay_steps=1", "learning_rate.decay_samples=1"}, 1, "at most one of learning_rate.decay_steps"},
+      {{"learning_rate.warmup_steps=100"},
+       1,
+       "the warm-up of 100 steps = 800 samples is not shorter than the cosine decay's 800 samples"},
+      {{"checkpoint.load=a", "checkpoint.initialize_from=b"}, 1, "exclude each other"},
+      {{"data.split=1,x"}, 1, "data.split = \"1,x\" is not up to three numbers"},
+      {{"data.split=0,1"}, 1, "data.split"},
+      {{"data.split=1,-1"}, 1, "data.split"},
+      {{"data.split=1,2,3,4"}, 1, "data.split"},
+      {{"data.split=1,"}, 1, "data.split"},
+      {{"data.split=\"\""}, 1, "data.split"},
+      {{"parallel.tensor=4"},
+       6,
+       "6 ranks cannot hold whole replicas of tensor 4 × pipeline 1 = 4 ranks; start it with 4 or 8 ranks, or choose a "
+       "product that divides 6: 1, 2, 3, 6"},
+      {{"parallel.tensor=4", "parallel.pipeline=2"}, 4, "start it with 8 ranks"},
+      {{"parallel.tensor=2", "parallel.data=2"},
+       2,
+       "tensor 2 × pipeline 1 × data 2 = 4 ranks, but there are 2; start it with 4"},
+      {{"parallel.expert=2"},
+       1,
+       "the data size 1 / (tensor 1 × pipeline 1) = 1 is not divisible by parallel.expert = 2"},
+      {{"train.global_batch_size=50", "train.micro_batch_size=4"},
+       2,
+       "train.global_batch_size = 50 is not a multiple of micro_batch_size 4 × data 2 = 8; nearest: 48, 56"},
+      {{"train.samples=7"}, 1, "the run has 7 samples (train.samples = 7), fewer than one batch of 8"},
+      {{"train.tokens=100"}, 1, "train.tokens = 100 / sequence_length 16"},
+      {{"train.epochs=0.001"}, 1, "the run has 1 samples (train.epochs = 0.001 × 1000 samples)"},
+      {{"train.steps=1000000000000", "train.global_batch_size=1000000000"}, 1, "is more than 2^63 samples"},
+      {{"model.vocab_size=99"}, 1, "model.vocab_size = 99 is smaller than the data's 100"},
+      {{}, 0, "the number of ranks is 0"},
+      {{}, -4, "the number of ranks is -4"},
+  };
+  for (const Case& c : cases) {
+    INFO((c.options.empty() ? std::string() : c.options.front()));
+    const std::string error = error_of([&] { resolved(c.options, c.ranks); });
+    INFO(error);
+    CHECK(contains(error, c.expected));
+    CHECK(lines(error) == 1);
+  }
+}
+
+TEST_CASE("missing sizes and lengths", "[config]") {
+  const std::string error = error_of([] { parse_config_text("", "f.toml"); });
+  for (const char* key : {"model.layers", "model.hidden_size", "model.attention_heads", "model.sequence_length",
+                          "train.global_batch_size", "data.train"}) {
+    INFO(key);
+    CHECK(contains(error, std::string("f.toml: error: ") + key + " is not set"));
+  }
+  CHECK(contains(error, "exactly one of train.steps, samples, tokens, epochs says how long to train; none is given"));
+  CHECK(lines(error) == 7);
+  CHECK(contains(error_of([] { parse_config_text(small_file() + "[train2]\n", "f.toml"); }), "did you mean 'train'?"));
+  std::string both = small_file();
+  both.insert(both.find("global"), "epochs = 2\n");
+  CHECK(contains(
+      error_of([&] { parse_config_text(both, "f.toml"); }),
+      "f.toml:8:1: error: exactly one of train.steps, samples, tokens, epochs says how long to train; given are "
+      "steps = 100, epochs = 2"));
+  Config no_vocabulary = parse_small();
+  no_vocabulary.model.vocab_size = 0;
+  CHECK(contains(error_of([&] { resolve(no_vocabulary, 1, nullptr); }), "model.vocab_size is not set"));
+  resolve(no_vocabulary, 1, &kData);
+  CHECK(no_vocabulary.model.vocab_size == 100);
+}
+
+TEST_CASE("all violations come at once, and a refused configuration is unchanged", "[config]") {
+  Config config = parse_small({"train.samples=7"});
+  config.model.attention_heads = 7;
+  config.parallel.pipeline = 5;
+  config.learning_rate.minimum = 1;
+  const Config before = config;
+  const std::string error = error_of([&] { resolve(config, 4, &kData); });
+  INFO(error);
+  CHECK(contains(error, "model.attention_heads = 7"));
+  CHECK(contains(error, "parallel.pipeline = 5"));
+  CHECK(contains(error, "learning_rate.minimum"));
+  CHECK(contains(error, "4 ranks cannot hold"));
+  CHECK(lines(error) == 4);
+  CHECK(config == before);
+}
+
+TEST_CASE("a constant or inverse square root learning rate may be all warm-up", "[config]") {
+  CHECK(resolved({"learning_rate.warmup_steps=100", "learning_rate.decay=constant"}).learning_rate.warmup_samples ==
+        800);
+  CHECK(resolved({"learning_rate.warmup_steps=200", "learning_rate.decay=inverse_sqrt"}).learning_rate.warmup_samples ==
+        1600);
+}
+
+TEST_CASE("resolving twice changes nothing", "[config]") {
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{},
+                                             {"train.epochs=3", "train.evaluate_every=epoch"},
+                                             {"train.tokens=9999", "learning_rate.warmup_steps=3"},
+                                             {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_steps=70"}}) {
+    const Config once = resolved(options, 2);
+    Config twice = once;
+    resolve(twice, 2, &kData);
+    CHECK(twice == once);
+  }
+}
+
+TEST_CASE("every input file plans with suitable ranks", "[config]") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(repository() / "inputs")) {
+    if (entry.path().extension() == ".toml") ++files;
+  }
+  CHECK(files == 5);
+
+  const DataFacts bytes{257, 20000};
+  Config demo = parse_config((repository() / "inputs/demo.toml").string(), {"train.steps=50", "parallel.tensor=4"});
+  resolve(demo, 8, &bytes);
+  CHECK(demo.parallel.data == 1);
+  CHECK(demo.model.padded_vocab() == 384);
+  CHECK(demo.train.steps == 50);
+  demo = parse_config((repository() / "inputs/demo.toml").string());
+  resolve(demo, 8, &bytes);
+  CHECK(demo.parallel.data == 2);
+
+  for (const int ranks : {1, 2, 4, 8}) CHECK(input("gpt2_124m.toml", ranks).parallel.data == ranks);
+  for (const int ranks : {4, 8, 16}) CHECK(input("gpt2_345m.toml", ranks).parallel.data == ranks / 4);
+}
+
+TEST_CASE("the published runs: GPT-2 large on 4 ranks, GPT-3 175B on 1024", "[config]") {
+  const Config large = input("gpt2_large.toml", 4);
+  CHECK(large.model.padded_vocab() == 50432);
+  CHECK(large.model.max_position_embeddings == 1024);
+  const std::int64_t h = large.model.hidden_size, stage_layers = layers_of_stage(large, 0);
+  const std::int64_t t = large.parallel.tensor, vocabulary = large.model.padded_vocab() / t * h;
+  const std::int64_t layer = 12 * h * h / t + 7 * h / t + 6 * h;
+  CHECK(stage_layers * layer + vocabulary + 1024 * h == 210753280);
+  CHECK(stage_layers * layer + vocabulary + 2 * h == 209445120);
+
+  const Config gpt3 = input("gpt3_175b.toml", 1024);
+  CHECK(gpt3.parallel.data == 8);
+  CHECK(gpt3.model.padded_vocab() == 51200);
+  CHECK(gpt3.train.steps == 111354);
+  CHECK(gpt3.learning_rate.decay_samples == 126953125);
+  CHECK(gpt3.learning_rate.warmup_samples == 183105);
+  for (const int ranks : {128, 256, 512, 2048}) CHECK(input("gpt3_175b.toml", ranks).parallel.data == ranks / 128);
+}

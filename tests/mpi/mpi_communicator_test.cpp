@@ -1,0 +1,91 @@
+// The MPI communicator: the same cases as the threads', on however many ranks this job has.
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "comm/mpi_check.h"
+#include "comm/process_grid.h"
+#include "mpi/session_of_tests.h"
+#include "support/communicator_cases.h"
+
+using namespace megatron;
+
+TEST_CASE("MPI: every verb") {
+  for (const auto& test : communicator_cases::all_cases()) {
+    INFO(test.name);
+    run_on_all_ranks(test.name, test.body);
+    SUCCEED();
+  }
+}
+
+TEST_CASE("MPI: results are the same bits in every run") {
+  run_on_all_ranks("repeat", [](Communicator& world) {
+    std::vector<float> first = communicator_cases::elements_of<float>(world.rank(), 300001);
+    world.all_reduce(communicator_cases::tensor_of(first));
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      std::vector<float> again = communicator_cases::elements_of<float>(world.rank(), 300001);
+      world.all_reduce(communicator_cases::tensor_of(again));
+      communicator_cases::expect_same_bits(again, first.data(), "all-reduce", world);
+    }
+  });
+}
+
+TEST_CASE("MPI: the grid on real ranks") {
+  run_on_all_ranks("grid", [](Communicator& world) {
+    GridShape shape;
+    if (world.size() % 2 == 0) shape.tensor = 2;
+    if (world.size() % 4 == 0) shape.pipeline = 2;
+    shape.data = world.size() / (shape.tensor * shape.pipeline);
+    const ProcessGrid grid(world, shape);
+    const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value); };
+    communicator_cases::expect(sum(grid.tensor(), 1) == shape.tensor, "tensor group");
+    communicator_cases::expect(sum(grid.data(), 1) == shape.data, "data group");
+    communicator_cases::expect(sum(grid.model(), 1) == shape.tensor * shape.pipeline, "model group");
+    const int other_end = (world.rank() + world.size() / 2) % world.size();
+    const double expected = shape.pipeline == 2 ? world.rank() + other_end : world.rank();
+    communicator_cases::expect(sum(grid.embedding(), world.rank()) == expected, "embedding group");
+    communicator_cases::expect(sum(grid.pipeline(), world.rank()) == expected, "pipeline group");
+  });
+}
+
+TEST_CASE("MPI: the check macro throws MPI's own words, the expression and the place") {
+  int size = 0;
+  try {
+    MPI_CHECK(MPI_Comm_size(MPI_COMM_NULL, &size));
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    INFO(message);
+    CHECK(error.kind() == ErrorKind::communication);
+    CHECK(message.find("MPI_Comm_size(MPI_COMM_NULL, &size)") != std::string::npos);
+    CHECK(message.find("MPI_ERR_COMM") != std::string::npos);
+    CHECK(message.find("mpi_communicator_test.cpp") != std::string::npos);
+  }
+}
+
+TEST_CASE("MPI: the session knows itself") {
+  MpiSession& session = session_of_tests();
+  CHECK(session.size() == session.world().size());
+  CHECK(session.local_rank() < session.local_size());
+  CHECK(!session.host().empty());
+  CHECK(session.where().find(session.host()) != std::string::npos);
+  CHECK(MpiSession::library_version().find("MPI") != std::string::npos);
+}
+
+// Not part of the tests: test_mpi "[benchmark]" prints bandwidth and latency.
+TEST_CASE("MPI: how fast", "[.][benchmark]") {
+  run_on_all_ranks("benchmark", [](Communicator& world) {
+    for (const std::int64_t elements : {1LL << 10, 1LL << 14, 1LL << 18, 1LL << 21, 1LL << 24}) {
+      std::vector<float> values(static_cast<std::size_t>(elements), 1.0F);
+      const int repeats = elements < (1 << 16) ? 200 : 10;
+      for (int warm = 0; warm < 3; ++warm) world.all_reduce(communicator_cases::tensor_of(values));
+      world.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      for (int repeat = 0; repeat < repeats; ++repeat) world.all_reduce(communicator_cases::tensor_of(values));
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
+      if (world.rank() == 0) {
+        fmt::print("all-reduce of {:>10} bytes on {} ranks: {:>10.1f} us, {:.2f} GB/s\n", elements * 4, world.size(),
+                   seconds * 1e6, static_cast<double>(elements) * 4e-9 / seconds);
+      }
+    }
+  });
+}

@@ -1,0 +1,116 @@
+// What every verb does with a dtype the backend lacks, and with arguments that do not fit.
+#include <catch2/catch.hpp>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
+  const Backend backend = make_cpu_backend();
+  Ops& ops = *backend.ops;
+  std::vector<std::uint16_t> memory(1 << 10);
+  const Tensor x(memory.data(), {4, 2, 8}, DType::bf16), row(memory.data(), {8}, DType::bf16),
+      n(memory.data(), {8}, DType::bf16);
+  const Tensor one(memory.data(), {1}, DType::bf16);
+  Owned<std::int32_t> ids({8});
+  Owned<double> total({1});
+  const std::pair<const char*, std::function<void()>> verbs[] = {
+      {"add_bias",
+       [&] {
+         ops.add_bias({x, row});
+       }},
+      {"column_sum",
+       [&] {
+         ops.column_sum({x, row});
+       }},
+      {"bias_gelu_forward",
+       [&] {
+         ops.bias_gelu_forward({x, row, x});
+       }},
+      {"bias_gelu_backward",
+       [&] {
+         ops.bias_gelu_backward({x, x, row, x, {}});
+       }},
+      {"dropout_add_forward",
+       [&] {
+         ops.dropout_add_forward({x, {}, {}, x, {}});
+       }},
+      {"dropout_add_backward",
+       [&] {
+         ops.dropout_add_backward({x, x, {}, {}});
+       }},
+      {"layer_norm_forward",
+       [&] {
+         ops.layer_norm_forward({x, row, row, x, n, n});
+       }},
+      {"layer_norm_backward",
+       [&] {
+         ops.layer_norm_backward({x, x, row, n, n, {}, x, row, row});
+       }},
+      {"embedding_forward",
+       [&] {
+         ops.embedding_forward({ids, x, 0, x, false});
+       }},
+      {"embedding_backward",
+       [&] {
+         ops.embedding_backward({ids, x, 0, x});
+       }},
+      {"cross_entropy_local",
+       [&] {
+         ops.cross_entropy_local({x, ids, 0, 8, n, n, n});
+       }},
+      {"cross_entropy_rescale",
+       [&] {
+         ops.cross_entropy_rescale({n, n, n});
+       }},
+      {"cross_entropy_loss",
+       [&] {
+         ops.cross_entropy_loss({n, n, n, {}, {}, total});
+       }},
+      {"cross_entropy_backward",
+       [&] {
+         ops.cross_entropy_backward({x, ids, 0, 8, n, n, {}, 1});
+       }},
+      {"adamw", [&] { ops.adamw({.value = n, .gradient = n, .m = n, .v = n, .clip_factor = one, .skip = one}); }},
+      {"square_sum",
+       [&] {
+         ops.square_sum({n, total});
+       }},
+      {"normal", [&] { ops.normal({.y = n, .global_columns = 8}); }},
+      {"add", [&] { ops.add(n, n); }},
+      {"scale", [&] { ops.scale(n, 2); }},
+  };
+  for (const auto& [verb, call] : verbs) {
+    CAPTURE(verb);
+    try {
+      call();
+      FAIL_CHECK("nothing was thrown");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::configuration);
+      CHECK_THAT(error.what(), Contains(std::string(verb) + ":") && Contains("bf16"));
+    }
+  }
+  CHECK_THROWS_WITH(ops.copy(ids, Owned<float>({8})), Contains("copy") && Contains("i32"));
+}
+
+TEST_CASE("tensors that do not fit together, and strided ones, are our own errors") {
+  const Backend backend = make_cpu_backend();
+  Owned<float> x({4, 8}), bias({7}), wide({4, 16});
+  const auto internal = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::internal;
+    }
+    return false;
+  };
+  CHECK(internal([&] { backend.ops->add_bias({.x = x, .bias = bias}); }));
+  CHECK(internal([&] { backend.ops->add_bias({.x = x, .bias = {}}); }));
+  CHECK(internal([&] { backend.ops->copy(x, bias); }));
+  CHECK(internal([&] { backend.ops->add(wide.tensor().slice(1, 0, 8), x); }));
+  CHECK(internal([&] { backend.ops->column_sum({.x = wide.tensor().slice(1, 0, 8), .y = bias}); }));
+}

@@ -1,0 +1,485 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "cpu/cpu_device.h"
+#include "cpu/cpu_ops.h"
+#include "ops/ops.h"
+#include "support/attention_reference.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<double> random_values(std::size_t count, std::uint64_t key, double amplitude = 1) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    // Rounded to float, so that kernel and reference start from the same numbers.
+    const double uniform = philox4x32({static_cast<std::uint32_t>(i)}, key)[0] * 0x1p-31 - 1.0;
+    values[i] = static_cast<float>(amplitude * uniform);
+  }
+  return values;
+}
+
+/// [s, b, heads, d] as columns in the middle of a wider [s, b, ...] tensor whose other columns are NaN.
+struct Strided {
+  static constexpr std::int64_t kLeft = 3, kRight = 2;
+  std::int64_t rows, samples, heads, size;
+  std::vector<float> storage;
+
+  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
+    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, kNaN);
+  }
+  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, const std::vector<double>& values)
+      : Strided(s, b, a, d) {
+    for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = static_cast<float>(values[i]);
+  }
+  std::int64_t width() const { return kLeft + heads * size + kRight; }
+  std::size_t place(std::size_t i) const {
+    const auto row = static_cast<std::int64_t>(i) / (heads * size),
+               column = static_cast<std::int64_t>(i) % (heads * size);
+    return static_cast<std::size_t>(row * width() + kLeft + column);
+  }
+  Tensor tensor() {
+    return Tensor(storage.data(), {rows, samples, width()}, DType::f32).slice(2, kLeft, heads * size).split_last(heads);
+  }
+  std::vector<double> values() const {
+    std::vector<double> result(static_cast<std::size_t>(rows * samples * heads * size));
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = storage[place(i)];
+    return result;
+  }
+  bool margins_intact() const {
+    const auto numbers = std::count_if(storage.begin(), storage.end(), [](float x) { return !std::isnan(x); });
+    return numbers == rows * samples * heads * size;
+  }
+};
+
+/// Everything that a case needs to run forward and backward on the CPU backend.
+struct Run {
+  const AttentionCase& c;
+  Strided q, k, v, dout, out, dq, dk, dv;
+  std::vector<float> log_sum_exp;
+
+  Run(const AttentionCase& test, const std::vector<double>& q_values, const std::vector<double>& k_values,
+      const std::vector<double>& v_values, const std::vector<double>& dout_values)
+      : c(test),
+        q(c.queries, c.samples, c.heads, c.size, q_values),
+        k(c.keys, c.samples, c.key_heads, c.size, k_values),
+        v(c.keys, c.samples, c.key_heads, c.size, v_values),
+        dout(c.queries, c.samples, c.heads, c.size, dout_values),
+        out(c.queries, c.samples, c.heads, c.size),
+        dq(out),
+        dk(c.keys, c.samples, c.key_heads, c.size),
+        dv(dk),
+        log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN) {}
+
+  AttentionMask mask() const {
+    AttentionMask m;
+    m.causal = c.causal;
+    m.query_offset = c.query_offset;
+    m.window = c.window;
+    if (!c.key_lengths.empty()) m.key_lengths = ConstTensor(c.key_lengths.data(), {c.samples}, DType::i32);
+    if (!c.document_starts.empty()) {
+      m.document_starts = ConstTensor(c.document_starts.data(), {c.samples, c.queries}, DType::i32);
+    }
+    if (!c.slopes.empty()) m.slopes = ConstTensor(c.slopes.data(), {c.heads}, DType::f32);
+    return m;
+  }
+  Dropout dropout() const {
+    Dropout d;
+    d.probability = static_cast<float>(c.dropout);
+    d.key = c.key;
+    if (!c.positions.empty()) d.positions = ConstTensor(c.positions.data(), {c.queries}, DType::i32);
+    d.first_sample = c.first_sample;
+    d.first_head = c.first_head;
+    return d;
+  }
+  void execute(Ops& ops) {
+    const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
+    const auto scale = static_cast<float>(c.scale);
+    ops.attention_forward({q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, scale, mask(), dropout()});
+    ops.attention_backward({dout.tensor(), q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, dq.tensor(),
+                            dk.tensor(), dv.tensor(), scale, mask(), dropout()});
+  }
+};
+
+/// |actual - expected| over |expected|, both as vectors; NaN anywhere makes it NaN.
+double relative_error(const std::vector<double>& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+struct Inputs {
+  std::vector<double> q, k, v, dout;
+  explicit Inputs(const AttentionCase& c, double amplitude = 1)
+      : q(random_values(c.query_elements(), 11, amplitude)),
+        k(random_values(c.key_elements(), 12, amplitude)),
+        v(random_values(c.key_elements(), 13)),
+        dout(random_values(c.query_elements(), 14)) {}
+};
+
+void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
+  CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.window, c.dropout);
+  const Inputs x(c, amplitude);
+  Run run(c, x.q, x.k, x.v, x.dout);
+  run.execute(ops);
+  const AttentionResult expected = reference_attention(c, x.q, x.k, x.v, x.dout);
+  CHECK(relative_error(run.out.values(), expected.out) < tolerance);
+  CHECK(relative_error(run.dq.values(), expected.dq) < tolerance);
+  CHECK(relative_error(run.dk.values(), expected.dk) < tolerance);
+  CHECK(relative_error(run.dv.values(), expected.dv) < tolerance);
+  for (const Strided* output : {&run.out, &run.dq, &run.dk, &run.dv}) CHECK(output->margins_intact());
+  double worst = 0;
+  for (std::size_t i = 0; i < run.log_sum_exp.size(); ++i) {
+    const double wanted = expected.log_sum_exp[i], got = double{run.log_sum_exp[i]};
+    if (std::isinf(wanted)) {
+      if (got != wanted) worst = 1;
+    } else {
+      worst = std::max(worst, std::isfinite(got) ? std::abs(got - wanted) / (1 + std::abs(wanted)) : 1);
+    }
+  }
+  CHECK(worst < 1e-6);
+}
+
+AttentionCase plain(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, bool causal = true) {
+  AttentionCase c;
+  c.queries = c.keys = s;
+  c.samples = b;
+  c.heads = c.key_heads = a;
+  c.size = d;
+  c.scale = 1 / std::sqrt(static_cast<double>(d)) * 3;  // uneven probabilities
+  c.causal = causal;
+  return c;
+}
+
+void add_dropout(AttentionCase& c, double probability) {
+  c.dropout = probability;
+  c.key = 0x123456789ABCDEFull;
+  c.positions.resize(static_cast<std::size_t>(c.queries));
+  std::iota(c.positions.begin(), c.positions.end(), static_cast<std::int32_t>(c.query_offset) + 1000);
+  c.first_sample = 5;
+  c.first_head = 3;
+}
+
+/// All kinds of mask at once can only shrink the range; each kind alone is its own case.
+std::vector<AttentionCase> masked_cases(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) {
+  std::vector<AttentionCase> cases{plain(s, b, a, d), plain(s, b, a, d, false)};
+  AttentionCase window = plain(s, b, a, d);
+  window.window = std::max<std::int64_t>(1, s / 5);
+  cases.push_back(window);
+  window.causal = false;  // a window ends at the query's own position by itself
+  cases.push_back(window);
+
+  AttentionCase lengths = plain(s, b, a, d, false);
+  for (std::int64_t i = 0; i < b; ++i) lengths.key_lengths.push_back(static_cast<std::int32_t>(i == 0 ? s / 2 : s));
+  cases.push_back(lengths);
+
+  AttentionCase documents = plain(s, b, a, d);
+  for (std::int64_t sample = 0; sample < b; ++sample) {
+    const std::int64_t length = s / 3 + 1 + sample;
+    for (std::int64_t i = 0; i < s; ++i) {
+      documents.document_starts.push_back(static_cast<std::int32_t>(i / length * length));
+    }
+  }
+  cases.push_back(documents);
+
+  AttentionCase slopes = plain(s, b, a, d);
+  for (std::int64_t head = 0; head < a; ++head) {
+    slopes.slopes.push_back(std::exp2(-8.0f * static_cast<float>(head + 1) / static_cast<float>(a)));
+  }
+  cases.push_back(slopes);
+
+  AttentionCase all = documents;
+  all.slopes = slopes.slopes;
+  all.window = s / 2 + 1;
+  all.key_lengths = lengths.key_lengths;
+  cases.push_back(all);
+  return cases;
+}
+
+}  // namespace
+
+TEST_CASE("attention: every mask at awkward sizes", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  const std::int64_t sizes[][4] = {{1, 1, 1, 8}, {7, 2, 3, 16}, {33, 3, 2, 5}, {129, 2, 2, 64}, {300, 1, 1, 80}};
+  for (const auto& size : sizes) {
+    for (AttentionCase c : masked_cases(size[0], size[1], size[2], size[3])) {
+      check_case(ops, c);
+      add_dropout(c, 0.3);
+      check_case(ops, c);
+    }
+  }
+}
+
+TEST_CASE("attention longer than a block of keys", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  AttentionCase c = plain(1100, 1, 1, 16);
+  check_case(ops, c);
+  add_dropout(c, 0.1);
+  check_case(ops, c);
+  c = plain(1100, 1, 1, 8);
+  c.window = 600;
+  check_case(ops, c);
+  c.window = 0;
+  c.causal = false;
+  c.slopes = {0.01f};
+  check_case(ops, c);
+}
+
+TEST_CASE("attention: fewer key heads, other numbers of keys, query offsets", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  AttentionCase c = plain(33, 2, 4, 16);
+  for (const std::int64_t key_heads : {1, 2}) {
+    c.key_heads = key_heads;
+    check_case(ops, c);
+    AttentionCase dropped = c;
+    add_dropout(dropped, 0.2);
+    check_case(ops, dropped);
+  }
+  AttentionCase decoding = plain(1, 2, 4, 64);  // one new token, 129 cached
+  decoding.keys = 130;
+  decoding.query_offset = 129;
+  decoding.key_heads = 2;
+  check_case(ops, decoding);
+  AttentionCase chunk = plain(70, 2, 2, 16);  // a later chunk of a sequence over all its keys so far
+  chunk.keys = 140;
+  chunk.query_offset = 70;
+  check_case(ops, chunk);
+  chunk.window = 20;
+  check_case(ops, chunk);
+  AttentionCase cross = plain(33, 2, 2, 16, false);  // decoder over encoder
+  cross.keys = 129;
+  cross.key_lengths = {129, 17};
+  check_case(ops, cross);
+}
+
+TEST_CASE("attention rows that see nothing give 0", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  AttentionCase c = plain(70, 2, 2, 16);
+  c.key_lengths = {0, 40};  // sample 0 sees nothing at all
+  c.window = 8;             // sample 1 nothing from query 48 on
+  for (const double probability : {0.0, 0.5}) {
+    if (probability > 0) add_dropout(c, probability);
+    check_case(ops, c);
+    const Inputs x(c);
+    Run run(c, x.q, x.k, x.v, x.dout);
+    run.execute(ops);
+    const std::vector<double> out = run.out.values(), dk = run.dk.values();
+    for (std::size_t at = 0; at < static_cast<std::size_t>(c.size); ++at) {
+      CHECK(out[c.at_query(3, 0, 1) + at] == 0);
+      CHECK(out[c.at_query(69, 1, 0) + at] == 0);
+      CHECK(out[c.at_query(10, 1, 0) + at] != 0);
+      CHECK(dk[c.at_key(41, 1, 0) + at] == 0);
+    }
+    CHECK(run.log_sum_exp[0] == -std::numeric_limits<float>::infinity());
+  }
+  AttentionCase no_keys = plain(7, 1, 1, 8, false);
+  no_keys.keys = 0;
+  check_case(ops, no_keys);
+  AttentionCase everything_dropped = plain(7, 1, 1, 8);
+  add_dropout(everything_dropped, 1.0 - 0x1p-20);
+  const Inputs x(everything_dropped);
+  Run run(everything_dropped, x.q, x.k, x.v, x.dout);
+  run.execute(ops);
+  for (const double value : run.out.values()) CHECK(value == 0);
+  for (const double value : run.dq.values()) CHECK(value == 0);
+}
+
+TEST_CASE("attention of huge scores does not overflow", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  AttentionCase c = plain(129, 1, 2, 16);
+  c.scale = 1;
+  check_case(ops, c, 2e-4, 20);  // scores up to some thousands: float resolves them to 1e-4
+}
+
+TEST_CASE("attention lets NaN through to where a step can see it", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  const AttentionCase c = plain(33, 1, 1, 8);
+  Inputs x(c);
+  x.k[c.at_key(5, 0, 0)] = std::numeric_limits<double>::quiet_NaN();
+  Run run(c, x.q, x.k, x.v, x.dout);
+  run.execute(ops);
+  const std::vector<double> out = run.out.values();
+  CHECK_FALSE(std::isnan(out[c.at_query(4, 0, 0)]));
+  CHECK(std::isnan(out[c.at_query(5, 0, 0)]));
+  CHECK(std::isnan(out[c.at_query(32, 0, 0)]));
+}
+
+TEST_CASE("attention of query, key and value side by side in one matrix", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  const AttentionCase c = plain(70, 2, 3, 16);
+  const Inputs x(c);
+  const std::int64_t hidden = c.heads * c.size;
+  const auto rows = static_cast<std::size_t>(c.queries * c.samples), width = static_cast<std::size_t>(hidden);
+  std::vector<float> qkv(rows * 3 * width), dqkv(qkv.size(), kNaN), out(rows * width), dout(out.size());
+  for (std::size_t i = 0; i < rows * width; ++i) {
+    const std::size_t at = i / width * 3 * width + i % width;
+    qkv[at] = static_cast<float>(x.q[i]);
+    qkv[at + width] = static_cast<float>(x.k[i]);
+    qkv[at + 2 * width] = static_cast<float>(x.v[i]);
+    dout[i] = static_cast<float>(x.dout[i]);
+  }
+  const auto part = [&](std::vector<float>& storage, std::int64_t index) {
+    return Tensor(storage.data(), {c.queries, c.samples, 3 * hidden}, DType::f32)
+        .slice(2, index * hidden, hidden)
+        .split_last(c.heads);
+  };
+  const auto whole = [&](std::vector<float>& storage) {
+    return Tensor(storage.data(), {c.queries, c.samples, c.heads, c.size}, DType::f32);
+  };
+  std::vector<float> log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries));
+  const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
+  const auto scale = static_cast<float>(c.scale);
+  ops.attention_forward({part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(out), lse, scale, {}, {}});
+  ops.attention_backward({whole(dout),
+                          part(qkv, 0),
+                          part(qkv, 1),
+                          part(qkv, 2),
+                          whole(out),
+                          lse,
+                          part(dqkv, 0),
+                          part(dqkv, 1),
+                          part(dqkv, 2),
+                          scale,
+                          {},
+                          {}});
+  const AttentionResult expected = reference_attention(c, x.q, x.k, x.v, x.dout);
+  std::vector<double> got[3];
+  for (std::size_t i = 0; i < rows * width; ++i) {
+    for (std::size_t index = 0; index < 3; ++index) {
+      got[index].push_back(dqkv[i / width * 3 * width + index * width + i % width]);
+    }
+  }
+  CHECK(relative_error({out.begin(), out.end()}, expected.out) < 2e-6);
+  CHECK(relative_error(got[0], expected.dq) < 2e-6);
+  CHECK(relative_error(got[1], expected.dk) < 2e-6);
+  CHECK(relative_error(got[2], expected.dv) < 2e-6);
+}
+
+TEST_CASE("the attention reference's gradients are its slopes", "[attention]") {
+  AttentionCase c = plain(9, 2, 4, 5);
+  c.key_heads = 2;
+  c.window = 6;
+  c.slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+  add_dropout(c, 0.3);
+  Inputs x(c);
+  const AttentionResult result = reference_attention(c, x.q, x.k, x.v, x.dout);
+  const auto loss = [&] {
+    const std::vector<double> out = reference_attention(c, x.q, x.k, x.v, {}).out;
+    return std::inner_product(out.begin(), out.end(), x.dout.begin(), 0.0);
+  };
+  const auto check = [&](std::vector<double>& input, const std::vector<double>& gradient) {
+    std::vector<double> slopes;
+    for (double& value : input) {
+      const double kept = value, step = 1e-5;
+      value = kept + step;
+      const double above = loss();
+      value = kept - step;
+      slopes.push_back((above - loss()) / (2 * step));
+      value = kept;
+    }
+    CHECK(relative_error(slopes, gradient) < 1e-8);
+  };
+  check(x.q, result.dq);
+  check(x.k, result.dk);
+  check(x.v, result.dv);
+}
+
+TEST_CASE("attention is the same to the bit, again and on a rank with some of the heads and samples", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  AttentionCase c = plain(129, 2, 4, 16);
+  add_dropout(c, 0.25);
+  const Inputs x(c);
+  Run first(c, x.q, x.k, x.v, x.dout), second(c, x.q, x.k, x.v, x.dout);
+  first.execute(ops);
+  check_case(ops, plain(200, 1, 1, 80));  // leaves other numbers in the scratch memory
+  second.execute(ops);
+  const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+  };
+  CHECK(same(first.out.values(), second.out.values()));
+  CHECK(same(first.dq.values(), second.dq.values()));
+  CHECK(same(first.dk.values(), second.dk.values()));
+  CHECK(same(first.dv.values(), second.dv.values()));
+
+  AttentionCase part = c;  // sample 1, heads 2 and 3
+  part.samples = 1;
+  part.heads = part.key_heads = 2;
+  part.first_sample = c.first_sample + 1;
+  part.first_head = c.first_head + 2;
+  const auto cut = [&](const std::vector<double>& whole) {
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < c.queries; ++i) {
+      const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(c.at_query(i, 1, 2));
+      result.insert(result.end(), begin, begin + 2 * c.size);
+    }
+    return result;
+  };
+  Run partial(part, cut(x.q), cut(x.k), cut(x.v), cut(x.dout));
+  partial.execute(ops);
+  CHECK(same(partial.out.values(), cut(first.out.values())));
+  CHECK(same(partial.dq.values(), cut(first.dq.values())));
+  CHECK(same(partial.dk.values(), cut(first.dk.values())));
+  CHECK(same(partial.dv.values(), cut(first.dv.values())));
+}
+
+TEST_CASE("attention allocates nothing once it has run", "[attention]") {
+  struct CountingAllocator : Allocator {
+    CpuDevice device;
+    int calls = 0;
+    std::size_t largest = 0;
+    void* allocate(std::size_t bytes) override {
+      ++calls;
+      largest = std::max(largest, bytes);
+      return device.allocate(bytes);
+    }
+    void deallocate(void* memory, std::size_t bytes) noexcept override { device.deallocate(memory, bytes); }
+  } allocator;
+  CpuOps ops(allocator);
+  const AttentionCase c = plain(1024, 1, 2, 64);
+  const Inputs x(c);
+  Run run(c, x.q, x.k, x.v, x.dout);
+  run.execute(ops);
+  const int calls = allocator.calls;
+  CHECK(calls <= 2);
+  CHECK(allocator.largest < 1024 * 1024 * sizeof(float));  // no matrix of all scores
+  run.execute(ops);
+  CHECK(allocator.calls == calls);
+}
+
+TEST_CASE("attention refuses other dtypes by name", "[attention]") {
+  CpuDevice device;
+  CpuOps ops(device);
+  std::vector<float> memory(256);
+  const Tensor x(memory.data(), {2, 1, 1, 8}, DType::bf16), lse(memory.data() + 64, {1, 1, 2}, DType::f32);
+  try {
+    ops.attention_forward({x, x, x, x, lse, 1, {}, {}});
+    FAIL("attended in bf16");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::configuration);
+    CHECK(std::string(error.what()).find("attention_forward: the CPU backend has no bf16") != std::string::npos);
+  }
+}

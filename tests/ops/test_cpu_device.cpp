@@ -1,0 +1,52 @@
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cpu/cpu_device.h"
+#include "ops/ops.h"
+
+using namespace megatron;
+
+TEST_CASE("CPU memory is aligned, big blocks to huge pages", "[device]") {
+  CpuDevice device;
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{65}, std::size_t{100000}}) {
+    void* memory = device.allocate(bytes);
+    REQUIRE(memory != nullptr);
+    CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+    std::memset(memory, 1, bytes);
+    device.deallocate(memory, bytes);
+  }
+  const std::size_t big = (std::size_t{9} << 20) + 13;
+  void* memory = device.allocate(big);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % (std::size_t{2} << 20) == 0);
+  std::memset(memory, 1, big);
+  device.deallocate(memory, big);
+}
+
+TEST_CASE("CPU memory that does not exist is an error with its size", "[device]") {
+  CpuDevice device;
+  try {
+    device.allocate(SIZE_MAX);
+    FAIL("allocated the address space");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::configuration);
+    CHECK(std::string(error.what()).find("18446744073709551615 bytes") != std::string::npos);
+  }
+#ifndef __SANITIZE_ADDRESS__  // it ends the process instead
+  CHECK_THROWS_AS(device.allocate(std::size_t{1} << 60), Error);
+#endif
+}
+
+TEST_CASE("the CPU backend describes itself and copies", "[device]") {
+  const Backend backend = make_cpu_backend();
+  REQUIRE(backend.device != nullptr);
+  REQUIRE(backend.ops != nullptr);
+  CHECK(backend.device->description().find("core") != std::string::npos);
+  const int from[3] = {1, 2, 3};
+  int there[3] = {}, back[3] = {};
+  backend.device->copy_to_device(there, from, sizeof from);
+  backend.device->copy_to_host(back, there, sizeof there);
+  backend.device->synchronize();
+  CHECK(std::memcmp(from, back, sizeof from) == 0);
+}

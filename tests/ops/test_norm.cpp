@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 2}, {7, 33}, {33, 7}, {4, 1000}};
+
+struct NormReference {
+  std::vector<double> y, mean, rstd;
+};
+
+NormReference reference(const std::vector<double>& x, const std::vector<double>& gamma,
+                        const std::vector<double>& beta) {
+  NormReference result;
+  const std::size_t h = gamma.size();
+  for (std::size_t row = 0; row < x.size() / h; ++row) {
+    double mean = 0, variance = 0;
+    for (std::size_t j = 0; j < h; ++j) mean += x[row * h + j] / static_cast<double>(h);
+    for (std::size_t j = 0; j < h; ++j) {
+      variance += (x[row * h + j] - mean) * (x[row * h + j] - mean) / static_cast<double>(h);
+    }
+    const double rstd = 1 / std::sqrt(variance + kEpsilon);
+    for (std::size_t j = 0; j < h; ++j) result.y.push_back((x[row * h + j] - mean) * rstd * gamma[j] + beta[j]);
+    result.mean.push_back(mean);
+    result.rstd.push_back(rstd);
+  }
+  return result;
+}
+
+/// sum of dy · layer_norm(x), whose gradients are the verb's.
+double weighted_output(const std::vector<double>& dy, const NormReference& norm) {
+  double sum = 0;
+  for (std::size_t i = 0; i < dy.size(); ++i) sum += dy[i] * norm.y[i];
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm_forward against fp64") {
+  const Backend backend = make_cpu_backend();
+  for (const auto& [n, h] : kSizes) {
+    for (const double offset : {0.0, 100.0}) {
+      CAPTURE(n, h, offset);
+      const Owned<float> x = random_tensor({n, h}, 1, 2, offset), gamma = random_tensor({h}, 2, 1, 1),
+                         beta = random_tensor({h}, 3);
+      Owned<float> y = random_tensor({n, h}, 4), mean({n}), rstd({n});
+      backend.ops->layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
+      const NormReference want = reference(as_doubles(x), as_doubles(gamma), as_doubles(beta));
+      // A mean near 100 is rounded to 4e-6, and rstd multiplies that.
+      const double largest_rstd = *std::max_element(want.rstd.begin(), want.rstd.end());
+      CHECK(difference(y, want.y, 1e-6 + (offset == 0 ? 0 : 8e-6 * largest_rstd)) == "");
+      CHECK(difference(mean, want.mean, 1e-6) == "");
+      CHECK(difference(rstd, want.rstd, 1e-6) == "");
+    }
+  }
+}
+
+TEST_CASE("a constant row normalises to beta") {
+  const Backend backend = make_cpu_backend();
+  const Owned<float> x({2, 33}, 3.0f), gamma({33}, 2.0f), beta = random_tensor({33}, 3);
+  Owned<float> y({2, 33}), mean({2}), rstd({2});
+  backend.ops->layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
+  for (std::int64_t i = 0; i < 66; ++i) REQUIRE(y[i] == beta[i % 33]);
+  CHECK(static_cast<double>(rstd[0]) == Approx(1 / std::sqrt(kEpsilon)));
+}
+
+TEST_CASE("layer_norm_backward against finite differences: dx is set, dgamma and dbeta are added to") {
+  const Backend backend = make_cpu_backend();
+  for (const auto& [n, h] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {7, 33}, {33, 7}, {2, 200}}) {
+    CAPTURE(n, h);
+    const Owned<float> x = random_tensor({n, h}, 1, 2), gamma = random_tensor({h}, 2, 1, 1),
+                       beta = random_tensor({h}, 3);
+    const Owned<float> dy = random_tensor({n, h}, 4), bypass = random_tensor({n, h}, 5);
+    Owned<float> y({n, h}), mean({n}), rstd({n});
+    backend.ops->layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
+
+    const std::vector<double> x64 = as_doubles(x), gamma64 = as_doubles(gamma), beta64 = as_doubles(beta),
+                              dy64 = as_doubles(dy);
+    const auto want_dx = numerical_gradient(
+        [&](const std::vector<double>& v) { return weighted_output(dy64, reference(v, gamma64, beta64)); }, x64);
+    auto want_dgamma = numerical_gradient(
+        [&](const std::vector<double>& v) { return weighted_output(dy64, reference(x64, v, beta64)); }, gamma64);
+    auto want_dbeta = numerical_gradient(
+        [&](const std::vector<double>& v) { return weighted_output(dy64, reference(x64, gamma64, v)); }, beta64);
+
+    Owned<float> dx = random_tensor({n, h}, 6), dgamma({h}, 1.0f), dbeta({h}, -1.0f);
+    LayerNormBackwardArgs args{.dy = dy,
+                               .x = x,
+                               .gamma = gamma,
+                               .mean = mean,
+                               .rstd = rstd,
+                               .residual_gradient = {},
+                               .dx = dx,
+                               .dgamma = dgamma,
+                               .dbeta = dbeta};
+    backend.ops->layer_norm_backward(args);
+    CHECK(difference(dx, want_dx, 5e-6) == "");
+    args.residual_gradient = bypass;
+    backend.ops->layer_norm_backward(args);
+    std::vector<double> want_sum = want_dx;
+    for (std::size_t i = 0; i < want_sum.size(); ++i) want_sum[i] += static_cast<double>(bypass.values()[i]);
+    CHECK(difference(dx, want_sum, 5e-6) == "");
+    for (double& g : want_dgamma) g = 1 + 2 * g;  // two calls
+    for (double& g : want_dbeta) g = -1 + 2 * g;
+    CHECK(difference(dgamma, want_dgamma, 5e-6) == "");
+    CHECK(difference(dbeta, want_dbeta, 5e-6) == "");
+
+    Owned<float> over_dy = dy, over_bypass = bypass, ignored1({h}), ignored2({h});
+    args.dgamma = ignored1, args.dbeta = ignored2;
+    args.dy = over_dy, args.dx = over_dy;
+    backend.ops->layer_norm_backward(args);
+    CHECK(over_dy == dx);
+    args.dy = dy, args.residual_gradient = over_bypass, args.dx = over_bypass;
+    backend.ops->layer_norm_backward(args);
+    CHECK(over_bypass == dx);
+  }
+}

@@ -1,0 +1,117 @@
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+TEST_CASE("adamw follows its fp64 reference over several updates") {
+  const Backend backend = make_cpu_backend();
+  for (const std::int64_t n : {1, 7, 33, 1000}) {
+    CAPTURE(n);
+    Owned<float> value = random_tensor({n}, 1), m({n}), v({n});
+    std::vector<double> value64 = as_doubles(value), m64(value64.size()), v64(value64.size());
+    const Owned<float> factor({1}, 0.5f), skip({1});
+    const double beta1 = static_cast<double>(0.9f), beta2 = static_cast<double>(0.95f), rate = 1e-2, decay = 0.1,
+                 epsilon = 1e-8;
+    for (std::int64_t step = 1; step <= 5; ++step) {
+      const Owned<float> gradient = random_tensor({n}, static_cast<std::uint64_t>(10 + step));
+      backend.ops->adamw({.value = value,
+                          .gradient = gradient,
+                          .m = m,
+                          .v = v,
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 1e-2f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .epsilon = 1e-8f,
+                          .weight_decay = 0.1f,
+                          .step = step});
+      for (std::size_t i = 0; i < value64.size(); ++i) {
+        const double g = 0.5 * static_cast<double>(gradient.values()[i]);
+        m64[i] = beta1 * m64[i] + (1 - beta1) * g;
+        v64[i] = beta2 * v64[i] + (1 - beta2) * g * g;
+        const double m_hat = m64[i] / (1 - std::pow(beta1, step)), v_hat = v64[i] / (1 - std::pow(beta2, step));
+        value64[i] -= rate * (m_hat / (std::sqrt(v_hat) + epsilon) + decay * value64[i]);
+      }
+    }
+    CHECK(difference(m, m64, 1e-6) == "");
+    CHECK(difference(v, v64, 1e-6) == "");
+    CHECK(difference(value, value64, 1e-6) == "");
+  }
+}
+
+TEST_CASE("the first update is the learning rate against the gradient's sign; zero gradients only decay") {
+  const Backend backend = make_cpu_backend();
+  Owned<float> value({3}, 1.0f), m({3}), v({3});
+  const Owned<float> gradient({3}, {1e-3f, -100, 0}), factor({1}, 1.0f), skip({1});
+  backend.ops->adamw({.value = value,
+                      .gradient = gradient,
+                      .m = m,
+                      .v = v,
+                      .clip_factor = factor,
+                      .skip = skip,
+                      .learning_rate = 0.25f,
+                      .weight_decay = 0.5f});
+  CHECK(static_cast<double>(value[0]) == Approx(1 - 0.25 - 0.125).epsilon(1e-4));
+  CHECK(static_cast<double>(value[1]) == Approx(1 + 0.25 - 0.125).epsilon(1e-6));
+  CHECK(value[2] == 0.875f);
+}
+
+TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
+  const Backend backend = make_cpu_backend();
+  Owned<float> value = random_tensor({33}, 1), m = random_tensor({33}, 2), v = random_tensor({33}, 3);
+  const Owned<float> value_before = value, m_before = m, v_before = v;
+  const Owned<float> gradient({33}, std::numeric_limits<float>::quiet_NaN()), factor({1}, 1.0f), skip({1}, 1.0f);
+  backend.ops->adamw(
+      {.value = value, .gradient = gradient, .m = m, .v = v, .clip_factor = factor, .skip = skip, .learning_rate = 1});
+  CHECK(value == value_before);
+  CHECK(m == m_before);
+  CHECK(v == v_before);
+}
+
+TEST_CASE("square_sum adds in double") {
+  const Backend backend = make_cpu_backend();
+  for (const std::int64_t n : {0, 1, 7, 33, 1000, 100000}) {
+    CAPTURE(n);
+    const Owned<float> x = random_tensor({n}, 1);
+    double want = 0;
+    for (const float element : x.values()) want += static_cast<double>(element) * static_cast<double>(element);
+    Owned<double> total({1}, 3.0);
+    backend.ops->square_sum({.x = x, .total = total});
+    backend.ops->square_sum({.x = x, .total = total});
+    CHECK(total[0] == Approx(3 + 2 * want).epsilon(1e-13));
+  }
+  Owned<float> large({40}, 1e30f);  // its square is no float
+  Owned<double> total({1});
+  backend.ops->square_sum({.x = large, .total = total});
+  CHECK(total[0] == Approx(40 * std::pow(static_cast<double>(1e30f), 2)).epsilon(1e-13));
+}
+
+TEST_CASE("clip_factor: norm, factor and the decision to skip") {
+  const Backend backend = make_cpu_backend();
+  const auto clip = [&](double square_sum, float maximum) {
+    const Owned<double> sum({1}, square_sum);
+    Owned<float> results({3}, -5.0f);
+    backend.ops->clip_factor({.square_sum = sum,
+                              .maximum = maximum,
+                              .norm = results.tensor().slice(0, 0, 1),
+                              .factor = results.tensor().slice(0, 1, 1),
+                              .skip = results.tensor().slice(0, 2, 1)});
+    return results.values();
+  };
+  const std::vector<float> above = clip(16, 1), below = clip(0.25, 1), off = clip(16, 0), zero = clip(0, 1);
+  CHECK(above[0] == 4);
+  CHECK(static_cast<double>(above[1]) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
+  CHECK(above[2] == 0);
+  CHECK(below == std::vector<float>{0.5f, 1, 0});
+  CHECK(off == std::vector<float>{4, 1, 0});
+  CHECK(zero == std::vector<float>{0, 1, 0});
+  CHECK(clip(std::numeric_limits<double>::infinity(), 1)[2] == 1);
+  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 1)[2] == 1);
+  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 0)[2] == 1);
+}

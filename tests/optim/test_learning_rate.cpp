@@ -1,0 +1,96 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "optim/learning_rate.h"
+
+using namespace megatron;
+
+namespace {
+
+constexpr LearningRate published{
+    .peak = 1.5e-4, .minimum = 1e-5, .warmup_samples = 1000, .decay_samples = 10000, .style = DecayStyle::cosine};
+
+LearningRate with(DecayStyle style) {
+  LearningRate rate = published;
+  rate.style = style;
+  return rate;
+}
+
+}  // namespace
+
+TEST_CASE("the published cosine schedule at its corners") {
+  CHECK(published.at(0) == 0);
+  CHECK(published.at(500) == Approx(7.5e-5).epsilon(1e-12));
+  CHECK(published.at(1000) == 1.5e-4);
+  CHECK(published.at(5500) == Approx(8e-5).epsilon(1e-12));
+  CHECK(published.at(10000) == 1e-5);
+  CHECK(published.at(10001) == 1e-5);
+  CHECK(published.at(std::int64_t{1} << 60) == 1e-5);
+  // A quarter of the way: minimum + (peak − minimum) · (1 + √½) / 2.
+  CHECK(published.at(3250) == Approx(1e-5 + 1.4e-4 * (1 + std::sqrt(0.5)) / 2).epsilon(1e-12));
+}
+
+TEST_CASE("linear, constant and inverse-square-root decay after the same warm-up") {
+  for (const auto style : {DecayStyle::linear, DecayStyle::constant, DecayStyle::inverse_square_root}) {
+    CHECK(with(style).at(0) == 0);
+    CHECK(with(style).at(250) == Approx(3.75e-5).epsilon(1e-12));
+    CHECK(with(style).at(1000) == 1.5e-4);
+  }
+  CHECK(with(DecayStyle::linear).at(5500) == Approx(8e-5).epsilon(1e-12));
+  CHECK(with(DecayStyle::linear).at(7750) == Approx(4.5e-5).epsilon(1e-12));
+  CHECK(with(DecayStyle::linear).at(10001) == 1e-5);
+  CHECK(with(DecayStyle::constant).at(9999) == 1.5e-4);
+  CHECK(with(DecayStyle::constant).at(1000000) == 1.5e-4);  // constant knows no end
+  CHECK(with(DecayStyle::inverse_square_root).at(4000) == Approx(7.5e-5).epsilon(1e-12));
+  CHECK(with(DecayStyle::inverse_square_root).at(9000) == Approx(5e-5).epsilon(1e-12));
+  CHECK(with(DecayStyle::inverse_square_root).at(10001) == 1e-5);
+  LearningRate floored = with(DecayStyle::inverse_square_root);
+  floored.minimum = 1e-4;
+  CHECK(floored.at(9000) == 1e-4);
+}
+
+TEST_CASE("without warm-up the first update has (nearly) the peak; the rate never leaves [0, peak]") {
+  for (const auto style :
+       {DecayStyle::cosine, DecayStyle::linear, DecayStyle::constant, DecayStyle::inverse_square_root}) {
+    const LearningRate rate{.peak = 1, .minimum = 0.1, .warmup_samples = 0, .decay_samples = 1000, .style = style};
+    CHECK(rate.at(0) == 1);
+    CHECK(rate.at(1) == Approx(1).epsilon(2e-3));
+    double previous = 2;
+    for (std::int64_t n = 1; n < 1100; ++n) {
+      CHECK(rate.at(n) <= previous);
+      CHECK(rate.at(n) >= 0.1);
+      previous = rate.at(n);
+    }
+  }
+}
+
+TEST_CASE("the first update's rate is not zero and grows by the batch with warm-up") {
+  // Two updates of 48 samples: the first applies [0, 48) and uses at(48).
+  CHECK(published.at(48) == Approx(1.5e-4 * 0.048).epsilon(1e-12));
+  CHECK(published.at(96) == Approx(2 * published.at(48)).epsilon(1e-12));
+}
+
+TEST_CASE("a run shorter than its warm-up, or of no length, gives finite rates") {
+  const LearningRate all_warmup{.peak = 1, .minimum = 0.5, .warmup_samples = 100, .decay_samples = 100};
+  CHECK(all_warmup.at(100) == 1);
+  CHECK(all_warmup.at(101) == 0.5);
+  const LearningRate empty{.peak = 1, .minimum = 0.5};
+  CHECK(std::isfinite(empty.at(0)));
+  CHECK(empty.at(1) == 0.5);
+}
+
+TEST_CASE("decay styles are found by the input file's name, others refused by name") {
+  CHECK(decay_style("cosine") == DecayStyle::cosine);
+  CHECK(decay_style("linear") == DecayStyle::linear);
+  CHECK(decay_style("constant") == DecayStyle::constant);
+  CHECK(decay_style("inverse_sqrt") == DecayStyle::inverse_square_root);
+  try {
+    decay_style("wsd");
+    FAIL("accepted wsd");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::configuration);
+    CHECK(std::string(error.what()).find("\"wsd\"") != std::string::npos);
+  }
+}

@@ -1,0 +1,304 @@
+// What every communicator must do, as bodies that run on one rank: tests/comm plays them on threads, tests/mpi on MPI.
+//
+// Test frameworks are not thread-safe, so a body throws on the first difference; the caller reports it.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace megatron::communicator_cases {
+
+template <class... Args>
+void expect(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) throw std::runtime_error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// The i-th element that `rank` contributes: of very different magnitudes, so that the order of a sum shows.
+template <class T>
+T element(int rank, std::int64_t i) {
+  std::uint64_t hash = (static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(i);
+  hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  hash ^= hash >> 27;
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(hash % 1000003);
+  } else {
+    const double fraction = static_cast<double>(hash >> 11) * 0x1.0p-53 - 0.5;
+    constexpr std::array<double, 4> kScales{0x1.0p-12, 0x1.0p-3, 1, 0x1.0p11};
+    return static_cast<T>(fraction * kScales[hash % 4]);
+  }
+}
+
+template <class T>
+std::vector<T> elements_of(int rank, std::int64_t count) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = element<T>(rank, i);
+  return values;
+}
+
+/// The serial answer: rank 0's elements combined with rank 1's, then with rank 2's, ...
+template <class T>
+std::vector<T> reduced(int ranks, std::int64_t count, Reduce reduce, bool backwards = false) {
+  std::vector<T> total = elements_of<T>(backwards ? ranks - 1 : 0, count);
+  for (int k = 1; k < ranks; ++k) {
+    const std::vector<T> next = elements_of<T>(backwards ? ranks - 1 - k : k, count);
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      total[i] = reduce == Reduce::sum ? total[i] + next[i] : std::max(total[i], next[i]);
+    }
+  }
+  return total;
+}
+
+template <class T>
+Tensor tensor_of(std::vector<T>& values) {
+  return {values.data(), {static_cast<std::int64_t>(values.size())}, DTypeOf<T>::value};
+}
+
+template <class T>
+void expect_same_bits(const std::vector<T>& got, const T* wanted, const char* what, const Communicator& group) {
+  if (got.empty() || std::memcmp(got.data(), wanted, got.size() * sizeof(T)) == 0) return;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    expect(std::memcmp(&got[i], wanted + i, sizeof(T)) == 0,
+           "{} in group '{}', rank {} of {}, {} elements: element {} is {}, not {}", what, group.name(), group.rank(),
+           group.size(), got.size(), i, got[i], wanted[i]);
+  }
+}
+
+inline const std::vector<std::int64_t>& awkward_sizes() {
+  static const std::vector<std::int64_t> sizes{0, 1, 7, 1000, 4097, 200003};
+  return sizes;
+}
+
+template <class T>
+void all_reduce_case(Communicator& world) {
+  for (const std::int64_t count : awkward_sizes()) {
+    for (const Reduce reduce : {Reduce::sum, Reduce::maximum}) {
+      std::vector<T> values = elements_of<T>(world.rank(), count);
+      world.all_reduce(tensor_of(values), reduce);
+      expect_same_bits(values, reduced<T>(world.size(), count, reduce).data(), "all-reduce", world);
+    }
+  }
+  if constexpr (std::is_floating_point_v<T>) {  // the order must matter for this input, or the test proves nothing
+    if (world.size() < 3) return;
+    expect(reduced<T>(world.size(), 1000, Reduce::sum) != reduced<T>(world.size(), 1000, Reduce::sum, true),
+           "the input does not tell the orders of a sum apart");
+  }
+}
+
+/// More than a backend moves at once, with a ragged end.
+inline void large_tensor_case(Communicator& world) {
+  std::vector<float> values = elements_of<float>(world.rank(), 3333337);
+  world.all_reduce(tensor_of(values));
+  const std::vector<float> total = reduced<float>(world.size(), 3333337, Reduce::sum);
+  expect_same_bits(values, total.data(), "large all-reduce", world);
+  if (world.rank() != world.size() - 1) std::fill(values.begin(), values.end(), 0.0F);
+  world.broadcast(tensor_of(values), world.size() - 1);
+  expect_same_bits(values, total.data(), "large broadcast", world);
+}
+
+inline void maximum_keeps_nan_case(Communicator& world) {
+  float value = world.rank() == world.size() - 1 ? NAN : 1.0F;
+  world.all_reduce(Tensor(&value, {1}, DType::f32), Reduce::maximum);
+  expect(std::isnan(value), "the maximum of a NaN and numbers is {}", value);
+}
+
+template <class T>
+void all_gather_case(Communicator& world) {
+  for (const std::int64_t count : awkward_sizes()) {
+    const auto part_elements = static_cast<std::size_t>(count);
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::vector<T> part = elements_of<T>(world.rank(), count);
+    std::vector<T> whole(part_elements * ranks), in_place(part_elements * ranks), wanted;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const std::vector<T> theirs = elements_of<T>(rank, count);
+      wanted.insert(wanted.end(), theirs.begin(), theirs.end());
+    }
+    world.all_gather(tensor_of(part), tensor_of(whole));
+    expect_same_bits(whole, wanted.data(), "all-gather", world);
+
+    const Tensor slice = tensor_of(in_place).slice(0, world.rank() * count, count);
+    if (count > 0) std::memcpy(slice.data(), part.data(), part.size() * sizeof(T));
+    world.all_gather(slice, tensor_of(in_place));
+    expect_same_bits(in_place, wanted.data(), "all-gather in place", world);
+  }
+}
+
+template <class T>
+void reduce_scatter_case(Communicator& world) {
+  for (const std::int64_t count : awkward_sizes()) {
+    std::vector<T> whole = elements_of<T>(world.rank(), count * world.size());
+    std::vector<T> part(static_cast<std::size_t>(count));
+    const std::vector<T> total = reduced<T>(world.size(), count * world.size(), Reduce::sum);
+    const T* wanted = total.data() + count * world.rank();
+    world.reduce_scatter(tensor_of(whole), tensor_of(part));
+    expect_same_bits(part, wanted, "reduce-scatter", world);
+    expect(whole == elements_of<T>(world.rank(), count * world.size()), "reduce-scatter changed its input");
+
+    const Tensor slice = tensor_of(whole).slice(0, world.rank() * count, count);
+    world.reduce_scatter(tensor_of(whole), slice);
+    if (count > 0) std::memcpy(part.data(), slice.data(), part.size() * sizeof(T));
+    expect_same_bits(part, wanted, "reduce-scatter in place", world);
+  }
+}
+
+inline void broadcast_case(Communicator& world) {
+  for (int root = 0; root < world.size(); ++root) {
+    for (const std::int64_t count : awkward_sizes()) {
+      std::vector<double> values = elements_of<double>(world.rank(), count);
+      world.broadcast(tensor_of(values), root);
+      expect_same_bits(values, elements_of<double>(root, count).data(), "broadcast", world);
+    }
+  }
+}
+
+/// Everybody sends to the right before anybody receives; three messages on a channel, waited for out of order.
+inline void ring_case(Communicator& world) {
+  if (world.size() == 1) return;
+  const int right = (world.rank() + 1) % world.size();
+  const int left = (world.rank() + world.size() - 1) % world.size();
+  for (const std::int64_t count : awkward_sizes()) {
+    std::vector<std::vector<float>> out, in(4);
+    std::vector<Pending> sends, receives;
+    for (int message = 0; message < 4; ++message) out.push_back(elements_of<float>(world.rank() * 4 + message, count));
+    for (int message = 0; message < 4; ++message) {  // the last one goes on a channel of its own
+      sends.push_back(world.start_send(tensor_of(out[static_cast<std::size_t>(message)]), right, message == 3 ? 1 : 0));
+    }
+    for (std::size_t message = 0; message < 4; ++message) in[message].resize(static_cast<std::size_t>(count));
+    receives.push_back(world.start_receive(tensor_of(in[3]), left, 1));
+    for (std::size_t message = 0; message < 3; ++message) {
+      receives.push_back(world.start_receive(tensor_of(in[message]), left, 0));
+    }
+    for (const std::size_t at : {2U, 0U, 3U, 1U}) receives[at].wait();
+    for (Pending& send : sends) send.wait();
+    for (int message = 0; message < 4; ++message) {
+      expect_same_bits(in[static_cast<std::size_t>(message)], elements_of<float>(left * 4 + message, count).data(),
+                       "receive", world);
+    }
+  }
+}
+
+/// Many operations of several groups in flight; ranks start in the same order but wait in different ones.
+inline void many_in_flight_case(Communicator& world) {
+  const auto pairs = world.split(world.rank() / 2, world.rank(), "pairs");
+  const auto reversed = world.split(0, -world.rank(), "reversed");
+  expect(reversed->rank() == world.size() - 1 - world.rank(), "split does not order by key");
+  constexpr std::size_t kRounds = 24;
+  std::vector<std::vector<float>> sums, pair_sums, wholes, parts;
+  std::vector<Pending> pending;
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    const auto count = static_cast<std::int64_t>(round * round * round * 9 + 1);
+    sums.push_back(elements_of<float>(world.rank(), count));
+    pair_sums.push_back(elements_of<float>(pairs->rank(), count));
+    parts.push_back(elements_of<float>(reversed->rank(), count));
+    wholes.emplace_back(static_cast<std::size_t>(count * world.size()));
+    pending.push_back(world.start_all_reduce(tensor_of(sums.back())));
+    pending.push_back(pairs->start_all_reduce(tensor_of(pair_sums.back())));
+    pending.push_back(reversed->start_all_gather(tensor_of(parts.back()), tensor_of(wholes.back())));
+  }
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const std::size_t order = world.rank() % 2 == 0 ? i : pending.size() - 1 - i;
+    pending[order].wait();
+  }
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    const auto count = static_cast<std::int64_t>(sums[round].size());
+    expect_same_bits(sums[round], reduced<float>(world.size(), count, Reduce::sum).data(), "all-reduce", world);
+    expect_same_bits(pair_sums[round], reduced<float>(pairs->size(), count, Reduce::sum).data(), "all-reduce", *pairs);
+    for (int rank = 0; rank < reversed->size(); ++rank) {
+      const float* theirs = wholes[round].data() + rank * count;
+      expect_same_bits(elements_of<float>(rank, count), theirs, "all-gather", *reversed);
+    }
+  }
+}
+
+inline void split_case(Communicator& world) {
+  const int size = world.size(), rank = world.rank();
+  const auto odd_even = world.split(rank % 2, -rank, "odd-even");
+  const int members = (size + 1 - rank % 2) / 2;
+  expect(odd_even->size() == members && odd_even->rank() == members - 1 - rank / 2 && odd_even->name() == "odd-even",
+         "split gives rank {} of {} ('{}') to world rank {}", odd_even->rank(), odd_even->size(), odd_even->name(),
+         rank);
+  std::vector<int> colours;
+  for (int other = 0; other < size; ++other) colours.push_back(other < 3 ? 7 : 8);
+  const auto known = world.split_known(colours, "known");
+  expect(known->rank() == (rank < 3 ? rank : rank - 3), "split_known changes the order");
+  expect(known->size() == (rank < 3 ? std::min(size, 3) : size - 3), "split_known gives a group of {}", known->size());
+  const auto again = known->split(0, 0, "again");  // a split of a split; equal keys keep the order
+  expect(again->rank() == known->rank() && again->size() == known->size(), "split with equal keys changes the order");
+  expect(again->all_reduce_value(1) == known->size(), "a group of {} counts itself wrongly", known->size());
+}
+
+inline void values_and_texts_case(Communicator& world) {
+  const int size = world.size(), rank = world.rank();
+  expect(world.all_reduce_value(rank + 0.5) == size * size / 2.0, "sum of host values");
+  expect(world.all_reduce_value(-rank, Reduce::maximum) == 0, "maximum of host values");
+  expect(!world.any(false) && world.any(rank == size - 1), "any");
+  for (int root = 0; root < size; ++root) {
+    const std::string text = "from " + std::to_string(root) + std::string(static_cast<std::size_t>(root) * 9000, 'x');
+    expect(world.broadcast_text(rank == root ? text : "", root) == text, "broadcast of a text from {}", root);
+    const std::vector<std::string> texts = world.gather_texts(std::string(static_cast<std::size_t>(rank), 'a'), root);
+    expect(texts.size() == static_cast<std::size_t>(rank == root ? size : 0), "gather of texts at {}", root);
+    for (std::size_t from = 0; from < texts.size(); ++from) {
+      expect(texts[from] == std::string(from, 'a'), "text {} is '{}'", from, texts[from]);
+    }
+  }
+  world.barrier();
+}
+
+/// Bytes against the formulas; in a group of one nothing is sent.
+inline void meter_case(Communicator& world) {
+  const std::int64_t n = world.size(), count = 840;  // a multiple of every size in the tests
+  std::vector<float> part(static_cast<std::size_t>(count)), whole(static_cast<std::size_t>(count * n));
+  TrafficMeter meter;
+  world.set_meter(&meter);
+  const auto charged = [&](const char* verb, std::int64_t bytes) {
+    expect(meter.bytes_sent == bytes, "{} is charged {} bytes, not {}", verb, meter.bytes_sent, bytes);
+    expect(meter.operations == (n > 1 ? 1 : 0), "{} is charged as {} operations", verb, meter.operations);
+    meter = {};
+  };
+  world.all_reduce(tensor_of(part));
+  charged("all-reduce", 2 * (n - 1) * count * 4 / n);
+  world.all_gather(tensor_of(part), tensor_of(whole));
+  charged("all-gather", (n - 1) * count * 4);
+  world.reduce_scatter(tensor_of(whole), tensor_of(part));
+  charged("reduce-scatter", (n - 1) * count * 4);
+  world.broadcast(tensor_of(part), 0);
+  charged("broadcast", world.rank() == 0 ? (n - 1) * count * 4 : 0);
+  world.barrier();
+  charged("barrier", 0);
+  if (n > 1) {
+    if (world.rank() == 0) world.start_send(tensor_of(part), 1, 0).wait();
+    if (world.rank() == 1) world.start_receive(tensor_of(part), 0, 0).wait();
+    if (world.rank() < 2) charged("send", world.rank() == 0 ? count * 4 : 0);
+  }
+  world.set_meter(nullptr);
+}
+
+struct Case {
+  const char* name;
+  void (*body)(Communicator& world);
+};
+
+inline const std::vector<Case>& all_cases() {
+  static const std::vector<Case> cases{{"all-reduce of f32", all_reduce_case<float>},
+                                       {"all-reduce of f64", all_reduce_case<double>},
+                                       {"all-reduce of i32", all_reduce_case<std::int32_t>},
+                                       {"large tensors", large_tensor_case},
+                                       {"maximum keeps NaN", maximum_keeps_nan_case},
+                                       {"all-gather of f32", all_gather_case<float>},
+                                       {"all-gather of u8", all_gather_case<std::uint8_t>},
+                                       {"reduce-scatter of f32", reduce_scatter_case<float>},
+                                       {"reduce-scatter of f64", reduce_scatter_case<double>},
+                                       {"broadcast", broadcast_case},
+                                       {"send and receive", ring_case},
+                                       {"many in flight", many_in_flight_case},
+                                       {"split", split_case},
+                                       {"values and texts", values_and_texts_case},
+                                       {"meter", meter_case}};
+  return cases;
+}
+
+}  // namespace megatron::communicator_cases

@@ -1,0 +1,116 @@
+// What tests of tensors share: tensors that own their memory, random values, comparisons that name the first wrong
+// element, and finite differences.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace megatron::test {
+
+/// A contiguous tensor with memory of its own; converts to a view wherever an operation wants one.
+template <class T>
+class Owned {
+ public:
+  explicit Owned(Shape shape, T value = T{})
+      : shape_(shape), values_(static_cast<std::size_t>(shape.elements()), value) {}
+  Owned(Shape shape, std::vector<T> values) : shape_(shape), values_(std::move(values)) {
+    internal_check(static_cast<std::int64_t>(values_.size()) == shape.elements(), "values do not fill the shape");
+  }
+
+  Tensor tensor() { return {values_.data(), shape_, DTypeOf<T>::value}; }
+  ConstTensor tensor() const { return {values_.data(), shape_, DTypeOf<T>::value}; }
+  operator Tensor() { return tensor(); }
+  operator ConstTensor() { return tensor(); }
+  operator ConstTensor() const { return tensor(); }
+
+  const Shape& shape() const { return shape_; }
+  const std::vector<T>& values() const { return values_; }
+  T& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
+  T operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
+  std::int64_t elements() const { return shape_.elements(); }
+  bool operator==(const Owned& other) const { return shape_ == other.shape_ && values_ == other.values_; }
+
+ private:
+  Shape shape_;
+  std::vector<T> values_;
+};
+
+/// Uniform in [center - width, center + width], the same for the same seed on every platform.
+inline Owned<float> random_tensor(Shape shape, std::uint64_t seed, double width = 1, double center = 0) {
+  Owned<float> result(shape);
+  std::mt19937_64 engine(seed);
+  for (std::int64_t i = 0; i < result.elements(); ++i) {
+    const double unit = static_cast<double>(engine() >> 11) * 0x1p-53;
+    result[i] = static_cast<float>(center + width * (2 * unit - 1));
+  }
+  return result;
+}
+
+/// Integers in [0, bound).
+inline Owned<std::int32_t> random_ids(std::int64_t count, std::int64_t bound, std::uint64_t seed) {
+  Owned<std::int32_t> result(Shape{count});
+  std::mt19937_64 engine(seed);
+  for (std::int64_t i = 0; i < count; ++i) {
+    result[i] = static_cast<std::int32_t>(engine() % static_cast<std::uint64_t>(bound));
+  }
+  return result;
+}
+
+/// first, first + 1, ...
+inline Owned<std::int32_t> counting_ids(std::int64_t count, std::int32_t first = 0) {
+  Owned<std::int32_t> result(Shape{count});
+  for (std::int64_t i = 0; i < count; ++i) result[i] = first + static_cast<std::int32_t>(i);
+  return result;
+}
+
+template <class T>
+std::vector<double> as_doubles(const Owned<T>& x) {
+  return {x.values().begin(), x.values().end()};
+}
+
+/// "" if |got - want| <= tolerance * (largest |want| + floor) for all elements, else where it first is not.
+/// Use as CHECK(difference(got, want, 1e-6) == "").
+template <class T>
+std::string difference(const Owned<T>& got, const std::vector<double>& want, double tolerance, double floor = 1e-30) {
+  if (got.values().size() != want.size()) return fmt::format("{} elements, not {}", got.values().size(), want.size());
+  double largest = floor;
+  for (const double w : want) largest = std::max(largest, std::abs(w));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const auto value = static_cast<double>(got.values()[i]);
+    if (!(std::abs(value - want[i]) <= tolerance * largest)) {
+      return fmt::format("element {} of {} is {:.9g}, not {:.9g} (tolerance {:.3g})", i, got.shape().to_string(), value,
+                         want[i], tolerance * largest);
+    }
+  }
+  return "";
+}
+template <class T>
+std::string difference(const Owned<T>& got, const Owned<T>& want, double tolerance, double floor = 1e-30) {
+  return difference(got, as_doubles(want), tolerance, floor);
+}
+
+/// Central differences of a function of x, for every element of x.
+inline std::vector<double> numerical_gradient(const std::function<double(const std::vector<double>&)>& function,
+                                              std::vector<double> x, double step = 1e-5) {
+  std::vector<double> gradient(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double middle = x[i];
+    x[i] = middle + step;
+    const double above = function(x);
+    x[i] = middle - step;
+    const double below = function(x);
+    x[i] = middle;
+    gradient[i] = (above - below) / (2 * step);
+  }
+  return gradient;
+}
+
+}  // namespace megatron::test

@@ -1,0 +1,139 @@
+#include "support/tiny_training.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "comm/thread_communicator.h"
+
+namespace megatron::test {
+
+Config tiny_config() {
+  Config config;
+  ModelConfig& model = config.model;
+  model.layers = 4;
+  model.hidden_size = 32;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 128;
+  model.sequence_length = model.max_position_embeddings = 16;
+  model.vocab_size = 50;
+  model.vocab_multiple = 64;
+  config.train.micro_batch_size = 1;
+  config.train.global_batch_size = 8;
+  config.parallel.data = 1;
+  config.optimizer.weight_decay = 0.1;
+  return config;
+}
+
+int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab) {
+  const auto word = philox4x32<7>({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample),
+                                   static_cast<std::uint32_t>(position), 0},
+                                  99)[0];
+  return static_cast<int>(word % static_cast<std::uint32_t>(vocab));
+}
+
+TinyBatches::TinyBatches(const Config& config, int data_rank) : config_(config), data_rank_(data_rank) {
+  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
+  const auto count = static_cast<std::size_t>(micro_batches_per_step(config));
+  const auto size = static_cast<std::size_t>(s * b);
+  tokens_.assign(count, std::vector<int>(size));
+  targets_.assign(count, std::vector<int>(size));
+  for (std::int64_t i = 0; i < s; ++i) {
+    positions_.push_back(static_cast<int>(i));
+    for (std::int64_t j = 0; j < b; ++j) position_ids_.push_back(static_cast<int>(i));
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    MicroBatch batch;
+    batch.tokens = {tokens_[k].data(), {s, b}, DType::i32};
+    batch.targets = {targets_[k].data(), {s, b}, DType::i32};
+    batch.position_ids = {position_ids_.data(), {s, b}, DType::i32};
+    batch.positions = {positions_.data(), {s}, DType::i32};
+    batch.sequence = s;
+    batch.samples = b;
+    batch.first_sample = (static_cast<std::int64_t>(k) * config.parallel.data + data_rank) * b;
+    batch.gradient_scale = 1.0 / static_cast<double>(config.train.global_batch_size * s);
+    micro_batches_.push_back(batch);
+  }
+}
+
+const std::vector<MicroBatch>& TinyBatches::step(int step) {
+  const std::int64_t s = config_.model.sequence_length, b = config_.train.micro_batch_size;
+  for (std::size_t k = 0; k < micro_batches_.size(); ++k) {
+    for (std::int64_t i = 0; i < s; ++i) {
+      for (std::int64_t j = 0; j < b; ++j) {
+        const std::int64_t sample = micro_batches_[k].first_sample + j;
+        tokens_[k][static_cast<std::size_t>(i * b + j)] = token(step, sample, i, config_.model.vocab_size);
+        targets_[k][static_cast<std::size_t>(i * b + j)] = token(step, sample, i + 1, config_.model.vocab_size);
+      }
+    }
+  }
+  return micro_batches_;
+}
+
+namespace {
+
+// Writes this rank's box of a parameter into the whole tensor.
+void assemble(const Parameter& parameter, ConstTensor part, std::map<std::string, std::vector<float>>& whole) {
+  std::vector<float>& target = whole[parameter.name];
+  target.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+  const bool matrix = parameter.global_shape.rank() == 2;
+  const std::int64_t rows = matrix ? parameter.box.extent[0] : 1;
+  const std::int64_t columns = parameter.box.extent[matrix ? 1 : 0];
+  const std::int64_t first_row = matrix ? parameter.box.offset[0] : 0;
+  const std::int64_t first_column = parameter.box.offset[matrix ? 1 : 0];
+  const std::int64_t stride = matrix ? parameter.global_shape[1] : 0;
+  const float* source = part.as<float>();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      target[static_cast<std::size_t>((first_row + row) * stride + first_column + column)] = *source++;
+    }
+  }
+}
+
+}  // namespace
+
+TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
+  config.parallel.tensor = tensor;
+  config.parallel.data = data;
+  config.parallel.pipeline = pipeline;
+  TrainingTrace trace;
+  std::mutex mutex;
+  run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.tensor = tensor, .data = data, .pipeline = pipeline});
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, grid.data().rank());
+    Timers timers;
+    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+    for (int step = 1; step <= steps; ++step) {
+      const double loss = replica.forward_backward(batches.step(step), step, targets, timers);
+      if (step == 1) {
+        const std::lock_guard lock(mutex);
+        for (const Parameter& parameter : replica.store().all()) {
+          if (parameter.counted) assemble(parameter, parameter.gradient, trace.gradients);
+        }
+      }
+      const AdamW::Update update = replica.update(1e-3, timers);
+      if (world.rank() == 0) {
+        trace.losses.push_back(loss);
+        trace.norms.push_back(update.gradient_norm);
+      }
+    }
+    const std::lock_guard lock(mutex);
+    for (const Parameter& parameter : replica.store().all()) {
+      if (parameter.counted) assemble(parameter, parameter.value, trace.parameters);
+    }
+  });
+  return trace;
+}
+
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    norm += double{b[i]} * b[i];
+  }
+  return std::sqrt(difference) / std::sqrt(norm);
+}
+
+}  // namespace megatron::test

@@ -1,0 +1,46 @@
+// A few training steps of a tiny GPT on any layout, with ranks as threads: what the parity tests compare.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "train/replica.h"
+
+namespace megatron::test {
+
+/// 4 layers, hidden 32, 4 heads, sequence 16, vocabulary 50 (padded to 64), dropout 0.1, batch 8, one rank.
+Config tiny_config();
+
+struct TrainingTrace {
+  std::vector<double> losses, norms;                     // by step
+  std::map<std::string, std::vector<float>> gradients;   // of step 1, reassembled, by parameter
+  std::map<std::string, std::vector<float>> parameters;  // after the last step
+};
+
+/// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
+/// `data`). Tokens are a fixed pseudo-random function of (step, sample, position).
+TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
+
+/// ‖a − b‖ / ‖b‖ over two equally long vectors.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
+
+/// One data rank's micro-batches of a step in host memory.
+class TinyBatches {
+ public:
+  TinyBatches(const Config& config, int data_rank);
+  /// Views into this object; valid until the next call.
+  const std::vector<MicroBatch>& step(int step);
+  static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
+
+ private:
+  Config config_;
+  int data_rank_;
+  std::vector<std::vector<int>> tokens_, targets_;
+  std::vector<int> position_ids_, positions_;
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace megatron::test

@@ -1,0 +1,92 @@
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "model/flops.h"
+
+using namespace megatron;
+
+namespace {
+
+ModelConfig resolved_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+                         std::int64_t vocab) {
+  ModelConfig model;
+  model.layers = layers;
+  model.hidden_size = hidden;
+  model.attention_heads = model.query_groups = heads;
+  model.ffn_hidden_size = 4 * hidden;
+  model.sequence_length = model.max_position_embeddings = sequence;
+  model.vocab_size = vocab;
+  return model;
+}
+
+/// The published count of an iteration (attention's whole square, not the causal half), full recomputation or none:
+/// 24 · passes · B s L h² (1 + s / 6h) + 6 B s h V, with 4 passes (forward, forward again, twice backward) or 3. The
+/// papers' 96 B s L h² (1 + s / 6h + V / 16Lh) and 72 B s L h² (1 + s / 6h + V / 12Lh) are these.
+double published_iteration(const ModelConfig& model, double batch, bool recompute) {
+  const auto L = static_cast<double>(model.layers), h = static_cast<double>(model.hidden_size);
+  const auto s = static_cast<double>(model.sequence_length), V = static_cast<double>(model.padded_vocab());
+  if (recompute) return 96 * batch * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h));
+  return 72 * batch * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h));
+}
+
+double attention_square_half(const ModelConfig& model, double passes) {
+  return passes * 2 * static_cast<double>(model.layers) * static_cast<double>(model.hidden_size) *
+         static_cast<double>(model.sequence_length);
+}
+
+}  // namespace
+
+TEST_CASE("175B parameters in 32 s on 1024 GPUs are 137.66 TFLOP/s each by the published formula") {
+  const ModelConfig model = resolved_gpt(96, 12288, 96, 2048, 51200);
+  CHECK(published_iteration(model, 1536, true) / (32.0 * 1024) / 1e12 == Approx(137.66).margin(0.005));
+}
+
+TEST_CASE("our causal count is the published one less half of the attention square") {
+  const ModelConfig model = resolved_gpt(96, 12288, 96, 2048, 51200);
+  const double tokens = 1536.0 * 2048;
+  const FlopsPerToken none = flops_per_token(model, {.mode = "none"});
+  const FlopsPerToken full = flops_per_token(model, {.mode = "full"});
+  CHECK(none.model == Approx(published_iteration(model, 1536, false) / tokens - attention_square_half(model, 3)));
+  CHECK(full.hardware == Approx(published_iteration(model, 1536, true) / tokens - attention_square_half(model, 4)));
+  CHECK(full.model == none.model);
+  CHECK(none.hardware == none.model);
+  // Selective recomputation repeats the attention core's forward: a third of attention's causal share.
+  CHECK(flops_per_token(model, {.mode = "selective"}).hardware - none.model == Approx(attention_square_half(model, 1)));
+}
+
+TEST_CASE("the published weak-scaling table follows from the formula") {
+  struct Row {
+    std::int64_t hidden, layers, heads;
+    double gpus, batch, teraflops, petaflops, seconds;
+  };
+  const Row rows[] = {
+      {2304, 24, 24, 32, 512, 137, 4.4, 3.53},         {3072, 30, 32, 64, 512, 138, 8.8, 3.70},
+      {4096, 36, 32, 128, 512, 142, 18.2, 3.70},       {6144, 40, 48, 256, 1024, 135, 34.6, 9.40},
+      {8192, 48, 64, 512, 1536, 138, 70.8, 14.5},      {10240, 60, 80, 1024, 1792, 140, 143.8, 16.1},
+      {12288, 80, 96, 1536, 2304, 148, 227.1, 24.8},   {16384, 96, 128, 1920, 2160, 155, 297.4, 37.6},
+      {20480, 105, 128, 2520, 2520, 163, 410.2, 54.1}, {25600, 128, 160, 3072, 3072, 163, 502.0, 102.6},
+  };
+  for (const Row& row : rows) {
+    const ModelConfig model = resolved_gpt(row.layers, row.hidden, row.heads, 2048, 51200);
+    CAPTURE(row.hidden);
+    CHECK(row.gpus * row.teraflops / 1000 == Approx(row.petaflops).epsilon(0.006));
+    CHECK(published_iteration(model, row.batch, true) / (row.gpus * row.teraflops * 1e12) ==
+          Approx(row.seconds).epsilon(0.005));
+  }
+}
+
+TEST_CASE("the counted parameters are the matrices and the padded head, nothing else") {
+  // GPT-2 124M: 12 layers of 12 h² and the head of 50304 rows; no positions, biases or norms.
+  const ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
+  CHECK(multiplying_parameters(model) == 12LL * 12 * 768 * 768 + 50304LL * 768);
+  CHECK(flops_per_token(model, {}).model ==
+        6.0 * static_cast<double>(multiplying_parameters(model)) + 6.0 * 12 * 768 * 1024);
+
+  ModelConfig grouped = model;  // 4 key/value groups of 64, gated
+  grouped.query_groups = 4;
+  grouped.activation = "swiglu";
+  CHECK(multiplying_parameters(grouped) ==
+        12LL * (768 * 768 + 2 * 4 * 64 * 768 + 768 * 768 + 3 * 768 * 3072) + 50304LL * 768);
+
+  CHECK_THROWS_AS(multiplying_parameters(ModelConfig{}), Error);
+}
