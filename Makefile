@@ -47,5 +47,6 @@ clean: ## remove build/ and the links to it; data/ and runs/ stay
 	rm -f $(PROGRAMS)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
+	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
 	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... PREFIX=$(PREFIX)"

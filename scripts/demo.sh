@@ -16,8 +16,7 @@ heading "1/4  Text: $corpus"
 if [[ -s $corpus ]]; then
   echo "already there"
 else
-  ./megatron_preprocess sample-corpus --output "$corpus.part"
-  mv "$corpus.part" "$corpus"
+  ./megatron_preprocess sample-corpus --output "$corpus"  # appears under its name only when it is whole
 fi
 
 heading "2/4  Shards: $shards-00000.h5 ..."

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <system_error>
 #include <vector>
@@ -156,6 +157,14 @@ FileType file_type(const std::string& path) {
 std::int64_t file_bytes(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) ? std::int64_t{status.st_size} : -1;
+}
+
+void create_folder_durably(const std::string& path) {
+  std::error_code error;
+  const bool created = std::filesystem::create_directories(path, error);
+  errno = error.value();
+  if (error) fail_with_errno("create", path);
+  if (created) sync_path(folder_of(path));
 }
 
 void create_file_durably(const std::string& path, std::string_view text) {

@@ -29,6 +29,9 @@ FileType file_type(const std::string& path);
 /// Bytes of a regular file; -1 if it is none.
 std::int64_t file_bytes(const std::string& path);
 
+/// Creates a folder with its parents unless it is there.
+void create_folder_durably(const std::string& path);
+
 /// Creates `path`, which must not exist, with this text, and syncs it.
 void create_file_durably(const std::string& path, std::string_view text);
 /// Replaces `folder/name` atomically through `folder/.tmp_name`, and syncs the folder.

@@ -32,13 +32,8 @@ void check_free_space(const std::string& directory, std::int64_t bytes) {
 }
 
 void check_writable(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error && !std::filesystem::is_directory(directory)) {
-    errno = error.value();
-    fail_with_errno("create", directory);
-  }
-  const std::string probe = fmt::format("{}/.tmp_probe_{}", directory, ::getpid());
+  create_folder_durably(directory);
+  const std::string probe = directory + "/.tmp_probe";
   (void)::unlink(probe.c_str());
   try {
     create_file_durably(probe, "writable\n");

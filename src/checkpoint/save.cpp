@@ -78,7 +78,7 @@ void Save::prepare() {
       world_,
       [&] {
         if (!root()) return;
-        check_writable(folder_);
+        create_folder_durably(folder_);
         clean_leftovers(folder_);
         check_free_space(folder_, checkpoint_bytes(numbers, false, world_.size()));
         if (::mkdir(temporary_.c_str(), 0777) != 0) fail_with_errno("create", temporary_);

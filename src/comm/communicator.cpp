@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace megatron {
@@ -18,7 +19,9 @@ double seconds_now() {
 // Charges the time of a scope to a meter; costs nothing without one.
 class WaitingTime {
  public:
-  explicit WaitingTime(TrafficMeter* meter) : meter_(meter), start_(meter != nullptr ? seconds_now() : 0) {}
+  explicit WaitingTime(TrafficMeter* meter) : meter_(meter), start_(meter != nullptr ? seconds_now() : 0) {
+    if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
+  }
   ~WaitingTime() {
     if (meter_ != nullptr) meter_->seconds_waiting += seconds_now() - start_;
   }
@@ -28,6 +31,7 @@ class WaitingTime {
  private:
   TrafficMeter* meter_;
   double start_;
+  std::optional<Timers::Scope> section_;
 };
 
 void check_tensor(ConstTensor tensor, const char* verb, const std::string& group) {

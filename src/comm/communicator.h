@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/timers.h"
 #include "tensor/tensor.h"
 
 namespace megatron {
@@ -32,6 +33,7 @@ struct TrafficMeter {
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
   double seconds_waiting = 0;  ///< inside wait() and blocking verbs
+  Timers* timers = nullptr;    ///< optional: waiting is entered there as Section::communication
 };
 
 class Communicator;

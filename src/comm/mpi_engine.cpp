@@ -82,7 +82,6 @@ MpiOperation& MpiEngine::create() {
 }
 
 void MpiEngine::start(MpiOperation& operation) {
-  operation.next = 0;
   operation.begun = operation.done = false;
   const std::int64_t per_piece = kPieceBytes / element_bytes(operation);
   switch (operation.kind) {
@@ -136,9 +135,8 @@ bool MpiEngine::advance(MpiOperation& operation) {
   if (!operation.begun) {
     if (!may_begin(operation)) return false;
     operation.begun = progress = true;
-    for (Piece& piece : operation.pieces) {
-      if (operation.next < operation.elements) begin_piece(operation, piece);
-    }
+    begin_piece(operation, operation.pieces[0], 0);
+    begin_piece(operation, operation.pieces[1], operation.piece_elements);
   }
   for (Piece& piece : operation.pieces) {
     while (piece.active && complete(operation, piece)) {
@@ -147,7 +145,7 @@ bool MpiEngine::advance(MpiOperation& operation) {
       if (post_phase(operation, piece)) continue;
       piece.active = false;
       if (piece.scratch) free_scratch_.push_back(std::move(piece.scratch));
-      if (operation.next < operation.elements) begin_piece(operation, piece);
+      begin_piece(operation, piece, piece.first + 2 * operation.piece_elements);
     }
     busy = busy || piece.active;
   }
@@ -155,12 +153,12 @@ bool MpiEngine::advance(MpiOperation& operation) {
   return progress;
 }
 
-void MpiEngine::begin_piece(MpiOperation& operation, Piece& piece) {
-  piece.active = true;
+void MpiEngine::begin_piece(MpiOperation& operation, Piece& piece, std::int64_t first) {
+  piece.active = first < operation.elements;
+  if (!piece.active) return;
   piece.phase = 0;
-  piece.first = operation.next;
-  piece.count = std::min(operation.piece_elements, operation.elements - operation.next);
-  operation.next += piece.count;
+  piece.first = first;
+  piece.count = std::min(operation.piece_elements, operation.elements - first);
   post_phase(operation, piece);
 }
 

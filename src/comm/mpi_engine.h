@@ -46,9 +46,9 @@ struct MpiOperation {
   std::int64_t elements = 0;  // of the tensor, or of the part where there is one
 
   // The engine's.
-  std::int64_t piece_elements = 0, next = 0;
+  std::int64_t piece_elements = 0;
   bool begun = false, done = false;
-  std::array<Piece, 2> pieces;
+  std::array<Piece, 2> pieces;  // the first takes the even pieces, the second the odd ones: their tags differ
 };
 
 const char* name_of(MpiOperation::Kind kind);
@@ -75,7 +75,7 @@ class MpiEngine {
 
   bool may_begin(const MpiOperation& operation) const;
   bool advance(MpiOperation& operation);
-  void begin_piece(MpiOperation& operation, Piece& piece);
+  void begin_piece(MpiOperation& operation, Piece& piece, std::int64_t first);
   bool complete(const MpiOperation& operation, Piece& piece);
   bool post_phase(MpiOperation& operation, Piece& piece);
   void exchange_slices(const MpiOperation& operation, Piece& piece);

@@ -41,7 +41,8 @@ class ValueReader {
     if (!node_.is_array()) return wrong_type(node_, "");
     std::vector<std::int64_t> values;
     for (const toml::node& element : *node_.as_array()) {
-      integer(element, fmt::format("[{}]", values.size()), values.emplace_back());
+      const std::string part = fmt::format("[{}]", values.size());
+      integer(element, part, values.emplace_back());
     }
     if (values.empty() && problem_.empty()) problem_ = fmt::format("{} is empty; leave it out instead", name());
     if (problem_.empty()) field = std::move(values);
@@ -226,6 +227,8 @@ std::string expand_variables(std::string& text) {
     result += value;
     at = end + 1;
   }
+  if (result.find("${") != std::string::npos)
+    return fmt::format("'{}' expands to another variable: '{}'", text, result);
   if (find_invalid_utf8(result)) return "its expansion is not valid UTF-8";
   text = std::move(result);
   return "";

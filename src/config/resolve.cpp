@@ -109,6 +109,10 @@ bool concerns_lengths(const Violation& violation) {
 
 void resolve(Config& config, int ranks, const DataFacts* data) {
   verify(ranks >= 1, ErrorKind::configuration, "the number of ranks is {}; it must be at least 1", ranks);
+  const ParallelConfig& given = config.parallel;
+  internal_check(given.tensor > 0 && given.context > 0 && given.pipeline > 0 && given.virtual_stages > 0 &&
+                     given.expert > 0 && config.model.vocab_multiple > 0 && config.train.micro_batch_size > 0,
+                 "resolve: sizes with a default are positive");
   Config result = config;
   Messages problems;
   resolve_vocabulary(result, data, problems);

@@ -1,9 +1,6 @@
 #include "config/schema.h"
 
-#include <fmt/format.h>
-
 #include <array>
-#include <cmath>
 
 namespace megatron {
 namespace {
@@ -245,19 +242,6 @@ std::vector<Key> all_keys() {
   return result;
 }
 
-struct TypeName {
-  std::string operator()(Access<std::int64_t>) const { return "integer"; }
-  std::string operator()(Access<std::uint64_t>) const { return "integer"; }
-  std::string operator()(Access<double>) const { return "number"; }
-  std::string operator()(Access<bool>) const { return "true or false"; }
-  std::string operator()(Access<std::string>) const { return "string"; }
-  std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }
-  std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
-  std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
-  std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
-  std::string operator()(Access<DataConfig>) const { return "string or array of {path, weight}"; }
-};
-
 }  // namespace
 
 std::span<const Key> schema() {
@@ -287,47 +271,6 @@ const Key* find_key(std::string_view table, std::string_view name) {
     if (key.table == table && key.name == name) return &key;
   }
   return nullptr;
-}
-
-std::string expected_type(const Key& key) {
-  return std::visit(TypeName{}, key.access);
-}
-
-std::string type_name(const Key& key) {
-  if (!key.constraint.choices.empty()) {
-    return fmt::format("\"{}\"", fmt::join(key.constraint.choices, "\", \""));
-  }
-  const std::string type = expected_type(key);
-  return key.constraint.path && type == "string" ? "path" : type;
-}
-
-std::string range_text(const Constraint& constraint) {
-  const bool low = std::isfinite(constraint.minimum), high = std::isfinite(constraint.maximum);
-  const auto lower = fmt::format("{} {}", constraint.above_minimum ? "above" : "at least", constraint.minimum);
-  if (!low) return "";
-  if (!high) return lower;
-  return fmt::format("{}, {} {}", lower, constraint.below_maximum ? "below" : "at most", constraint.maximum);
-}
-
-void copy_value(const Key& key, const Config& from, Config& to) {
-  Config source = from;
-  std::visit(
-      [&](auto access) {
-        using Part = std::remove_reference_t<decltype(access(to))>;
-        if constexpr (std::is_same_v<Part, TrainConfig>) {
-          to.train.evaluate_every = source.train.evaluate_every;
-          to.train.evaluate_every_epoch = source.train.evaluate_every_epoch;
-        } else if constexpr (std::is_same_v<Part, OptimizerConfig>) {
-          to.optimizer.beta1 = source.optimizer.beta1;
-          to.optimizer.beta2 = source.optimizer.beta2;
-        } else if constexpr (std::is_same_v<Part, DataConfig>) {
-          to.data.train = source.data.train;
-          to.data.train_blend = source.data.train_blend;
-        } else {
-          access(to) = access(source);
-        }
-      },
-      key.access);
 }
 
 }  // namespace megatron

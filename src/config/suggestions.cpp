@@ -165,7 +165,7 @@ std::string normalised(std::string_view word) {
 
 /// Words further apart than this are not misspellings of each other.
 int tolerance(std::string_view word) {
-  return std::max(1, static_cast<int>(word.size()) / 3);
+  return std::max(1, (static_cast<int>(word.size()) + 2) / 3);
 }
 
 std::string as_written_in(std::string_view table, std::string_view full_name) {

@@ -14,7 +14,7 @@ namespace megatron {
 
 inline constexpr std::int64_t kQueryBlock =
     64;  ///< query rows of a tile: few, as the causal diagonal wastes half of them
-inline constexpr std::int64_t kKeyBlock = 512;  ///< key columns of a tile: many, as each tile costs a rescaling
+inline constexpr std::int64_t kKeyBlock = 512;  ///< key columns of a tile: many, as every tile costs a rescaling
 
 /// Keys [low, high).
 struct KeyRange {

@@ -1,5 +1,7 @@
 #include "cpu/dropout.h"
 
+#include <algorithm>
+
 #include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 

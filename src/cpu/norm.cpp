@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/arguments.h"
@@ -51,16 +52,24 @@ void CpuOps::layer_norm_forward(const LayerNormForwardArgs& args) {
   float* y = f32_elements("layer_norm_forward", args.y, size.elements());
   float* means = f32_elements("layer_norm_forward", args.mean, size.rows);
   float* rstds = f32_elements("layer_norm_forward", args.rstd, size.rows);
+  const float reciprocal = 1.0f / static_cast<float>(columns);
   for (std::int64_t row = 0; row < size.rows; ++row, x += columns, y += columns) {
-    // The variance from the deviations, not from E[x²] - E[x]²: a common offset of a row must not cost digits.
+    // The variance from deviations, not from E[x²] - E[x]²: a common offset of a row must not cost digits. The first
+    // mean's own rounding is put right by the mean of the deviations from it.
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < columns; ++i) sum += x[i];
-    const float mean = sum / static_cast<float>(columns);
-    float square_sum = 0;
-#pragma omp simd reduction(+ : square_sum)
-    for (std::int64_t i = 0; i < columns; ++i) square_sum += (x[i] - mean) * (x[i] - mean);
-    const float rstd = 1.0f / std::sqrt(square_sum / static_cast<float>(columns) + args.epsilon);
+    const float first_mean = sum * reciprocal;
+    float deviation_sum = 0, square_sum = 0;
+#pragma omp simd reduction(+ : deviation_sum, square_sum)
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const float deviation = x[i] - first_mean;
+      deviation_sum += deviation;
+      square_sum += deviation * deviation;
+    }
+    const float correction = deviation_sum * reciprocal;
+    const float variance = std::max(square_sum * reciprocal - correction * correction, 0.0f);
+    const float mean = first_mean + correction, rstd = 1.0f / std::sqrt(variance + args.epsilon);
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
     means[row] = mean;

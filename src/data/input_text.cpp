@@ -34,6 +34,17 @@ class LineReader {
 
   std::uint64_t offset() const { return offset_; }  ///< of the next line
 
+  /// Goes to the beginning of a line: behind the next '\n', or to `limit` if there is none before it.
+  void skip_line(std::uint64_t limit) {
+    bool found = false;
+    while (!found && offset_ < limit && (position_ < buffer_.size() || refill())) {
+      const std::size_t end = std::min(buffer_.find('\n', position_), buffer_.size());
+      found = end < buffer_.size();
+      offset_ += end - position_ + (found ? 1 : 0);
+      position_ = end + (found ? 1 : 0);
+    }
+  }
+
   /// Without its end; false at the end of the file. A line longer than the limit comes back empty, too_long set.
   bool next(std::string& line, bool& too_long) {
     line.clear();
@@ -74,7 +85,7 @@ void visit_lines(const InputFile& file, const Segment& segment, const DocumentVi
   LineReader reader(file, segment.begin == 0 ? 0 : segment.begin - 1);
   std::string line;
   bool too_long = false;
-  if (segment.begin > 0) reader.next(line, too_long);
+  if (segment.begin > 0) reader.skip_line(segment.end);
   while (reader.offset() < segment.end) {
     const std::uint64_t offset = reader.offset();
     if (!reader.next(line, too_long)) break;

@@ -24,7 +24,8 @@ void sync_path(const std::string& path) {
 }
 
 void rename_durably(const std::string& from, const std::string& to) {
-  verify(std::rename(from.c_str(), to.c_str()) == 0, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to,
+  const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
+  verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to,
          std::strerror(errno));
   sync_path(folder_of(to));
 }

@@ -19,14 +19,18 @@ std::string innermost_reason() {
   std::string reason;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &reason);
   H5Eclear2(H5E_DEFAULT);
-  // The driver's messages are long; what the system said is in the middle of them, in quotes.
+  return reason.empty() ? "the library gives no reason" : reason;
+}
+
+/// The file driver's messages are long; what the system said is in the middle of them, in quotes.
+std::string shortened(std::string reason) {
   static constexpr std::string_view kSystemMessage = "error message = '";
   if (const std::size_t start = reason.find(kSystemMessage); start != std::string::npos) {
     reason.erase(0, start + kSystemMessage.size());
     reason.resize(std::min(reason.find('\''), reason.size()));
   }
   std::replace(reason.begin(), reason.end(), '\n', ' ');
-  return reason.empty() ? "the library gives no reason" : reason;
+  return reason;
 }
 
 /// Whether the system, rather than the contents of the file, is the cause.
@@ -48,7 +52,7 @@ void check_hdf5(std::int64_t value, ErrorKind kind, const std::string& where, co
   const std::string reason = innermost_reason();
   const bool locking = reason.find("lock file") != std::string::npos;
   const std::string_view name = std::string_view(call).substr(0, std::string_view(call).find('('));
-  fail(is_environment(reason) ? ErrorKind::filesystem : kind, "{}: {} failed: {}{}", where, name, reason,
+  fail(is_environment(reason) ? ErrorKind::filesystem : kind, "{}: {} failed: {}{}", where, name, shortened(reason),
        locking ? "; if no other program uses the file, its file system may lack locks: set HDF5_USE_FILE_LOCKING=FALSE"
                : "");
 }

@@ -60,8 +60,9 @@ Hdf5Handle file_access() {
 /// HDF5 looks for its signature at any power of two and believes what follows; only a plain file is let through.
 void check_signature(const std::string& path, ErrorKind kind) {
   struct stat info {};
-  verify(::stat(path.c_str(), &info) == 0, errno == ENOENT ? kind : ErrorKind::filesystem, "{}: cannot open it: {}",
-         path, std::strerror(errno));
+  const bool found = ::stat(path.c_str(), &info) == 0;
+  const int reason = errno;
+  verify(found, reason == ENOENT ? kind : ErrorKind::filesystem, "{}: cannot open it: {}", path, std::strerror(reason));
   verify(S_ISREG(info.st_mode), kind, "{}: not a regular file", path);
   std::array<char, 9> start{};
   std::ifstream file(path, std::ios::binary);
@@ -76,7 +77,8 @@ void check_signature(const std::string& path, ErrorKind kind) {
 
 std::uint64_t file_bytes(const std::string& path) {
   struct stat info {};
-  verify(::stat(path.c_str(), &info) == 0, ErrorKind::filesystem, "{}: {}", path, std::strerror(errno));
+  const bool found = ::stat(path.c_str(), &info) == 0;
+  verify(found, ErrorKind::filesystem, "{}: {}", path, std::strerror(errno));
   return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -86,12 +88,16 @@ std::unique_lock<std::recursive_mutex> lock_hdf5() {
   static std::recursive_mutex mutex;
   std::unique_lock lock(mutex);
   static const bool initialised = [] {
+    // After a failed close (a full disk) the library's own clean-up at exit crashes; we close what we open.
+    H5dont_atexit();
     H5open();
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are told once, by us
-    H5PLset_loading_state(0);                     // a file must not make us load code
+    H5PLset_loading_state(0);  // a file must not make us load code
     return true;
   }();
+  // Errors are told once, by us. Builds of the library for threads have one error stack a thread.
+  static thread_local const bool quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
   static_cast<void>(initialised);
+  static_cast<void>(quiet);
   return lock;
 }
 

@@ -13,9 +13,9 @@ namespace {
 using Bucket = DecimatedCurve::Bucket;
 
 constexpr double kWidth = 960, kHeight = 600;
-constexpr double kLeft = 72, kRight = 936;
+constexpr double kLeft = 84, kRight = 936;
 constexpr double kLossTop = 72, kLossBottom = 420;
-constexpr double kRateTop = 464, kRateBottom = 540;
+constexpr double kRateTop = 450, kRateBottom = 544;
 
 constexpr const char* kRawColor = "#a9c1e0";
 constexpr const char* kSmoothColor = "#1c4f9c";
@@ -103,7 +103,7 @@ class LossPicture {
  private:
   void find_ranges() {
     const auto& train = data_.train_loss.buckets();
-    std::vector<double> highs, values = smooth_;
+    std::vector<double> lows, highs, values = smooth_;
     double first = INFINITY, last = -INFINITY;
     const auto widen = [&](const std::vector<Bucket>& buckets) {
       if (buckets.empty()) return;
@@ -113,7 +113,7 @@ class LossPicture {
     widen(train);
     for (const Bucket& bucket : train) {
       highs.push_back(bucket.maximum);
-      values.push_back(bucket.minimum);
+      lows.push_back(bucket.minimum);
     }
     for (const auto& [split, curve] : data_.evaluations) {
       widen(curve.buckets());
@@ -122,11 +122,12 @@ class LossPicture {
     empty_ = values.empty();
     if (empty_) return;
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    double top = *high, bottom = *low;
-    if (!highs.empty()) {  // single spikes may leave the picture, or they would flatten everything else
-      const auto place = highs.begin() + static_cast<std::ptrdiff_t>(0.995 * static_cast<double>(highs.size() - 1));
-      std::nth_element(highs.begin(), place, highs.end());
-      top = std::max(top, *place);
+    double bottom = *low, top = *high;
+    if (!highs.empty()) {  // a hundredth of the points may leave the picture, or one spike would flatten all the rest
+      const auto size = static_cast<std::ptrdiff_t>(highs.size());
+      std::sort(highs.begin(), highs.end());
+      top = std::max(top, highs[size - 1 - size / 100]);
+      bottom = std::min(bottom, *std::min_element(lows.begin(), lows.end()));
     }
     const double margin = 0.04 * (top - bottom);
     loss_ = axis_for(bottom - margin, top + margin, kLossBottom, kLossTop);
@@ -198,7 +199,7 @@ class LossPicture {
       line(step_(tick), top, step_(tick), bottom, "#f3f4f6");
     line(kLeft, bottom, kRight, bottom, "#6b7280");
     line(kLeft, top, kLeft, bottom, "#6b7280");
-    upright_text(18, (top + bottom) / 2, name);
+    upright_text(20, (top + bottom) / 2, name);
   }
 
   void draw_losses() {
@@ -236,7 +237,7 @@ class LossPicture {
     double high = 0;
     for (const Bucket& bucket : data_.learning_rate.buckets()) high = std::max(high, bucket.maximum);
     const Axis rate = axis_for(0, high > 0 ? high * 1.1 : 1, kRateBottom, kRateTop);
-    grid(rate, kRateTop, kRateBottom, 3, "learning rate");
+    grid(rate, kRateTop, kRateBottom, 4, "learning rate");
     std::vector<std::pair<double, double>> places;
     for (const Bucket& bucket : data_.learning_rate.buckets()) places.emplace_back(step_(bucket.x), rate(bucket.mean));
     polyline(places, kRateColor, 1.5);

@@ -70,8 +70,17 @@ std::vector<double> nice_ticks(double low, double high, int count) {
   const double step = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
   // Counting in whole numbers keeps 0 exactly 0; the tolerance keeps ends that rounding would lose.
   const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
-  for (double i = first; i <= last && ticks.size() < 100; ++i) ticks.push_back(i * step);
+  for (double i = first; i <= last && ticks.size() < 100; ++i)
+    ticks.push_back(i * step + 0.0);  // + 0.0: no negative zero
   return ticks;
+}
+
+DecimatedCurve* PlotData::evaluation(const std::string& split) {
+  for (auto& [name, curve] : evaluations) {
+    if (name == split) return &curve;
+  }
+  if (evaluations.size() == kMostSplits) return nullptr;
+  return &evaluations.emplace_back(split, DecimatedCurve()).second;
 }
 
 PlotData read_plot_data(const std::string& metrics_path) {
@@ -87,9 +96,7 @@ PlotData read_plot_data(const std::string& metrics_path) {
     } else if (*kind == "eval") {
       const auto split = object.find("split");
       const std::string name = split != object.end() && split->is_string() ? split->get<std::string>() : "evaluation";
-      if (data.evaluations.count(name) > 0 || data.evaluations.size() < kMostSplits) {
-        data.evaluations[name].add(step, loss);
-      }
+      if (DecimatedCurve* curve = data.evaluation(name)) curve->add(step, loss);
     }
   });
   return data;

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megatron {
@@ -36,9 +36,12 @@ std::vector<double> smoothed(const std::vector<DecimatedCurve::Bucket>& buckets)
 std::vector<double> nice_ticks(double low, double high, int count);
 
 struct PlotData {
-  DecimatedCurve train_loss, learning_rate;           // over steps
-  std::map<std::string, DecimatedCurve> evaluations;  // split -> loss over steps
-  double last_step = 0;                               // of the training lines
+  DecimatedCurve train_loss, learning_rate;                         // over steps
+  std::vector<std::pair<std::string, DecimatedCurve>> evaluations;  // (split, loss over steps) as first met
+  double last_step = 0;                                             // of the training lines
+
+  /// The split's curve, new if it has none; null when there are eight others already.
+  DecimatedCurve* evaluation(const std::string& split);
 };
 
 /// Reads a metrics.jsonl; empty curves if there is none.

@@ -51,6 +51,7 @@ class Replica {
 
   const ParameterStore& store() const { return store_; }
   AdamW& optimizer() { return *optimizer_; }
+  const AdamW& optimizer() const { return *optimizer_; }
   const GptStage& stage() const { return *stage_; }
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }

@@ -4,33 +4,15 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/log.h"
 #include "base/memory_usage.h"
+#include "support/temporary_folder.h"
 
 using namespace megatron;
 
 namespace {
-
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "megatron_log_XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::string file(const std::string& name) const { return (path / name).string(); }
-  std::filesystem::path path;
-};
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// Runs `body` in a child process with standard output and error in the given files; returns the wait status.
 template <class Body>
@@ -62,9 +44,9 @@ TEST_CASE("information goes to standard output, warnings to standard error, both
     log.warning("checkpoint {} is damaged", "step_7");
   };
   REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
-  CHECK(contents(folder.file("out")) ==
+  CHECK(contents_of(folder.file("out")) ==
         "before the run directory exists\nstep 3 of 10\ntwo\nlines\n{braces are no format}\n");
-  CHECK(contents(folder.file("error")) == "warning: checkpoint step_7 is damaged\n");
+  CHECK(contents_of(folder.file("error")) == "warning: checkpoint step_7 is damaged\n");
 
   std::ifstream file(run_log);
   std::string text;
@@ -91,9 +73,9 @@ TEST_CASE("a second run appends to run.log; silent ranks say and open nothing") 
     silent.warning("nothing {}", 1);
   };
   REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
-  CHECK(contents(folder.file("out")) == "run 0\nrun 1\n");
-  CHECK(contents(folder.file("error")).empty());
-  const std::string text = contents(folder.file("run.log"));
+  CHECK(contents_of(folder.file("out")) == "run 0\nrun 1\n");
+  CHECK(contents_of(folder.file("error")).empty());
+  const std::string text = contents_of(folder.file("run.log"));
   CHECK(text.find("run 0\n") != std::string::npos);
   CHECK(text.find("run 1\n") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder.file("silent.log")));
@@ -126,7 +108,7 @@ TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines
     impossible.info("goes on");
   };
   REQUIRE(in_child("/dev/full", folder.file("error"), body) == 0);
-  const std::string text = contents(run_log), error = contents(folder.file("error"));
+  const std::string text = contents_of(run_log), error = contents_of(folder.file("error"));
   CHECK(text.find("only once") == std::string::npos);  // that was the deleted file
   CHECK(text.find("begun anew\n") == text.rfind("begun anew\n"));
   CHECK(text.find("begun anew\n") != std::string::npos);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 
@@ -151,7 +151,7 @@ TEST_CASE("no metrics, one point, equal points and only nulls still give a pictu
   one.learning_rate.add(1, 0);
   check_well_formed(draw_loss_plot(one, "equal"));
   PlotData evaluated;
-  evaluated.evaluations["validation"].add(10, 3.5);
+  evaluated.evaluation("validation")->add(10, 3.5);
   const std::string svg = draw_loss_plot(evaluated, "evaluation only");
   check_well_formed(svg);
   CHECK(svg.find("validation loss 3.5000") != std::string::npos);

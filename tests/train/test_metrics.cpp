@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "train/metrics.h"
 
 using namespace megatron;

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "train/progress.h"
 
 using namespace megatron;

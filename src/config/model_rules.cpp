@@ -1,0 +1,192 @@
+// Rules about the model's sizes and how tensor, context and pipeline ranks divide it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "config/violations.h"
+
+namespace megatron {
+namespace {
+
+void check_sizes(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  const std::pair<const char*, std::int64_t> needed[] = {{"model.layers", m.layers},
+                                                         {"model.hidden_size", m.hidden_size},
+                                                         {"model.attention_heads", m.attention_heads},
+                                                         {"model.sequence_length", m.sequence_length}};
+  for (const auto& [key, value] : needed) {
+    if (value <= 0) violations.add({key}, "{} is not set; give it, or a model.preset", key);
+  }
+  if (c.train.global_batch_size <= 0) {
+    violations.add({"train.global_batch_size"},
+                   "train.global_batch_size is not set; it is the samples of one update over all ranks, a multiple of "
+                   "micro_batch_size × data");
+  }
+  if (c.data.train.empty() && c.data.train_blend.empty()) {
+    violations.add({"data.train"}, "data.train is not set; it is what megatron_preprocess --output made");
+  }
+}
+
+void check_heads(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  if (m.hidden_size <= 0 || m.attention_heads <= 0) return;
+  if (m.hidden_size % m.attention_heads != 0) {
+    violations.add({"model.attention_heads", "model.hidden_size"},
+                   "model.hidden_size = {} is not divisible by model.attention_heads = {}; possible heads: {}",
+                   m.hidden_size, m.attention_heads, divisors(m.hidden_size, m.attention_heads));
+  } else if (m.position_embedding == "rope" && m.head_size() % 2 != 0) {
+    violations.add({"model.position_embedding", "model.attention_heads", "model.hidden_size"},
+                   "position_embedding = \"rope\" rotates pairs, but the head size {} / {} = {} is odd", m.hidden_size,
+                   m.attention_heads, m.head_size());
+  }
+  const std::int64_t groups = query_groups_of(m), tensor = c.parallel.tensor;
+  if (m.attention_heads % groups != 0) {
+    violations.add({"model.query_groups", "model.attention_heads"},
+                   "model.attention_heads = {} is not divisible by model.query_groups = {}; possible: {}",
+                   m.attention_heads, groups, divisors(m.attention_heads, groups));
+  } else if (m.attention_heads % tensor == 0 && groups % tensor != 0 && tensor % groups != 0) {
+    violations.add(
+        {"model.query_groups", "parallel.tensor", "model.attention_heads"},
+        "model.query_groups = {} and parallel.tensor = {}: neither divides the other, so that groups can be neither "
+        "split nor replicated evenly",
+        groups, tensor);
+  }
+}
+
+void check_tensor_divisions(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  const std::int64_t tensor = c.parallel.tensor;
+  const auto divided = [&](const char* key, std::int64_t value) {
+    if (value > 0 && value % tensor != 0) {
+      violations.add({key, "parallel.tensor"}, "{} = {} is not divisible by parallel.tensor = {}; possible: {}", key,
+                     value, tensor, divisors(value, tensor));
+    }
+  };
+  divided("model.attention_heads", m.attention_heads);
+  divided("model.ffn_hidden_size", ffn_hidden_size_of(m));
+  if (m.vocab_size > 0 && m.padded_vocab() % tensor != 0) {
+    violations.add({"model.vocab_multiple", "parallel.tensor", "model.vocab_size"},
+                   "vocabulary {} padded to a multiple of model.vocab_multiple = {} is {}, which is not divisible by "
+                   "parallel.tensor = {}; use a vocab_multiple like {}",
+                   m.vocab_size, m.vocab_multiple, m.padded_vocab(), tensor,
+                   multiples_around(m.vocab_multiple, tensor));
+  }
+  if (c.parallel.sequence_parallel && m.sequence_length % tensor != 0) {
+    violations.add(
+        {"parallel.sequence_parallel", "model.sequence_length", "parallel.tensor"},
+        "sequence_parallel: model.sequence_length = {} is not divisible by parallel.tensor = {}; possible: {}",
+        m.sequence_length, tensor, divisors(m.sequence_length, tensor));
+  }
+  const std::int64_t chunks = 2 * c.parallel.context;
+  if (c.parallel.context > 1 && m.sequence_length % chunks != 0) {
+    violations.add({"parallel.context", "model.sequence_length"},
+                   "model.sequence_length = {} is not divisible by 2 × parallel.context = {}; nearest lengths: {}",
+                   m.sequence_length, chunks, multiples_around(m.sequence_length, chunks));
+  }
+}
+
+void check_positions(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  if (m.position_embedding == "learned" && m.max_position_embeddings > 0 &&
+      m.max_position_embeddings < m.sequence_length) {
+    violations.add(
+        {"model.max_position_embeddings", "model.sequence_length"},
+        "model.max_position_embeddings = {}{} is smaller than model.sequence_length = {}", m.max_position_embeddings,
+        m.preset.empty() ? "" : fmt::format(" (preset \"{}\" gives a default)", m.preset), m.sequence_length);
+  }
+}
+
+/// A cut of the layers as even as possible, the first and last stages (embedding, head) with the smaller share.
+std::string example_stages(const Config& c) {
+  const std::int64_t stages = c.parallel.pipeline, layers = c.model.layers;
+  if (stages > 64) return "[...]";
+  if (stages > layers) return fmt::format("at most {} stages", layers);
+  std::vector<std::int64_t> shares(static_cast<std::size_t>(stages), layers / stages);
+  const std::int64_t rest = layers % stages, first = (stages - rest) / 2;
+  for (std::int64_t i = 0; i < rest; ++i) ++shares[static_cast<std::size_t>(first + i)];
+  return fmt::format("[{}]", fmt::join(shares, ", "));
+}
+
+void check_uneven_stages(const Config& c, Violations& violations) {
+  const ParallelConfig& p = c.parallel;
+  const auto stages = static_cast<std::int64_t>(p.layers_per_stage.size());
+  const std::int64_t sum = std::accumulate(p.layers_per_stage.begin(), p.layers_per_stage.end(), std::int64_t{0});
+  if (p.virtual_stages > 1) {
+    violations.add({"parallel.layers_per_stage", "parallel.virtual_stages"},
+                   "parallel.layers_per_stage and parallel.virtual_stages = {} exclude each other", p.virtual_stages);
+  } else if (stages != p.pipeline) {
+    violations.add({"parallel.layers_per_stage", "parallel.pipeline"},
+                   "parallel.layers_per_stage has {} numbers, parallel.pipeline = {}; give one number a stage", stages,
+                   p.pipeline);
+  }
+  if (c.model.layers > 0 && sum != c.model.layers) {
+    violations.add({"parallel.layers_per_stage", "model.layers"},
+                   "parallel.layers_per_stage sums to {} = {}, model.layers = {}; {} too {}",
+                   fmt::join(p.layers_per_stage, " + "), sum, c.model.layers, std::abs(sum - c.model.layers),
+                   sum < c.model.layers ? "few" : "many");
+  }
+}
+
+void check_stages(const Config& c, Violations& violations) {
+  const ParallelConfig& p = c.parallel;
+  const std::int64_t layers = c.model.layers, pieces = p.pipeline * p.virtual_stages;
+  const bool interleaved = p.schedule == "interleaved";
+  if (interleaved && p.virtual_stages == 1) {
+    violations.add({"parallel.virtual_stages", "parallel.schedule"},
+                   "schedule = \"interleaved\" needs parallel.virtual_stages of at least 2");
+  }
+  if (!interleaved && p.virtual_stages > 1) {
+    violations.add({"parallel.virtual_stages", "parallel.schedule"},
+                   "parallel.virtual_stages = {} needs schedule = \"interleaved\", not \"{}\"", p.virtual_stages,
+                   p.schedule);
+  }
+  if (p.virtual_stages > 1 && p.pipeline == 1) {
+    violations.add({"parallel.virtual_stages", "parallel.pipeline"},
+                   "parallel.virtual_stages = {} needs parallel.pipeline of at least 2", p.virtual_stages);
+  }
+  if (!p.layers_per_stage.empty()) return check_uneven_stages(c, violations);
+  if (layers <= 0 || layers % pieces == 0) return;
+  if (p.virtual_stages == 1) {
+    violations.add({"parallel.pipeline", "model.layers"},
+                   "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}; or give "
+                   "parallel.layers_per_stage, such as {}",
+                   layers, p.pipeline, divisors(layers, p.pipeline), example_stages(c));
+  } else {
+    violations.add(
+        {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
+        "model.layers = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
+        "products: {}",
+        layers, p.pipeline, p.virtual_stages, pieces, divisors(layers, pieces));
+  }
+}
+
+void check_recompute(const Config& c, Violations& violations) {
+  const RecomputeConfig& r = c.recompute;
+  if (r.mode != "full" && r.layers != 1) {
+    violations.add({"recompute.layers", "recompute.mode"},
+                   "recompute.layers = {} has a meaning with mode = \"full\" only, not \"{}\"", r.layers, r.mode);
+  }
+  if (r.mode != "full" || c.model.layers <= 0) return;
+  const auto& uneven = c.parallel.layers_per_stage;
+  const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
+                                           : *std::max_element(uneven.begin(), uneven.end());
+  if (most > 0 && r.layers > most) {
+    violations.add({"recompute.layers", "parallel.pipeline", "model.layers"},
+                   "recompute.layers = {} is more than the {} layers a stage holds", r.layers, most);
+  }
+}
+
+}  // namespace
+
+void check_model(const Config& config, Violations& violations) {
+  check_sizes(config, violations);
+  check_heads(config, violations);
+  check_tensor_divisions(config, violations);
+  check_positions(config, violations);
+  check_stages(config, violations);
+  check_recompute(config, violations);
+}
+
+}  // namespace megatron

@@ -1,0 +1,36 @@
+// What a rule is made of: a collector of violations, and the nearest choices that would work. Internal to src/config.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/rules.h"
+
+namespace megatron {
+
+class Violations {
+ public:
+  template <class... Args>
+  void add(std::vector<std::string> keys, fmt::format_string<Args...> format, Args&&... args) {
+    violations_.push_back({std::move(keys), fmt::format(format, std::forward<Args>(args)...)});
+  }
+  std::vector<Violation> take() { return std::move(violations_); }
+
+ private:
+  std::vector<Violation> violations_;
+};
+
+/// "1, 2, 3, 4, 6, 12": the divisors of n; of many, the ones around `near`.
+std::string divisors(std::int64_t n, std::int64_t near);
+
+/// "48, 56": the multiples of m around n, without 0.
+std::string multiples_around(std::int64_t n, std::int64_t m);
+
+/// Sizes of the model and how the layout divides it: the part of check_alone in model_rules.cpp.
+void check_model(const Config& config, Violations& violations);
+
+}  // namespace megatron

@@ -1,0 +1,112 @@
+// megatron_train INPUT.toml: trains, or resumes, what the input file says.
+//
+//   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
+//   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
+#include <algorithm>
+#include <iostream>
+
+#include "base/log.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "data/batches.h"
+#include "programs/program.h"
+#include "train/datasets.h"
+#include "train/dry_run.h"
+#include "train/run.h"
+
+namespace megatron {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Arguments {
+  std::string input, samples;
+  std::vector<std::string> overrides;
+  int ranks = 0;
+  bool dry_run = false, print_config = false, version = false, help = false;
+
+  /// Asks for something that needs neither MPI nor ranks.
+  bool answers_only() const { return dry_run || print_config || !samples.empty(); }
+};
+
+po::options_description options(Arguments& arguments) {
+  po::options_description described("Options");
+  auto add = described.add_options();
+  add("input", po::value(&arguments.input)->value_name("INPUT.toml"), "the input file (inputs/README.md lists every key)");
+  add("set", po::value(&arguments.overrides)->composing()->value_name("TABLE.KEY=VALUE"),
+      "overrides a key of the input file; may be given several times");
+  add("dry-run", po::bool_switch(&arguments.dry_run),
+      "prints the plan: layout, batch, schedule, memory and traffic; starts nothing");
+  add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run: plan for N ranks");
+  add("print-config", po::bool_switch(&arguments.print_config), "prints every key as it would be used");
+  add("print-samples", po::value(&arguments.samples)->value_name("FIRST:COUNT"),
+      "prints training samples in order as JSON lines");
+  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
+  add("help,h", po::bool_switch(&arguments.help), "prints this");
+  return described;
+}
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  po::positional_options_description positional;
+  positional.add("input", 1);
+  const po::options_description described = options(arguments);
+  const po::variables_map values = parse_command_line(argc, argv, described, positional);
+  if (arguments.help || arguments.version) return arguments;
+  verify(!arguments.input.empty(), ErrorKind::configuration, "give an input file: megatron_train INPUT.toml; see --help");
+  verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
+         "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
+  verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
+         arguments.ranks);
+  return arguments;
+}
+
+void print_training_samples(const Config& config, const std::string& range) {
+  const std::size_t colon = range.find(':');
+  const auto number = [&](const std::string& text) {
+    verify(!text.empty() && text.size() < 19 && std::all_of(text.begin(), text.end(), ::isdigit),
+           ErrorKind::configuration, "--print-samples {}: give FIRST:COUNT, two whole numbers", range);
+    return std::stoull(text);
+  };
+  const std::uint64_t first = number(range.substr(0, colon));
+  const std::uint64_t count = number(colon == std::string::npos ? "" : range.substr(colon + 1));
+  const Datasets datasets(config);
+  print_samples(*datasets.train().source, datasets.train().order, first, count, std::cout);
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  using namespace megatron;
+  keep_standard_streams_open();
+  // 1. The command line and the input file: mistakes in them are found before anything is started.
+  Arguments arguments;
+  Config config;
+  bool done = false;
+  const bool speaking = launcher_rank() == 0;
+  const int code = run_alone([&] {
+    arguments = parse_arguments(argc, argv);
+    if (!arguments.help && !arguments.version) config = parse_config(arguments.input, arguments.overrides);
+    done = arguments.help || arguments.version || arguments.answers_only();
+    if (!done || !speaking) return 0;
+    if (arguments.help) {
+      Arguments unused;
+      std::cout << "usage: megatron_train INPUT.toml [options]\n\n" << options(unused);
+    } else if (arguments.version) {
+      std::cout << version_report("megatron_train");
+    }
+    if (arguments.print_config) std::cout << print_config(config);
+    if (arguments.dry_run) std::cout << dry_run(config, arguments.ranks);
+    if (!arguments.samples.empty()) print_training_samples(config, arguments.samples);
+    return 0;
+  });
+  if (code != 0 || done) return code;
+  // 2. The run.
+  return run_with_mpi(argc, argv, [&](MpiSession& session) {
+    const StopSignals signals;
+    return run_training(config, session.world(),
+                        {.host = session.host(), .version = program_version(), .local_rank = session.local_rank()},
+                        signals);
+  });
+}

@@ -1,0 +1,152 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "model/flops.h"
+#include "pipeline/simulate.h"
+
+namespace megatron {
+
+GridShape grid_shape(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.tensor = static_cast<int>(parallel.tensor),
+          .context = static_cast<int>(parallel.context),
+          .data = static_cast<int>(parallel.data),
+          .pipeline = static_cast<int>(parallel.pipeline)};
+}
+
+std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape) {
+  std::vector<MemoryPlan> plans;
+  for (int stage = 0; stage < shape.pipeline; ++stage) {
+    plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}));
+  }
+  return plans;
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
+  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  if (bytes >= 1 << 10) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
+  return fmt::format("{:.0f} B", bytes);
+}
+
+namespace {
+
+std::string describe_bubble(const Config& config) {
+  const auto stages = static_cast<int>(config.parallel.pipeline);
+  if (stages == 1) return "no pipeline, no bubble";
+  const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
+  const Simulation simulation = simulate(make_schedules(config.parallel.schedule, stages, micro_batches));
+  return fmt::format("{}, bubble {:.1f} % of the time", config.parallel.schedule, 100 * simulation.bubble_fraction);
+}
+
+std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
+  const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} x {:>11} {:>11} {:>11}\n", stage, plan.parameters,
+                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots,
+                     text(plan.slot_bytes), text(plan.scratch + plan.batch), text(plan.total()));
+}
+
+}  // namespace
+
+std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages) {
+  const GridShape shape = grid_shape(config);
+  const std::vector<std::int64_t> layers = layers_per_stage(config.model, config.parallel);
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "grid      {} ranks = tensor {} x context {} x data {} x pipeline {} (tensor fastest){}\n",
+                 shape.ranks(), shape.tensor, shape.context, shape.data, shape.pipeline,
+                 config.parallel.sequence_parallel ? ", sequence parallel" : "");
+  fmt::format_to(out, "model     {}: {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, vocabulary {} (padded to {})\n",
+                 config.model.family, config.model.layers, config.model.hidden_size, config.model.attention_heads,
+                 config.model.ffn_hidden_size, config.model.sequence_length, config.model.vocab_size,
+                 config.model.padded_vocab());
+  fmt::format_to(out, "batch     {} samples = {} micro-batches x {} samples x {} data ranks; {} tokens a step\n",
+                 config.train.global_batch_size, micro_batches_per_step(config), config.train.micro_batch_size,
+                 shape.data, config.train.global_batch_size * config.model.sequence_length);
+  if (config.train.steps > 0) fmt::format_to(out, "length    {} steps\n", config.train.steps);
+  fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
+  fmt::format_to(out, "layers    {} by stage\n", fmt::join(layers, " "));
+  fmt::format_to(out, "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} {:>11} {:>11}\n",
+                 "stage", "parameters", "weights", "gradients", "optimizer", "slots in flight", "temporary", "total");
+  for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
+  double flops = 0, passes = 0, sums = 0;
+  for (const MemoryPlan& plan : stages) {
+    flops += (plan.matmul_flops + plan.attention_flops) / static_cast<double>(stages.size());
+    passes = std::max(passes, plan.forward_and_backward_bytes);
+    sums = std::max(sums, plan.gradient_bytes);
+  }
+  fmt::format_to(out, "a step    {:.4g} TFLOP a rank in matmuls and attention; sends at most {} in passes and {} in gradient sums",
+                 1e-12 * flops, format_bytes(passes), format_bytes(sums));
+  return text;
+}
+
+std::string RankReport::to_text() const {
+  return nlohmann::json{{"seconds", seconds}, {"peak", peak_resident_bytes}, {"planned", planned_bytes},
+                        {"arenas", arena_bytes}, {"sent", sent_bytes}}
+      .dump();
+}
+
+RankReport RankReport::from_text(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  RankReport report;
+  report.seconds = json.at("seconds").get<std::array<double, kSectionCount>>();
+  report.peak_resident_bytes = json.at("peak");
+  report.planned_bytes = json.at("planned");
+  report.arena_bytes = json.at("arenas");
+  report.sent_bytes = json.at("sent");
+  return report;
+}
+
+namespace {
+
+struct Spread {
+  double least = 0, mean = 0, most = 0;
+};
+
+template <class Get>
+Spread spread(const std::vector<RankReport>& ranks, Get get) {
+  Spread result{get(ranks.front()), 0, get(ranks.front())};
+  for (const RankReport& rank : ranks) {
+    const double value = get(rank);
+    result.least = std::min(result.least, value);
+    result.most = std::max(result.most, value);
+    result.mean += value / static_cast<double>(ranks.size());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string end_table(const std::vector<RankReport>& ranks) {
+  std::string text = fmt::format("{:<14} {:>10} {:>10} {:>10} {:>8}\n", "seconds", "min", "average", "max", "share");
+  auto out = std::back_inserter(text);
+  double total = 0;
+  for (std::size_t i = 0; i < kSectionCount; ++i) {
+    total += spread(ranks, [i](const RankReport& rank) { return rank.seconds[i]; }).mean;
+  }
+  for (std::size_t i = 0; i < kSectionCount; ++i) {
+    const Spread row = spread(ranks, [i](const RankReport& rank) { return rank.seconds[i]; });
+    fmt::format_to(out, "{:<14} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.1f}%\n", name_of(static_cast<Section>(i)), row.least,
+                   row.mean, row.most, total > 0 ? 100 * row.mean / total : 0.0);
+  }
+  fmt::format_to(out, "{:<14} {:>10} {:>10.2f}\n", "total", "", total);
+  const auto row = [&](const char* name, auto get) {
+    const Spread bytes = spread(ranks, get);
+    fmt::format_to(out, "{:<14} {:>10} {:>10} {:>10}\n", name, format_bytes(bytes.least), format_bytes(bytes.mean),
+                   format_bytes(bytes.most));
+  };
+  text += "memory and traffic a rank\n";
+  row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
+  row("buffers", [](const RankReport& rank) { return rank.arena_bytes; });
+  row("peak resident", [](const RankReport& rank) { return rank.peak_resident_bytes; });
+  row("sent", [](const RankReport& rank) { return rank.sent_bytes; });
+  text.pop_back();
+  return text;
+}
+
+}  // namespace megatron

@@ -1,0 +1,40 @@
+// What a run says about itself: the banner before the first step and the table after the last, and the plan that
+// --dry-run prints. Text only; the numbers come from the program's own plan, timers and meters.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/timers.h"
+#include "train/replica.h"
+
+namespace megatron {
+
+/// One plan per pipeline stage (the ranks of a stage are alike), in order.
+std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape);
+
+/// The grid of a resolved configuration.
+GridShape grid_shape(const Config& config);
+
+/// "1.50 GiB", "12.0 MiB", "640 B".
+std::string format_bytes(double bytes);
+
+/// Grid with rank order, layers and parameters of each stage, batch arithmetic, schedule with its bubble, and predicted
+/// memory: the same text in a run's banner and in --dry-run.
+std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages);
+
+/// What one rank reports at the end of a run.
+struct RankReport {
+  std::array<double, kSectionCount> seconds{};  ///< by Section
+  double peak_resident_bytes = 0;
+  double planned_bytes = 0, arena_bytes = 0;  ///< predicted, and what the arenas really used
+  double sent_bytes = 0;
+
+  std::string to_text() const;
+  static RankReport from_text(const std::string& text);
+};
+
+/// Time of each section, min / average / max over ranks and its share; then memory against prediction.
+std::string end_table(const std::vector<RankReport>& ranks);
+
+}  // namespace megatron

@@ -1,0 +1,23 @@
+// A whole training run: from an input file's configuration to an exit code. Decides when to evaluate, save, stop and
+// report; the work itself is Trainer's. Collective over `world`.
+#pragma once
+
+#include <string>
+
+#include "comm/communicator.h"
+#include "config/config.h"
+#include "train/stop_signals.h"
+
+namespace megatron {
+
+struct RunEnvironment {
+  std::string host;        ///< this rank's
+  std::string version;     ///< the program's, for the banner
+  int local_rank = 0;      ///< among the ranks on this host
+};
+
+/// `config` as parsed (not resolved). Returns 0, or kExitStoppedEarly after a stop signal and a good checkpoint.
+/// Throws the same Error on all ranks, or on one (whose main must then abort the job).
+int run_training(Config config, Communicator& world, const RunEnvironment& environment, const StopSignals& signals);
+
+}  // namespace megatron

@@ -1,0 +1,116 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+
+#include "config/print.h"
+
+namespace megatron {
+
+nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
+  const ModelConfig& model = config.model;
+  return {{"family", model.family},
+          {"layers", model.layers},
+          {"hidden_size", model.hidden_size},
+          {"attention_heads", model.attention_heads},
+          {"query_groups", model.query_groups},
+          {"ffn_hidden_size", model.ffn_hidden_size},
+          {"sequence_length", model.sequence_length},
+          {"max_position_embeddings", model.max_position_embeddings},
+          {"vocab_size", model.vocab_size},
+          {"padded_vocab", model.padded_vocab()},
+          {"position_embedding", model.position_embedding},
+          {"activation", model.activation},
+          {"normalization", model.normalization},
+          {"norm_epsilon", model.norm_epsilon},
+          {"tie_embeddings", model.tie_embeddings},
+          {"bias", model.bias},
+          {"tokenizer", data.vocabulary().tokenizer},
+          {"tokenizer_hash", data.vocabulary().hash}};
+}
+
+Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
+    : config_(config),
+      grid_(grid),
+      backend_(backend),
+      datasets_(datasets),
+      replica_(config, grid, backend),
+      learning_rate_{.peak = config.learning_rate.peak,
+                     .minimum = config.learning_rate.minimum,
+                     .warmup_samples = config.learning_rate.warmup_samples,
+                     .decay_samples = config.learning_rate.decay_samples,
+                     .style = decay_style(config.learning_rate.decay)} {
+  traffic_.timers = &timers_;
+  for (Communicator* group : {&grid.tensor(), &grid.data(), &grid.pipeline(), &grid.model(), &grid.embedding()}) {
+    group->set_meter(&traffic_);
+  }
+}
+
+StepResult Trainer::train_step() {
+  internal_check(!finished(), "a step after the last one");
+  if (batches_ == nullptr) {
+    batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), samples_,
+                                               config_.train.steps - step_);
+  }
+  std::span<const MicroBatch> micro_batches;
+  {
+    const Timers::Scope scope(timers_, Section::data);
+    micro_batches = batches_->next();
+  }
+  StepResult result;
+  result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets_per_step(), timers_);
+  result.learning_rate = learning_rate_.at(samples_ + config_.train.global_batch_size);
+  const AdamW::Update update = replica_.update(result.learning_rate, timers_);
+  result.gradient_norm = update.gradient_norm;
+  result.skipped = update.skipped;
+  ++step_;
+  samples_ += config_.train.global_batch_size;
+  return result;
+}
+
+double Trainer::evaluate(const SampleSet& samples) {
+  const auto available = static_cast<std::int64_t>(samples.order.samples_per_epoch());
+  const std::int64_t steps =
+      std::clamp<std::int64_t>(available / config_.train.global_batch_size, 1, config_.train.evaluate_steps);
+  const Timers::Scope scope(timers_, Section::evaluation);
+  DeviceBatches batches(config_, grid_, *backend_.device, samples, 0, steps);
+  double sum = 0;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    sum += replica_.evaluate(batches.next(), batches.targets_per_step(), timers_);
+  }
+  return sum / static_cast<double>(steps);
+}
+
+TrainingState Trainer::state() const {
+  TrainingState state;
+  state.step = step_;
+  state.samples = samples_;
+  state.tokens = tokens();
+  state.facts = model_facts(config_, datasets_.train_source());
+  state.extra = {{"updates", replica_.optimizer().updates()},
+                 {"config", print_config(config_)},
+                 {"data_hash", datasets_.train_source().set_hash()}};
+  return state;
+}
+
+SaveReport Trainer::save(const std::string& run_directory) {
+  const Timers::Scope scope(timers_, Section::saving);
+  return save_checkpoint(grid_.world(), run_directory, state(), replica_.owned_pieces(),
+                         {.keep_last = config_.checkpoint.keep_last});
+}
+
+void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
+  require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source()), checkpoint.path());
+  checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer));
+}
+
+void Trainer::resume(const CheckpointReader& checkpoint) {
+  load(checkpoint, true);
+  step_ = checkpoint.state().step;
+  samples_ = checkpoint.state().samples;
+  replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
+  batches_.reset();
+}
+
+void Trainer::initialize_from(const CheckpointReader& checkpoint) { load(checkpoint, false); }
+
+}  // namespace megatron

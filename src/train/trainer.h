@@ -1,0 +1,63 @@
+// Trainer: a training run in memory: replica, batches, learning rate and the counters that a checkpoint holds. Every
+// function is collective over the grid. Knows how to save and load, not when; the loop that decides is run.h.
+#pragma once
+
+#include <memory>
+
+#include "checkpoint/checkpoint.h"
+#include "optim/learning_rate.h"
+#include "train/device_batches.h"
+#include "train/replica.h"
+
+namespace megatron {
+
+struct StepResult {
+  double loss = 0, gradient_norm = 0, learning_rate = 0;
+  bool skipped = false;  ///< the gradient was not finite: nothing was changed
+};
+
+class Trainer {
+ public:
+  /// `config` must be resolved; all references must outlive the trainer.
+  Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets);
+
+  StepResult train_step();
+  /// Mean loss over the first samples of a set: evaluate_steps global batches, or as many whole ones as it has (one at
+  /// least: a set smaller than that is begun again).
+  double evaluate(const SampleSet& samples);
+
+  SaveReport save(const std::string& run_directory);
+  /// Weights, moments and counters.
+  void resume(const CheckpointReader& checkpoint);
+  /// Weights alone: a new run from another's model.
+  void initialize_from(const CheckpointReader& checkpoint);
+
+  std::int64_t step() const { return step_; }
+  std::int64_t samples() const { return samples_; }
+  std::int64_t tokens() const { return samples_ * config_.model.sequence_length; }
+  bool finished() const { return step_ >= config_.train.steps; }
+
+  Replica& replica() { return replica_; }
+  Timers& timers() { return timers_; }
+  const TrafficMeter& traffic() const { return traffic_; }
+
+ private:
+  void load(const CheckpointReader& checkpoint, bool with_optimizer);
+  TrainingState state() const;
+
+  const Config& config_;
+  const ProcessGrid& grid_;
+  Backend& backend_;
+  Datasets& datasets_;
+  Timers timers_;
+  TrafficMeter traffic_;
+  Replica replica_;
+  LearningRate learning_rate_;
+  std::unique_ptr<DeviceBatches> batches_;  // from the first step after a start or resume
+  std::int64_t step_ = 0, samples_ = 0;
+};
+
+/// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.
+nlohmann::json model_facts(const Config& config, const TokenDataset& data);
+
+}  // namespace megatron

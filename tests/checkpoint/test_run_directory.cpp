@@ -1,0 +1,72 @@
+// Facts, free space, and whose directory it is.
+#include <catch2/catch.hpp>
+
+#include "checkpoint/layouts.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("facts that differ are all listed with both values", "[checkpoint]") {
+  const nlohmann::json saved = {{"hidden_size", 64}, {"layers", 2}, {"gone", true}, {"model", {{"bias", true}}}};
+  nlohmann::json current = saved;
+  CHECK(compare_facts(saved, current).empty());
+  CHECK_NOTHROW(require_same_facts(saved, current, "PATH"));
+  current["layers"] = 3;
+  current["model"]["bias"] = false;
+  current["new"] = "x";
+  current.erase("gone");
+  const auto differences = compare_facts(saved, current);
+  REQUIRE(differences.size() == 4);
+  CHECK(differences[0].key == "gone");
+  CHECK(differences[0].saved == "true");
+  CHECK(differences[0].current == "absent");
+  CHECK(differences[1].key == "layers");
+  CHECK(differences[2].key == "model.bias");
+  CHECK(differences[3].current == "\"x\"");
+  const Error error = error_of([&] { require_same_facts(saved, current, "PATH"); });
+  CHECK(error.exit_code() == 4);
+  CHECK_THAT(error.what(), Contains("PATH") && Contains("layers: 2 in the checkpoint, 3 in this run") &&
+                               Contains("model.bias: true") && Contains("gone") && Contains("new: absent"));
+}
+
+TEST_CASE("facts survive a save and a load as equal", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const std::vector<GlobalTensor> tensors{{"a", {3}}};
+  save_as(folder / "run", tensors, split_along(tensors, 1, 0), 1);
+  const Loaded loaded = load_newest(folder / "run", tensors, split_along(tensors, 1, 0));
+  CHECK(compare_facts(loaded.state.facts, state_at(1).facts).empty());
+}
+
+TEST_CASE("too little free space is told with both numbers", "[checkpoint]") {
+  const TemporaryFolder folder;
+  CHECK_NOTHROW(check_free_space(folder / "not/yet/there", 1000));
+  const Error error = error_of([&] { check_free_space(folder / "not/yet/there", std::int64_t{1} << 60); });
+  CHECK(error.exit_code() == 7);
+  CHECK_THAT(error.what(), Contains(std::to_string(std::int64_t{1} << 60)) && Contains("not/yet/there"));
+  const std::int64_t bytes = checkpoint_bytes(1000000, true, 8);
+  CHECK(bytes > 12000000);
+  CHECK(bytes < 15000000);
+}
+
+TEST_CASE("the space that is asked for suffices", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const std::vector<GlobalTensor> tensors{{"a", {300, 100}}};
+  const SaveReport report = save_as(folder / "run", tensors, split_along(tensors, 4, 0), 1);
+  CHECK(report.bytes <= checkpoint_bytes(30000, true, 4));
+}
+
+TEST_CASE("a used directory is recognised", "[checkpoint]") {
+  const TemporaryFolder folder;
+  CHECK_FALSE(directory_has_run(folder / "nowhere"));
+  CHECK_FALSE(directory_has_run(folder.path()));
+  write_bytes(folder / "notes.txt", "");
+  CHECK_FALSE(directory_has_run(folder.path()));
+  const std::string trace = GENERATE("metrics.jsonl", "config.toml", "run.log");
+  write_bytes(folder / trace, "");
+  CHECK(directory_has_run(folder.path()));
+  std::filesystem::remove(folder / trace);
+  const std::vector<GlobalTensor> tensors{{"a", {3}}};
+  save_as(folder.path(), tensors, split_along(tensors, 1, 0), 1);
+  CHECK(directory_has_run(folder.path()));
+}

@@ -1,0 +1,342 @@
+// Text to shards: the same bytes for any number of ranks, every error with its file and line and nothing left behind.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "base/philox.h"
+#include "data/preprocess.h"
+#include "data/sample_corpus.h"
+#include "data/token_dataset.h"
+#include "data_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+PreprocessJob job_of(const TemporaryFolder& folder, const std::vector<std::string>& inputs) {
+  PreprocessJob job;
+  for (const std::string& input : inputs) job.inputs.push_back(folder / input);
+  job.output = folder / "out/p";
+  job.shard_bytes = 4096;
+  return job;
+}
+
+/// What the program does, with `ranks` ranks that take turns. Returns the blocks' sum.
+BlockSummary run(const PreprocessJob& job, std::uint64_t ranks = 1) {
+  std::vector<std::unique_ptr<Preprocessor>> workers;
+  for (std::uint64_t rank = 0; rank < ranks; ++rank) workers.push_back(std::make_unique<Preprocessor>(job));
+  std::vector<BlockSummary> all;
+  for (std::uint64_t block = 0; block < workers[0]->blocks(); ++block) {
+    all.push_back(workers[block % ranks]->process(block));
+  }
+  for (auto& worker : workers) worker->publish(all);
+  for (auto& worker : workers) worker->finish(all, worker == workers[0]);
+  BlockSummary sum;
+  for (const BlockSummary& block : all) {
+    sum.documents += block.documents;
+    sum.tokens += block.tokens;
+    sum.bad += block.bad;
+    sum.empty += block.empty;
+  }
+  return sum;
+}
+
+/// The documents of a finished set as texts; the end-of-document token is shown as '|'.
+std::vector<std::string> texts_of(const std::string& prefix) {
+  TokenDataset dataset(prefix);
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < dataset.documents(); ++i) {
+    const std::uint64_t first = dataset.document_start(i), count = dataset.document_start(i + 1) - first;
+    std::vector<std::int32_t> ids(count);
+    dataset.read(first, count, ids.data());
+    std::string text;
+    for (const std::int32_t id : ids) text.push_back(id == 256 ? '|' : static_cast<char>(id));
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string json_line(const std::string& text) {
+  return nlohmann::json{{"text", text}}.dump() + "\n";
+}
+
+/// `work` must fail as said and leave no file but the inputs.
+void require_clean_error(const TemporaryFolder& folder, const PreprocessJob& job, ErrorKind kind,
+                         const std::vector<std::string>& parts) {
+  const std::vector<std::string> before = folder.files();
+  require_error(kind, parts, [&] { run(job, 2); });
+  CHECK(folder.files() == before);
+}
+
+}  // namespace
+
+TEST_CASE("preprocess: one, three or seven ranks make the same bytes", "[preprocess]") {
+  TemporaryFolder folder;
+  std::vector<std::string> expected;
+  std::string first, second;
+  for (std::uint64_t i = 0; i < 120; ++i) {
+    const std::string text = sample_story(3, i).substr(0, mix64(i) % 700 + 1) + (i % 10 == 0 ? "\xC3\xA4\n\"" : "");
+    (i < 70 ? first : second) += json_line(text);
+    expected.push_back(text + "|");
+  }
+  first.pop_back();  // a file need not end with a newline
+  write_file(folder / "a.jsonl", first);
+  write_file(folder / "b.jsonl", second);
+  PreprocessJob job = job_of(folder, {"a.jsonl", "b.jsonl"});
+  std::map<std::string, std::string> bytes;
+  for (const std::uint64_t ranks : {1ull, 3ull, 7ull}) {
+    run(job, ranks);
+    CHECK(texts_of(job.output) == expected);
+    std::map<std::string, std::string> made;
+    for (const std::string& name : folder.files()) {
+      if (name.ends_with(".h5")) made[name] = read_file(folder / ("out/" + name));
+    }
+    CHECK(made.size() > 8);
+    if (bytes.empty()) bytes = made;
+    CHECK((bytes == made));
+    std::filesystem::remove_all(folder / "out");
+  }
+}
+
+TEST_CASE("preprocess: whatever the size of a block, every document is there once", "[preprocess]") {
+  TemporaryFolder folder;
+  std::string input;
+  std::vector<std::string> expected;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string text(static_cast<std::size_t>(i % 13 + 1), static_cast<char>('a' + i % 26));
+    input += json_line(text);
+    expected.push_back(text + "|");
+  }
+  input += json_line(std::string(20000, 'x'));  // over several blocks, some of which then have no document
+  expected.push_back(std::string(20000, 'x') + "|");
+  write_file(folder / "a.jsonl", input);
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  for (const std::uint64_t bytes : {4096ull, 4097ull, 5003ull, 65536ull, 1ull << 40}) {
+    job.shard_bytes = bytes;
+    const BlockSummary sum = run(job, 2);
+    CHECK(sum.documents == expected.size());
+    CHECK((texts_of(job.output) == expected));  // and shards of the longer sets before are gone
+  }
+  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5"});
+}
+
+TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document", "[preprocess]") {
+  TemporaryFolder folder;
+  write_file(folder / "a.jsonl",
+             "\xEF\xBB\xBF{\"text\":\"a\"}\r\n\r\n  \n{\"x\":[1],\"text\":\"\"}\n"
+             "{\"text\":\"line\\r\\nline \\u00e4\"}\r\n{\"text\":\"\\u0000\"}");
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  const BlockSummary sum = run(job);
+  CHECK(sum.documents == 3);
+  CHECK(sum.empty == 1);
+  CHECK(texts_of(job.output) == std::vector<std::string>{"a|", "line\r\nline \xC3\xA4|", std::string("\0|", 2)});
+  job.append_eod = false;
+  run(job);
+  CHECK(texts_of(job.output) == std::vector<std::string>{"a", "line\r\nline \xC3\xA4", std::string("\0", 1)});
+  write_file(folder / "k.jsonl", "{\"body\":\"b\"}\n");
+  job.inputs = {folder / "k.jsonl"};
+  job.json_key = "body";
+  run(job);
+  CHECK(texts_of(job.output) == std::vector<std::string>{"b"});
+}
+
+TEST_CASE("preprocess: a line of 50 MB", "[preprocess]") {
+  TemporaryFolder folder;
+  write_file(folder / "a.jsonl", json_line("first") + json_line(std::string(50'000'000, 'y')) + json_line("last"));
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  job.shard_bytes = 1 << 20;
+  CHECK(run(job, 3).tokens == 50'000'000 + 5 + 4 + 3);
+  TokenDataset dataset(job.output);
+  CHECK(dataset.documents() == 3);
+  CHECK(dataset.shards() == 2);  // the last line begins 50 MB behind the others
+}
+
+TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[preprocess]") {
+  TemporaryFolder folder;
+  std::string whole;
+  for (std::uint64_t i = 0; whole.size() < 400000; ++i) {
+    whole += sample_story(1, i) + (i % 7 == 0 ? "\n \n" : "\n");
+  }
+  write_file(folder / "book.txt", whole);
+  PreprocessJob job = job_of(folder, {"book.txt"});
+  std::vector<std::string> documents;
+  for (const std::uint64_t bytes : {4096ull, 100000ull, 1ull << 30}) {
+    job.shard_bytes = bytes;
+    run(job, 2);
+    const std::vector<std::string> found = texts_of(job.output);
+    if (documents.empty()) documents = found;
+    CHECK((found == documents));
+  }
+  CHECK(documents.size() == 7);  // 400 KB in pieces of 64 KiB
+  std::string joined;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    CHECK(documents[i].back() == '|');
+    if (i > 0) CHECK(joined.ends_with("\n \n"));
+    joined += documents[i].substr(0, documents[i].size() - 1);
+  }
+  CHECK((joined == whole));
+
+  // Without paragraphs: at lines. Without lines: not at all. CRLF becomes LF.
+  std::string lines;
+  for (int i = 0; i < 20000; ++i) lines += "0123456789\r\n";
+  write_file(folder / "lines.txt", lines);
+  write_file(folder / "one.text", std::string(200000, 'z'));
+  job.inputs = {folder / "lines.txt", folder / "one.text"};
+  run(job);
+  documents = texts_of(job.output);
+  REQUIRE(documents.size() == 5);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(documents[i].starts_with("0123456789\n0123456789\n"));
+  CHECK(documents[4].size() == 200001);
+}
+
+TEST_CASE("preprocess: one error, with file and line, and nothing left", "[preprocess]") {
+  TemporaryFolder folder;
+  std::string good;
+  for (std::uint64_t i = 0; i < 100; ++i) good += json_line(sample_story(1, i));
+  struct Case {
+    std::string line;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Case> cases{
+      {"{\"text\":\"abc", {"not valid JSON", "byte"}},
+      {"{\"text\":\"\x01\"}", {"not valid JSON", "U+0001"}},
+      {"{\"text\":\"\\ud800\"}", {"not valid JSON"}},
+      {"hello", {"not valid JSON"}},
+      {"[\"text\"]", {"array instead of an object"}},
+      {"{\"txt\":\"a\",\"url\":\"b\"}", {"no key \"text\"", "txt, url", "--json-key"}},
+      {"{}", {"no key \"text\"", "none"}},
+      {"{\"text\":5}", {"number instead of a string"}},
+      {"{\"text\":\"\xFF\"}", {"invalid UTF-8", "0xff"}},
+      {"{\"text\":\"\xC0\x80\"}", {"invalid UTF-8", "0xc0"}},
+      {"{\"text\":\"\xED\xA0\x80\"}", {"invalid UTF-8"}},
+      {"{\"text\":\"\xF4\x90\x80\x80\"}", {"invalid UTF-8"}},
+      {"{\"text\":\"\xE2\x82", {"invalid UTF-8"}},
+  };
+  for (const Case& bad : cases) {
+    // Line 102 of the second file; a second bad line must not be reported as well, or instead.
+    write_file(folder / "a.jsonl", good);
+    write_file(folder / "b.jsonl", good + "\n" + bad.line + "\r\n" + good + "worse\n");
+    const PreprocessJob job = job_of(folder, {"a.jsonl", "b.jsonl"});
+    std::vector<std::string> parts = bad.parts;
+    parts.push_back(folder / "b.jsonl:102: ");
+    require_clean_error(folder, job, ErrorKind::data, parts);
+    PreprocessJob tolerant = job;
+    tolerant.skip_bad = true;
+    const BlockSummary sum = run(tolerant, 2);
+    CHECK(sum.bad == 2);
+    CHECK(sum.documents == 300);
+    std::filesystem::remove_all(folder / "out");
+  }
+  write_file(folder / "t.txt", "one\ntwo\nthr\xFF\n");
+  require_clean_error(folder, job_of(folder, {"t.txt"}), ErrorKind::data, {folder / "t.txt:3: ", "invalid UTF-8"});
+}
+
+TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
+  TemporaryFolder folder;
+  write_file(folder / "a.jsonl", json_line("a"));
+  write_file(folder / "empty.jsonl", "");
+  write_file(folder / "blank.jsonl", "\n\n {\"text\":\"\"}\n");
+  write_file(folder / "a.dat", json_line("a"));
+  require_clean_error(folder, job_of(folder, {"missing.jsonl"}), ErrorKind::data, {"missing.jsonl", "No such file"});
+  require_clean_error(folder, job_of(folder, {"a.jsonl", "missing.txt"}), ErrorKind::data, {"missing.txt"});
+  require_clean_error(folder, job_of(folder, {"a.dat"}), ErrorKind::configuration, {"a.dat", "--format"});
+  for (const char* name : {"empty.jsonl", "blank.jsonl"}) {
+    require_clean_error(folder, job_of(folder, {name}), ErrorKind::data, {name, "no text"});
+  }
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  job.tokenizer = "nothing";
+  require_clean_error(folder, job, ErrorKind::configuration, {"nothing", "byte"});
+  job = job_of(folder, {"a.jsonl"});
+  job.format = "csv";
+  require_clean_error(folder, job, ErrorKind::configuration, {"csv", "jsonl"});
+  job = job_of(folder, {"a.jsonl"});
+  job.shard_bytes = 100;
+  require_clean_error(folder, job, ErrorKind::configuration, {"--shard-bytes"});
+  job = job_of(folder, {"a.jsonl"});
+  job.output = folder / "a.jsonl/p";
+  require_clean_error(folder, job, ErrorKind::filesystem, {"a.jsonl", "folder"});
+  job = job_of(folder, {"a.dat"});
+  job.format = "jsonl";
+  CHECK(run(job).documents == 1);
+}
+
+TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", "[preprocess]") {
+  TemporaryFolder folder;
+  write_file(folder / "small.jsonl", json_line("old"));
+  write_file(folder / "large.jsonl", json_line(std::string(3'000'000, 'x')));
+  PreprocessJob job = job_of(folder, {"small.jsonl"});
+  run(job);
+  job.inputs = {folder / "small.jsonl", folder / "large.jsonl"};
+  job.shard_bytes = 1 << 20;
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const rlimit small{1 << 20, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string message;
+  ErrorKind kind = ErrorKind::internal;
+  try {
+    run(job, 2);
+  } catch (const Error& error) {
+    message = error.what();
+    kind = error.kind();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
+  CHECK(kind == ErrorKind::filesystem);
+  CHECK(message.find("File too large") != std::string::npos);
+  CHECK(folder.files() == std::vector<std::string>{"large.jsonl", "p-00000.h5", "small.jsonl"});
+  CHECK(texts_of(job.output) == std::vector<std::string>{"old|"});
+}
+
+TEST_CASE("preprocess: what a killed run has left goes away with the next one", "[preprocess]") {
+  TemporaryFolder folder;
+  write_file(folder / "a.jsonl", json_line("a"));
+  std::filesystem::create_directories(folder / "out");
+  write_file(folder / "out/p-part-00000.h5.tmp", "half");
+  write_file(folder / "out/p-part-00009.h5.tmp", "half");
+  write_file(folder / "out/p-00001.h5", "old");
+  write_file(folder / "out/p-00001.h5.backup", "not ours");
+  write_file(folder / "out/pq-00001.h5", "not ours");
+  run(job_of(folder, {"a.jsonl"}));
+  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup", "pq-00001.h5"});
+}
+
+TEST_CASE("UTF-8: valid and invalid sequences", "[preprocess]") {
+  for (const std::string text : {"", "abc", "\xC2\x80", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+                                 "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+    CHECK(first_invalid_utf8(text) == text.size());
+    CHECK(first_invalid_utf8(text + "\x80") == text.size());
+    if (text.size() > 1 && text[0] < 0) CHECK(first_invalid_utf8("a" + text.substr(0, text.size() - 1)) == 1);
+  }
+  for (const char* text : {"\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+                           "\xF5\x80", "\xC2\x41", "\xE1\x80\x41"}) {
+    CHECK(first_invalid_utf8(text) == 0);
+  }
+}
+
+TEST_CASE("sample corpus: the same on every machine, and of the size asked for", "[corpus]") {
+  TemporaryFolder folder;
+  const SampleCorpusSummary summary = write_sample_corpus(folder / "c.jsonl", 200000, 1);
+  const std::string corpus = read_file(folder / "c.jsonl");
+  CHECK(summary.bytes == corpus.size());
+  CHECK((corpus.size() >= 200000 && corpus.size() < 202000));
+  CHECK(folder.files() == std::vector<std::string>{"c.jsonl"});
+  std::uint64_t number = 0;
+  std::set<std::string> different;
+  std::istringstream lines(corpus);
+  for (std::string line; std::getline(lines, line); ++number) {
+    const std::string text = nlohmann::json::parse(line)["text"];
+    CHECK(text == sample_story(1, number));
+    CHECK(text.find_first_of("{}") == std::string::npos);  // every placeholder was filled
+    different.insert(text);
+  }
+  CHECK(number == summary.stories);
+  CHECK(different.size() == number);
+  CHECK(sample_story(1, 0) != sample_story(2, 0));
+  CHECK(hash_name(corpus) == 0x24c248020c4f8c00);  // changes with every change of the stories
+}

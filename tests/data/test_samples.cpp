@@ -1,0 +1,267 @@
+// Split, order and micro-batches: against oracles, and whatever the number of data ranks.
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "base/philox.h"
+#include "data/batches.h"
+#include "data/sample_order.h"
+#include "data/split.h"
+#include "data_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+using Boundaries = std::array<std::uint64_t, 4>;
+
+/// Token i has id i modulo 2^31; counts how often each token is read, and can fail.
+class CountingSource final : public TokenSource {
+ public:
+  explicit CountingSource(std::uint64_t tokens) : tokens_(tokens) {}
+  std::uint64_t tokens() const override { return tokens_; }
+  void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override {
+    const std::lock_guard lock(mutex_);
+    verify(++reads_ <= most_reads_, ErrorKind::data, "the disk is gone");
+    internal_check(first + count <= tokens_, "read beyond the end");
+    ++starts_[first];
+    for (std::uint64_t i = 0; i < count; ++i) ids[i] = static_cast<std::int32_t>((first + i) & 0x7FFFFFFF);
+  }
+  void fail_after(int reads) { most_reads_ = reads; }
+  int reads() const {
+    const std::lock_guard lock(mutex_);
+    return reads_;
+  }
+  const std::map<std::uint64_t, int>& starts() const { return starts_; }
+
+ private:
+  std::uint64_t tokens_;
+  mutable std::mutex mutex_;
+  int reads_ = 0, most_reads_ = 1 << 30;
+  std::map<std::uint64_t, int> starts_;
+};
+
+StepPlan constant_plan(std::int64_t samples, std::int64_t steps) {
+  return [=](std::int64_t step) {
+    return StepSamples{static_cast<std::uint64_t>(step * samples), step < steps ? samples : 0};
+  };
+}
+
+}  // namespace
+
+TEST_CASE("split: oracles", "[split]") {
+  CHECK(split_documents(1000, parse_split("969,30,1")) == Boundaries{0, 969, 999, 1000});
+  CHECK(split_documents(7, parse_split("98,2,0")) == Boundaries{0, 7, 7, 7});
+  CHECK(split_documents(7, parse_split("98/2")) == Boundaries{0, 7, 7, 7});
+  CHECK(split_documents(10, parse_split("1")) == Boundaries{0, 10, 10, 10});
+  CHECK(split_documents(18, parse_split("969, 30, 1")) == Boundaries{0, 17, 18, 18});
+  CHECK(split_documents(3, parse_split("1,1,0")) == Boundaries{0, 1, 3, 3});  // 2 + 2, one too many taken from all
+  CHECK(split_documents(3, parse_split("0,1,1")) == Boundaries{0, 0, 1, 3});  // and never below zero
+  CHECK(split_documents(1, parse_split("1,1,1")) == Boundaries{0, 1, 1, 1});
+  CHECK(split_documents(0, parse_split("969,30,1")) == Boundaries{0, 0, 0, 0});
+  CHECK(split_documents(5000000000, parse_split("0.5,0.25,0.25")) == Boundaries{0, 2500000000, 3750000000, 5000000000});
+  for (std::uint64_t n = 0; n < 300; ++n) {
+    const Boundaries b = split_documents(n, parse_split("7,2.5,1"));
+    CHECK((b[0] == 0 && b[0] <= b[1] && b[1] <= b[2] && b[2] <= b[3] && b[3] == n));
+  }
+  for (const char* wrong : {"", "a", "1,2,3,4", "1,,2", "-1,2", "0,0", "nan", "inf", "1;2", "1e99"}) {
+    require_error(ErrorKind::configuration, {"split", "969,30,1"}, [&] { parse_split(wrong); });
+  }
+}
+
+TEST_CASE("order: a permutation of every size, other for every key", "[order]") {
+  for (const std::uint64_t n : {1ull, 2ull, 3ull, 4ull, 5ull, 16ull, 17ull, 63ull, 64ull, 65ull, 1000ull, 4097ull}) {
+    std::vector<bool> seen(n);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const std::uint64_t to = permute(i, n, 42);
+      REQUIRE(to < n);
+      REQUIRE_FALSE(seen[to]);
+      seen[to] = true;
+    }
+  }
+  // Uniform enough: where item 0 goes, over many keys, and how many items stay (1 on average).
+  const std::uint64_t n = 10;
+  std::vector<int> places(n);
+  int stayed = 0;
+  for (std::uint64_t key = 0; key < 5000; ++key) {
+    ++places[permute(0, n, mix64(key))];
+    for (std::uint64_t i = 0; i < n; ++i) stayed += permute(i, n, mix64(key)) == i ? 1 : 0;
+  }
+  for (const int count : places) CHECK((count > 400 && count < 600));  // 500 expected, standard deviation 21
+  CHECK((stayed > 4600 && stayed < 5400));
+}
+
+TEST_CASE("order: an epoch visits all, epochs and seeds differ, and a longer run begins as a shorter one", "[order]") {
+  const std::int64_t s = 8;
+  const SampleOrder order(1000, 8 * 50 + 5, s, 7, SampleOrder::Kind::shuffled);
+  CHECK(order.samples_per_epoch() == 50);
+  std::vector<std::uint64_t> run;
+  for (std::uint64_t i = 0; i < 150; ++i) run.push_back(order.first_token_of(i));
+  std::set<std::vector<std::uint64_t>> epochs;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<std::uint64_t> visited(run.begin() + 50 * epoch, run.begin() + 50 * (epoch + 1));
+    epochs.insert(visited);
+    std::sort(visited.begin(), visited.end());
+    for (std::uint64_t i = 0; i < 50; ++i) CHECK(visited[i] == 1000 + 8 * i);
+  }
+  CHECK(epochs.size() == 3);
+  CHECK(order.epoch_of(49) == 0);
+  CHECK(order.epoch_of(50) == 1);
+  const SampleOrder other(1000, 8 * 50 + 5, s, 8, SampleOrder::Kind::shuffled);
+  int equal = 0;
+  for (std::uint64_t i = 0; i < 50; ++i) equal += other.first_token_of(i) == run[i] ? 1 : 0;
+  CHECK(equal < 10);
+  // Nothing of the length of the run goes in, so asking in any order gives the same.
+  CHECK(order.first_token_of(149) == run[149]);
+  CHECK(order.first_token_of(0) == run[0]);
+  const SampleOrder straight(1000, 8 * 50 + 5, s, 7, SampleOrder::Kind::sequential);
+  CHECK(straight.first_token_of(0) == 1000);
+  CHECK(straight.first_token_of(49) == 1392);
+  CHECK(straight.first_token_of(50) == 1000);
+  // The order is part of what a resumed run relies on: these numbers must never change.
+  CHECK(std::vector<std::uint64_t>(run.begin(), run.begin() + 4) == std::vector<std::uint64_t>{1360, 1272, 1264, 1064});
+}
+
+TEST_CASE("order: too few tokens, and just enough", "[order]") {
+  for (const std::uint64_t tokens : {0ull, 1ull, 8ull}) {
+    require_error(ErrorKind::data, {std::to_string(tokens) + " tokens", "8 + 1"},
+                  [&] { SampleOrder(0, tokens, 8, 1, SampleOrder::Kind::shuffled); });
+  }
+  const SampleOrder one(0, 9, 8, 1, SampleOrder::Kind::shuffled);
+  CHECK(one.samples_per_epoch() == 1);
+  CHECK(one.first_token_of(12345) == 0);
+}
+
+TEST_CASE("order: beyond 2^32 tokens and samples, against 128-bit arithmetic", "[order]") {
+  const std::uint64_t first = 1ull << 41, tokens = (1ull << 45) + 12345;
+  const std::int64_t s = 1024;
+  const SampleOrder order(first, tokens, s, 99, SampleOrder::Kind::shuffled);
+  CHECK(order.samples_per_epoch() == (tokens - 1) / 1024);
+  std::set<std::uint64_t> seen;
+  bool large = false;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const std::uint64_t sample = i * 0x3FFFFFFFFull;  // through many epochs
+    const std::uint64_t token = order.first_token_of(sample);
+    const auto epoch = static_cast<unsigned __int128>(sample) / order.samples_per_epoch();
+    CHECK(order.epoch_of(sample) == static_cast<std::uint64_t>(epoch));
+    CHECK((token >= first && token + 1024 < first + tokens && (token - first) % 1024 == 0));
+    seen.insert(token);
+    large = large || token - first > 1ull << 44;
+  }
+  CHECK(large);
+  CHECK(seen.size() > 1990);
+  const SampleOrder straight(first, tokens, s, 99, SampleOrder::Kind::sequential);
+  const std::uint64_t last = straight.samples_per_epoch() - 1;
+  CHECK(straight.first_token_of(last) ==
+        static_cast<std::uint64_t>(static_cast<unsigned __int128>(last) * 1024 + first));
+}
+
+TEST_CASE("batches: the data ranks' parts make the global batch, each sample read once", "[batches]") {
+  const std::int64_t s = 6, b = 2, global = 16, steps = 5;
+  const SampleOrder order(0, 6 * 100 + 1, s, 3, SampleOrder::Kind::shuffled);
+  for (const int d : {1, 2, 4}) {
+    CountingSource source(601);
+    std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> found;  // (step, place in the batch) to first token
+    for (int rank = 0; rank < d; ++rank) {
+      GptBatches batches(source, order, {b, global, rank, d}, constant_plan(global, steps), 0);
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const StepBatch& batch = batches.next();
+        CHECK(batch.step == step);
+        REQUIRE(batch.micro_batches.size() == static_cast<std::size_t>(global / (b * d)));
+        for (std::size_t k = 0; k < batch.micro_batches.size(); ++k) {
+          const MicroBatchTokens& micro = batch.micro_batches[k];
+          CHECK(micro.first_in_batch == static_cast<std::int64_t>(k) * b * d + rank * b);
+          REQUIRE(micro.tokens.shape() == Shape{s, b});
+          const auto* tokens = micro.tokens.as<std::int32_t>();
+          const auto* targets = micro.targets.as<std::int32_t>();
+          for (std::int64_t j = 0; j < b; ++j) {
+            for (std::int64_t i = 0; i < s; ++i) {
+              REQUIRE(tokens[i * b + j] == tokens[j] + i);  // the source counts up
+              REQUIRE(targets[i * b + j] == tokens[j] + i + 1);
+            }
+            found[{step, micro.first_in_batch + j}] = static_cast<std::uint64_t>(tokens[j]);
+          }
+        }
+      }
+      require_error(ErrorKind::internal, {"after the last step"}, [&] { batches.next(); });
+    }
+    REQUIRE(found.size() == static_cast<std::size_t>(global * steps));
+    for (const auto& [place, token] : found) {
+      CHECK(token == order.first_token_of(static_cast<std::uint64_t>(place.first * global + place.second)));
+    }
+    CHECK(source.reads() == global * steps);
+    for (const auto& [token, times] : source.starts()) CHECK(times == 1);  // 80 of 100 samples of one epoch
+  }
+}
+
+TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
+  const SampleOrder order(0, 1001, 10, 3, SampleOrder::Kind::sequential);
+  const StepPlan plan = [](std::int64_t step) {
+    return step < 2   ? StepSamples{static_cast<std::uint64_t>(2 * step), 2}
+           : step < 4 ? StepSamples{static_cast<std::uint64_t>(4 + 6 * (step - 2)), 6}
+                      : StepSamples{};
+  };
+  CountingSource source(1001);
+  GptBatches batches(source, order, {2, 6, 0, 1}, plan, 1);
+  CHECK(batches.next().micro_batches.size() == 1);
+  const StepBatch& batch = batches.next();
+  CHECK(batch.step == 2);
+  CHECK(batch.samples.first_sample == 4);
+  REQUIRE(batch.micro_batches.size() == 3);
+  CHECK(batch.micro_batches[2].tokens.as<std::int32_t>()[0] == 80);
+}
+
+TEST_CASE("batches: what is handed out stays while the next is read, and no more is read ahead", "[batches]") {
+  CountingSource source(100001);
+  const SampleOrder order(0, 100001, 10, 3, SampleOrder::Kind::sequential);
+  GptBatches batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
+  for (int step = 0; step < 20; ++step) {
+    const StepBatch& batch = batches.next();
+    while (source.reads() < 4 * (step + 2)) std::this_thread::yield();  // the next step is read meanwhile
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    CHECK(source.reads() == 4 * (step + 2));
+    CHECK(batch.micro_batches[0].tokens.as<std::int32_t>()[0] == 40 * step);
+  }
+}
+
+TEST_CASE("batches: an error while reading arrives at next(), after the good steps", "[batches]") {
+  const SampleOrder order(0, 1001, 10, 3, SampleOrder::Kind::shuffled);
+  CountingSource source(1001);
+  source.fail_after(9);
+  GptBatches batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
+  batches.next();
+  batches.next();
+  for (int again = 0; again < 2; ++again) {
+    require_error(ErrorKind::data, {"the disk is gone"}, [&] { batches.next(); });
+  }
+}
+
+TEST_CASE("batches: can be dropped at any moment", "[batches]") {
+  const SampleOrder order(0, 100001, 1000, 3, SampleOrder::Kind::shuffled);
+  CountingSource source(100001);
+  for (int i = 0; i < 50; ++i) {
+    GptBatches batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
+    if (i % 2 == 0) batches.next();
+  }
+}
+
+TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
+  const SampleOrder order(0, 101, 5, 3, SampleOrder::Kind::shuffled);
+  CountingSource source(101);
+  std::ostringstream out;
+  print_samples(source, order, 18, 4, out);
+  std::istringstream lines(out.str());
+  std::string line;
+  for (std::uint64_t sample = 18; sample < 22; ++sample) {
+    REQUIRE(std::getline(lines, line));
+    const auto json = nlohmann::json::parse(line);
+    CHECK(json["sample"] == sample);
+    REQUIRE(json["tokens"].size() == 6);
+    for (std::uint64_t i = 0; i < 6; ++i) CHECK(json["tokens"][i] == order.first_token_of(sample) + i);
+  }
+  CHECK_FALSE(std::getline(lines, line));
+}

@@ -1,0 +1,185 @@
+// Shards: what is written comes back; whatever is cut, flipped or made up is an error of kind data, never other tokens.
+#include <hdf5.h>
+
+#include <optional>
+
+#include "base/philox.h"
+#include "data_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+/// All there is in a shard, or nothing if it is refused (with the right kind of error).
+struct Contents {
+  Vocabulary vocabulary;
+  std::uint64_t index = 0, count = 0, set_hash = 0;
+  std::vector<std::uint64_t> documents;
+  std::vector<std::int32_t> tokens;
+  bool operator==(const Contents&) const = default;
+};
+
+std::optional<Contents> contents_of(const std::string& path) {
+  try {
+    TokenShard shard(path);
+    Contents all{shard.vocabulary(), shard.index(), shard.count(), shard.set_hash(), shard.read_documents(), {}};
+    all.tokens.resize(shard.tokens());
+    shard.read(0, shard.tokens(), all.tokens.data());
+    return all;
+  } catch (const Error& error) {
+    INFO(error.what());
+    CHECK(error.kind() == ErrorKind::data);
+    return std::nullopt;
+  }
+}
+
+std::uint64_t draw(std::uint64_t number, std::uint64_t limit) {
+  return mix64(number * 977 + 5) % limit;
+}
+
+/// Overwrites element `at` of a dataset, checksum included.
+template <class T>
+void overwrite(const std::string& path, const std::string& name, hsize_t at, hid_t type, T value) {
+  const auto lock = lock_hdf5();
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT), space = H5Dget_space(dataset);
+  const hsize_t one = 1;
+  const hid_t memory = H5Screate_simple(1, &one, nullptr);
+  REQUIRE(H5Sselect_elements(space, H5S_SELECT_SET, 1, &at) >= 0);
+  REQUIRE(H5Dwrite(dataset, type, memory, space, H5P_DEFAULT, &value) >= 0);
+  for (const hid_t id : {memory, space}) H5Sclose(id);
+  H5Dclose(dataset);
+  H5Fclose(file);
+}
+
+const Documents kDocuments{{1, 2, 3, 256}, {4, 256}, {255}};
+
+}  // namespace
+
+TEST_CASE("shard: documents come back, narrow and wide", "[shard]") {
+  TemporaryFolder folder;
+  for (const std::uint64_t size : {257ull, 65536ull, 65537ull, 1ull << 31}) {
+    const Vocabulary vocabulary = small_vocabulary(size);
+    Documents documents = kDocuments;
+    documents.push_back({static_cast<std::int32_t>(size - 1)});
+    make_shard(folder / "p", documents, 0, 1, vocabulary);
+    const auto all = contents_of(shard_path(folder / "p", 0));
+    REQUIRE(all.has_value());
+    CHECK(all->vocabulary == vocabulary);
+    CHECK(all->documents == std::vector<std::uint64_t>{0, 4, 6, 7, 8});
+    CHECK(all->tokens == std::vector<std::int32_t>{1, 2, 3, 256, 4, 256, 255, static_cast<std::int32_t>(size - 1)});
+    const Hdf5Type stored = Hdf5File::open(shard_path(folder / "p", 0), ErrorKind::data).open_dataset("tokens").type();
+    CHECK(stored == (size <= 65536 ? Hdf5Type::u16 : Hdf5Type::u32));
+  }
+  CHECK(folder.files() == std::vector<std::string>{"p-00000.h5"});
+}
+
+TEST_CASE("shard: many documents and one larger than the writer's buffers", "[shard]") {
+  TemporaryFolder folder;
+  std::vector<std::int32_t> expected;
+  std::vector<std::uint64_t> starts{0};
+  TokenShardWriter writer(folder / "t", small_vocabulary());
+  for (std::uint64_t i = 0; i < 70000; ++i) {
+    const std::vector<std::int32_t> document(i == 123 ? 700001 : 1 + draw(i, 5), static_cast<std::int32_t>(i % 257));
+    writer.add_document(document);
+    expected.insert(expected.end(), document.begin(), document.end());
+    starts.push_back(expected.size());
+  }
+  CHECK(writer.documents() == 70000);
+  CHECK(writer.tokens() == expected.size());
+  writer.finish();
+  publish_shard(folder / "t", folder / "p", 0, 1, 5);
+  const auto all = contents_of(shard_path(folder / "p", 0));
+  REQUIRE(all.has_value());
+  CHECK(all->tokens == expected);
+  CHECK(all->documents == starts);
+}
+
+TEST_CASE("shard: a token outside the vocabulary is refused at write and at load", "[shard]") {
+  TemporaryFolder folder;
+  for (const std::int32_t bad : {257, -1, 65536 + 3}) {
+    require_error(ErrorKind::data, {std::to_string(bad), "vocabulary of 257"}, [&] {
+      make_shard(folder / "p", {{1}, {2, bad}});
+    });
+    CHECK(folder.files().empty());  // and the half-written shard is gone
+  }
+  make_shard(folder / "p", kDocuments);
+  overwrite<std::uint16_t>(shard_path(folder / "p", 0), "tokens", 2, H5T_NATIVE_UINT16, 300);
+  require_error(ErrorKind::data, {"p-00000.h5", "token 2", "300"}, [&] {
+    TokenShard shard(shard_path(folder / "p", 0));
+    std::int32_t ids[4];
+    shard.read(1, 3, ids);
+  });
+  make_shard(folder / "w", kDocuments, 0, 1, small_vocabulary(70000));
+  overwrite<std::uint32_t>(shard_path(folder / "w", 0), "tokens", 0, H5T_NATIVE_UINT32, 0xFFFFFFFFu);
+  CHECK_FALSE(contents_of(shard_path(folder / "w", 0)).has_value());
+}
+
+TEST_CASE("shard: attributes and offsets that make no sense", "[shard]") {
+  TemporaryFolder folder;
+  const std::string path = shard_path(folder / "p", 0);
+  const auto spoil = [&](const std::string& name, std::uint64_t value) {
+    make_shard(folder / "p", kDocuments);
+    Hdf5File file = Hdf5File::open_for_update(path);
+    file.write_attribute(name, value);
+    file.close();
+  };
+  spoil("format_version", 2);
+  require_error(ErrorKind::data, {path, "format 2"}, [&] { TokenShard shard(path); });
+  spoil("vocab_size", 100000);  // more than u16 can hold
+  require_error(ErrorKind::data, {path, "u16", "u32"}, [&] { TokenShard shard(path); });
+  spoil("vocab_size", 0);
+  require_error(ErrorKind::data, {path, "makes no sense"}, [&] { TokenShard shard(path); });
+  spoil("eod_id", 257);
+  require_error(ErrorKind::data, {path, "makes no sense"}, [&] { TokenShard shard(path); });
+  spoil("shard_count", 0);
+  require_error(ErrorKind::data, {path, "never published"}, [&] { TokenShard shard(path); });
+  for (const std::uint64_t offset : {0ull, 7ull, ~0ull}) {
+    make_shard(folder / "p", kDocuments);
+    overwrite(path, "documents", 1, H5T_NATIVE_UINT64, offset);
+    require_error(ErrorKind::data, {path, "/documents"}, [&] { TokenShard(path).read_documents(); });
+  }
+  TokenShardWriter empty(folder / "t", small_vocabulary());
+  empty.finish();
+  publish_shard(folder / "t", folder / "e", 0, 1, 5);
+  require_error(ErrorKind::data, {"e-00000.h5", "no tokens"}, [&] { TokenShard shard(shard_path(folder / "e", 0)); });
+}
+
+TEST_CASE("shard: cut anywhere, it is refused", "[shard]") {
+  TemporaryFolder folder;
+  Documents documents;
+  for (std::int32_t i = 0; i < 300; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);
+  make_shard(folder / "p", documents);
+  const std::string whole = read_file(shard_path(folder / "p", 0));
+  REQUIRE(contents_of(shard_path(folder / "p", 0)).has_value());
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::uint64_t bytes = i == 0 ? whole.size() - 1 : draw(i, whole.size());
+    INFO("cut to " << bytes << " of " << whole.size());
+    write_file(folder / "cut.h5", whole.substr(0, bytes));
+    CHECK_FALSE(contents_of(folder / "cut.h5").has_value());
+  }
+}
+
+TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard]") {
+  TemporaryFolder folder;
+  Documents documents;
+  for (std::int32_t i = 0; i < 200; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);
+  make_shard(folder / "p", documents);
+  const std::string whole = read_file(shard_path(folder / "p", 0));
+  const auto expected = contents_of(shard_path(folder / "p", 0));
+  REQUIRE(expected.has_value());
+  int refused = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    std::string damaged = whole;
+    // A third of the flips goes to the first 2 KiB, where the metadata are.
+    const std::uint64_t at = i % 3 == 0 ? draw(i, 2048) : draw(i, whole.size());
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << draw(i + 7, 8)));
+    INFO("byte " << at << " of " << whole.size());
+    write_file(folder / "flip.h5", damaged);
+    const auto found = contents_of(folder / "flip.h5");
+    refused += found.has_value() ? 0 : 1;
+    if (found.has_value()) CHECK(*found == *expected);
+  }
+  CHECK(refused > 300);
+}
