@@ -48,6 +48,7 @@ void write_datasets(Hdf5File& file, const std::vector<Piece>& owned) {
       dataset.write(position, (piece.*part.tensor).as<float>(), count);
       position += count;
     }
+    dataset.close();
   }
 }
 
@@ -89,7 +90,9 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous).write(0, table.data(), table.size());
+  Hdf5Dataset pieces = file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous);
+  pieces.write(0, table.data(), table.size());
+  pieces.close();
   write_datasets(file, owned);
   file.close();
   const FileDigest digest = digest_file(path);  // while the bytes are hot

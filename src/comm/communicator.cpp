@@ -43,13 +43,6 @@ void check_tensor(ConstTensor tensor, const char* verb, const std::string& group
   }
 }
 
-void check_reducible(DType type, const char* verb, const std::string& group) {
-  if (type != DType::f32 && type != DType::f64 && type != DType::i32) {
-    fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced, only f32, f64 and i32 (widen it first)", verb,
-         group, name_of(type));
-  }
-}
-
 // whole is made of `size` parts; they lie apart, or part is exactly this rank's slice of whole.
 void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const char* verb, const std::string& group) {
   if (whole.dtype() != part.dtype() || whole.elements() != size * part.elements()) {
@@ -105,9 +98,19 @@ Pending Communicator::pending(std::uint64_t ticket, double bytes) {
   return {this, ticket};
 }
 
+void Communicator::check_reducible(DType type, const char* verb) const {
+  if (reduces(type)) return;
+  fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced, only f32, f64 and i32 (widen it first)", verb,
+       name_, name_of(type));
+}
+
+bool Communicator::reduces(DType type) const {
+  return type == DType::f32 || type == DType::f64 || type == DType::i32;
+}
+
 Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
   check_tensor(values, "all-reduce", name_);
-  check_reducible(values.dtype(), "all-reduce", name_);
+  check_reducible(values.dtype(), "all-reduce");
   if (size_ == 1 || values.elements() == 0) return {};
   return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()));
 }
@@ -127,7 +130,7 @@ Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
 Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
   check_tensor(whole, "reduce-scatter", name_);
   check_tensor(part, "reduce-scatter", name_);
-  check_reducible(part.dtype(), "reduce-scatter", name_);
+  check_reducible(part.dtype(), "reduce-scatter");
   check_parts(whole, part, rank_, size_, "reduce-scatter", name_);
   if (part.elements() == 0) return {};
   if (size_ == 1) {

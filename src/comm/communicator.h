@@ -113,11 +113,13 @@ class Communicator {
   virtual void abandon(std::uint64_t) noexcept {}
   /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.
   virtual void copy_alone(ConstTensor from, Tensor to);
+  virtual bool reduces(DType type) const;  ///< f32, f64 and i32 unless the backend says otherwise
 
   static constexpr int kChannels = 1000;  ///< users' channels are 0 .. kChannels - 1; the next one carries texts
 
  private:
   friend class Pending;
+  void check_reducible(DType type, const char* verb) const;
   Pending pending(std::uint64_t ticket, double bytes);
 
   int rank_, size_;

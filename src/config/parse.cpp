@@ -209,9 +209,14 @@ class Parser {
       const bool known = std::none_of(violation.keys.begin(), violation.keys.end(),
                                       [&](const std::string& key) { return failed_.count(key) > 0; });
       if (!known) continue;
-      const auto given = std::find_if(violation.keys.begin(), violation.keys.end(),
-                                      [&](const std::string& key) { return places_.count(key) > 0; });
-      issue(given == violation.keys.end() ? nowhere : places_.at(*given), violation.message);
+      // The first key that was said anywhere; an option rather than the file, for it is what made the difference.
+      const Place* place = &nowhere;
+      for (const std::string& key : violation.keys) {
+        const auto given = places_.find(key);
+        if (given == places_.end()) continue;
+        if (place == &nowhere || (place->source == 0 && given->second.source > 0)) place = &given->second;
+      }
+      issue(*place, violation.message);
     }
   }
 

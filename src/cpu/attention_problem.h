@@ -12,9 +12,9 @@
 
 namespace megatron {
 
-inline constexpr std::int64_t kQueryBlock =
-    64;  ///< query rows of a tile: few, as the causal diagonal wastes half of them
-inline constexpr std::int64_t kKeyBlock = 512;  ///< key columns of a tile: many, as every tile costs a rescaling
+/// Extents of a tile of scores: few query rows, as the causal diagonal wastes half a square of them, and many key
+/// columns, as every tile of a row costs a rescaling.
+inline constexpr std::int64_t kQueryBlock = 32, kKeyBlock = 512;
 
 /// Keys [low, high).
 struct KeyRange {

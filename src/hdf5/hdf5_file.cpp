@@ -342,6 +342,12 @@ void Hdf5Dataset::read(std::uint64_t first, void* values, std::uint64_t count) c
   transfer(first, values, count, false);
 }
 
+void Hdf5Dataset::close() {
+  const auto lock = lock_hdf5();
+  HDF5_CHECK(kind_, where(), H5Dflush(handle_.id()));
+  HDF5_CHECK(kind_, where(), handle_.close());
+}
+
 void Hdf5Dataset::transfer(std::uint64_t first, void* values, std::uint64_t count, bool writing) const {
   internal_check(first <= elements_ && count <= elements_ - first, "access beyond the end of a dataset");
   const hid_t type =

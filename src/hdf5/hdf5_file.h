@@ -126,6 +126,9 @@ class Hdf5Dataset : public Hdf5Object {
   void write(std::uint64_t first, const void* values, std::uint64_t count);  ///< inside elements()
   void append(const void* values, std::uint64_t count);                      ///< grows a growable dataset
   void read(std::uint64_t first, void* values, std::uint64_t count) const;   ///< a damaged chunk is an error
+  /// After writing, unless the dataset outlives Hdf5File::close(): the library holds back up to a chunk (64 KiB without
+  /// chunks), and a full disk that is met only in the destructor goes unnoticed.
+  void close();
 
   /// Typed forms; a T that is not the stored type is an internal error.
   template <class T>

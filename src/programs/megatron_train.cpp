@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   if (code != 0 || done) return code;
   // 2. The run.
   return run_with_mpi(argc, argv, [&](MpiSession& session) {
-    const StopSignals signals;
+    StopSignals signals;
     return run_training(config, session.world(),
                         {.host = session.host(), .version = program_version(), .local_rank = session.local_rank()},
                         signals);

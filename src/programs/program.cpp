@@ -81,21 +81,20 @@ int run_alone(const std::function<int()>& body) {
 int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body) {
   return run_alone([&] {
     MpiSession session(argc, argv);
-    int code = 0;
-    const auto leave = [&](const char* what, int exit_code) {
+    const auto leave = [&](const char* what, int exit_code) -> int {
       print_error(session.rank(), session.size() > 1 ? session.where() : "", what);
+      if (session.size() == 1) return exit_code;
       session.abort(exit_code);
     };
     try {
-      code = body(session);
+      return body(session);
     } catch (const Error& error) {
-      leave(error.what(), error.exit_code());
+      return leave(error.what(), error.exit_code());
     } catch (const std::bad_alloc&) {
-      leave("out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
+      return leave("out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
     } catch (const std::exception& error) {
-      leave(error.what(), static_cast<int>(ErrorKind::internal));
+      return leave(error.what(), static_cast<int>(ErrorKind::internal));
     }
-    return code;
   });
 }
 

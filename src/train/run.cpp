@@ -57,7 +57,7 @@ void log_changes(Log& log, const std::string& saved, const std::string& current)
 class Run {
  public:
   Run(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
-      const StopSignals& signals)
+      StopSignals& signals)
       : config_(config),
         grid_(grid),
         world_(grid.world()),
@@ -88,7 +88,7 @@ class Run {
   Communicator& world_;
   Datasets& datasets_;
   Log& log_;
-  const StopSignals& signals_;
+  StopSignals& signals_;
   Trainer trainer_;
   MetricsWriter metrics_;
   Progress progress_;
@@ -214,6 +214,7 @@ int Run::loop() {
       log_.info("stopped on {} after step {}; run the same command again to go on",
                 signals_.received() != 0 ? StopSignals::name_of(signals_.received()) : "request", trainer_.step());
       finish();
+      signals_.ignore_from_now_on();
       return kExitStoppedEarly;
     }
     if (request == Request::save) save();
@@ -302,7 +303,7 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
 
 }  // namespace
 
-int run_training(Config config, Communicator& world, const RunEnvironment& environment, const StopSignals& signals) {
+int run_training(Config config, Communicator& world, const RunEnvironment& environment, StopSignals& signals) {
   Log log(world.rank() == 0);
   require_same_config(world, config);
   refuse_what_is_to_come(config);

@@ -18,6 +18,6 @@ struct RunEnvironment {
 
 /// `config` as parsed (not resolved). Returns 0, or kExitStoppedEarly after a stop signal and a good checkpoint.
 /// Throws the same Error on all ranks, or on one (whose main must then abort the job).
-int run_training(Config config, Communicator& world, const RunEnvironment& environment, const StopSignals& signals);
+int run_training(Config config, Communicator& world, const RunEnvironment& environment, StopSignals& signals);
 
 }  // namespace megatron

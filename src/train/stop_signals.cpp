@@ -42,10 +42,16 @@ StopSignals::StopSignals() {
   ::sigaction(SIGPIPE, &ignore, &previous_pipe_);
 }
 
+void StopSignals::ignore_from_now_on() {
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
+  ignored_ = true;
+}
+
 StopSignals::~StopSignals() {
+  installed = false;
+  if (ignored_) return;
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &previous_[i], nullptr);
   ::sigaction(SIGPIPE, &previous_pipe_, nullptr);
-  installed = false;
 }
 
 int StopSignals::received() const {

@@ -16,7 +16,7 @@ class StopSignals {
   /// Installs the handlers, clears the flag and ignores SIGPIPE (a reader of our output may go away). A hang-up signal
   /// that was being ignored (nohup) stays ignored. Errors: internal, if another StopSignals exists.
   StopSignals();
-  /// Restores what was installed before.
+  /// Restores what was installed before, unless the signals are ignored by then.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -24,6 +24,10 @@ class StopSignals {
   /// The number of the first stop signal received, 0 while there was none. Cheap: polled every step. This rank's own:
   /// ranks must agree on stopping by communicating.
   int received() const;
+
+  /// For a run that has stopped with a good checkpoint: no signal disturbs the way out any more. Launchers that see one
+  /// rank leave with a non-zero code (75) terminate the others, which are leaving too.
+  void ignore_from_now_on();
 
   /// "SIGTERM" and so on, for messages; "a signal" for numbers that stop nothing.
   static const char* name_of(int signal);
@@ -33,6 +37,7 @@ class StopSignals {
 
   std::array<struct sigaction, kStopSignals.size()> previous_{};
   struct sigaction previous_pipe_ {};
+  bool ignored_ = false;
 };
 
 }  // namespace megatron

@@ -123,8 +123,8 @@ TEST_CASE("control characters are made visible, text is not touched") {
 }
 
 TEST_CASE("memory use is plausible and the peak notices 64 MiB") {
-  const std::size_t before = peak_resident_bytes(), now = resident_bytes();
-  CHECK(before >= now);
+  const std::size_t now = resident_bytes(), before = peak_resident_bytes();
+  CHECK(before + (std::size_t{1} << 20) >= now);  // the kernel's counters lag a little
   CHECK(now > 1000000);
   CHECK(free_memory_bytes() > 0);
   const std::size_t size = std::size_t{64} << 20;

@@ -238,6 +238,11 @@ TEST_CASE("all errors of a file and its options come at once, in order", "[confi
   CHECK(contains(found[7], "f.toml: error: train.global_batch_size is not set"));
 }
 
+TEST_CASE("a rule between the file and an option points at the option", "[config]") {
+  CHECK(
+      contains(set_error("model.hidden_size=50"), "--set model.hidden_size=50: error: model.hidden_size = 50 is not"));
+}
+
 TEST_CASE("presets give sizes that explicit keys override", "[config]") {
   const std::string rest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
   const Config c = parse_config_text(rest + "[model]\nsequence_length = 512\npreset = \"gpt2-large\"\n", "f.toml",

@@ -241,6 +241,15 @@ TEST_CASE("attention longer than a block of keys", "[attention]") {
   c.causal = false;
   c.slopes = {0.01f};
   check_case(ops, c);
+  AttentionCase documents = plain(700, 1, 1, 8);  // queries side by side that see keys of different tiles only
+  for (std::int32_t i = 0; i < 700; ++i) documents.document_starts.push_back(i / 610 * 610);
+  check_case(ops, documents);
+  AttentionCase chunk = plain(100, 1, 1, 8);  // the diagonal enters a tile in the middle of a block of queries
+  chunk.keys = 600;
+  chunk.query_offset = 500;
+  check_case(ops, chunk);
+  add_dropout(chunk, 0.2);
+  check_case(ops, chunk);
 }
 
 TEST_CASE("attention: fewer key heads, other numbers of keys, query offsets", "[attention]") {

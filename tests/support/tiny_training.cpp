@@ -25,9 +25,9 @@ Config tiny_config() {
 }
 
 int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab) {
-  const auto word = philox4x32<7>({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample),
-                                   static_cast<std::uint32_t>(position), 0},
-                                  99)[0];
+  const auto word = philox4x32<7>(
+      {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0},
+      99)[0];
   return static_cast<int>(word % static_cast<std::uint32_t>(vocab));
 }
 
@@ -68,28 +68,6 @@ const std::vector<MicroBatch>& TinyBatches::step(int step) {
   }
   return micro_batches_;
 }
-
-namespace {
-
-// Writes this rank's box of a parameter into the whole tensor.
-void assemble(const Parameter& parameter, ConstTensor part, std::map<std::string, std::vector<float>>& whole) {
-  std::vector<float>& target = whole[parameter.name];
-  target.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
-  const bool matrix = parameter.global_shape.rank() == 2;
-  const std::int64_t rows = matrix ? parameter.box.extent[0] : 1;
-  const std::int64_t columns = parameter.box.extent[matrix ? 1 : 0];
-  const std::int64_t first_row = matrix ? parameter.box.offset[0] : 0;
-  const std::int64_t first_column = parameter.box.offset[matrix ? 1 : 0];
-  const std::int64_t stride = matrix ? parameter.global_shape[1] : 0;
-  const float* source = part.as<float>();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column) {
-      target[static_cast<std::size_t>((first_row + row) * stride + first_column + column)] = *source++;
-    }
-  }
-}
-
-}  // namespace
 
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
   config.parallel.tensor = tensor;

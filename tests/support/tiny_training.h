@@ -2,11 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "support/boxes.h"
 #include "train/replica.h"
 
 namespace megatron::test {
@@ -15,9 +14,9 @@ namespace megatron::test {
 Config tiny_config();
 
 struct TrainingTrace {
-  std::vector<double> losses, norms;                     // by step
-  std::map<std::string, std::vector<float>> gradients;   // of step 1, reassembled, by parameter
-  std::map<std::string, std::vector<float>> parameters;  // after the last step
+  std::vector<double> losses, norms;  // by step
+  NamedValues gradients;              // of step 1, reassembled
+  NamedValues parameters;             // after the last step
 };
 
 /// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from

@@ -1,0 +1,106 @@
+// megatron_generate RUN_DIRECTORY --prompt TEXT: text from a run's newest checkpoint (or one checkpoint folder), saved
+// on any layout, on one rank.
+//
+//   ./megatron_generate runs/demo --prompt "Once upon a time" --temperature 0.7 --seed 1
+#include <iostream>
+
+#include "programs/program.h"
+#include "tokenizer/tokenizer.h"
+#include "train/generate.h"
+
+namespace megatron {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Arguments {
+  std::string source, prompt;
+  SamplingOptions sampling;
+  bool greedy = false, version = false, help = false;
+};
+
+po::options_description options(Arguments& arguments) {
+  SamplingOptions& sampling = arguments.sampling;
+  po::options_description described("Options");
+  auto add = described.add_options();
+  add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"), "a run's directory or one checkpoint folder");
+  add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the text to continue");
+  add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
+      "at most this many tokens; generation ends at the end of a document");
+  add("temperature", po::value(&sampling.temperature)->default_value(1)->value_name("T"),
+      "below 1: likelier tokens, above 1: more surprising ones");
+  add("top-k", po::value(&sampling.top_k)->default_value(0)->value_name("K"), "only the K likeliest tokens; 0: all");
+  add("top-p", po::value(&sampling.top_p)->default_value(0)->value_name("P"),
+      "only the likeliest tokens that together have probability P; 0: all");
+  add("greedy", po::bool_switch(&arguments.greedy), "always the likeliest token");
+  add("seed", po::value(&sampling.seed)->default_value(1234)->value_name("S"), "the same seed gives the same text");
+  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
+  add("help,h", po::bool_switch(&arguments.help), "prints this");
+  return described;
+}
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  po::positional_options_description positional;
+  positional.add("source", 1);
+  const po::variables_map values = parse_command_line(argc, argv, options(arguments), positional);
+  if (arguments.help || arguments.version) return arguments;
+  const SamplingOptions& sampling = arguments.sampling;
+  const auto require = [](bool condition, const char* message) {
+    verify(condition, ErrorKind::configuration, "{}; see --help", message);
+  };
+  require(!arguments.source.empty(), "give a run directory: megatron_generate RUN_DIRECTORY --prompt TEXT");
+  require(!arguments.prompt.empty(), "give --prompt TEXT, at least one character");
+  require(sampling.max_new_tokens >= 0, "--max-new-tokens: 0 or more");
+  require(sampling.temperature > 0, "--temperature: more than 0 (--greedy for the limit)");
+  require(sampling.top_k >= 0, "--top-k: 0 or more");
+  require(sampling.top_p >= 0 && sampling.top_p <= 1, "--top-p: between 0 and 1");
+  require(!(sampling.top_k > 0 && sampling.top_p > 0), "--top-k and --top-p exclude each other");
+  require(!arguments.greedy || (values["temperature"].defaulted() && sampling.top_k == 0 && sampling.top_p == 0),
+          "--greedy excludes --temperature, --top-k and --top-p");
+  if (arguments.greedy) arguments.sampling.top_k = 1;
+  return arguments;
+}
+
+void generate(const Arguments& arguments, Communicator& world) {
+  verify(world.size() == 1, ErrorKind::configuration, "megatron_generate runs on one rank, not {}; start it without mpirun",
+         world.size());
+  Generator generator(arguments.source, world);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(generator.tokenizer());
+  verify(tokenizer->hash() == generator.tokenizer_hash(), ErrorKind::checkpoint,
+         "{} was trained with another '{}' tokenizer than this program has", generator.checkpoint_path(),
+         generator.tokenizer());
+  std::vector<std::int32_t> prompt;
+  tokenizer->encode(arguments.prompt, prompt);
+  std::cout << arguments.prompt << std::flush;
+  generator.generate(prompt, tokenizer->eod_id(), arguments.sampling, [&](std::int32_t token) {
+    std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush;
+  });
+  std::cout << std::endl;
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  using namespace megatron;
+  Arguments arguments;
+  const int code = run_alone([&] {
+    arguments = parse_arguments(argc, argv);
+    return 0;
+  });
+  if (code != 0) return code;
+  if (arguments.help) {
+    Arguments unused;
+    std::cout << "usage: megatron_generate RUN_DIRECTORY --prompt TEXT [options]\n\n" << options(unused);
+    return 0;
+  }
+  if (arguments.version) {
+    std::cout << version_report("megatron_generate");
+    return 0;
+  }
+  return run_with_mpi(argc, argv, [&](MpiSession& session) {
+    generate(arguments, session.world());
+    return 0;
+  });
+}
