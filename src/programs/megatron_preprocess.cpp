@@ -2,7 +2,8 @@
 //
 // Under mpirun the ranks take the blocks of the input in turn, one each a round. After each round they agree: an error
 // on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
-#include <boost/program_options.hpp>
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,9 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi_session.h"
+#include "base/log.h"
 #include "data/preprocess.h"
 #include "data/sample_corpus.h"
+#include "programs/program.h"
 
 namespace megatron {
 namespace {
@@ -176,26 +178,9 @@ po::options_description sample_corpus_options(SampleCorpusJob& job) {
   return options;
 }
 
-/// Parses with the library's errors turned into ours.
-po::variables_map parse(int argc, char** argv, const po::options_description& options) {
-  po::variables_map found;
-  try {
-    po::store(po::command_line_parser(argc, argv)
-                  .options(options)
-                  .positional({})
-                  .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
-                  .run(),
-              found);
-    po::notify(found);
-  } catch (const po::error& error) {
-    fail(ErrorKind::configuration, "{}; see --help", error.what());
-  }
-  return found;
-}
-
 void sample_corpus(Communicator& world, int argc, char** argv) {
   SampleCorpusJob job;
-  parse(argc, argv, sample_corpus_options(job));
+  parse_command_line(argc, argv, sample_corpus_options(job), {});
   verify(!job.output.empty(), ErrorKind::configuration, "sample-corpus: give --output FILE; see --help");
   verify(job.megabytes > 0 && job.megabytes <= 1e6, ErrorKind::configuration,
          "--megabytes {}: more than 0, at most 1e6", job.megabytes);
@@ -211,7 +196,7 @@ void sample_corpus(Communicator& world, int argc, char** argv) {
 void run(Communicator& world, int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "sample-corpus") return sample_corpus(world, argc - 1, argv + 1);
   PreprocessJob job;
-  const po::variables_map found = parse(argc, argv, preprocess_options(job));
+  const po::variables_map found = parse_command_line(argc, argv, preprocess_options(job), {});
   job.append_eod = found.count("no-append-eod") == 0;
   job.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.empty() && !job.output.empty(), ErrorKind::configuration,
@@ -219,12 +204,25 @@ void run(Communicator& world, int argc, char** argv) {
   preprocess(world, job);
 }
 
+/// Every rank has the same Error, from the same arguments or from together(): it is told once, and all leave with it.
+int run_and_agree(MpiSession& session, int argc, char** argv) {
+  try {
+    run(session.world(), argc, argv);
+    return 0;
+  } catch (const Error& error) {
+    if (session.rank() == 0) fmt::print(stderr, "error: {}\n", printable(error.what()));
+    std::fflush(nullptr);
+    session.world().barrier();
+    return error.exit_code();
+  }
+}
+
 /// Answers what needs no MPI. Returns whether there was anything.
 bool answered(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--version") {
-      fmt::print("megatron_preprocess 0.1.0\n");
+      std::cout << version_report("megatron_preprocess");
       return true;
     }
     if (word == "--help" || word == "-h") {
@@ -244,23 +242,5 @@ int main(int argc, char** argv) {
   using namespace megatron;
   if (answered(argc, argv)) return 0;
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk
-  try {
-    MpiSession session(argc, argv);
-    try {
-      run(session.world(), argc, argv);
-      return 0;
-    } catch (const Error& error) {
-      // Every rank has this very error, from the same arguments or from together(): all of them leave with it.
-      if (session.rank() == 0) fmt::print(stderr, "error: {}\n", error.what());
-      std::fflush(nullptr);
-      session.world().barrier();
-      return error.exit_code();
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "error: {}: {}\n", session.where(), error.what());
-      session.abort(static_cast<int>(ErrorKind::internal));
-    }
-  } catch (const Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return error.exit_code();
-  }
+  return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
 }

@@ -81,7 +81,7 @@ Generator::Generator(const std::string& path, Communicator& world) : backend_(ma
   tokenizer_ = facts.at("tokenizer").get<std::string>();
   tokenizer_hash_ = facts.value("tokenizer_hash", std::uint64_t{0});
   config_ = parse_config_text(extra.at("config").get<std::string>(), path_ + " (its configuration)");
-  config_.parallel = ParallelConfig{.data = 1};  // whatever the layout was that saved it
+  config_.parallel = {};  // whatever the layout was that saved it
   config_.train.micro_batch_size = 1;
   resolve(config_, 1, nullptr);
 
