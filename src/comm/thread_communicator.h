@@ -16,6 +16,7 @@ namespace megatron {
 /// returns when all have ended. If ranks throw, the first exception is rethrown here; ranks that wait for a failed one
 /// are woken with Error(communication) "rank r failed: ...". Waiting longer than `patience` for the others throws
 /// Error(communication) naming rank, group and operation: a deadlock becomes a message.
+/// Groups split from the world must not outlive the body.
 void run_as_threads(int ranks, const std::function<void(Communicator& world)>& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(60));
 

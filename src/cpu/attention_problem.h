@@ -39,7 +39,7 @@ class AttentionProblem {
   AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                    const AttentionMask& mask, const Dropout& dropout);
 
-  /// `x` is f32 [s_q, b, a, d] with usable strides. `like_keys`: [s_k, b, a_kv, d].
+  /// `x` must be f32 [s_q, b, a, d] (queries) or [s_k, b, a_kv, d] (keys), contiguous in d.
   void check_queries(const ConstTensor& x) const { check(x, queries, heads); }
   void check_keys(const ConstTensor& x) const { check(x, keys, key_heads); }
   void check_log_sum_exp(const ConstTensor& x) const;

@@ -6,6 +6,8 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "ops/device.h"
+#include "ops/ops.h"
 #include "programs/program.h"
 #include "train/benchmark.h"
 
@@ -75,7 +77,8 @@ int main(int argc, char** argv) {
   bool done = false;
   const int code = run_alone([&] {
     Arguments arguments;
-    const po::variables_map values = parse_command_line(argc, argv, options(arguments), {});
+    const po::positional_options_description none;
+    const po::variables_map values = parse_command_line(argc, argv, options(arguments), none);
     verify(values.count("steps") == 0 || arguments.steps > 0, ErrorKind::configuration, "--steps {}: at least 1",
            arguments.steps);
     done = arguments.help || arguments.version;

@@ -180,7 +180,7 @@ po::options_description sample_corpus_options(SampleCorpusJob& job) {
 
 void sample_corpus(Communicator& world, int argc, char** argv) {
   SampleCorpusJob job;
-  parse_command_line(argc, argv, sample_corpus_options(job), {});
+  megatron::parse_command_line(argc, argv, sample_corpus_options(job), po::positional_options_description());
   verify(!job.output.empty(), ErrorKind::configuration, "sample-corpus: give --output FILE; see --help");
   verify(job.megabytes > 0 && job.megabytes <= 1e6, ErrorKind::configuration,
          "--megabytes {}: more than 0, at most 1e6", job.megabytes);
@@ -196,7 +196,8 @@ void sample_corpus(Communicator& world, int argc, char** argv) {
 void run(Communicator& world, int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "sample-corpus") return sample_corpus(world, argc - 1, argv + 1);
   PreprocessJob job;
-  const po::variables_map found = parse_command_line(argc, argv, preprocess_options(job), {});
+  const po::variables_map found =
+      megatron::parse_command_line(argc, argv, preprocess_options(job), po::positional_options_description());
   job.append_eod = found.count("no-append-eod") == 0;
   job.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.empty() && !job.output.empty(), ErrorKind::configuration,

@@ -25,11 +25,12 @@ struct BenchmarkCase {
 /// GPT-2 124M in two shapes, and a small model.
 std::vector<BenchmarkCase> benchmark_cases();
 
-/// A part of a step: a section of it, or all calls of one verb.
+/// A part of a step: a section of it, all calls of one verb, or all products of one kind of layer.
 struct BenchmarkPart {
   std::string name;
-  double seconds = 0;  ///< per step, by the clock on the wall
-  int calls = 0;       ///< per step; 0 for sections
+  Seconds seconds;   ///< per step; sections know the clock on the wall alone
+  int calls = 0;     ///< per step; 0 for sections
+  double flops = 0;  ///< per step; 0 where they are not counted
 };
 
 /// Medians over the measured steps.

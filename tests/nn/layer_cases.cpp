@@ -22,14 +22,12 @@ struct TestedNorm final : TestedLayer {
   LayerNorm::Saved saved;
 };
 
-// Two adjacent records, each cut by rows, are one matmul whose output holds them side by side. The bias, which the
-// layer leaves to its consumer, is added here.
+// The layers that leave their bias to their consumer get it here, so that every declared parameter counts.
 struct TestedColumnLinear final : TestedLayer {
-  static constexpr int kRecords = 1;
   static ColumnParallelLinear make(Declare& declare) {
     const int weight = declare.split_rows("column.weight", kFeedForward, kHidden, 0.02);
     const int bias = declare.split_bias("column.bias", kFeedForward);
-    return {declare.store(), weight, bias, kRecords, kHidden};
+    return {declare.store(), weight, bias, /*records=*/1, kHidden};
   }
   explicit TestedColumnLinear(Declare& declare) : linear(make(declare)) {}
   void forward(Context& context, ConstTensor input, Tensor y) override {
@@ -64,7 +62,6 @@ struct TestedRowLinear final : TestedLayer {
   ConstTensor x;
 };
 
-// Attention and Mlp leave their output's bias to the block; here it is added, so that every declared parameter counts.
 struct TestedAttention final : TestedLayer {
   TestedAttention(Declare& declare, double dropout) : attention(declare, "attention", attention_sizes(dropout), 2) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {

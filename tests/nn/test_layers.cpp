@@ -11,9 +11,9 @@ using namespace megatron::test;
 namespace {
 
 constexpr double kDropout = 0.2;
-// Errors of a directional derivative, relative to the gradient's norm. A derivative that is wrong by two per cent of
-// its norm is seen (the last checks of the test prove it); what the float forward and the step cost is a tenth of it.
-constexpr double kTolerance = 2e-3;
+// Errors of a directional derivative, relative to the gradient's norm. A gradient that is half a per cent too large is
+// seen (the last checks of the test prove it); the float forward's rounding and the step cost up to 1e-4.
+constexpr double kTolerance = 5e-4;
 constexpr float kStep = 0.02f;
 constexpr int kDirections = 4;
 
@@ -113,7 +113,7 @@ TEST_CASE("gradients of every layer's input and parameters are the forward's fin
       INFO(layer.name << ": " << comparison.name);
       CHECK(comparison.error(comparison.gradient) <= kTolerance);
 
-      // And the check can fail: a gradient that is left out, has the wrong sign or is 2 % too large would not pass.
+      // And the check can fail: a gradient that is left out, has the wrong sign or is 0.5 % too large would not pass.
       if (comparison.name.ends_with("key.bias")) continue;
       const std::vector<float>& right = comparison.gradient;
       const auto scaled = [&](float factor) {
@@ -122,9 +122,9 @@ TEST_CASE("gradients of every layer's input and parameters are the forward's fin
         return comparison.error(wrong);
       };
       CHECK(comparison.size > 0);
-      CHECK(scaled(0) > 0.5);
-      CHECK(scaled(-1) > 1);
-      CHECK(scaled(1.02f) > 3 * kTolerance);
+      CHECK(scaled(0) > 0.2);
+      CHECK(scaled(-1) > 0.4);
+      CHECK(scaled(1.005f) > 2 * kTolerance);
     }
   }
 }
@@ -156,14 +156,16 @@ TEST_CASE("a backward adds to parameters' gradients and sets dx") {
 
 TEST_CASE("a backward in place, dx over dy, gives the same bits") {
   const LayerCase layer = layer_case(GENERATE("LayerNorm", "Block"), kDropout);
+  const NamedValues parameters = random_parameters(layer);
+  std::vector<float> apart, in_place;
   run_as_threads(1, [&](Communicator& world) {
     LayerOnRank rank(layer, world, false);
-    const std::vector<float> dy = random_output_gradient(layer);
+    set_values(rank.store(), parameters);
     rank.forward(random_input(layer));
-    const std::vector<float> apart = rank.backward(dy);
-    const std::vector<float> in_place = rank.backward(dy, /*in_place=*/true);
-    CHECK(apart == in_place);
+    apart = rank.backward(random_output_gradient(layer));
+    in_place = rank.backward(random_output_gradient(layer), /*in_place=*/true);
   });
+  CHECK(apart == in_place);
 }
 
 TEST_CASE("tensor ranks together compute the unsplit layer: outputs, input gradients, parameter gradients") {

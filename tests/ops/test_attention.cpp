@@ -8,110 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "base/philox.h"
 #include "cpu/cpu_device.h"
 #include "cpu/cpu_ops.h"
 #include "ops/ops.h"
 #include "support/attention_reference.h"
+#include "support/attention_run.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<double> random_values(std::size_t count, std::uint64_t key, double amplitude = 1) {
-  std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    // Rounded to float, so that kernel and reference start from the same numbers.
-    const double uniform = philox4x32({static_cast<std::uint32_t>(i)}, key)[0] * 0x1p-31 - 1.0;
-    values[i] = static_cast<float>(amplitude * uniform);
-  }
-  return values;
-}
-
-/// [s, b, heads, d] as columns in the middle of a wider [s, b, ...] tensor whose other columns are NaN.
-struct Strided {
-  static constexpr std::int64_t kLeft = 3, kRight = 2;
-  std::int64_t rows, samples, heads, size;
-  std::vector<float> storage;
-
-  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
-    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, kNaN);
-  }
-  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, const std::vector<double>& values)
-      : Strided(s, b, a, d) {
-    for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = static_cast<float>(values[i]);
-  }
-  std::int64_t width() const { return kLeft + heads * size + kRight; }
-  std::size_t place(std::size_t i) const {
-    const auto row = static_cast<std::int64_t>(i) / (heads * size),
-               column = static_cast<std::int64_t>(i) % (heads * size);
-    return static_cast<std::size_t>(row * width() + kLeft + column);
-  }
-  Tensor tensor() {
-    return Tensor(storage.data(), {rows, samples, width()}, DType::f32).slice(2, kLeft, heads * size).split_last(heads);
-  }
-  std::vector<double> values() const {
-    std::vector<double> result(static_cast<std::size_t>(rows * samples * heads * size));
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = storage[place(i)];
-    return result;
-  }
-  bool margins_intact() const {
-    const auto numbers = std::count_if(storage.begin(), storage.end(), [](float x) { return !std::isnan(x); });
-    return numbers == rows * samples * heads * size;
-  }
-};
-
-/// Everything that a case needs to run forward and backward on the CPU backend.
-struct Run {
-  const AttentionCase& c;
-  Strided q, k, v, dout, out, dq, dk, dv;
-  std::vector<float> log_sum_exp;
-
-  Run(const AttentionCase& test, const std::vector<double>& q_values, const std::vector<double>& k_values,
-      const std::vector<double>& v_values, const std::vector<double>& dout_values)
-      : c(test),
-        q(c.queries, c.samples, c.heads, c.size, q_values),
-        k(c.keys, c.samples, c.key_heads, c.size, k_values),
-        v(c.keys, c.samples, c.key_heads, c.size, v_values),
-        dout(c.queries, c.samples, c.heads, c.size, dout_values),
-        out(c.queries, c.samples, c.heads, c.size),
-        dq(out),
-        dk(c.keys, c.samples, c.key_heads, c.size),
-        dv(dk),
-        log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN) {}
-
-  AttentionMask mask() const {
-    AttentionMask m;
-    m.causal = c.causal;
-    m.query_offset = c.query_offset;
-    m.window = c.window;
-    if (!c.key_lengths.empty()) m.key_lengths = ConstTensor(c.key_lengths.data(), {c.samples}, DType::i32);
-    if (!c.document_starts.empty()) {
-      m.document_starts = ConstTensor(c.document_starts.data(), {c.samples, c.queries}, DType::i32);
-    }
-    if (!c.slopes.empty()) m.slopes = ConstTensor(c.slopes.data(), {c.heads}, DType::f32);
-    return m;
-  }
-  Dropout dropout() const {
-    Dropout d;
-    d.probability = static_cast<float>(c.dropout);
-    d.key = c.key;
-    if (!c.positions.empty()) d.positions = ConstTensor(c.positions.data(), {c.queries}, DType::i32);
-    d.first_sample = c.first_sample;
-    d.first_head = c.first_head;
-    return d;
-  }
-  void execute(Ops& ops) {
-    const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
-    const auto scale = static_cast<float>(c.scale);
-    ops.attention_forward({q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, scale, mask(), dropout()});
-    ops.attention_backward({dout.tensor(), q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, dq.tensor(),
-                            dk.tensor(), dv.tensor(), scale, mask(), dropout()});
-  }
-};
 
 /// |actual - expected| over |expected|, both as vectors; NaN anywhere makes it NaN.
 double relative_error(const std::vector<double>& actual, const std::vector<double>& expected) {
@@ -124,19 +30,10 @@ double relative_error(const std::vector<double>& actual, const std::vector<doubl
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-struct Inputs {
-  std::vector<double> q, k, v, dout;
-  explicit Inputs(const AttentionCase& c, double amplitude = 1)
-      : q(random_values(c.query_elements(), 11, amplitude)),
-        k(random_values(c.key_elements(), 12, amplitude)),
-        v(random_values(c.key_elements(), 13)),
-        dout(random_values(c.query_elements(), 14)) {}
-};
-
 void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
   CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.window, c.dropout);
   const Inputs x(c, amplitude);
-  Run run(c, x.q, x.k, x.v, x.dout);
+  Run run(c, x);
   run.execute(ops);
   const AttentionResult expected = reference_attention(c, x.q, x.k, x.v, x.dout);
   CHECK(relative_error(run.out.values(), expected.out) < tolerance);
@@ -290,7 +187,7 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
     if (probability > 0) add_dropout(c, probability);
     check_case(ops, c);
     const Inputs x(c);
-    Run run(c, x.q, x.k, x.v, x.dout);
+    Run run(c, x);
     run.execute(ops);
     const std::vector<double> out = run.out.values(), dk = run.dk.values();
     for (std::size_t at = 0; at < static_cast<std::size_t>(c.size); ++at) {
@@ -307,7 +204,7 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
   AttentionCase everything_dropped = plain(7, 1, 1, 8);
   add_dropout(everything_dropped, 1.0 - 0x1p-20);
   const Inputs x(everything_dropped);
-  Run run(everything_dropped, x.q, x.k, x.v, x.dout);
+  Run run(everything_dropped, x);
   run.execute(ops);
   for (const double value : run.out.values()) CHECK(value == 0);
   for (const double value : run.dq.values()) CHECK(value == 0);
@@ -327,7 +224,7 @@ TEST_CASE("attention lets NaN through to where a step can see it", "[attention]"
   const AttentionCase c = plain(33, 1, 1, 8);
   Inputs x(c);
   x.k[c.at_key(5, 0, 0)] = std::numeric_limits<double>::quiet_NaN();
-  Run run(c, x.q, x.k, x.v, x.dout);
+  Run run(c, x);
   run.execute(ops);
   const std::vector<double> out = run.out.values();
   CHECK_FALSE(std::isnan(out[c.at_query(4, 0, 0)]));
@@ -422,7 +319,7 @@ TEST_CASE("attention is the same to the bit, again and on a rank with some of th
   AttentionCase c = plain(129, 2, 4, 16);
   add_dropout(c, 0.25);
   const Inputs x(c);
-  Run first(c, x.q, x.k, x.v, x.dout), second(c, x.q, x.k, x.v, x.dout);
+  Run first(c, x), second(c, x);
   first.execute(ops);
   check_case(ops, plain(200, 1, 1, 80));  // leaves other numbers in the scratch memory
   second.execute(ops);
@@ -447,7 +344,12 @@ TEST_CASE("attention is the same to the bit, again and on a rank with some of th
     }
     return result;
   };
-  Run partial(part, cut(x.q), cut(x.k), cut(x.v), cut(x.dout));
+  Inputs part_inputs(part);
+  part_inputs.q = cut(x.q);
+  part_inputs.k = cut(x.k);
+  part_inputs.v = cut(x.v);
+  part_inputs.dout = cut(x.dout);
+  Run partial(part, part_inputs);
   partial.execute(ops);
   CHECK(same(partial.out.values(), cut(first.out.values())));
   CHECK(same(partial.dq.values(), cut(first.dq.values())));
@@ -470,7 +372,7 @@ TEST_CASE("attention allocates nothing once it has run", "[attention]") {
   CpuOps ops(allocator);
   const AttentionCase c = plain(1024, 1, 2, 64);
   const Inputs x(c);
-  Run run(c, x.q, x.k, x.v, x.dout);
+  Run run(c, x);
   run.execute(ops);
   const int calls = allocator.calls;
   CHECK(calls <= 2);

@@ -2,6 +2,7 @@
 // what the ranks hold back together.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,0 +1,65 @@
+// Once warm, communication allocates nothing of its own (MPI's C library is not counted).
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "mpi/session_of_tests.h"
+#include "support/communicator_cases.h"
+
+namespace {
+std::atomic<long> allocations = 0;
+
+void* counted(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return counted(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return counted(bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+using namespace megatron;
+
+TEST_CASE("MPI: a steady step allocates nothing") {
+  run_on_all_ranks("steady", [](Communicator& world) {
+    if (world.size() == 1) return;
+    std::vector<float> large(3000000), small(100), part(100000), whole(100000 * static_cast<std::size_t>(world.size()));
+    std::vector<float> out(5000), in(5000);
+    const auto step = [&] {
+      Pending first = world.start_all_reduce(communicator_cases::tensor_of(large));
+      Pending second = world.start_all_reduce(communicator_cases::tensor_of(small));
+      Pending third =
+          world.start_reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part));
+      Pending send = world.start_send(communicator_cases::tensor_of(out), (world.rank() + 1) % world.size(), 0);
+      Pending receive =
+          world.start_receive(communicator_cases::tensor_of(in), (world.rank() + world.size() - 1) % world.size(), 0);
+      for (Pending* pending : {&first, &second, &third, &send, &receive}) pending->wait();
+      world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
+      world.broadcast(communicator_cases::tensor_of(small), 0);
+      world.barrier();
+    };
+    // Which of the recycled operations serves what may still shift for a few steps, so each grows to all sizes.
+    for (int warm = 0; warm < 20; ++warm) step();
+    const long before = allocations;
+    for (int steady = 0; steady < 5; ++steady) step();
+    communicator_cases::expect(allocations == before, "{} allocations in five steps", allocations - before);
+  });
+}

@@ -1,0 +1,167 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/philox.h"
+#include "parallel/parameter.h"
+#include "support/boxes.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+/// A parameter of which a rank holds the box of `extent` at `offset`.
+Parameter boxed(const std::string& name, Shape global, Shape offset, Shape extent, double deviation = 0) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.global_shape = global;
+  parameter.box = {offset, extent};
+  parameter.initialization.deviation = deviation;
+  return parameter;
+}
+
+Parameter vector_of(const std::string& name, std::int64_t size, double constant = 0) {
+  Parameter parameter = boxed(name, {size}, {0}, {size});
+  parameter.initialization.constant = constant;
+  return parameter;
+}
+
+}  // namespace
+
+TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unless they are adjacent") {
+  const Backend backend = make_cpu_backend();
+  ParameterStore store;
+  CHECK(store.declare(vector_of("a", 5)) == 0);
+  CHECK(store.declare(vector_of("b", 7)) == 1);
+  CHECK(store.declare(vector_of("c", 3), /*adjacent=*/true) == 2);
+  CHECK(store.declare(vector_of("d", 40), /*adjacent=*/true) == 3);
+  CHECK(store.declare(vector_of("e", 16)) == 4);
+  CHECK(store.at(0).first == 0);
+  CHECK(store.at(1).first == 16);
+  CHECK(store.at(2).first == 23);
+  CHECK(store.at(3).first == 26);
+  CHECK(store.at(4).first == 80);
+  CHECK(store.flat_elements() == 96);
+  CHECK(store.parameter_elements() == 5 + 7 + 3 + 40 + 16);
+
+  store.allocate(*backend.device, DType::f32);
+  CHECK(store.values().elements() == 96);
+  CHECK(store.gradients().elements() == 96);
+  for (const Parameter& parameter : store.all()) {
+    CHECK(parameter.value.as<float>() == store.values().as<float>() + parameter.first);
+    CHECK(parameter.gradient.as<float>() == store.gradients().as<float>() + parameter.first);
+    CHECK(parameter.value.shape() == parameter.box.extent);
+    CHECK(parameter.gradient.shape() == parameter.box.extent);
+  }
+}
+
+TEST_CASE("gradients are f32 beside 16-bit values") {
+  const Backend backend = make_cpu_backend();
+  ParameterStore store;
+  store.declare(vector_of("a", 5));
+  store.allocate(*backend.device, DType::bf16);
+  CHECK(store.at(0).value.dtype() == DType::bf16);
+  CHECK(store.at(0).gradient.dtype() == DType::f32);
+}
+
+TEST_CASE("a store without memory has the same places") {
+  ParameterStore store;
+  store.declare(vector_of("a", 5));
+  store.declare(vector_of("b", 7));
+  store.allocate_sizing(DType::f32);
+  CHECK(store.at(1).first == 16);
+  CHECK(store.values().elements() == 23);
+  CHECK(store.at(1).value.shape() == Shape{7});
+}
+
+TEST_CASE("joint views span adjacent parameters and refuse others") {
+  const Backend backend = make_cpu_backend();
+  ParameterStore store;
+  const int query = store.declare(boxed("query", {8, 6}, {2, 0}, {2, 6}));
+  store.declare(boxed("key", {8, 6}, {2, 0}, {2, 6}), true);
+  store.declare(boxed("value", {8, 6}, {2, 0}, {2, 6}), true);
+  const int apart = store.declare(boxed("output", {6, 8}, {0, 2}, {6, 2}));
+  store.allocate(*backend.device, DType::f32);
+  const Tensor matrix = store.joint_value(query, 3, 6), vector = store.joint_gradient(query, 3, 0);
+  CHECK(matrix.shape() == Shape{6, 6});
+  CHECK(vector.shape() == Shape{36});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(matrix.slice(0, 2 * i, 2).data() == store.at(query + i).value.data());
+    CHECK(vector.slice(0, 12 * i, 12).data() == store.at(query + i).gradient.data());
+  }
+  CHECK(store.joint_value(apart, 1, 2).data() == store.at(apart).value.data());
+  CHECK_THROWS_AS(store.joint_value(query, 4, 6), Error);  // 36 elements end inside a block of 16: there is a gap
+}
+
+TEST_CASE("names are unique, and nothing is declared after the memory is there") {
+  const Backend backend = make_cpu_backend();
+  ParameterStore store;
+  store.declare(vector_of("a", 5));
+  CHECK_THROWS_AS(store.declare(vector_of("a", 6)), Error);
+  store.allocate(*backend.device, DType::f32);
+  CHECK_THROWS_AS(store.declare(vector_of("b", 5)), Error);
+}
+
+TEST_CASE("initial values are a function of seed, name and global element: any cut gives parts of the same matrix") {
+  const Backend backend = make_cpu_backend();
+  const std::int64_t rows = 12, columns = 20;
+  const auto initialised = [&](const std::string& name, Shape offset, Shape extent, std::uint64_t seed) {
+    ParameterStore store;
+    store.declare(vector_of("before", 3 + offset[0] + offset[1], 0.5));  // another place in the flat buffer
+    const int index = store.declare(boxed(name, {rows, columns}, offset, extent, 0.02));
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, seed);
+    NamedValues whole;
+    assemble(store.at(index), store.at(index).value, whole);
+    return whole.at(name);
+  };
+  const std::vector<float> whole = initialised("weight", {0, 0}, {rows, columns}, 7);
+  for (const std::int64_t parts : {2, 4}) {
+    std::vector<float> by_rows(whole.size()), by_columns(whole.size());
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const auto add = [](std::vector<float>& sum, const std::vector<float>& x) {
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];  // zero outside the box
+      };
+      add(by_rows, initialised("weight", {part * rows / parts, 0}, {rows / parts, columns}, 7));
+      add(by_columns, initialised("weight", {0, part * columns / parts}, {rows, columns / parts}, 7));
+    }
+    CHECK(by_rows == whole);
+    CHECK(by_columns == whole);
+  }
+  CHECK(initialised("weight", {0, 0}, {rows, columns}, 8) != whole);
+  CHECK(initialised("other", {0, 0}, {rows, columns}, 7) != whole);
+  double square_sum = 0;
+  for (const float value : whole) square_sum += double{value} * value;
+  CHECK(std::sqrt(square_sum / static_cast<double>(whole.size())) == Approx(0.02).epsilon(0.2));
+}
+
+TEST_CASE("initialize sets constants, and gaps and gradients to zero") {
+  const Backend backend = make_cpu_backend();
+  ParameterStore store;
+  store.declare(vector_of("a", 5, 1));
+  store.declare(vector_of("b", 7));
+  store.allocate(*backend.device, DType::f32);
+  backend.ops->fill(store.values(), 9);
+  backend.ops->fill(store.gradients(), 9);
+  store.initialize(*backend.ops, 1);
+  for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
+    CHECK(store.values().as<float>()[i] == (i < 5 ? 1.0f : 0.0f));
+    CHECK(store.gradients().as<float>()[i] == 0);
+  }
+}
+
+TEST_CASE("a tied copy is partial over the pipeline, and counts only if it is told to and counted before") {
+  ParameterStore store;
+  const int first = store.declare(vector_of("a", 5)), second = store.declare(vector_of("b", 5));
+  Parameter copy = vector_of("c", 5);
+  copy.counted = false;
+  const int third = store.declare(std::move(copy));
+  store.mark_tied(first, true);
+  store.mark_tied(second, false);
+  store.mark_tied(third, true);
+  CHECK(store.at(first).pipeline == Placement::partial);
+  CHECK(store.at(first).counted);
+  CHECK_FALSE(store.at(second).counted);
+  CHECK_FALSE(store.at(third).counted);
+}

@@ -1,0 +1,119 @@
+// One AttentionCase on a backend: its tensors, as strided views among NaN, and its forward and backward calls.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/philox.h"
+#include "ops/ops.h"
+#include "support/attention_reference.h"
+
+namespace megatron::test {
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+inline std::vector<double> random_values(std::size_t count, std::uint64_t key, double amplitude = 1) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    // Rounded to float, so that kernel and reference start from the same numbers.
+    const double uniform = philox4x32({static_cast<std::uint32_t>(i)}, key)[0] * 0x1p-31 - 1.0;
+    values[i] = static_cast<float>(amplitude * uniform);
+  }
+  return values;
+}
+
+/// [s, b, heads, d] as columns in the middle of a wider [s, b, ...] tensor whose other columns are NaN.
+struct Strided {
+  static constexpr std::int64_t kLeft = 3, kRight = 2;
+  std::int64_t rows, samples, heads, size;
+  std::vector<float> storage;
+
+  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
+    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, kNaN);
+  }
+  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, const std::vector<double>& values)
+      : Strided(s, b, a, d) {
+    for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = static_cast<float>(values[i]);
+  }
+  std::int64_t width() const { return kLeft + heads * size + kRight; }
+  std::size_t place(std::size_t i) const {
+    const auto row = static_cast<std::int64_t>(i) / (heads * size),
+               column = static_cast<std::int64_t>(i) % (heads * size);
+    return static_cast<std::size_t>(row * width() + kLeft + column);
+  }
+  Tensor tensor() {
+    return Tensor(storage.data(), {rows, samples, width()}, DType::f32).slice(2, kLeft, heads * size).split_last(heads);
+  }
+  std::vector<double> values() const {
+    std::vector<double> result(static_cast<std::size_t>(rows * samples * heads * size));
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = storage[place(i)];
+    return result;
+  }
+  bool margins_intact() const {
+    const auto numbers = std::count_if(storage.begin(), storage.end(), [](float x) { return !std::isnan(x); });
+    return numbers == rows * samples * heads * size;
+  }
+};
+
+/// Reproducible inputs of a case; `amplitude` of queries and keys.
+struct Inputs {
+  std::vector<double> q, k, v, dout;
+  explicit Inputs(const AttentionCase& c, double amplitude = 1)
+      : q(random_values(c.query_elements(), 11, amplitude)),
+        k(random_values(c.key_elements(), 12, amplitude)),
+        v(random_values(c.key_elements(), 13)),
+        dout(random_values(c.query_elements(), 14)) {}
+};
+
+/// Everything that a case needs to run forward and backward on the CPU backend.
+struct Run {
+  const AttentionCase& c;
+  Strided q, k, v, dout, out, dq, dk, dv;
+  std::vector<float> log_sum_exp;
+
+  Run(const AttentionCase& test, const Inputs& x)
+      : c(test),
+        q(c.queries, c.samples, c.heads, c.size, x.q),
+        k(c.keys, c.samples, c.key_heads, c.size, x.k),
+        v(c.keys, c.samples, c.key_heads, c.size, x.v),
+        dout(c.queries, c.samples, c.heads, c.size, x.dout),
+        out(c.queries, c.samples, c.heads, c.size),
+        dq(out),
+        dk(c.keys, c.samples, c.key_heads, c.size),
+        dv(dk),
+        log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN) {}
+
+  AttentionMask mask() const {
+    AttentionMask m;
+    m.causal = c.causal;
+    m.query_offset = c.query_offset;
+    m.window = c.window;
+    if (!c.key_lengths.empty()) m.key_lengths = ConstTensor(c.key_lengths.data(), {c.samples}, DType::i32);
+    if (!c.document_starts.empty()) {
+      m.document_starts = ConstTensor(c.document_starts.data(), {c.samples, c.queries}, DType::i32);
+    }
+    if (!c.slopes.empty()) m.slopes = ConstTensor(c.slopes.data(), {c.heads}, DType::f32);
+    return m;
+  }
+  Dropout dropout() const {
+    Dropout d;
+    d.probability = static_cast<float>(c.dropout);
+    d.key = c.key;
+    if (!c.positions.empty()) d.positions = ConstTensor(c.positions.data(), {c.queries}, DType::i32);
+    d.first_sample = c.first_sample;
+    d.first_head = c.first_head;
+    return d;
+  }
+  void execute(Ops& ops) {
+    const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
+    const auto scale = static_cast<float>(c.scale);
+    ops.attention_forward({q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, scale, mask(), dropout()});
+    ops.attention_backward({dout.tensor(), q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, dq.tensor(),
+                            dk.tensor(), dv.tensor(), scale, mask(), dropout()});
+  }
+};
+
+}  // namespace megatron::test
