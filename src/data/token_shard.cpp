@@ -155,8 +155,10 @@ void TokenShard::read(std::uint64_t first, std::uint64_t count, std::int32_t* id
   }
   const auto outside = [size = vocabulary_.size](std::int32_t id) { return static_cast<std::uint32_t>(id) >= size; };
   const auto* bad = std::find_if(ids, ids + count, outside);
-  verify(bad == ids + count, ErrorKind::data, "{}: token {} has id {}, outside the vocabulary of {}", path_,
+  if (bad != ids + count) {
+    fail(ErrorKind::data, "{}: token {} has id {}, outside the vocabulary of {}", path_,
          first + static_cast<std::uint64_t>(bad - ids), static_cast<std::uint32_t>(*bad), vocabulary_.size);
+  }
 }
 
 }  // namespace megatron

@@ -25,8 +25,7 @@ void sync_path(const std::string& path) {
 
 void rename_durably(const std::string& from, const std::string& to) {
   const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
-  verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to,
-         std::strerror(errno));
+  verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
   sync_path(folder_of(to));
 }
 

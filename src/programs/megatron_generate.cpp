@@ -24,7 +24,7 @@ po::options_description options(Arguments& arguments) {
   po::options_description described("Options");
   auto add = described.add_options();
   add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"), "a run's directory or one checkpoint folder");
-  add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the text to continue");
+  add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the beginning of a document to continue");
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; generation ends at the end of a document");
   add("temperature", po::value(&sampling.temperature)->default_value(1)->value_name("T"),
@@ -70,7 +70,7 @@ void generate(const Arguments& arguments, Communicator& world) {
   verify(tokenizer->hash() == generator.tokenizer_hash(), ErrorKind::checkpoint,
          "{} was trained with another '{}' tokenizer than this program has", generator.checkpoint_path(),
          generator.tokenizer());
-  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> prompt = {tokenizer->eod_id()};  // in training every document follows the end of another
   tokenizer->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
   generator.generate(prompt, tokenizer->eod_id(), arguments.sampling, [&](std::int32_t token) {

@@ -3,12 +3,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <iterator>
+#include <map>
 
 #include "base/philox.h"
 #include "config/resolve.h"
 #include "model/flops.h"
 #include "train/replica.h"
+#include "train/sgemm_reference.h"
+#include "train/timed_ops.h"
 
 namespace megatron {
 
@@ -46,107 +48,11 @@ ModelConfig small_model() {
   return model;
 }
 
-// The middle one; of an even number the upper of the two.
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-Seconds median(const std::vector<Seconds>& samples) {
-  std::vector<double> wall, cpu;
-  for (const Seconds& sample : samples) {
-    wall.push_back(sample.wall);
-    cpu.push_back(sample.cpu);
-  }
-  return {median(std::move(wall)), median(std::move(cpu))};
-}
-
-template <class Body>
-Seconds time_of(const Body& body) {
-  const Seconds start = Seconds::now();
-  body();
-  return Seconds::now() - start;
-}
-
 double minor_page_faults() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_minflt);
 }
-
-/// The three products of every distinct weight matrix [out, in] of the model, on memory of their own.
-class SgemmReference {
- public:
-  SgemmReference(const ModelConfig& model, std::int64_t rows, Backend& backend) : ops_(*backend.ops) {
-    const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, vocab = model.padded_vocab();
-    const std::int64_t narrow = std::max(h, f), wide = std::max(narrow * 3, vocab);
-    input_ = operand(rows * narrow, backend);
-    output_ = operand(rows * wide, backend);
-    weight_ = operand(wide * narrow, backend);
-    result_ = operand(std::max(rows, narrow) * wide, backend);
-    const auto layers = static_cast<int>(model.layers);
-    add(rows, 3 * h, h, layers);
-    add(rows, h, h, layers);
-    add(rows, f, h, layers);
-    add(rows, h, f, layers);
-    add(rows, vocab, h, 1);
-  }
-
-  /// Times every product once more (short ones a few times).
-  void measure() {
-    for (Product& product : products_) {
-      const int calls = product.flops < 2e10 ? 3 : 1;
-      for (int i = 0; i < calls; ++i) product.samples.push_back(time_of([&] { ops_.matmul(product.args); }));
-    }
-  }
-
-  /// One step's worth of products at their median times.
-  Seconds seconds() const {
-    Seconds sum;
-    for (const Product& product : products_) {
-      const Seconds each = median(product.samples);
-      sum = sum + Seconds{each.wall * product.count, each.cpu * product.count};
-    }
-    return sum;
-  }
-  double flops() const {
-    double sum = 0;
-    for (const Product& product : products_) sum += product.flops * product.count;
-    return sum;
-  }
-
- private:
-  struct Product {
-    MatmulArgs args;
-    double flops;
-    int count;  ///< in a step
-    std::vector<Seconds> samples;
-  };
-
-  Buffer operand(std::int64_t elements, Backend& backend) {
-    Buffer buffer(*backend.device, static_cast<std::size_t>(elements) * sizeof(float));
-    ops_.normal({.y = buffer.tensor({1, elements}, DType::f32), .key = 1, .global_columns = elements});
-    return buffer;
-  }
-
-  void add(std::int64_t rows, std::int64_t out, std::int64_t in, int count) {
-    const Tensor x = input_.tensor({rows, in}, DType::f32), y = output_.tensor({rows, out}, DType::f32);
-    const Tensor weight = weight_.tensor({out, in}, DType::f32);
-    const double flops = 2 * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
-    const auto product = [&](MatmulArgs args, Shape shape) {
-      args.c = result_.tensor(shape, DType::f32);
-      products_.push_back({args, flops, count, {}});
-    };
-    product({.a = x, .b = weight, .transpose_b = true, .c = {}}, {rows, out});
-    product({.a = y, .b = weight, .c = {}}, {rows, in});
-    product({.a = y, .b = x, .transpose_a = true, .c = {}}, {out, in});
-  }
-
-  Ops& ops_;
-  Buffer input_, output_, weight_, result_;
-  std::vector<Product> products_;
-};
 
 /// One micro-batch of pseudo-random tokens on the device.
 class RandomBatch {
@@ -186,25 +92,23 @@ class RandomBatch {
   MicroBatch batch_;
 };
 
-/// Samples of the parts of a step by name; medians, most expensive first.
+/// Samples of the parts of a step by name, and their medians.
 class PartSamples {
  public:
-  void add(const std::string& name, double seconds, int calls) {
+  void add(const std::string& name, Seconds seconds, int calls) {
     Samples& part = parts_[name];
     part.seconds.push_back(seconds);
     part.calls = calls;
   }
   std::vector<BenchmarkPart> medians() const {
     std::vector<BenchmarkPart> result;
-    for (const auto& [name, part] : parts_) result.push_back({name, median(part.seconds), part.calls});
-    std::sort(result.begin(), result.end(),
-              [](const BenchmarkPart& a, const BenchmarkPart& b) { return a.seconds > b.seconds; });
+    for (const auto& [name, part] : parts_) result.push_back({name, median(part.seconds), part.calls, 0});
     return result;
   }
 
  private:
   struct Samples {
-    std::vector<double> seconds;
+    std::vector<Seconds> seconds;
     int calls = 0;
   };
   std::map<std::string, Samples> parts_;
@@ -218,13 +122,38 @@ Backend timed_cpu_backend(TimedOps*& timed) {
   return backend;
 }
 
-std::string describe(const std::vector<BenchmarkPart>& parts, double step_seconds) {
-  std::string text;
+void count_flops(std::vector<BenchmarkPart>& verbs, const MemoryPlan& plan) {
+  for (BenchmarkPart& verb : verbs) {
+    if (verb.name == "matmul") verb.flops = plan.matmul_flops;
+    // Of seven products of the scores' size, two are the forward's.
+    if (verb.name == "attention_forward") verb.flops = plan.attention_flops * 2 / 7;
+    if (verb.name == "attention_backward") verb.flops = plan.attention_flops * 5 / 7;
+  }
+}
+
+std::vector<BenchmarkPart> parts_of(const SgemmReference& sgemm) {
+  std::vector<BenchmarkPart> parts;
+  for (const SgemmReference::Product& product : sgemm.products()) {
+    parts.push_back({product.name, median(product.samples), product.calls, product.flops});
+  }
+  return parts;
+}
+
+double gigaflops(double flops, double seconds) {
+  return 1e-9 * flops / seconds;
+}
+
+/// One line a part, the most expensive first; parts below half a thousandth of the step are left out.
+std::string table(std::string_view title, std::vector<BenchmarkPart> parts, double step) {
+  std::sort(parts.begin(), parts.end(),
+            [](const BenchmarkPart& a, const BenchmarkPart& b) { return a.seconds.wall > b.seconds.wall; });
+  std::string text =
+      fmt::format("  {:<38}{:>10}{:>10}{:>10}{:>8}{:>10}\n", title, "ms", "CPU ms", "% of step", "calls", "GFLOP/s");
   for (const BenchmarkPart& part : parts) {
-    if (part.seconds < 5e-4 * step_seconds) continue;
-    text += fmt::format("    {:<24}{:>10.2f} ms {:>6.1f} %", part.name, 1e3 * part.seconds,
-                        100 * part.seconds / step_seconds);
-    text += part.calls > 0 ? fmt::format(" {:>6} {}\n", part.calls, part.calls == 1 ? "call" : "calls") : "\n";
+    if (part.seconds.wall < 5e-4 * step) continue;
+    text += fmt::format("    {:<36}{:>10.2f}{:>10.2f}{:>10.1f}{:>8}", part.name, 1e3 * part.seconds.wall,
+                        1e3 * part.seconds.cpu, 100 * part.seconds.wall / step, part.calls);
+    text += part.flops > 0 ? fmt::format("{:>10.1f}\n", gigaflops(part.flops, part.seconds.wall)) : "\n";
   }
   return text;
 }
@@ -242,19 +171,17 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, int steps, Communi
   constexpr int warm_up = 2;
   constexpr double learning_rate = 1e-4;
   const Config& config = benchmark.config;
+  const std::int64_t tokens = config.train.global_batch_size * config.model.sequence_length;
   TimedOps* ops = nullptr;
   Backend backend = timed_cpu_backend(ops);
   const ProcessGrid grid(world, {});
   Replica replica(config, grid, backend);
   const RandomBatch batch(config, *backend.device);
+  SgemmReference sgemm(config.model, tokens, backend);
 
   BenchmarkResult result;
-  result.tokens = config.train.global_batch_size * config.model.sequence_length;
-  const auto tokens = static_cast<double>(result.tokens);
-  result.model_flops = flops_per_token(config.model, config.recompute).model * tokens;
-  result.matmul_flops = replica.plan().matmul_flops;
-
-  SgemmReference sgemm(config.model, result.tokens, backend);
+  result.tokens = static_cast<double>(tokens);
+  result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
   std::vector<Seconds> step_samples;
   std::vector<double> fault_samples;
   PartSamples sections, verbs;
@@ -264,16 +191,16 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, int steps, Communi
     Timers timers;
     const double faults = minor_page_faults();
     const Seconds seconds = time_of([&] {
-      replica.forward_backward(batch.micro_batches(), step, tokens, timers);
+      replica.forward_backward(batch.micro_batches(), step, result.tokens, timers);
       replica.update(learning_rate, timers);
     });
     if (step <= warm_up) continue;
     fault_samples.push_back(minor_page_faults() - faults);
     step_samples.push_back(seconds);
     for (const Section section : {Section::forward, Section::backward, Section::optimizer, Section::other}) {
-      sections.add(name_of(section), timers.seconds(section), 0);
+      sections.add(name_of(section), {.wall = timers.seconds(section)}, 0);
     }
-    for (const auto& [verb, cost] : ops->take()) verbs.add(verb, cost.seconds.wall, cost.calls);
+    for (const auto& [verb, cost] : ops->take()) verbs.add(verb, cost.seconds, cost.calls);
   }
   result.step = median(step_samples);
   result.page_faults = median(fault_samples);
@@ -281,24 +208,27 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, int steps, Communi
   result.sgemm_flops = sgemm.flops();
   result.sections = sections.medians();
   result.verbs = verbs.medians();
+  count_flops(result.verbs, replica.plan());
+  result.products = parts_of(sgemm);
   return result;
 }
 
 std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& result) {
-  const double step = result.step.wall;
-  double matmul = 0;
-  for (const BenchmarkPart& part : result.verbs) {
-    if (part.name == "matmul") matmul = part.seconds;
-  }
+  const Seconds step = result.step;
   std::string text = fmt::format("{}: {}\n", benchmark.name, benchmark.title);
-  text += fmt::format("  step   {:>10.2f} ms ({:.2f} ms of CPU), {:.0f} tokens/s, {:.0f} page faults\n", 1e3 * step,
-                      1e3 * result.step.cpu, static_cast<double>(result.tokens) / step, result.page_faults);
-  text += fmt::format("  model  {:>10.2f} GFLOP/s\n", 1e-9 * result.model_flops / step);
-  text += fmt::format("  sgemm  {:>10.2f} GFLOP/s at the model's shapes; {:.2f} inside the step\n",
-                      1e-9 * result.sgemm_flops / result.sgemm.wall, 1e-9 * result.matmul_flops / matmul);
-  text += fmt::format("  share  {:>10.1f} % of sgemm ({:.1f} % by CPU time)\n", 100 * result.share(&Seconds::wall),
+  text += fmt::format("  share of sgemm {:8.1f} %   ({:.1f} % by CPU time)\n", 100 * result.share(&Seconds::wall),
                       100 * result.share(&Seconds::cpu));
-  return text + "  sections of a step\n" + describe(result.sections, step) + "  verbs\n" + describe(result.verbs, step);
+  text += fmt::format("  model          {:8.1f} GFLOP/s\n", gigaflops(result.model_flops, step.wall));
+  text += fmt::format("  sgemm          {:8.1f} GFLOP/s at the model's shapes\n",
+                      gigaflops(result.sgemm_flops, result.sgemm.wall));
+  text += fmt::format("  tokens         {:8.0f} a second\n", result.tokens / step.wall);
+  text += fmt::format("  step           {:8.1f} ms ({:.1f} ms of CPU, {:.0f} page faults):", 1e3 * step.wall,
+                      1e3 * step.cpu, result.page_faults);
+  for (const BenchmarkPart& section : result.sections) {
+    text += fmt::format(" {} {:.1f}", section.name, 1e3 * section.seconds.wall);
+  }
+  return text + '\n' + table("a step by operations", result.verbs, step.wall) +
+         table("products alone", result.products, step.wall);
 }
 
 }  // namespace megatron

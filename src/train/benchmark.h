@@ -12,7 +12,7 @@
 
 #include "comm/communicator.h"
 #include "config/config.h"
-#include "train/timed_ops.h"
+#include "train/stopwatch.h"
 
 namespace megatron {
 
@@ -25,24 +25,25 @@ struct BenchmarkCase {
 /// GPT-2 124M in two shapes, and a small model.
 std::vector<BenchmarkCase> benchmark_cases();
 
-/// A part of a step: a section of it, all calls of one verb, or all products of one kind of layer.
+/// A part of a step: a section of it, all calls of one verb, or of one product of a layer.
 struct BenchmarkPart {
   std::string name;
-  Seconds seconds;   ///< per step; sections know the clock on the wall alone
+  Seconds seconds;   ///< per step; of sections, by the clock on the wall alone
   int calls = 0;     ///< per step; 0 for sections
   double flops = 0;  ///< per step; 0 where they are not counted
 };
 
 /// Medians over the measured steps.
 struct BenchmarkResult {
-  std::int64_t tokens = 0;  ///< per step
-  double model_flops = 0;   ///< per step
-  double matmul_flops = 0;  ///< per step: what the step's matmul calls compute
-  double page_faults = 0;   ///< per step
-  Seconds step;             ///< one training step
-  Seconds sgemm;            ///< the products of all layers once, forward and backward, and nothing else
-  double sgemm_flops = 0;   ///< of these
-  std::vector<BenchmarkPart> sections, verbs;  ///< of the step, most expensive first
+  double tokens = 0;                    ///< per step
+  double model_flops = 0;               ///< per step
+  double page_faults = 0;               ///< per step
+  Seconds step;                         ///< one training step
+  Seconds sgemm;                        ///< the products of all layers, forward and backward, and nothing else
+  double sgemm_flops = 0;               ///< of these
+  std::vector<BenchmarkPart> sections;  ///< of the step
+  std::vector<BenchmarkPart> verbs;     ///< of the step
+  std::vector<BenchmarkPart> products;  ///< of sgemm
 
   /// Model FLOP/s over sgemm FLOP/s, by either clock.
   double share(double Seconds::*clock) const { return (model_flops / step.*clock) / (sgemm_flops / sgemm.*clock); }

@@ -149,8 +149,11 @@ void Generator::generate(std::vector<std::int32_t> prompt, std::int32_t end, con
                          const std::function<void(std::int32_t)>& emit) {
   internal_check(!prompt.empty(), "generation from an empty prompt");
   const auto longest = static_cast<std::size_t>(config_.model.max_position_embeddings);
+  const std::size_t half = (longest + 1) / 2;
   for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const std::size_t used = std::min(prompt.size(), longest);
+    // A full context is cut to its newer half and grows again: the last positions are the least trained ones.
+    const std::size_t over = prompt.size() <= longest ? 0 : (prompt.size() - longest + half - 1) / half * half;
+    const std::size_t used = prompt.size() - over;
     next_logits(std::span(prompt).last(used));
     const std::uint32_t word =
         philox4x32<7>({static_cast<std::uint32_t>(i), 0, 0, 0}, random_key(options.seed, 0, hash_name("sampling")))[0];

@@ -38,8 +38,8 @@ class Generator {
   const std::string& tokenizer() const { return tokenizer_; }  ///< name and hash of the one that made the data
   std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
 
-  /// Continues `prompt` (at least one token) until `end` or max_new_tokens; calls `emit` with each new token. Past the
-  /// model's context the oldest tokens are left out.
+  /// Continues `prompt` (at least one token) until `end` or max_new_tokens; calls `emit` with each new token. When the
+  /// model's context is full, its older half is left out.
   void generate(std::vector<std::int32_t> prompt, std::int32_t end, const SamplingOptions& options,
                 const std::function<void(std::int32_t)>& emit);
 

@@ -307,7 +307,6 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   Log log(world.rank() == 0);
   require_same_config(world, config);
   refuse_what_is_to_come(config);
-  prepare_directory(world, config);
 
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] {
@@ -315,6 +314,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     const DataFacts facts = datasets->facts();
     resolve(config, world.size(), &facts);
   });
+  prepare_directory(world, config);
 
   std::vector<std::string> warnings;
   const std::optional<CheckpointReader> own =

@@ -4,31 +4,15 @@
 // backends whose verbs are complete when their call returns.
 #pragma once
 
-#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "ops/ops.h"
+#include "train/stopwatch.h"
 
 namespace megatron {
-
-/// Seconds by the clock on the wall, and those for which the calling thread had a core.
-struct Seconds {
-  double wall = 0, cpu = 0;
-
-  static Seconds now() { return {read(CLOCK_MONOTONIC), read(CLOCK_THREAD_CPUTIME_ID)}; }
-  Seconds operator-(Seconds other) const { return {wall - other.wall, cpu - other.cpu}; }
-  Seconds operator+(Seconds other) const { return {wall + other.wall, cpu + other.cpu}; }
-
- private:
-  static double read(clockid_t clock) {
-    timespec time{};
-    clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  }
-};
 
 class TimedOps final : public Ops {
  public:
@@ -122,10 +106,9 @@ class TimedOps final : public Ops {
  private:
   template <class Verb>
   void timed(const char* name, const Verb& verb) {
-    const Seconds start = Seconds::now();
-    verb();
+    const Seconds seconds = time_of(verb);
     Cost& cost = costs_[name];
-    cost.seconds = cost.seconds + (Seconds::now() - start);
+    cost.seconds = cost.seconds + seconds;
     ++cost.calls;
   }
 

@@ -1,0 +1,182 @@
+// Which rank holds what of a GPT, on paper: over the whole grid every element of every parameter has exactly one rank
+// that counts it, whatever the layout.
+#include <catch2/catch.hpp>
+#include <map>
+#include <vector>
+
+#include "comm/counting_communicator.h"
+#include "model/gpt.h"
+#include "support/boxes.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+ModelConfig tiny_model() {
+  ModelConfig model;
+  model.layers = 4;
+  model.hidden_size = 16;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 24;
+  model.sequence_length = 8;
+  model.max_position_embeddings = 10;
+  model.vocab_size = 50;
+  model.vocab_multiple = 64;
+  return model;
+}
+
+/// visit(store, coordinates) for every rank of a grid.
+template <class Visit>
+void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, const GridShape& shape,
+                   const Visit& visit) {
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    CountingCommunicator world(rank, shape.ranks());
+    const ProcessGrid grid(world, shape);
+    const TensorRegion region(grid, parallel.sequence_parallel);
+    ParameterStore store;
+    const GptStage stage(model, parallel, grid, region, store);
+    visit(store, grid.at());
+  }
+}
+
+struct Holders {
+  Shape global_shape;
+  std::vector<int> counted, held;  // ranks of one model replica, by element
+};
+
+std::map<std::string, Holders> holders_of(const ModelConfig& model, const ParallelConfig& parallel,
+                                          const GridShape& shape) {
+  std::map<std::string, Holders> all;
+  for_each_rank(model, parallel, shape, [&](const ParameterStore& store, const GridCoordinates& at) {
+    if (at.data != 0) return;
+    for (const Parameter& parameter : store.all()) {
+      Holders& holders = all[parameter.name];
+      holders.global_shape = parameter.global_shape;
+      holders.counted.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+      holders.held.resize(holders.counted.size());
+      for_each_run(parameter, [&](std::int64_t first, std::int64_t, std::int64_t count) {
+        for (std::int64_t i = first; i < first + count; ++i) {
+          ++holders.held[static_cast<std::size_t>(i)];
+          if (parameter.counted) ++holders.counted[static_cast<std::size_t>(i)];
+        }
+      });
+    }
+  });
+  return all;
+}
+
+bool all_are(const std::vector<int>& counts, int count) {
+  return counts == std::vector<int>(counts.size(), count);
+}
+
+}  // namespace
+
+TEST_CASE("every element of every parameter is counted by exactly one rank of a model replica") {
+  struct Layout {
+    int tensor, data, pipeline;
+    bool sequence_parallel;
+    std::vector<std::int64_t> layers_per_stage;
+  };
+  const ModelConfig model = tiny_model();
+  const std::map<std::string, Holders> whole = holders_of(model, {}, {});
+  REQUIRE(whole.size() == 2 + 4 * 16 + 2);
+  for (const Layout& layout :
+       {Layout{1, 1, 1, false, {}}, Layout{2, 1, 1, false, {}}, Layout{4, 2, 1, true, {}}, Layout{1, 1, 2, false, {}},
+        Layout{2, 2, 4, false, {}}, Layout{2, 2, 2, true, {1, 3}}, Layout{4, 1, 4, true, {0, 3, 1, 0}}}) {
+    CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.sequence_parallel);
+    ParallelConfig parallel;
+    parallel.pipeline = layout.pipeline;
+    parallel.sequence_parallel = layout.sequence_parallel;
+    parallel.layers_per_stage = layout.layers_per_stage;
+    const auto all =
+        holders_of(model, parallel, {.tensor = layout.tensor, .data = layout.data, .pipeline = layout.pipeline});
+    CHECK(all.size() == whole.size());
+    for (const auto& [name, holders] : all) {
+      INFO(name);
+      CHECK(all_are(holders.counted, 1));
+      REQUIRE(whole.count(name) == 1);
+      CHECK(holders.global_shape == whole.at(name).global_shape);
+    }
+    // The tied table lies on two stages; norms, and biases behind a sum, on all tensor ranks.
+    CHECK(all_are(all.at("embedding.word.weight").held, layout.pipeline > 1 ? 2 : 1));
+    CHECK(all_are(all.at("embedding.position.weight").held, layout.tensor));
+    CHECK(all_are(all.at("layers.2.mlp_norm.weight").held, layout.tensor));
+    CHECK(all_are(all.at("layers.2.mlp.down.bias").held, layout.tensor));
+    CHECK(all_are(all.at("layers.2.attention.query.weight").held, 1));
+  }
+}
+
+TEST_CASE("placements say which gradients are parts of a sum, and decay spares biases and norms") {
+  ParallelConfig parallel;
+  parallel.pipeline = 2;
+  parallel.sequence_parallel = GENERATE(false, true);
+  const Placement copies = parallel.sequence_parallel ? Placement::partial : Placement::replica;
+  for_each_rank(tiny_model(), parallel, {.tensor = 2, .pipeline = 2},
+                [&](const ParameterStore& store, const GridCoordinates& at) {
+                  for (const Parameter& parameter : store.all()) {
+                    INFO(parameter.name << " on tensor rank " << at.tensor << ", stage " << at.pipeline);
+                    const bool whole = parameter.box.extent == parameter.global_shape;
+                    CHECK(parameter.tensor == (whole ? copies : Placement::split));
+                    CHECK(parameter.data == Placement::partial);
+                    const bool tied = parameter.name == "embedding.word.weight";
+                    CHECK(parameter.pipeline == (tied ? Placement::partial : Placement::split));
+                    CHECK(parameter.decay == (parameter.global_shape.rank() == 2));
+                  }
+                });
+}
+
+TEST_CASE("query, key and value, and their biases, are side by side in memory") {
+  for_each_rank(tiny_model(), {}, {.tensor = 2}, [&](ParameterStore& store, const GridCoordinates&) {
+    std::map<std::string, int> index;
+    for (std::size_t i = 0; i < store.all().size(); ++i) index[store.all()[i].name] = static_cast<int>(i);
+    store.allocate_sizing(DType::f32);
+    const Tensor weights = store.joint_value(index.at("layers.1.attention.query.weight"), 3, 16);
+    CHECK(weights.shape() == Shape{24, 16});
+    CHECK(weights.slice(0, 8, 8).data() == store.at(index.at("layers.1.attention.key.weight")).value.data());
+    CHECK(weights.slice(0, 16, 8).data() == store.at(index.at("layers.1.attention.value.weight")).value.data());
+    CHECK(store.joint_value(index.at("layers.1.attention.query.bias"), 3, 0).elements() == 24);
+  });
+}
+
+TEST_CASE("initial weights do not depend on the layout, and both copies of the tied table are the same") {
+  const ModelConfig model = tiny_model();
+  const auto values_on = [&](const GridShape& shape, bool counted) {
+    Backend backend = make_cpu_backend();
+    ParallelConfig parallel;
+    parallel.pipeline = shape.pipeline;
+    NamedValues values;
+    for_each_rank(model, parallel, shape, [&](ParameterStore& store, const GridCoordinates&) {
+      store.allocate(*backend.device, DType::f32);
+      store.initialize(*backend.ops, 42);
+      for (const Parameter& parameter : store.all()) {
+        if (parameter.counted == counted) assemble(parameter, parameter.value, values);
+      }
+    });
+    return values;
+  };
+  const NamedValues whole = values_on({}, true);
+  CHECK(values_on({.tensor = 2}, true) == whole);
+  CHECK(values_on({.tensor = 4, .pipeline = 2}, true) == whole);
+  const NamedValues copies = values_on({.tensor = 4, .pipeline = 4}, false);
+  REQUIRE(copies.count("embedding.word.weight") == 1);
+  for (const auto& [name, values] : copies) CHECK(values == whole.at(name));
+}
+
+TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of parameters a rank") {
+  ModelConfig model;
+  model.layers = 36;
+  model.hidden_size = 1280;
+  model.attention_heads = model.query_groups = 20;
+  model.ffn_hidden_size = 5120;
+  model.sequence_length = model.max_position_embeddings = 1024;
+  model.vocab_size = 50257;
+  model.vocab_multiple = 256;
+  REQUIRE(model.padded_vocab() == 50432);
+  ParallelConfig parallel;
+  parallel.pipeline = 2;
+  for_each_rank(model, parallel, {.tensor = 2, .pipeline = 2},
+                [&](const ParameterStore& store, const GridCoordinates& at) {
+                  CHECK(store.parameter_elements() == (at.pipeline == 0 ? 210753280 : 209445120));
+                });
+}

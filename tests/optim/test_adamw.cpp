@@ -1,0 +1,296 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "base/philox.h"
+#include "comm/thread_communicator.h"
+#include "optim/adamw.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr AdamWSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+constexpr double kLearningRate = 1e-2;
+
+Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool counted = true) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.global_shape = shape;
+  parameter.box.extent = parameter.box.offset = shape;
+  for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
+  parameter.decay = decay;
+  parameter.counted = counted;
+  return parameter;
+}
+
+// Ranges with and without decay, gaps inside and between them, and a copy that another rank counts.
+void declare_all(ParameterStore& store) {
+  store.declare(parameter_of("matrix", {5, 7}, true));
+  store.declare(parameter_of("second matrix", {3, 11}, true));
+  store.declare(parameter_of("bias", {7}, false));
+  store.declare(parameter_of("second bias", {3}, false), /*adjacent=*/true);
+  store.declare(parameter_of("copy", {9}, false, /*counted=*/false));
+  store.declare(parameter_of("last matrix", {1, 50}, true));
+}
+
+void set_gradients(const ParameterStore& store, std::uint64_t seed, double width) {
+  for (const Parameter& parameter : store.all()) {
+    const Owned<float> gradient = random_tensor({parameter.elements()}, seed ^ hash_name(parameter.name), width);
+    std::copy(gradient.values().begin(), gradient.values().end(), parameter.gradient.as<float>());
+  }
+}
+
+void set_values(const ParameterStore& store) {
+  for (const Parameter& parameter : store.all()) {
+    const Owned<float> value = random_tensor({parameter.elements()}, hash_name(parameter.name) + 1);
+    std::copy(value.values().begin(), value.values().end(), parameter.value.as<float>());
+  }
+}
+
+std::vector<float> copy_of(ConstTensor x) {
+  return {x.as<float>(), x.as<float>() + x.elements()};
+}
+
+double as_float(double x) {
+  return static_cast<double>(static_cast<float>(x));
+}
+
+/// AdamW in double, parameter by parameter.
+struct Reference {
+  struct State {
+    std::vector<double> value, m, v;
+  };
+  std::vector<State> states;
+  int step = 0;
+
+  explicit Reference(const ParameterStore& store) {
+    for (const Parameter& parameter : store.all()) {
+      const std::vector<float> value = copy_of(parameter.value);
+      const std::vector<double> zero(value.size());
+      states.push_back({{value.begin(), value.end()}, zero, zero});
+    }
+  }
+
+  static double norm(const ParameterStore& store) {
+    double sum = 0;
+    for (const Parameter& parameter : store.all()) {
+      if (!parameter.counted) continue;
+      for (const float g : copy_of(parameter.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
+    }
+    return std::sqrt(sum);
+  }
+
+  void update(const ParameterStore& store, double gradient_norm) {
+    ++step;
+    const double factor = std::min(1.0, kSettings.clip_norm / (gradient_norm + 1e-6));
+    const double beta1 = as_float(kSettings.beta1), beta2 = as_float(kSettings.beta2);
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      const Parameter& parameter = store.at(static_cast<int>(k));
+      State& state = states[k];
+      for (std::size_t i = 0; i < state.value.size(); ++i) {
+        const double g = factor * static_cast<double>(parameter.gradient.as<float>()[i]);
+        state.m[i] = beta1 * state.m[i] + (1 - beta1) * g;
+        state.v[i] = beta2 * state.v[i] + (1 - beta2) * g * g;
+        const double m_hat = state.m[i] / (1 - std::pow(beta1, step)), v_hat = state.v[i] / (1 - std::pow(beta2, step));
+        const double decay = parameter.decay ? kSettings.weight_decay : 0;
+        state.value[i] -= kLearningRate * (m_hat / (std::sqrt(v_hat) + kSettings.epsilon) + decay * state.value[i]);
+      }
+    }
+  }
+};
+
+std::string difference(ConstTensor got, const std::vector<double>& want, double tolerance) {
+  return test::difference(Owned<float>({got.elements()}, copy_of(got)), want, tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, decay only where it belongs") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, 1);
+    set_values(store);
+    AdamW optimizer(store, kSettings, *backend.device, *backend.ops);
+    Reference reference(store);
+    int clipped = 0;
+    for (int step = 1; step <= 8; ++step) {
+      CAPTURE(step);
+      set_gradients(store, static_cast<std::uint64_t>(step), step % 2 == 0 ? 0.05 : 0.8);
+      const double norm = Reference::norm(store);
+      if (norm > kSettings.clip_norm) ++clipped;
+      reference.update(store, norm);
+      const AdamW::Update update = optimizer.update(grid, kLearningRate);
+      CHECK(update.gradient_norm == Approx(norm).epsilon(1e-6));
+      CHECK_FALSE(update.skipped);
+      CHECK(optimizer.updates() == step);
+      for (std::size_t k = 0; k < store.all().size(); ++k) {
+        const Parameter& parameter = store.all()[k];
+        INFO(parameter.name);
+        CHECK(difference(parameter.value, reference.states[k].value, 2e-6) == "");
+        CHECK(difference(optimizer.m().slice(0, parameter.first, parameter.elements()), reference.states[k].m, 2e-6) ==
+              "");
+        CHECK(difference(optimizer.v().slice(0, parameter.first, parameter.elements()), reference.states[k].v, 2e-6) ==
+              "");
+      }
+    }
+    CHECK(clipped == 4);
+
+    // Gaps between the parameters are still zero.
+    std::vector<bool> used(static_cast<std::size_t>(store.flat_elements()));
+    for (const Parameter& parameter : store.all()) {
+      std::fill_n(used.begin() + parameter.first, parameter.elements(), true);
+    }
+    for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
+      if (used[static_cast<std::size_t>(i)]) continue;
+      CHECK(store.values().as<float>()[i] == 0);
+      CHECK(optimizer.m().as<float>()[i] == 0);
+    }
+  });
+}
+
+TEST_CASE("moments and the update count carry on where they were put") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, 1);
+    set_values(store);
+    AdamW through(store, kSettings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 0.3);
+    through.update(grid, kLearningRate);
+    const std::vector<float> values = copy_of(store.values());
+    AdamW resumed(store, kSettings, *backend.device, *backend.ops);
+    backend.ops->copy(through.m(), resumed.m());
+    backend.ops->copy(through.v(), resumed.v());
+    resumed.set_updates(through.updates());
+    set_gradients(store, 2, 0.3);
+    through.update(grid, kLearningRate);
+    const std::vector<float> want = copy_of(store.values());
+    std::copy(values.begin(), values.end(), store.values().as<float>());
+    resumed.update(grid, kLearningRate);
+    CHECK(copy_of(store.values()) == want);
+    CHECK(resumed.updates() == 2);
+  });
+}
+
+namespace {
+
+struct RankState {
+  std::vector<float> values, m, v;
+  std::vector<AdamW::Update> updates;
+  std::int64_t count = 0;
+  bool operator==(const RankState& other) const {
+    return values == other.values && m == other.m && v == other.v && count == other.count;
+  }
+};
+
+constexpr GridShape kGrid{.tensor = 2, .data = 1, .pipeline = 2};
+
+/// Two good updates on every rank; between them, if `bad` is not 0, one with `bad` in one gradient of one rank.
+std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged, std::vector<bool>& unchanged) {
+  std::vector<RankState> states(static_cast<std::size_t>(kGrid.ranks()));
+  std::vector<int> same(states.size());
+  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, kGrid);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, 1);
+    set_values(store);
+    AdamW optimizer(store, kSettings, *backend.device, *backend.ops);
+    RankState& state = states[static_cast<std::size_t>(world.rank())];
+    const auto snapshot = [&] {
+      state.values = copy_of(store.values());
+      state.m = copy_of(optimizer.m());
+      state.v = copy_of(optimizer.v());
+      state.count = optimizer.updates();
+    };
+    const auto seed = static_cast<std::uint64_t>(100 * world.rank());
+    set_gradients(store, seed + 1, 0.3);
+    state.updates.push_back(optimizer.update(grid, kLearningRate));
+    if (check_unchanged) {
+      snapshot();
+      const RankState before = state;
+      set_gradients(store, seed + 2, 0.3);
+      if (world.rank() == bad_rank) store.at(3).gradient.as<float>()[1] = bad;
+      state.updates.push_back(optimizer.update(grid, kLearningRate));
+      snapshot();
+      same[static_cast<std::size_t>(world.rank())] = before == state ? 1 : 0;
+    }
+    set_gradients(store, seed + 3, 0.3);
+    state.updates.push_back(optimizer.update(grid, kLearningRate));
+    snapshot();
+  });
+  unchanged.assign(same.begin(), same.end());
+  return states;
+}
+
+}  // namespace
+
+TEST_CASE("one number that is not finite on one rank makes all ranks of the model skip, as if the step had not been") {
+  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                             -std::numeric_limits<float>::infinity());
+  const int bad_rank = GENERATE(0, 1, 3);
+  std::vector<bool> unchanged;
+  const std::vector<RankState> without = train_with(0, -1, false, unchanged);
+  const std::vector<RankState> with = train_with(bad, bad_rank, true, unchanged);
+  for (std::size_t rank = 0; rank < with.size(); ++rank) {
+    CAPTURE(bad, bad_rank, rank);
+    REQUIRE(with[rank].updates.size() == 3);
+    CHECK_FALSE(with[rank].updates[0].skipped);
+    CHECK(with[rank].updates[1].skipped);
+    CHECK_FALSE(std::isfinite(with[rank].updates[1].gradient_norm));
+    CHECK_FALSE(with[rank].updates[2].skipped);
+    CHECK(unchanged[rank]);
+    CHECK(with[rank].count == 2);
+    CHECK((with[rank] == without[rank]));
+  }
+}
+
+TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and stages, the same on every rank") {
+  std::vector<bool> unused;
+  const std::vector<RankState> states = train_with(0, -1, false, unused);
+  double square_sum = 0;
+  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
+    const Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    set_gradients(store, static_cast<std::uint64_t>(100 * rank) + 1, 0.3);
+    square_sum += std::pow(Reference::norm(store), 2);
+  }
+  for (const RankState& state : states) {
+    CHECK(state.updates[0].gradient_norm == Approx(std::sqrt(square_sum)).epsilon(1e-6));
+    CHECK(state.updates[0].gradient_norm == states[0].updates[0].gradient_norm);
+  }
+}
+
+TEST_CASE("clip_norm 0 leaves gradients as they are") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, 1);
+    AdamWSettings settings = kSettings;
+    settings.clip_norm = 0;
+    AdamW optimizer(store, settings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 100);
+    const AdamW::Update update = optimizer.update(grid, kLearningRate);
+    CHECK(update.gradient_norm > 100);
+    const float g = store.at(0).gradient.as<float>()[0];
+    CHECK(static_cast<double>(optimizer.m().as<float>()[0]) ==
+          Approx((1 - 0.9) * static_cast<double>(g)).epsilon(1e-5));
+  });
+}

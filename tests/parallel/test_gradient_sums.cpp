@@ -1,0 +1,141 @@
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "comm/counting_communicator.h"
+#include "comm/thread_communicator.h"
+#include "ops/counting_ops.h"
+#include "parallel/gradient_sums.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr GridShape kGrid{.tensor = 2, .data = 3, .pipeline = 3};
+
+Parameter parameter_of(const std::string& name, std::int64_t size, Placement tensor) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.global_shape = {size};
+  parameter.box = {{0}, {size}};
+  parameter.tensor = tensor;
+  return parameter;
+}
+
+// A cut matrix, a norm under sequence parallelism between two others, and a table tied over first and last stage.
+// `tied_norm` is both: partial over the tensor ranks and over the stages.
+void declare_all(ParameterStore& store, const ProcessGrid& grid) {
+  const bool outer = grid.first_stage() || grid.last_stage();
+  if (outer) store.mark_tied(store.declare(parameter_of("table", 7, Placement::split)), grid.first_stage());
+  store.declare(parameter_of("matrix", 33, Placement::split));
+  store.declare(parameter_of("norm", 5, Placement::partial));
+  store.declare(parameter_of("bias", 6, Placement::replica));
+  store.declare(parameter_of("another norm", 4, Placement::partial));
+  if (outer) store.mark_tied(store.declare(parameter_of("tied norm", 3, Placement::partial)), grid.first_stage());
+}
+
+// A different whole number for every rank, small enough that every sum is exact.
+float contribution(const GridCoordinates& at, std::int64_t element) {
+  return static_cast<float>((rank_of(at, kGrid) + 1) * (element % 13 + 1));
+}
+
+// The sum over those ranks that hold the parameter and whose gradients are parts of one.
+float expected(const Parameter& parameter, const GridCoordinates& at, std::int64_t element) {
+  float sum = 0;
+  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
+    const GridCoordinates other = coordinates_of(rank, kGrid);
+    if (other.tensor != at.tensor && parameter.tensor != Placement::partial) continue;
+    const bool ends = other.pipeline == 0 || other.pipeline == kGrid.pipeline - 1;
+    if (other.pipeline != at.pipeline && !(parameter.pipeline == Placement::partial && ends)) continue;
+    sum += contribution(other, element);
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("partial gradients are summed over exactly the ranks that hold parts of them") {
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::set<std::string> seen;
+  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, kGrid);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store, grid);
+    store.allocate(*backend.device, DType::f32);
+    backend.ops->fill(store.gradients(), 0);
+    for (const Parameter& parameter : store.all()) {
+      for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+        parameter.gradient.as<float>()[i] = contribution(grid.at(), i);
+      }
+    }
+    const Buffer memory(*backend.device, 4096);
+    Arena scratch("scratch", memory);
+    sum_partial_gradients(grid, store, *backend.ops, scratch);
+
+    const std::lock_guard lock(mutex);
+    if (scratch.used() != 0) wrong.push_back("the scratch arena is not as it was");
+    for (const Parameter& parameter : store.all()) {
+      seen.insert(parameter.name);
+      for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+        const float got = parameter.gradient.as<float>()[i], want = expected(parameter, grid.at(), i);
+        if (got != want)
+          wrong.push_back(fmt::format("rank {} {}[{}]: {} {}", world.rank(), parameter.name, i, got, want));
+      }
+    }
+  });
+  CHECK(wrong == std::vector<std::string>{});
+  CHECK(seen.size() == 6);
+}
+
+TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
+  std::vector<std::vector<float>> norms(static_cast<std::size_t>(kGrid.ranks())), tables(norms.size());
+  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, kGrid);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store, grid);
+    store.allocate(*backend.device, DType::f32);
+    const Owned<float> noise = random_tensor({store.flat_elements()}, static_cast<std::uint64_t>(world.rank()));
+    backend.ops->copy(noise, store.gradients());
+    const Buffer memory(*backend.device, 4096);
+    Arena scratch("scratch", memory);
+    sum_partial_gradients(grid, store, *backend.ops, scratch);
+    const auto me = static_cast<std::size_t>(world.rank());
+    for (const Parameter& parameter : store.all()) {
+      const float* gradient = parameter.gradient.as<float>();
+      if (parameter.name == "norm") norms[me].assign(gradient, gradient + parameter.elements());
+      if (parameter.name == "table") tables[me].assign(gradient, gradient + parameter.elements());
+    }
+  });
+  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
+    const GridCoordinates at = coordinates_of(rank, kGrid);
+    const auto me = static_cast<std::size_t>(rank);
+    CHECK(norms[me] == norms[static_cast<std::size_t>(rank_of({.pipeline = at.pipeline}, kGrid))]);
+    if (at.pipeline != 1) CHECK(tables[me] == tables[static_cast<std::size_t>(rank_of({.tensor = at.tensor}, kGrid))]);
+  }
+}
+
+TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
+  CountingCommunicator world(0, kGrid.ranks());
+  const ProcessGrid grid(world, kGrid);
+  TrafficMeter tensor, data, embedding;
+  grid.tensor().set_meter(&tensor);
+  grid.data().set_meter(&data);
+  grid.embedding().set_meter(&embedding);
+  ParameterStore store;
+  declare_all(store, grid);
+  store.allocate_sizing(DType::f32);
+  CountingOps ops;
+  Arena scratch("scratch");
+  sum_partial_gradients(grid, store, ops, scratch);
+  CHECK(scratch.high_water() == 64);  // 12 elements of three norms, packed
+  CHECK(tensor.operations == 1);
+  CHECK(tensor.bytes_sent == 12 * 4);
+  CHECK(data.operations == 1);
+  CHECK(embedding.operations == 2);
+}

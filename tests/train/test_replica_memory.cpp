@@ -1,0 +1,203 @@
+// What plan_memory promises is what a replica takes: to the byte, on every rank; and once the first steps are done, a
+// step takes nothing from anybody.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "comm/thread_communicator.h"
+#include "support/tiny_training.h"
+#include "train/replica.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+thread_local long allocations = 0;  // of the calling thread
+}
+
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto unit = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(unit, (bytes + unit) / unit * unit)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace {
+
+/// A device that knows how much it has handed out.
+class MeteredDevice final : public Device {
+ public:
+  explicit MeteredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  std::size_t bytes() const { return bytes_; }
+  int blocks() const { return blocks_; }
+
+  void* allocate(std::size_t bytes) override {
+    bytes_ += bytes;
+    ++blocks_;
+    return device_->allocate(bytes);
+  }
+  void deallocate(void* memory, std::size_t bytes) noexcept override { device_->deallocate(memory, bytes); }
+  std::string description() const override { return device_->description(); }
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    device_->copy_to_device(to, from, bytes);
+  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override { device_->copy_to_host(to, from, bytes); }
+  void synchronize() override { device_->synchronize(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::size_t bytes_ = 0;
+  int blocks_ = 0;
+};
+
+struct Layout {
+  int tensor = 1, data = 1, pipeline = 1;
+  std::int64_t micro_batch = 1;
+  bool sequence_parallel = false;
+  const char* schedule = "1f1b";
+  std::vector<std::int64_t> layers_per_stage = {};
+  double dropout = 0.1;
+};
+
+Config config_of(const Layout& layout) {
+  Config config = tiny_config();
+  config.parallel.tensor = layout.tensor;
+  config.parallel.data = layout.data;
+  config.parallel.pipeline = layout.pipeline;
+  config.parallel.sequence_parallel = layout.sequence_parallel;
+  config.parallel.schedule = layout.schedule;
+  config.parallel.layers_per_stage = layout.layers_per_stage;
+  config.train.micro_batch_size = layout.micro_batch;
+  config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
+  return config;
+}
+
+struct RankMemory {
+  MemoryPlan plan;
+  std::size_t weights = 0, gradients = 0, optimizer = 0, slot = 0, scratch = 0, device = 0;
+  int blocks_before = 0, blocks_after = 0;
+  std::int64_t parameters = 0;
+};
+
+std::vector<RankMemory> measure(const Layout& layout) {
+  const Config config = config_of(layout);
+  const GridShape shape{.tensor = layout.tensor, .data = layout.data, .pipeline = layout.pipeline};
+  std::vector<RankMemory> ranks(static_cast<std::size_t>(shape.ranks()));
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    RankMemory& memory = ranks[static_cast<std::size_t>(world.rank())];
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    auto metered = std::make_unique<MeteredDevice>(std::move(backend.device));
+    const MeteredDevice& device = *metered;
+    backend.device = std::move(metered);
+    Replica replica(config, grid, backend);
+    memory.plan = plan_memory(config, shape, grid.at());
+    memory.device = device.bytes();
+    memory.blocks_before = device.blocks();
+
+    TinyBatches batches(config, grid.data().rank());
+    Timers timers;
+    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+    for (int step = 1; step <= 2; ++step) {
+      replica.forward_backward(batches.step(step), step, targets, timers);
+      replica.update(1e-3, timers);
+      memory.slot = replica.slot_high_water();
+      memory.scratch = replica.scratch_high_water();
+      replica.evaluate(batches.step(step), targets, timers);
+    }
+    internal_check(replica.slot_high_water() <= memory.plan.slot_bytes, "evaluation took more than training");
+    memory.weights = replica.store().values().bytes();
+    memory.gradients = replica.store().gradients().bytes();
+    memory.optimizer = replica.optimizer().m().bytes() + replica.optimizer().v().bytes();
+    memory.blocks_after = device.blocks();
+    for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
+  });
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("plan_memory is what every rank really takes, to the byte") {
+  const Layout layout = GENERATE(
+      Layout{}, Layout{.micro_batch = 4}, Layout{.tensor = 2}, Layout{.tensor = 4, .sequence_parallel = true},
+      Layout{.data = 2, .micro_batch = 2}, Layout{.pipeline = 2}, Layout{.pipeline = 4, .schedule = "gpipe"},
+      Layout{.tensor = 2, .data = 2, .pipeline = 2}, Layout{.dropout = 0},
+      Layout{.tensor = 2, .pipeline = 2, .micro_batch = 2, .sequence_parallel = true, .layers_per_stage = {1, 3}},
+      Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}});
+  const std::vector<RankMemory> ranks = measure(layout);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
+    const RankMemory& memory = ranks[rank];
+    const MemoryPlan& plan = memory.plan;
+    CHECK(plan.parameters == memory.parameters);
+    CHECK(plan.weights == memory.weights);
+    CHECK(plan.gradients == memory.gradients);
+    CHECK(plan.optimizer == memory.optimizer);
+    CHECK(plan.slot_bytes == memory.slot);
+    CHECK(plan.scratch == memory.scratch);
+    // Beyond the plan, which leaves the integers of the batch to their owner: the loss and the optimizer's scalars.
+    CHECK(memory.device == plan.total() - plan.batch + sizeof(double) + 4 * 64);
+    CHECK(memory.blocks_after == memory.blocks_before);
+  }
+}
+
+TEST_CASE("slots in flight are the schedule's") {
+  const auto slots = [](const char* schedule, int pipeline, int stage) {
+    const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
+    return plan_memory(config, {.pipeline = pipeline}, {.pipeline = stage}).slots;
+  };
+  CHECK(slots("gpipe", 4, 0) == 8);
+  CHECK(slots("1f1b", 4, 0) == 4);
+  CHECK(slots("1f1b", 4, 3) == 2);  // one in training; evaluation wants two
+}
+
+TEST_CASE("a steady step allocates nothing") {
+  for (const Layout& layout :
+       {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"}, Layout{.dropout = 0}}) {
+    CAPTURE(layout.micro_batch, layout.schedule, layout.dropout);
+    const Config config = config_of(layout);
+    std::vector<long> by_step;
+    run_as_threads(1, [&](Communicator& world) {
+      const ProcessGrid grid(world, {});
+      Backend backend = make_cpu_backend();
+      Replica replica(config, grid, backend);
+      TinyBatches batches(config, 0);
+      Timers timers;
+      const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+      by_step.reserve(4);
+      for (int step = 1; step <= 4; ++step) {
+        const std::vector<MicroBatch>& micro_batches = batches.step(step);
+        const long before = allocations;
+        replica.forward_backward(micro_batches, step, targets, timers);
+        replica.update(1e-3, timers);
+        by_step.push_back(allocations - before);
+      }
+    });
+    CHECK(by_step[2] == 0);
+    CHECK(by_step[3] == 0);
+  }
+  // And the counter counts.
+  const long before = allocations;
+  void* memory = ::operator new(8);
+  const long after = allocations;
+  ::operator delete(memory);
+  CHECK(after == before + 1);
+}
