@@ -2,7 +2,7 @@
 #include <array>
 #include <cstring>
 
-#include "checkpoint/agreement.h"
+#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/overlap.h"
 #include "checkpoint/pieces.h"

@@ -1,6 +1,6 @@
 #include <functional>
 
-#include "checkpoint/agreement.h"
+#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"

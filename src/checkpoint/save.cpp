@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "checkpoint/agreement.h"
+#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"

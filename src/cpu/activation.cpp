@@ -17,8 +17,9 @@ inline float gelu(float z) {
 
 inline float gelu_derivative(float z) {
   const float square = z * z, exponent = -z * (kLinear + kCubic * square);
-  // 1 - s as e · s: subtracting would leave an error that z³ makes large. Where e would be infinite, s is 0 in effect.
-  const float e = vector_exp(exponent > 80.0f ? 80.0f : exponent);
+  // 1 - s as e · s: subtracting would leave an error that z³ makes large. Past 80 either way, s or 1 - s is 0 in
+  // effect.
+  const float e = vector_exp_within_80(exponent);
   const float s = 1.0f / (1.0f + e);
   return s + s * (e * s) * z * (kLinear + 3.0f * kCubic * square);
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "data/preprocess.h"
 #include "data/sample_corpus.h"
+#include "comm/agreement.h"
 #include "programs/program.h"
 
 namespace megatron {
@@ -32,27 +32,12 @@ constexpr const char* kUsage =
     "Turns text into token shards PREFIX-00000.h5, PREFIX-00001.h5 ...; `data.train = \"PREFIX\"` trains on them.\n"
     "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n";
 
-/// Runs `work` on every rank. Returns all ranks' results, or throws on every rank the Error of the lowest rank that
-/// failed. So all ranks go on together or stop together.
+/// Runs `work` on every rank; all ranks get all results, or all throw the Error of the lowest rank that failed.
 std::vector<std::string> together(Communicator& world, const std::function<std::string()>& work) {
-  Json mine;
-  try {
-    mine = {{"result", work()}};
-  } catch (const Error& error) {
-    mine = {{"error", error.what()}, {"kind", error.exit_code()}};
-  } catch (const std::exception& error) {  // out of memory, for one
-    mine = {{"error", error.what()}, {"kind", static_cast<int>(ErrorKind::internal)}};
-  }
-  const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  const std::vector<std::string> gathered = world.gather_texts(text(mine), 0);
-  const Json all = Json::parse(world.broadcast_text(text(gathered), 0));
-  std::vector<std::string> results;
-  for (const auto& entry : all) {
-    const Json rank = Json::parse(entry.get<std::string>());
-    if (rank.contains("error")) throw Error(rank["kind"].get<ErrorKind>(), rank["error"].get<std::string>());
-    results.push_back(rank["result"].get<std::string>());
-  }
-  return results;
+  std::string mine;
+  agree(world, [&] { mine = work(); });
+  const std::vector<std::string> gathered = world.gather_texts(mine, 0);
+  return Json::parse(world.broadcast_text(Json(gathered).dump(), 0)).get<std::vector<std::string>>();
 }
 
 std::string to_text(const BlockSummary& block) {
@@ -242,6 +227,5 @@ bool answered(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace megatron;
   if (answered(argc, argv)) return 0;
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk
   return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
 }

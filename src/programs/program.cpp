@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -79,6 +80,7 @@ int run_alone(const std::function<int()>& body) {
 }
 
 int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk, not the end of the process
   return run_alone([&] {
     MpiSession session(argc, argv);
     const auto leave = [&](const char* what, int exit_code) -> int {

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory_usage.h"
-#include "checkpoint/agreement.h"
+#include "comm/agreement.h"
 #include "config/print.h"
 #include "config/unsupported.h"
 #include "model/flops.h"
@@ -261,6 +261,7 @@ void prepare_directory(Communicator& world, const Config& config) {
            "resume",
            directory);
     check_writable(directory);
+    clean_checkpoints(directory);
   });
 }
 

@@ -40,6 +40,19 @@ TEST_CASE("vector_exp is faithful over the whole range") {
   CHECK(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST_CASE("vector_exp_within_80 is faithful between its ends and constant past them") {
+  double worst = 0;
+  for (float x = -80; x <= 80; x += 0.001f) {
+    worst = std::max(worst, ulps(vector_exp_within_80(x), std::exp(static_cast<double>(x))));
+  }
+  CHECK(worst < 1.5);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  CHECK(vector_exp_within_80(0) == 1);
+  CHECK(vector_exp_within_80(-infinity) == vector_exp_within_80(-80));
+  CHECK(vector_exp_within_80(infinity) == vector_exp_within_80(80));
+  CHECK(std::isnan(vector_exp_within_80(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST_CASE("vector_logistic is right to a few units") {
   double worst = 0;
   for (float x = -80; x < 80; x += 0.003f) {

@@ -1,5 +1,6 @@
-#include "checkpoint/agreement.h"
+#include "comm/agreement.h"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <vector>
@@ -27,12 +28,15 @@ void agree(Communicator& world, const std::function<void()>& work, std::optional
   std::string failure = run_and_describe(work, kind);
   if (!world.any(!failure.empty())) return;
   const std::vector<std::string> failures = world.gather_texts(failure, 0);
+  // What all ranks found alike needs no rank in front of it; only the root knows, and tells.
+  const bool alike = std::all_of(failures.begin(), failures.end(),
+                                 [&](const std::string& other) { return other == failures.front(); });
   std::string first;
   for (std::size_t rank = 0; rank < failures.size() && first.empty(); ++rank) {
     if (failures[rank].empty()) continue;
     const std::size_t space = failures[rank].find(' ');
     first = failures[rank].substr(0, space + 1);
-    if (world.size() > 1) first += fmt::format("rank {}: ", rank);
+    if (!alike) first += fmt::format("rank {}: ", rank);
     first += failures[rank].substr(space + 1);
   }
   first = world.broadcast_text(first, 0);
