@@ -196,8 +196,7 @@ TEST_CASE("a steady step allocates nothing") {
   }
   // And the counter counts.
   const long before = allocations;
-  void* memory = ::operator new(8);
+  const Backend backend = make_cpu_backend();
   const long after = allocations;
-  ::operator delete(memory);
-  CHECK(after == before + 1);
+  CHECK(after > before);
 }
