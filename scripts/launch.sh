@@ -2,8 +2,11 @@
 # Starts COMMAND on RANKS MPI ranks of this machine. Usage: scripts/launch.sh RANKS COMMAND [ARGUMENT...]
 #
 # The one place that knows Open MPI's flags for a laptop, a container or a CI machine. On a cluster use slurm/.
-# The launcher replaces this shell, so signals sent to this process reach it: SIGUSR1 makes the trainer save and stop
-# (exit code 75); SIGTERM and SIGINT do as well, but then the launcher itself returns 1.
+#
+# Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 to this script all ask the ranks to save and stop (exit code 75); a second signal
+# ends them. The script stays between the signals and the launcher because mpirun itself cannot wait: after SIGTERM, and
+# after any rank's death, it sleeps without passing on output and then kills, for as long as
+# odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every error.
 set -euo pipefail
 
 if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
@@ -24,7 +27,28 @@ if [[ ${filtered:-0} == 2 ]] && (((16#${capabilities:-0} >> 19 & 1) == 0)); then
   export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
 fi
 
+signals=0
+job=
+stop() {
+  signals=$((signals + 1))
+  [[ -n $job ]] || exit 143
+  if ((signals == 1)); then
+    kill -USR1 "$job" 2> /dev/null || true
+  else
+    kill -TERM "$job" 2> /dev/null || true
+  fi
+}
+trap stop INT TERM HUP USR1
+
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: nobody is pinned to a core
-# that another job also uses.  odls_base_sigkill_timeout: after SIGTERM or SIGINT the ranks get a minute to save before
-# they are killed; Open MPI's own default is one second.
-exec "${MPIRUN:-mpirun}" -np "$ranks" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 60 "$@"
+# that another job also uses.  set -m: a process group of its own, so that a terminal's Ctrl-C comes here only.
+set -m
+"${MPIRUN:-mpirun}" -np "$ranks" --oversubscribe --bind-to none "$@" < /dev/null &
+job=$!
+
+while true; do
+  seen=$signals
+  code=0
+  wait "$job" || code=$?
+  ((seen == signals)) && exit "$code"  # else a signal ended the waiting, not the job
+done

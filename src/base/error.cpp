@@ -16,7 +16,8 @@ const char* name_of(ErrorKind kind) {
 }
 
 void internal_check(bool condition, const char* what, std::source_location where) {
-  if (condition) [[likely]] return;
+  if (condition) [[likely]]
+    return;
   fail(ErrorKind::internal, "{} ({}:{}, {}); this is a defect of the program, please report it", what,
        where.file_name(), where.line(), where.function_name());
 }

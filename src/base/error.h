@@ -48,12 +48,12 @@ template <class... Args>
 /// Throws Error(kind) with the formatted message unless `condition` holds. The arguments are formatted only on failure.
 template <class... Args>
 void verify(bool condition, ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) [[unlikely]] fail(kind, format, std::forward<Args>(args)...);
+  if (!condition) [[unlikely]]
+    fail(kind, format, std::forward<Args>(args)...);
 }
 
 /// A broken promise inside the program itself: names the place, ends with exit code 1.
-void internal_check(bool condition, const char* what,
-                    std::source_location where = std::source_location::current());
+void internal_check(bool condition, const char* what, std::source_location where = std::source_location::current());
 
 /// a / b where b must divide a; `what` names the division in the error.
 long long exact_division(long long a, long long b, const char* what);

@@ -1,7 +1,9 @@
-// Philox4x32-7 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random numbers as a pure function.
+// Philox4x32-7 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random numbers as a pure
+// function.
 //
 // There is no generator state anywhere in the program. A random number is a function of a key (what it is for) and a
-// counter (which global element it belongs to), so that a dropout mask or an initial weight is the same on every layout.
+// counter (which global element it belongs to), so that a dropout mask or an initial weight is the same on every
+// layout.
 #pragma once
 
 #include <array>

@@ -9,22 +9,14 @@ namespace megatron {
 
 const char* name_of(Section section) {
   switch (section) {
-    case Section::forward:
-      return "forward";
-    case Section::backward:
-      return "backward";
-    case Section::communication:
-      return "communication";
-    case Section::optimizer:
-      return "optimizer";
-    case Section::data:
-      return "data";
-    case Section::saving:
-      return "saving";
-    case Section::evaluation:
-      return "evaluation";
-    case Section::other:
-      return "other";
+    case Section::forward: return "forward";
+    case Section::backward: return "backward";
+    case Section::communication: return "communication";
+    case Section::optimizer: return "optimizer";
+    case Section::data: return "data";
+    case Section::saving: return "saving";
+    case Section::evaluation: return "evaluation";
+    case Section::other: return "other";
   }
   return "?";
 }

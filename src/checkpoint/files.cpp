@@ -100,22 +100,15 @@ std::string hexadecimal(XXH128_hash_t hash) {
 
 const char* advice_for(int error) {
   switch (error) {
-    case ENOSPC:
-      return "; free some space there or choose another run.directory";
-    case EDQUOT:
-      return "; your quota is used up: remove files or choose another run.directory";
-    case EFBIG:
-      return "; files that large are not allowed here (ulimit -f, or the file system)";
+    case ENOSPC: return "; free some space there or choose another run.directory";
+    case EDQUOT: return "; your quota is used up: remove files or choose another run.directory";
+    case EFBIG: return "; files that large are not allowed here (ulimit -f, or the file system)";
     case EROFS:
     case EACCES:
-    case EPERM:
-      return "; choose a run.directory that you may write to";
-    case ENAMETOOLONG:
-      return "; choose a shorter run.directory";
-    case ELOOP:
-      return "; symbolic links are not followed there";
-    default:
-      return "";
+    case EPERM: return "; choose a run.directory that you may write to";
+    case ENAMETOOLONG: return "; choose a shorter run.directory";
+    case ELOOP: return "; symbolic links are not followed there";
+    default: return "";
   }
 }
 

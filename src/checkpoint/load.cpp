@@ -2,10 +2,10 @@
 #include <array>
 #include <cstring>
 
-#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/overlap.h"
 #include "checkpoint/pieces.h"
+#include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 
 namespace megatron {

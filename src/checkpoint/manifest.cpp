@@ -181,16 +181,11 @@ Shape shape_at(const json& object, const char* key) {
     product *= factor;
   }
   switch (value.size()) {
-    case 1:
-      return Shape{extents[0]};
-    case 2:
-      return Shape{extents[0], extents[1]};
-    case 3:
-      return Shape{extents[0], extents[1], extents[2]};
-    case 4:
-      return Shape{extents[0], extents[1], extents[2], extents[3]};
-    default:
-      return Shape{extents[0], extents[1], extents[2], extents[3], extents[4]};
+    case 1: return Shape{extents[0]};
+    case 2: return Shape{extents[0], extents[1]};
+    case 3: return Shape{extents[0], extents[1], extents[2]};
+    case 4: return Shape{extents[0], extents[1], extents[2], extents[3]};
+    default: return Shape{extents[0], extents[1], extents[2], extents[3], extents[4]};
   }
 }
 

@@ -1,11 +1,11 @@
 #include <functional>
 
-#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/rank_file.h"
+#include "comm/agreement.h"
 
 namespace megatron {
 

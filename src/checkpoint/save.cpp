@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <map>
 
-#include "comm/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
 #include "checkpoint/rank_file.h"
+#include "comm/agreement.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {

@@ -48,20 +48,13 @@ bool is_large(const MpiOperation& operation) {
 const char* name_of(MpiOperation::Kind kind) {
   switch (kind) {
     case Kind::all_reduce:
-    case Kind::all_reduce_small:
-      return "all-reduce";
-    case Kind::all_gather:
-      return "all-gather";
-    case Kind::reduce_scatter:
-      return "reduce-scatter";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::send:
-      return "send";
-    case Kind::receive:
-      return "receive";
-    case Kind::barrier:
-      return "barrier";
+    case Kind::all_reduce_small: return "all-reduce";
+    case Kind::all_gather: return "all-gather";
+    case Kind::reduce_scatter: return "reduce-scatter";
+    case Kind::broadcast: return "broadcast";
+    case Kind::send: return "send";
+    case Kind::receive: return "receive";
+    case Kind::barrier: return "barrier";
   }
   return "?";
 }
@@ -86,16 +79,10 @@ void MpiEngine::start(MpiOperation& operation) {
   const std::int64_t per_piece = kPieceBytes / element_bytes(operation);
   switch (operation.kind) {
     case Kind::all_reduce:
-    case Kind::broadcast:
-      operation.piece_elements = per_piece;
-      break;
+    case Kind::broadcast: operation.piece_elements = per_piece; break;
     case Kind::all_gather:
-    case Kind::reduce_scatter:
-      operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size);
-      break;
-    default:
-      operation.piece_elements = operation.elements;
-      break;
+    case Kind::reduce_scatter: operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size); break;
+    default: operation.piece_elements = operation.elements; break;
   }
   advance(operation);
 }
@@ -183,8 +170,7 @@ bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
         gather_slices(operation, piece);
       }
       return piece.phase < 1;
-    case Kind::broadcast:
-      return broadcast_phase(operation, piece);
+    case Kind::broadcast: return broadcast_phase(operation, piece);
     case Kind::send:
     case Kind::receive: {
       if (piece.phase > 0) return false;

@@ -56,14 +56,10 @@ void reduce_typed(Reduce reduce, std::span<const void* const> sources, void* des
 void reduce_in_rank_order(DType type, Reduce reduce, std::span<const void* const> sources, void* destination,
                           std::int64_t elements) {
   switch (type) {
-    case DType::f32:
-      return reduce_typed<float>(reduce, sources, destination, elements);
-    case DType::f64:
-      return reduce_typed<double>(reduce, sources, destination, elements);
-    case DType::i32:
-      return reduce_typed<std::int32_t>(reduce, sources, destination, elements);
-    default:
-      fail(ErrorKind::internal, "{} cannot be reduced, only f32, f64 and i32", name_of(type));
+    case DType::f32: return reduce_typed<float>(reduce, sources, destination, elements);
+    case DType::f64: return reduce_typed<double>(reduce, sources, destination, elements);
+    case DType::i32: return reduce_typed<std::int32_t>(reduce, sources, destination, elements);
+    default: fail(ErrorKind::internal, "{} cannot be reduced, only f32, f64 and i32", name_of(type));
   }
 }
 

@@ -20,20 +20,13 @@ enum class Verb { all_reduce, all_gather, reduce_scatter, broadcast, barrier, se
 
 const char* name_of(Verb verb) {
   switch (verb) {
-    case Verb::all_reduce:
-      return "all-reduce";
-    case Verb::all_gather:
-      return "all-gather";
-    case Verb::reduce_scatter:
-      return "reduce-scatter";
-    case Verb::broadcast:
-      return "broadcast";
-    case Verb::barrier:
-      return "barrier";
-    case Verb::send:
-      return "send";
-    case Verb::receive:
-      return "receive";
+    case Verb::all_reduce: return "all-reduce";
+    case Verb::all_gather: return "all-gather";
+    case Verb::reduce_scatter: return "reduce-scatter";
+    case Verb::broadcast: return "broadcast";
+    case Verb::barrier: return "barrier";
+    case Verb::send: return "send";
+    case Verb::receive: return "receive";
   }
   return "?";
 }
@@ -171,8 +164,7 @@ void perform(const Meeting& meeting) {
         std::memcpy(meeting.outputs[to], meeting.inputs[static_cast<std::size_t>(signature.root)], bytes);
       }
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -190,24 +190,16 @@ class ValueReader {
 
 std::string_view type_name(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::table:
-      return "table";
-    case toml::node_type::array:
-      return "array";
-    case toml::node_type::string:
-      return "string";
-    case toml::node_type::integer:
-      return "integer";
-    case toml::node_type::floating_point:
-      return "number";
-    case toml::node_type::boolean:
-      return "true or false";
+    case toml::node_type::table: return "table";
+    case toml::node_type::array: return "array";
+    case toml::node_type::string: return "string";
+    case toml::node_type::integer: return "integer";
+    case toml::node_type::floating_point: return "number";
+    case toml::node_type::boolean: return "true or false";
     case toml::node_type::date:
     case toml::node_type::time:
-    case toml::node_type::date_time:
-      return "date or time";
-    case toml::node_type::none:
-      break;
+    case toml::node_type::date_time: return "date or time";
+    case toml::node_type::none: break;
   }
   return "nothing";
 }

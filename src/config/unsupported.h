@@ -11,6 +11,7 @@ namespace megatron {
 
 struct Unsupported {
   std::string_view key;   ///< table.key
+  bool planned;           ///< --dry-run's numbers take it into account (or it does not change them)
   std::string_view what;  ///< the values of it that are refused, as documentation says them
   bool (*asked_for)(const Config&);
 };

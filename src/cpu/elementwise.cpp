@@ -82,17 +82,12 @@ To convert(From x) {
 template <class Body>
 void with_float_type(const char* verb, DType type, const Body& body) {
   switch (type) {
-    case DType::f32:
-      return body(float{});
-    case DType::f64:
-      return body(double{});
-    case DType::bf16:
-      return body(BFloat16{});
-    case DType::f16:
-      return body(Float16{});
+    case DType::f32: return body(float{});
+    case DType::f64: return body(double{});
+    case DType::bf16: return body(BFloat16{});
+    case DType::f16: return body(Float16{});
     case DType::i32:
-    case DType::u8:
-      break;
+    case DType::u8: break;
   }
   fail(ErrorKind::configuration, "{}: the CPU backend has no conversion for {}", verb, name_of(type));
 }

@@ -25,22 +25,14 @@ constexpr std::uint64_t kMostDeflated = 1100;  ///< deflate packs a chunk at mos
 /// The library's identifier of a little-endian element type; not ours to close.
 hid_t stored_type(Hdf5Type type) {
   switch (type) {
-    case Hdf5Type::u8:
-      return H5T_STD_U8LE;
-    case Hdf5Type::u16:
-      return H5T_STD_U16LE;
-    case Hdf5Type::u32:
-      return H5T_STD_U32LE;
-    case Hdf5Type::u64:
-      return H5T_STD_U64LE;
-    case Hdf5Type::i32:
-      return H5T_STD_I32LE;
-    case Hdf5Type::i64:
-      return H5T_STD_I64LE;
-    case Hdf5Type::f32:
-      return H5T_IEEE_F32LE;
-    case Hdf5Type::f64:
-      return H5T_IEEE_F64LE;
+    case Hdf5Type::u8: return H5T_STD_U8LE;
+    case Hdf5Type::u16: return H5T_STD_U16LE;
+    case Hdf5Type::u32: return H5T_STD_U32LE;
+    case Hdf5Type::u64: return H5T_STD_U64LE;
+    case Hdf5Type::i32: return H5T_STD_I32LE;
+    case Hdf5Type::i64: return H5T_STD_I64LE;
+    case Hdf5Type::f32: return H5T_IEEE_F32LE;
+    case Hdf5Type::f64: return H5T_IEEE_F64LE;
   }
   return -1;
 }
@@ -103,18 +95,14 @@ std::unique_lock<std::recursive_mutex> lock_hdf5() {
 
 std::size_t size_of(Hdf5Type type) {
   switch (type) {
-    case Hdf5Type::u8:
-      return 1;
-    case Hdf5Type::u16:
-      return 2;
+    case Hdf5Type::u8: return 1;
+    case Hdf5Type::u16: return 2;
     case Hdf5Type::u32:
     case Hdf5Type::i32:
-    case Hdf5Type::f32:
-      return 4;
+    case Hdf5Type::f32: return 4;
     case Hdf5Type::u64:
     case Hdf5Type::i64:
-    case Hdf5Type::f64:
-      return 8;
+    case Hdf5Type::f64: return 8;
   }
   return 0;
 }

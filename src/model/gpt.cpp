@@ -46,7 +46,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   Declare declare(store, region);
   const std::vector<std::int64_t> split = layers_per_stage(model, parallel);
   const auto stage = static_cast<std::size_t>(grid.at().pipeline);
-  first_layer_ = std::accumulate(split.begin(), split.begin() + grid.at().pipeline, std::int64_t{0});
+  const std::int64_t first_layer = std::accumulate(split.begin(), split.begin() + grid.at().pipeline, std::int64_t{0});
 
   int word = -1;
   if (grid.first_stage() || grid.last_stage()) word = declare_word_table(declare, model, grid);
@@ -56,7 +56,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
                                       model.hidden_dropout, model.init_std});
   }
   blocks_.reserve(static_cast<std::size_t>(split[stage]));
-  for (std::int64_t layer = first_layer_; layer < first_layer_ + split[stage]; ++layer) {
+  for (std::int64_t layer = first_layer; layer < first_layer + split[stage]; ++layer) {
     blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer);
   }
   if (grid.last_stage()) {
@@ -100,8 +100,7 @@ void GptStage::forward(Context& context, const StageData& in, const StageData& o
   if (last()) head_->forward(context, y, loss_total, saved.head);
 }
 
-void GptStage::backward(Context& context, const StageData& dout, const StageData& din,
-                        StageSaved& stage_saved) const {
+void GptStage::backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const {
   auto& saved = static_cast<Saved&>(stage_saved);
   const ArenaScope scope(context.scratch);
   const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);

@@ -1,4 +1,5 @@
-// GPT: the layers of one pipeline stage, assembled. Learned positions, pre-norm blocks, tied head (Radford et al. 2019).
+// GPT: the layers of one pipeline stage, assembled. Learned positions, pre-norm blocks, tied head (Radford et al.
+// 2019).
 #pragma once
 
 #include <optional>
@@ -34,9 +35,6 @@ class GptStage final : public Stage {
   /// Next-token logits of every row of the whole model (one stage only): sets logits [s·b, V/t].
   void logits(Context& context, Tensor logits) const;
 
-  std::int64_t first_layer() const { return first_layer_; }
-  std::int64_t layers() const { return static_cast<std::int64_t>(blocks_.size()); }
-
  private:
   struct Saved;
   /// Through the blocks; the result lies in context.saved, or is `out` if that is given.
@@ -45,7 +43,6 @@ class GptStage final : public Stage {
 
   ModelConfig model_;
   const TensorRegion& region_;
-  std::int64_t first_layer_ = 0;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::optional<Head> head_;

@@ -18,8 +18,7 @@ ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, cons
 }
 
 RowParallelLinear declare_output(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  const int weight =
-      declare.split_columns(name + ".output.weight", sizes.hidden, sizes.hidden, sizes.output_deviation);
+  const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.hidden, sizes.output_deviation);
   const int bias = declare.whole_vector(name + ".output.bias", sizes.hidden, 0);
   return {declare.store(), weight, bias};
 }

@@ -17,10 +17,10 @@ struct AttentionSizes {
 class Attention {
  public:
   struct Saved {
-    ConstTensor x;        ///< [s(/t), b, h]
-    Tensor qkv;           ///< [s, b, 3 h/t]: query, key, value side by side, biases added
-    Tensor out;           ///< [s, b, h/t]
-    Tensor log_sum_exp;   ///< f32 [b, a/t, s]
+    ConstTensor x;       ///< [s(/t), b, h]
+    Tensor qkv;          ///< [s, b, 3 h/t]: query, key, value side by side, biases added
+    Tensor out;          ///< [s, b, h/t]
+    Tensor log_sum_exp;  ///< f32 [b, a/t, s]
   };
 
   /// Declares NAME.{query,key,value,output}.{weight,bias}. `layer` is the global index (of the dropout masks).

@@ -11,11 +11,11 @@ namespace megatron {
 
 /// All tensors are the device's. Rows are sequence positions, columns are samples.
 struct MicroBatch {
-  ConstTensor tokens;        ///< i32 [s, b]; needed on the first stage
-  ConstTensor targets;       ///< i32 [s, b]; needed on the last stage
-  ConstTensor position_ids;  ///< i32 [s, b]: rows of the position table
-  ConstTensor positions;     ///< i32 [s]: global sequence position of each row (masks and randomness)
-  std::int64_t first_sample = 0;  ///< column 0 is this sample of the global batch
+  ConstTensor tokens;                      ///< i32 [s, b]; needed on the first stage
+  ConstTensor targets;                     ///< i32 [s, b]; needed on the last stage
+  ConstTensor position_ids;                ///< i32 [s, b]: rows of the position table
+  ConstTensor positions;                   ///< i32 [s]: global sequence position of each row (masks and randomness)
+  std::int64_t first_sample = 0;           ///< column 0 is this sample of the global batch
   std::int64_t sequence = 0, samples = 0;  ///< s and b
   double gradient_scale = 1;  ///< seed of the loss' gradient: coefficient · loss scale / number of targets in the batch
 };

@@ -3,7 +3,9 @@
 namespace megatron {
 
 namespace {
-ConstTensor as_vector(ConstTensor x) { return x.view({x.elements()}); }
+ConstTensor as_vector(ConstTensor x) {
+  return x.view({x.elements()});
+}
 }  // namespace
 
 Embedding::Embedding(Declare& declare, int word, const EmbeddingSizes& sizes)

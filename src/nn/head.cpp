@@ -14,8 +14,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
   LayerNorm::Saved unused;
   norm_.forward(context, x, normed, unused);
   const ConstTensor whole = context.region.enter(context.scratch, normed);
-  context.ops.matmul(
-      {.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
+  context.ops.matmul({.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
 }
 
 void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {

@@ -16,9 +16,9 @@ class Head {
  public:
   struct Saved {
     LayerNorm::Saved norm;
-    ConstTensor normed;        ///< [s(/t), b, h]
-    Tensor logits;             ///< [s·b, V/t]; becomes its own gradient in backward
-    Tensor maximum, sum_exp;   ///< f32 [s·b], over the whole vocabulary
+    ConstTensor normed;       ///< [s(/t), b, h]
+    Tensor logits;            ///< [s·b, V/t]; becomes its own gradient in backward
+    Tensor maximum, sum_exp;  ///< f32 [s·b], over the whole vocabulary
   };
 
   /// Uses `word` and declares final_norm.{weight,bias}.

@@ -34,8 +34,7 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) co
 void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor share = context.region.share(context.scratch, dx);
-  context.ops.matmul(
-      {.a = as_matrix(dy), .b = store_->joint_value(weight_, records_, in_), .c = as_matrix(share)});
+  context.ops.matmul({.a = as_matrix(dy), .b = store_->joint_value(weight_, records_, in_), .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dx);
   const ConstTensor whole = context.region.enter(context.scratch, x);
   context.ops.matmul({.a = as_matrix(dy),
@@ -52,8 +51,7 @@ RowParallelLinear::RowParallelLinear(const ParameterStore& store, int weight, in
 void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const {
   const ArenaScope scope(context.scratch);
   const Tensor share = context.region.share(context.scratch, y);
-  context.ops.matmul(
-      {.a = as_matrix(x), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(share)});
+  context.ops.matmul({.a = as_matrix(x), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(share)});
   context.region.start_leave(share, y).wait();
 }
 

@@ -17,7 +17,7 @@ class ColumnParallelLinear {
   ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records, std::int64_t in);
 
   std::int64_t local_out() const;
-  ConstTensor bias() const { return store_->joint_value(bias_, records_, 0); }      ///< [out/t]
+  ConstTensor bias() const { return store_->joint_value(bias_, records_, 0); }         ///< [out/t]
   Tensor bias_gradient() const { return store_->joint_gradient(bias_, records_, 0); }  ///< [out/t]
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
@@ -35,7 +35,7 @@ class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterStore& store, int weight, int bias);
 
-  ConstTensor bias() const { return store_->at(bias_).value; }      ///< [out]
+  ConstTensor bias() const { return store_->at(bias_).value; }         ///< [out]
   Tensor bias_gradient() const { return store_->at(bias_).gradient; }  ///< [out]
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y

@@ -23,9 +23,9 @@ namespace megatron {
 /// multiplied by 65536 / (65536 - round(probability * 65536)). Draw for (index, position, head, sample):
 /// 16-bit lane index % 8 of philox4x32<7>({index / 8, position, head, sample}, key), lane 2i the low half of word i.
 struct Dropout {
-  float probability = 0;        ///< 0: no dropout, nothing else is read
-  std::uint64_t key = 0;        ///< random_key(seed, step, site)
-  ConstTensor positions;        ///< i32 [s]: global position of each sequence row
+  float probability = 0;          ///< 0: no dropout, nothing else is read
+  std::uint64_t key = 0;          ///< random_key(seed, step, site)
+  ConstTensor positions;          ///< i32 [s]: global position of each sequence row
   std::int64_t first_sample = 0;  ///< column b is sample first_sample + b of the global batch
   std::int64_t first_head = 0;    ///< attention only: global index of local head 0
 };
@@ -111,9 +111,9 @@ struct AttentionMask {
 /// (Dao et al. 2022): s_q × s_k is never materialised. Head strides are free (q, k, v may be views into one matmul's
 /// result); a_kv divides a, and query head i reads key/value head i / (a / a_kv).
 struct AttentionForwardArgs {
-  ConstTensor q;     ///< [s_q, b, a, d], strided
-  ConstTensor k, v;  ///< [s_k, b, a_kv, d], strided
-  Tensor out;        ///< sets, [s_q, b, a, d], strided
+  ConstTensor q;       ///< [s_q, b, a, d], strided
+  ConstTensor k, v;    ///< [s_k, b, a_kv, d], strided
+  Tensor out;          ///< sets, [s_q, b, a, d], strided
   Tensor log_sum_exp;  ///< sets, f32 [b, a, s_q]; -infinity where nothing is visible
   float scale = 1;
   AttentionMask mask;
@@ -233,10 +233,10 @@ class Ops {
   virtual void square_sum(const SquareSumArgs&) = 0;
   virtual void clip_factor(const ClipFactorArgs&) = 0;
   virtual void normal(const NormalArgs&) = 0;
-  virtual void fill(Tensor y, double value) = 0;     ///< sets; any dtype
-  virtual void copy(ConstTensor x, Tensor y) = 0;    ///< y = x, converting between float dtypes; same element count
-  virtual void add(ConstTensor x, Tensor y) = 0;     ///< y += x
-  virtual void scale(Tensor y, double factor) = 0;   ///< y *= factor
+  virtual void fill(Tensor y, double value) = 0;    ///< sets; any dtype
+  virtual void copy(ConstTensor x, Tensor y) = 0;   ///< y = x, converting between float dtypes; same element count
+  virtual void add(ConstTensor x, Tensor y) = 0;    ///< y += x
+  virtual void scale(Tensor y, double factor) = 0;  ///< y *= factor
 };
 
 }  // namespace megatron

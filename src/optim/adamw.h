@@ -25,7 +25,8 @@ class AdamW {
     double gradient_norm = 0;  ///< of the whole gradient, before clipping
     bool skipped = false;      ///< the norm was not finite: nothing was changed
   };
-  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the model group.
+  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the model
+  /// group.
   Update update(const ProcessGrid& grid, double learning_rate);
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k

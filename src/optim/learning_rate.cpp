@@ -27,14 +27,11 @@ double LearningRate::at(std::int64_t samples) const {
   const double length = static_cast<double>(decay_samples) - warmup;
   const double progress = length > 0 ? (n - warmup) / length : 1;
   switch (style) {
-    case DecayStyle::cosine:
-      return minimum + (peak - minimum) * 0.5 * (std::cos(std::numbers::pi * progress) + 1);
-    case DecayStyle::linear:
-      return minimum + (peak - minimum) * (1 - progress);
+    case DecayStyle::cosine: return minimum + (peak - minimum) * 0.5 * (std::cos(std::numbers::pi * progress) + 1);
+    case DecayStyle::linear: return minimum + (peak - minimum) * (1 - progress);
     case DecayStyle::inverse_square_root:
       return std::max(minimum, peak * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(n, 1.0)));
-    case DecayStyle::constant:
-      break;
+    case DecayStyle::constant: break;
   }
   return peak;
 }

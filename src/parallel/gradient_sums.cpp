@@ -31,7 +31,7 @@ void sum_over_tensor_ranks(Communicator& tensor, const ParameterStore& store, Op
 
 void sum_partial_gradients(const ProcessGrid& grid, const ParameterStore& store, Ops& ops, Arena& scratch) {
   sum_over_tensor_ranks(grid.tensor(), store, ops, scratch);
-  if (grid.data().size() > 1) grid.data().all_reduce(store.gradients());
+  for (const Tensor& bucket : store.gradient_buckets()) grid.data().all_reduce(bucket);
   if (grid.embedding().size() == 1) return;
   for (const Parameter& parameter : store.all()) {
     if (parameter.pipeline == Placement::partial) grid.embedding().all_reduce(parameter.gradient);

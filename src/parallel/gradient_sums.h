@@ -7,8 +7,9 @@
 
 namespace megatron {
 
-/// Tensor axis first (sequence-parallel norms and biases), then data (the whole flat buffer), then the tied embedding
-/// over the first and last stage. In place in store.gradients(). `scratch` holds the small ones packed together.
+/// Tensor axis first (sequence-parallel norms and biases), then data (bucket by bucket of the flat buffer), then the
+/// tied embedding over the first and last stage. In place in store.gradients(). `scratch` holds the small ones packed
+/// together.
 void sum_partial_gradients(const ProcessGrid& grid, const ParameterStore& store, Ops& ops, Arena& scratch);
 
 }  // namespace megatron

@@ -34,6 +34,24 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
     parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
     parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
   }
+  cut_buckets();
+}
+
+void ParameterStore::cut_buckets() {
+  std::int64_t first = 0, end = 0;  // of the bucket that is open
+  const auto close = [&] {
+    if (end > first) buckets_.push_back(gradients_.slice(0, first, end - first));
+  };
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.data != Placement::partial) continue;
+    const bool follows = parameter.first < end + kAlignment;
+    if (!follows || end - first >= kBucketElements) {
+      close();
+      first = parameter.first;
+    }
+    end = parameter.first + parameter.elements();
+  }
+  close();
 }
 
 void ParameterStore::allocate(Allocator& allocator, DType value_type) {

@@ -35,10 +35,10 @@ struct Initialization {
 struct Parameter {
   std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
   Shape global_shape;
-  Box box;                                   ///< of the global tensor, on this rank
-  Placement tensor = Placement::replica;     ///< over the tensor group
-  Placement data = Placement::partial;       ///< over the data group
-  Placement pipeline = Placement::split;     ///< partial: a tied copy, summed over the embedding group
+  Box box;                                ///< of the global tensor, on this rank
+  Placement tensor = Placement::replica;  ///< over the tensor group
+  Placement data = Placement::partial;    ///< over the data group
+  Placement pipeline = Placement::split;  ///< partial: a tied copy, summed over the embedding group
   bool counted = true;  ///< exactly one rank of each model replica counts (and writes) each element; copies do not
   bool decay = true;    ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
@@ -90,14 +90,21 @@ class ParameterStore {
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
+  /// The parts of gradients() that are partial over the data axis, in pieces that end with a parameter and hold about
+  /// kBucketElements each: what is summed in one message, and later, while the backward still runs.
+  const std::vector<Tensor>& gradient_buckets() const { return buckets_; }
+  static constexpr std::int64_t kBucketElements = std::int64_t{16} << 20;
+
  private:
   void set_views(Tensor values, Tensor gradients);
+  void cut_buckets();
   Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
 
   std::vector<Parameter> parameters_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
+  std::vector<Tensor> buckets_;
 };
 
 }  // namespace megatron

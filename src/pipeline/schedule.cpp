@@ -71,12 +71,13 @@ std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches) {
   return actions;
 }
 
-std::vector<Action> forward_only(int stage, int stages, int micro_batches) {
+std::vector<Action> forward_only(int stage, int stages, int micro_batches, int slots) {
   check_arguments(stage, stages, micro_batches);
+  internal_check(slots > 0, "a schedule without slots");
   std::vector<Action> actions;
   actions.reserve(micro_batches);
   for (int i = 0; i < micro_batches; ++i) {
-    actions.push_back({.kind = Action::Kind::forward, .micro_batch = i, .slot = i % 2});
+    actions.push_back({.kind = Action::Kind::forward, .micro_batch = i, .slot = i % slots});
   }
   return actions;
 }

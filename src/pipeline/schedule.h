@@ -35,9 +35,9 @@ std::vector<Action> gpipe(int stage, int stages, int micro_batches);
 /// remaining backwards; holds at most stages - stage micro-batches.
 std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches);
 
-/// Forwards only, for evaluation: two slots in turn, so that one output is still being sent (or the next input already
-/// being received) while the other slot works.
-std::vector<Action> forward_only(int stage, int stages, int micro_batches);
+/// Forwards only, for evaluation: `slots` slots in turn; with two, one output is still being sent while the other
+/// works.
+std::vector<Action> forward_only(int stage, int stages, int micro_batches, int slots = 2);
 
 /// The training schedule with the input file's name ("1f1b" or "gpipe").
 /// Errors: configuration, for a name that is unknown or not available.

@@ -80,14 +80,10 @@ class Simulator {
 
   double seconds(Action::Kind kind) const {
     switch (kind) {
-      case Action::Kind::forward:
-        return options_.forward_seconds;
-      case Action::Kind::backward:
-        return options_.backward_seconds;
-      case Action::Kind::backward_input:
-        return options_.backward_seconds * options_.input_share;
-      case Action::Kind::backward_weight:
-        return options_.backward_seconds * (1 - options_.input_share);
+      case Action::Kind::forward: return options_.forward_seconds;
+      case Action::Kind::backward: return options_.backward_seconds;
+      case Action::Kind::backward_input: return options_.backward_seconds * options_.input_share;
+      case Action::Kind::backward_weight: return options_.backward_seconds * (1 - options_.input_share);
     }
     return 0;
   }
@@ -119,10 +115,8 @@ class Simulator {
         }
         state.phase = Phase::start;
         return true;
-      case Phase::start:
-        return start(stage, action);
-      case Phase::send:
-        return complete_send(stage, action);
+      case Phase::start: return start(stage, action);
+      case Phase::send: return complete_send(stage, action);
     }
     return false;
   }
@@ -215,13 +209,10 @@ class Simulator {
 
 char letter(Action::Kind kind) {
   switch (kind) {
-    case Action::Kind::forward:
-      return 'F';
+    case Action::Kind::forward: return 'F';
     case Action::Kind::backward:
-    case Action::Kind::backward_input:
-      return 'B';
-    case Action::Kind::backward_weight:
-      return 'W';
+    case Action::Kind::backward_input: return 'B';
+    case Action::Kind::backward_weight: return 'W';
   }
   return '?';
 }

@@ -23,7 +23,8 @@ po::options_description options(Arguments& arguments) {
   SamplingOptions& sampling = arguments.sampling;
   po::options_description described("Options");
   auto add = described.add_options();
-  add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"), "a run's directory or one checkpoint folder");
+  add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"),
+      "a run's directory or one checkpoint folder");
   add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the beginning of a document to continue");
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; generation ends at the end of a document");
@@ -63,8 +64,8 @@ Arguments parse_arguments(int argc, char** argv) {
 }
 
 void generate(const Arguments& arguments, Communicator& world) {
-  verify(world.size() == 1, ErrorKind::configuration, "megatron_generate runs on one rank, not {}; start it without mpirun",
-         world.size());
+  verify(world.size() == 1, ErrorKind::configuration,
+         "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
   Generator generator(arguments.source, world);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(generator.tokenizer());
   verify(tokenizer->hash() == generator.tokenizer_hash(), ErrorKind::checkpoint,
@@ -73,9 +74,8 @@ void generate(const Arguments& arguments, Communicator& world) {
   std::vector<std::int32_t> prompt = {tokenizer->eod_id()};  // in training every document follows the end of another
   tokenizer->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
-  generator.generate(prompt, tokenizer->eod_id(), arguments.sampling, [&](std::int32_t token) {
-    std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush;
-  });
+  generator.generate(prompt, tokenizer->eod_id(), arguments.sampling,
+                     [&](std::int32_t token) { std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush; });
   std::cout << std::endl;
 }
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "comm/agreement.h"
 #include "data/preprocess.h"
 #include "data/sample_corpus.h"
-#include "comm/agreement.h"
 #include "programs/program.h"
 
 namespace megatron {

@@ -32,13 +32,15 @@ struct Arguments {
 po::options_description options(Arguments& arguments) {
   po::options_description described("Options");
   auto add = described.add_options();
-  add("input", po::value(&arguments.input)->value_name("INPUT.toml"), "the input file (inputs/README.md lists every key)");
+  add("input", po::value(&arguments.input)->value_name("INPUT.toml"),
+      "the input file (inputs/README.md lists every key)");
   add("set", po::value(&arguments.overrides)->composing()->value_name("TABLE.KEY=VALUE"),
       "overrides a key of the input file; may be given several times");
   add("dry-run", po::bool_switch(&arguments.dry_run),
       "prints the plan: layout, batch, schedule, memory and traffic; starts nothing");
   add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run: plan for N ranks");
-  add("print-config", po::bool_switch(&arguments.print_config), "prints every key as it would be used");
+  add("print-config", po::bool_switch(&arguments.print_config),
+      "prints every key that has a value; what is derived from ranks and data is in the run's config.toml");
   add("print-samples", po::value(&arguments.samples)->value_name("FIRST:COUNT"),
       "prints training samples in order as JSON lines");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
@@ -53,7 +55,8 @@ Arguments parse_arguments(int argc, char** argv) {
   const po::options_description described = options(arguments);
   const po::variables_map values = parse_command_line(argc, argv, described, positional);
   if (arguments.help || arguments.version) return arguments;
-  verify(!arguments.input.empty(), ErrorKind::configuration, "give an input file: megatron_train INPUT.toml; see --help");
+  verify(!arguments.input.empty(), ErrorKind::configuration,
+         "give an input file: megatron_train INPUT.toml; see --help");
   verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
          "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
   verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
@@ -70,6 +73,8 @@ void print_training_samples(const Config& config, const std::string& range) {
   };
   const std::uint64_t first = number(range.substr(0, colon));
   const std::uint64_t count = number(colon == std::string::npos ? "" : range.substr(colon + 1));
+  verify(config.data.order == "epoch" && config.data.train_blend.empty(), ErrorKind::configuration,
+         "--print-samples knows data.order = \"epoch\" and one data.train; the others are not supported yet");
   const Datasets datasets(config);
   print_samples(*datasets.train().source, datasets.train().order, first, count, std::cout);
 }
@@ -102,9 +107,9 @@ int main(int argc, char** argv) {
     return 0;
   });
   if (code != 0 || done) return code;
-  // 2. The run.
+  // 2. The run. A stop signal that comes while MPI is starting already counts.
+  StopSignals signals;
   return run_with_mpi(argc, argv, [&](MpiSession& session) {
-    StopSignals signals;
     return run_training(config, session.world(),
                         {.host = session.host(), .version = program_version(), .local_rank = session.local_rank()},
                         signals);

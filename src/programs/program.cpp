@@ -17,11 +17,13 @@ namespace megatron {
 
 namespace po = boost::program_options;
 
-std::string program_version() { return MEGATRON_VERSION; }
+std::string program_version() {
+  return MEGATRON_VERSION;
+}
 
 std::string version_report(const std::string& program) {
-  return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu\n", program, program_version(), __VERSION__,
-                     MEGATRON_ARCH, MpiSession::library_version());
+  return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu\n", program, program_version(),
+                     __VERSION__, MEGATRON_ARCH, MpiSession::library_version());
 }
 
 po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
@@ -51,9 +53,11 @@ namespace {
 
 // Most errors are found by all ranks alike: rank 0 prints at once, and the others give it the time to end the job.
 void print_error(int rank, const std::string& where, const char* what) {
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));  // mpirun's SIGTERM comes after 1 s
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}{}{}\n", where, where.empty() ? "" : ": ", printable(what));
+  // Errors of the input file come as "file:line:column: error: ...", one a line.
+  const char* prefix = std::string_view(what).find(": error: ") == std::string_view::npos ? "error: " : "";
+  fmt::print(stderr, "{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
   std::fflush(stderr);
 }
 
@@ -70,8 +74,8 @@ int run_alone(const std::function<int()>& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    if (launcher_rank() == 0) print_error(0, "", error.what());
+    const int rank = launcher_rank();
+    print_error(rank, rank == 0 ? "" : fmt::format("rank {}", rank), error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
     print_error(launcher_rank(), "", error.what());

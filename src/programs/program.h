@@ -16,9 +16,9 @@ std::string program_version();
 std::string version_report(const std::string& program);
 
 /// Command line to values; a bad option is Error(configuration) that names it and the nearest known one.
-boost::program_options::variables_map parse_command_line(int argc, char** argv,
-                                                         const boost::program_options::options_description& options,
-                                                         const boost::program_options::positional_options_description& positional);
+boost::program_options::variables_map parse_command_line(
+    int argc, char** argv, const boost::program_options::options_description& options,
+    const boost::program_options::positional_options_description& positional);
 
 /// This process' rank by the launcher's environment, before MPI is started; 0 without a launcher.
 int launcher_rank();

@@ -8,7 +8,9 @@ namespace megatron {
 
 namespace {
 constexpr std::size_t kAlignment = 64;
-std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Sizing tensors get distinct non-null addresses in a terabyte of their arena's own, where nothing is mapped: "present"
 // and "absent" stay apart, tensors of two arenas never seem to overlap, and a dereference faults at once.

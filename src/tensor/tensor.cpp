@@ -17,7 +17,9 @@ std::int64_t Shape::elements() const {
   return product;
 }
 
-bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && extents_ == other.extents_; }
+bool Shape::operator==(const Shape& other) const {
+  return rank_ == other.rank_ && extents_ == other.extents_;
+}
 
 std::string Shape::to_string() const {
   std::string text = "[";

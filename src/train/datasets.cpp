@@ -39,7 +39,10 @@ Datasets::Datasets(const Config& config) {
     verify(own.vocabulary() == source.vocabulary(), ErrorKind::data,
            "{} was made with tokenizer '{}', {} with '{}': use one tokenizer for both", prefix,
            own.vocabulary().tokenizer, data.train, source.vocabulary().tokenizer);
-    return sample_set(own, 0, own.documents(), config, SampleOrder::Kind::sequential);
+    const auto set = sample_set(own, 0, own.documents(), config, SampleOrder::Kind::sequential);
+    verify(set.has_value(), ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}", prefix,
+           own.tokens(), config.model.sequence_length);
+    return set;
   };
   validation_ = data.validation.empty() ? part(1, SampleOrder::Kind::sequential) : whole(data.validation);
   test_ = data.test.empty() ? part(2, SampleOrder::Kind::sequential) : whole(data.test);
@@ -48,6 +51,12 @@ Datasets::Datasets(const Config& config) {
 TokenDataset& Datasets::open(const std::string& prefix) {
   sources_.push_back(std::make_unique<TokenDataset>(prefix));
   return *sources_.back();
+}
+
+std::string Datasets::fingerprint() const {
+  std::string text;
+  for (const auto& source : sources_) text += fmt::format("{:016x} ", source->set_hash());
+  return text;
 }
 
 DataFacts Datasets::facts() const {

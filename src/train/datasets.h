@@ -28,6 +28,7 @@ class Datasets {
   const SampleSet& train() const { return *train_; }
   const std::optional<SampleSet>& validation() const { return validation_; }  ///< in order
   const std::optional<SampleSet>& test() const { return test_; }              ///< in order
+  std::string fingerprint() const;  ///< of all token sets: equal for equal contents
   const TokenDataset& train_source() const { return *sources_.front(); }
 
  private:

@@ -6,8 +6,7 @@ namespace megatron {
 
 namespace {
 
-Tensor upload(Device& device, Buffer& memory, std::size_t& used, const std::vector<std::int32_t>& values,
-              Shape shape) {
+Tensor upload(Device& device, Buffer& memory, std::size_t& used, const std::vector<std::int32_t>& values, Shape shape) {
   const Tensor tensor = memory.tensor(shape, DType::i32, used);
   used += tensor.bytes();
   device.copy_to_device(tensor.data(), values.data(), tensor.bytes());
@@ -50,10 +49,8 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Devi
     const bool exists = step < steps;
     return StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), exists ? batch : 0};
   };
-  const BatchShape shape{.micro_batch_size = b,
-                         .most_samples = batch,
-                         .data_rank = grid.data().rank(),
-                         .data_size = grid.data().size()};
+  const BatchShape shape{
+      .micro_batch_size = b, .most_samples = batch, .data_rank = grid.data().rank(), .data_size = grid.data().size()};
   reader_ = std::make_unique<GptBatches>(*samples.source, samples.order, shape, plan, 0);
 }
 

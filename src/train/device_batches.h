@@ -23,6 +23,7 @@ class DeviceBatches {
   /// The next step's micro-batches; valid until the next call. Targets count for 1 / `targets` each in the gradient.
   std::span<const MicroBatch> next();
   double targets_per_step() const { return targets_; }
+  std::size_t bytes() const { return memory_.bytes(); }
 
  private:
   Device& device_;

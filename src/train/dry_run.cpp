@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "config/resolve.h"
@@ -16,49 +15,61 @@ namespace megatron {
 
 namespace {
 
-constexpr int kMostStagesDrawn = 8;
+constexpr int kMostStagesDrawn = 8, kMostMicroBatchesDrawn = 12;
+constexpr std::int64_t kByteVocabulary = 257;
 
-std::optional<DataFacts> facts_if_present(const Config& config) {
-  try {
-    return Datasets(config).facts();
-  } catch (const Error&) {
-    return {};  // planning needs no data; training will say what is wrong with it
+// Lists features by whether the plan's numbers account for them.
+std::string list_features(const Config& config, bool planned) {
+  std::vector<std::string_view> keys;
+  for (const Unsupported& feature : unsupported_features()) {
+    if (feature.asked_for(config) && feature.planned == planned) keys.push_back(feature.key);
   }
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+int count_ranks(const ParallelConfig& parallel) {
+  double ranks = 1;
+  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, parallel.data}) {
+    ranks *= static_cast<double>(std::max<std::int64_t>(1, extent));
+  }
+  verify(ranks < 1 << 30, ErrorKind::configuration, "parallel: {} ranks are more than there can be", ranks);
+  return static_cast<int>(ranks);
 }
 
 }  // namespace
 
 std::string dry_run(Config config, int ranks) {
-  const ParallelConfig& parallel = config.parallel;
-  if (ranks == 0) {
-    const std::int64_t data = std::max<std::int64_t>(1, parallel.data);
-    ranks = static_cast<int>(parallel.tensor * parallel.context * parallel.pipeline * data);
+  if (ranks == 0) ranks = count_ranks(config.parallel);
+  const std::string in_numbers = list_features(config, true), not_in_numbers = list_features(config, false);
+  // Schedules that are still to come are planned as 1F1B; the note below says so.
+  if (config.parallel.schedule != "gpipe") config.parallel.schedule = "1f1b";
+
+  std::string data_note;
+  std::optional<DataFacts> facts;
+  try {
+    facts = Datasets(config).facts();
+  } catch (const Error& error) {
+    data_note = fmt::format("data: planned without ({})", error.what());
+    if (config.model.vocab_size == 0) {
+      config.model.vocab_size = kByteVocabulary;
+      data_note += fmt::format("; vocabulary taken as the byte tokenizer's {}", kByteVocabulary);
+    }
+    if (config.train.epochs > 0) data_note += "; steps unknown";
+    data_note += "\n";
   }
-  std::vector<std::string_view> to_come;
-  for (const Unsupported& feature : unsupported_features()) {
-    if (feature.asked_for(config)) to_come.push_back(feature.key);
-  }
-  const std::optional<DataFacts> facts = config.data.train.empty() ? std::nullopt : facts_if_present(config);
   resolve(config, ranks, facts ? &*facts : nullptr);
 
   const GridShape shape = grid_shape(config);
-  const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  std::string text = describe_plan(config, stages) + "\n";
-  auto out = std::back_inserter(text);
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    fmt::format_to(out, "parameters a rank on stage {}: {}\n", i, stages[i].parameters);
-  }
-  const bool plain_schedule = parallel.schedule == "1f1b" || parallel.schedule == "gpipe";
-  if (shape.pipeline > 1 && shape.pipeline <= kMostStagesDrawn && plain_schedule) {
+  std::string text = describe_plan(config, plan_stages(config, shape)) + "\n";
+  if (shape.pipeline > 1 && shape.pipeline <= kMostStagesDrawn) {
     const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
-    text += draw_schedules(make_schedules(parallel.schedule, shape.pipeline, std::min(micro_batches, 12)));
+    text += draw_schedules(
+        make_schedules(config.parallel.schedule, shape.pipeline, std::min(micro_batches, kMostMicroBatchesDrawn)));
   }
-  if (!facts) text += "data: not found here; steps and vocabulary are the input file's\n";
-  if (to_come.empty()) {
-    text += "this run can be trained as it is\n";
-  } else {
-    fmt::format_to(out, "not supported for training yet, planned only: {}\n", fmt::join(to_come, ", "));
-  }
+  text += data_note;
+  if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
+  if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
+  if (facts && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";
   return text;
 }
 

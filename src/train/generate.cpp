@@ -125,12 +125,8 @@ void Generator::next_logits(std::span<const std::int32_t> context) {
   // The same pass twice: once to learn how much memory this length needs, once for real.
   const auto pass = [&](Ops& ops, Arena& saved, Arena& scratch) {
     const Tensor logits = saved.allocate("logits", {s, padded}, DType::f32);
-    Context pass_context{.ops = ops,
-                         .region = *region_,
-                         .saved = saved,
-                         .scratch = scratch,
-                         .micro_batch = batch,
-                         .training = false};
+    Context pass_context{
+        .ops = ops, .region = *region_, .saved = saved, .scratch = scratch, .micro_batch = batch, .training = false};
     stage_->logits(pass_context, logits);
     return logits;
   };
@@ -148,7 +144,7 @@ void Generator::next_logits(std::span<const std::int32_t> context) {
 void Generator::generate(std::vector<std::int32_t> prompt, std::int32_t end, const SamplingOptions& options,
                          const std::function<void(std::int32_t)>& emit) {
   internal_check(!prompt.empty(), "generation from an empty prompt");
-  const auto longest = static_cast<std::size_t>(config_.model.max_position_embeddings);
+  const auto longest = static_cast<std::size_t>(config_.model.sequence_length);  // later positions are not trained
   const std::size_t half = (longest + 1) / 2;
   for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
     // A full context is cut to its newer half and grows again: the last positions are the least trained ones.

@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/process_grid.h"
 #include "config/config.h"
-#include "train/replica.h"
+#include "model/gpt.h"
 
 namespace megatron {
 
@@ -39,7 +39,7 @@ class Generator {
   std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
 
   /// Continues `prompt` (at least one token) until `end` or max_new_tokens; calls `emit` with each new token. When the
-  /// model's context is full, its older half is left out.
+  /// trained context is full, its older half is left out.
   void generate(std::vector<std::int32_t> prompt, std::int32_t end, const SamplingOptions& options,
                 const std::function<void(std::int32_t)>& emit);
 
@@ -54,7 +54,7 @@ class Generator {
   ParameterStore store_;
   std::unique_ptr<TensorRegion> region_;
   std::unique_ptr<GptStage> stage_;
-  Buffer integers_, saved_memory_, scratch_memory_, logits_memory_;
+  Buffer integers_, saved_memory_, scratch_memory_;
   std::vector<float> logits_;  // of the last row
 };
 

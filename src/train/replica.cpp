@@ -58,9 +58,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
   const Tensor loss_total = loss.allocate("loss", {1}, DType::f64);
-  // Evaluation runs in the same slots, and wants two.
   MemoryPlan plan;
-  plan.slots = std::max(slot_count(actions), 2);
+  plan.slots = slot_count(actions);
   PipelineExecutor executor(stage, grid, region, plan.slots);
   CountingOps ops;
   Timers timers;
@@ -69,6 +68,9 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
+  for (const Parameter& parameter : store.all()) {
+    if (parameter.counted) plan.stage_parameters += parameter.global_shape.elements();
+  }
   plan.weights = flat * size_of(type);
   plan.gradients = flat * sizeof(float);
   plan.optimizer = AdamW::state_bytes(store.flat_elements());
@@ -76,7 +78,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   if (config.optimizer.distributed) plan.optimizer /= static_cast<std::size_t>(shape.data);
   plan.slot_bytes = executor.slot_bytes();
   plan.scratch = scratch.high_water();
-  plan.batch = micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes();
+  plan.batch =
+      micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes() + micro_batch.positions.bytes();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
   plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
@@ -93,8 +96,8 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_)),
       scratch_("scratch"),
       training_actions_(training_schedule(config, grid)),
-      evaluation_actions_(
-          forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)))) {
+      evaluation_actions_(forward_only(grid.at().pipeline, grid.shape().pipeline,
+                                       static_cast<int>(micro_batches_per_step(config)), std::min(2, plan_.slots))) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype());
   store_.initialize(*backend.ops, config.train.seed);
@@ -104,6 +107,11 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   scratch_ = Arena("scratch", scratch_memory_);
   loss_memory_ = Buffer(device, sizeof(double));
   loss_total_ = loss_memory_.tensor({1}, DType::f64);
+}
+
+std::size_t Replica::used_bytes() const {
+  return store_.values().bytes() + store_.gradients().bytes() + optimizer_->m().bytes() + optimizer_->v().bytes() +
+         static_cast<std::size_t>(executor_->slots()) * executor_->slot_bytes() + scratch_.high_water();
 }
 
 double Replica::total_loss(double targets) {

@@ -17,7 +17,8 @@ namespace megatron {
 
 /// Bytes per rank by what they are for, from the program's own arenas, and what a step computes and moves.
 struct MemoryPlan {
-  std::int64_t parameters = 0;  ///< elements on this rank
+  std::int64_t parameters = 0;        ///< elements on this rank
+  std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks
   std::size_t weights = 0, gradients = 0, optimizer = 0;
   int slots = 0;
   std::size_t slot_bytes = 0;  ///< activations of one micro-batch in flight
@@ -56,6 +57,7 @@ class Replica {
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }
+  std::size_t used_bytes() const;  ///< of everything the plan predicts but the batch: tensors held, arenas' high water
   std::size_t slot_high_water() const { return executor_->slot_bytes(); }
 
   /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d.

@@ -41,14 +41,15 @@ std::string describe_bubble(const Config& config) {
   if (stages == 1) return "no pipeline, no bubble";
   const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
   const Simulation simulation = simulate(make_schedules(config.parallel.schedule, stages, micro_batches));
-  return fmt::format("{}, bubble {:.1f} % of the time", config.parallel.schedule, 100 * simulation.bubble_fraction);
+  return fmt::format("{}, bubble {:.1f} % of the time if all stages are equally fast", config.parallel.schedule,
+                     100 * simulation.bubble_fraction);
 }
 
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
   const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
   return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} x {:>11} {:>11} {:>11}\n", stage, plan.parameters,
-                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots,
-                     text(plan.slot_bytes), text(plan.scratch + plan.batch), text(plan.total()));
+                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots, text(plan.slot_bytes),
+                     text(plan.scratch + plan.batch), text(plan.total()));
 }
 
 }  // namespace
@@ -56,22 +57,28 @@ std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
 std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages) {
   const GridShape shape = grid_shape(config);
   const std::vector<std::int64_t> layers = layers_per_stage(config.model, config.parallel);
+  std::int64_t parameters = 0;
+  for (const MemoryPlan& plan : stages) parameters += plan.stage_parameters;
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "grid      {} ranks = tensor {} x context {} x data {} x pipeline {} (tensor fastest){}\n",
                  shape.ranks(), shape.tensor, shape.context, shape.data, shape.pipeline,
                  config.parallel.sequence_parallel ? ", sequence parallel" : "");
-  fmt::format_to(out, "model     {}: {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, vocabulary {} (padded to {})\n",
-                 config.model.family, config.model.layers, config.model.hidden_size, config.model.attention_heads,
-                 config.model.ffn_hidden_size, config.model.sequence_length, config.model.vocab_size,
-                 config.model.padded_vocab());
+  fmt::format_to(out,
+                 "model     {}: {} parameters; {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, "
+                 "vocabulary {} (padded to {})\n",
+                 config.model.family, parameters, config.model.layers, config.model.hidden_size,
+                 config.model.attention_heads, config.model.ffn_hidden_size, config.model.sequence_length,
+                 config.model.vocab_size, config.model.padded_vocab());
   fmt::format_to(out, "batch     {} samples = {} micro-batches x {} samples x {} data ranks; {} tokens a step\n",
                  config.train.global_batch_size, micro_batches_per_step(config), config.train.micro_batch_size,
                  shape.data, config.train.global_batch_size * config.model.sequence_length);
   if (config.train.steps > 0) fmt::format_to(out, "length    {} steps\n", config.train.steps);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
   fmt::format_to(out, "layers    {} by stage\n", fmt::join(layers, " "));
-  fmt::format_to(out, "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} {:>11} {:>11}\n",
+  fmt::format_to(out,
+                 "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} "
+                 "{:>11} {:>11}\n",
                  "stage", "parameters", "weights", "gradients", "optimizer", "slots in flight", "temporary", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
   double flops = 0, passes = 0, sums = 0;
@@ -80,14 +87,18 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
     passes = std::max(passes, plan.forward_and_backward_bytes);
     sums = std::max(sums, plan.gradient_bytes);
   }
-  fmt::format_to(out, "a step    {:.4g} TFLOP a rank in matmuls and attention; sends at most {} in passes and {} in gradient sums",
-                 1e-12 * flops, format_bytes(passes), format_bytes(sums));
+  fmt::format_to(
+      out, "a step    {:.4g} TFLOP a rank in matmuls and attention; sends at most {} in passes and {} in gradient sums",
+      1e-12 * flops, format_bytes(passes), format_bytes(sums));
   return text;
 }
 
 std::string RankReport::to_text() const {
-  return nlohmann::json{{"seconds", seconds}, {"peak", peak_resident_bytes}, {"planned", planned_bytes},
-                        {"arenas", arena_bytes}, {"sent", sent_bytes}}
+  return nlohmann::json{{"seconds", seconds},
+                        {"peak", peak_resident_bytes},
+                        {"planned", planned_bytes},
+                        {"used", used_bytes},
+                        {"sent", sent_bytes}}
       .dump();
 }
 
@@ -97,7 +108,7 @@ RankReport RankReport::from_text(const std::string& text) {
   report.seconds = json.at("seconds").get<std::array<double, kSectionCount>>();
   report.peak_resident_bytes = json.at("peak");
   report.planned_bytes = json.at("planned");
-  report.arena_bytes = json.at("arenas");
+  report.used_bytes = json.at("used");
   report.sent_bytes = json.at("sent");
   return report;
 }
@@ -142,7 +153,7 @@ std::string end_table(const std::vector<RankReport>& ranks) {
   };
   text += "memory and traffic a rank\n";
   row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
-  row("buffers", [](const RankReport& rank) { return rank.arena_bytes; });
+  row("used", [](const RankReport& rank) { return rank.used_bytes; });
   row("peak resident", [](const RankReport& rank) { return rank.peak_resident_bytes; });
   row("sent", [](const RankReport& rank) { return rank.sent_bytes; });
   text.pop_back();

@@ -27,7 +27,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
 struct RankReport {
   std::array<double, kSectionCount> seconds{};  ///< by Section
   double peak_resident_bytes = 0;
-  double planned_bytes = 0, arena_bytes = 0;  ///< predicted, and what the arenas really used
+  double planned_bytes = 0, used_bytes = 0;  ///< predicted, and what the buffers really hold and the arenas used
   double sent_bytes = 0;
 
   std::string to_text() const;

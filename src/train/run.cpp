@@ -1,11 +1,10 @@
 #include "train/run.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "base/log.h"
 #include "base/memory_usage.h"
@@ -17,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/report.h"
+#include "train/run_lock.h"
 #include "train/trainer.h"
 
 namespace megatron {
@@ -29,10 +29,20 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+void require_same(Communicator& world, const std::string& mine, ErrorKind kind, const char* message) {
+  const std::string root = world.broadcast_text(mine, 0);
+  verify(!world.any(mine != root), kind, "{}", message);
+}
+
 void require_same_config(Communicator& world, const Config& config) {
-  const std::string mine = config_hash(config), root = world.broadcast_text(mine, 0);
-  verify(!world.any(mine != root), ErrorKind::configuration,
-         "the ranks read different configurations; give every rank the same input file and options");
+  require_same(world, config_hash(config), ErrorKind::configuration,
+               "the ranks read different configurations; give every rank the same input file and options");
+}
+
+// Token shards may lie on each node's own disk: one stale copy would train copies of the model apart.
+void require_same_data(Communicator& world, const Datasets& datasets) {
+  require_same(world, datasets.fingerprint(), ErrorKind::data,
+               "the ranks see different token shards under the same names; copy the same files to every node");
 }
 
 Backend make_backend(const RunConfig& run, int local_rank) {
@@ -77,6 +87,7 @@ class Run {
  private:
   enum class Request { none = 0, save = 1, stop = 2 };
   Request request();
+  void go_on_from(const CheckpointReader& checkpoint);
   void train_one_step();
   void record(const StepResult& result, double seconds);
   void evaluate(const char* split, const std::optional<SampleSet>& samples);
@@ -99,21 +110,26 @@ class Run {
   std::int64_t steps_since_line_ = 0;
 };
 
+void Run::go_on_from(const CheckpointReader& checkpoint) {
+  const nlohmann::json loop = trainer_.resume(checkpoint);
+  skipped_ = loop.value("skipped", std::int64_t{0});
+  skipped_in_a_row_ = loop.value("skipped_in_a_row", std::int64_t{0});
+  log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
+  log_changes(log_, checkpoint.state().extra.value("config", std::string()), print_config(config_));
+  if (checkpoint.state().extra.value("data_hash", std::uint64_t{0}) != datasets_.train_source().set_hash()) {
+    log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
+  }
+  if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);
+}
+
 void Run::load(const std::optional<CheckpointReader>& own) {
   std::vector<std::string> warnings;
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (own) {
-    trainer_.resume(*own);
+    go_on_from(*own);
     saved_step_ = trainer_.step();
-    log_.info("resuming from {} at step {}", own->path(), trainer_.step());
-    log_changes(log_, own->state().extra.value("config", std::string()), print_config(config_));
-    if (own->state().extra.value("data_hash", std::uint64_t{0}) != datasets_.train_source().set_hash()) {
-      log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
-    }
   } else if (!checkpoint.load.empty()) {
-    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
-    trainer_.resume(other);
-    log_.info("continuing from {} at step {}", other.path(), trainer_.step());
+    go_on_from(open_named_checkpoint(world_, checkpoint.load, warnings));
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
     trainer_.initialize_from(other);
@@ -127,7 +143,12 @@ Run::Request Run::request() {
   const double minutes = config_.checkpoint.every_minutes;
   if (world_.rank() == 0 && minutes > 0 && wall_seconds() - last_save_ > 60 * minutes) mine = Request::save;
   if (signals_.received() != 0) mine = Request::stop;
-  return static_cast<Request>(std::lround(world_.all_reduce_value(static_cast<double>(mine), Reduce::maximum)));
+  // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank.
+  auto request = static_cast<double>(mine);
+  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) {
+    request = axis->all_reduce_value(request, Reduce::maximum);
+  }
+  return static_cast<Request>(std::lround(request));
 }
 
 void Run::record(const StepResult& result, double seconds) {
@@ -141,24 +162,23 @@ void Run::record(const StepResult& result, double seconds) {
   const double tokens_per_second = step_tokens / step_seconds;
   const double token_rate_of_rank = tokens_per_second / grid_.shape().ranks();
   if (log_.speaking()) {
-    metrics_.write(TrainMetrics{
-        .step = trainer_.step(),
-        .loss = result.loss,
-        .losses = {{"language_model", result.loss}},
-        .grad_norm = result.gradient_norm,
-        .learning_rate = result.learning_rate,
-        .samples = trainer_.samples(),
-        .tokens = trainer_.tokens(),
-        .epoch = static_cast<double>(trainer_.samples()) /
-                 static_cast<double>(datasets_.train().order.samples_per_epoch()),
-        .global_batch_size = config_.train.global_batch_size,
-        .step_seconds = step_seconds,
-        .tokens_per_second = tokens_per_second,
-        .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
-        .hardware_tflops_per_rank = 1e-12 * flops.hardware * token_rate_of_rank,
-        .loss_scale = 1,
-        .skipped = skipped_,
-        .time = wall_seconds()});
+    metrics_.write(TrainMetrics{.step = trainer_.step(),
+                                .loss = result.loss,
+                                .losses = {{"language_model", result.loss}},
+                                .grad_norm = result.gradient_norm,
+                                .learning_rate = result.learning_rate,
+                                .samples = trainer_.samples(),
+                                .tokens = trainer_.tokens(),
+                                .epoch = static_cast<double>(trainer_.samples()) /
+                                         static_cast<double>(datasets_.train().order.samples_per_epoch()),
+                                .global_batch_size = config_.train.global_batch_size,
+                                .step_seconds = step_seconds,
+                                .tokens_per_second = tokens_per_second,
+                                .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
+                                .hardware_tflops_per_rank = 1e-12 * flops.hardware * token_rate_of_rank,
+                                .loss_scale = 1,
+                                .skipped = skipped_,
+                                .time = wall_seconds()});
     progress_.print({.step = trainer_.step(),
                      .loss = result.loss,
                      .grad_norm = result.gradient_norm,
@@ -184,7 +204,7 @@ void Run::train_one_step() {
 }
 
 void Run::evaluate(const char* split, const std::optional<SampleSet>& samples) {
-  if (!samples || config_.train.evaluate_steps == 0) return;
+  if (!samples) return;
   const double loss = trainer_.evaluate(*samples);
   if (!log_.speaking()) return;
   metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = loss});
@@ -195,7 +215,8 @@ void Run::evaluate(const char* split, const std::optional<SampleSet>& samples) {
 
 void Run::save() {
   if (saved_step_ == trainer_.step()) return;
-  const SaveReport report = trainer_.save(config_.run.directory);
+  const SaveReport report =
+      trainer_.save(config_.run.directory, {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}});
   saved_step_ = trainer_.step();
   last_save_ = wall_seconds();
   if (!log_.speaking()) return;
@@ -234,13 +255,9 @@ int Run::loop() {
 void Run::finish() {
   RankReport mine;
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
-  const Replica& replica = trainer_.replica();
-  const MemoryPlan& plan = replica.plan();
   mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());
-  mine.planned_bytes = static_cast<double>(plan.total());
-  mine.arena_bytes = static_cast<double>(plan.weights + plan.gradients + plan.optimizer + plan.batch +
-                                         replica.scratch_high_water() +
-                                         static_cast<std::size_t>(plan.slots) * replica.slot_high_water());
+  mine.planned_bytes = static_cast<double>(trainer_.replica().plan().total());
+  mine.used_bytes = static_cast<double>(trainer_.used_bytes());
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
   if (!log_.speaking()) return;
@@ -251,8 +268,9 @@ void Run::finish() {
   log_.info("loss plot: {}/loss.svg", config_.run.directory);
 }
 
-// Rank 0 prepares the run directory; what goes wrong there ends all ranks alike.
-void prepare_directory(Communicator& world, const Config& config) {
+// Rank 0 prepares the run directory and locks it; what goes wrong there ends all ranks alike.
+std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& config) {
+  std::unique_ptr<RunLock> lock;
   agree(world, [&] {
     if (world.rank() != 0) return;
     const std::string& directory = config.run.directory;
@@ -261,8 +279,37 @@ void prepare_directory(Communicator& world, const Config& config) {
            "resume",
            directory);
     check_writable(directory);
+    lock = std::make_unique<RunLock>(directory);
     clean_checkpoints(directory);
   });
+  return lock;
+}
+
+// The step that a run without checkpoints has reached, by its metrics: its own record that it was finished.
+std::int64_t last_recorded_step(Communicator& world, const std::string& directory) {
+  double step = 0;
+  if (world.rank() == 0) {
+    visit_metrics(directory + "/metrics.jsonl", [&](const nlohmann::json& line, std::string_view) {
+      if (line.value("kind", "") == "train") step = line.value("step", 0.0);
+    });
+  }
+  return std::lround(world.all_reduce_value(step, Reduce::maximum));
+}
+
+// What an evaluation will see, or why there will be none.
+void log_evaluation(Log& log, const Config& config, const char* split, const std::optional<SampleSet>& samples) {
+  const std::int64_t batch = config.train.global_batch_size;
+  if (!samples) {
+    log.info("{:<9} no samples: data.split = \"{}\" leaves it less than one of {} tokens", split, config.data.split,
+             config.model.sequence_length);
+    return;
+  }
+  const auto available = static_cast<std::int64_t>(samples->order.samples_per_epoch());
+  if (available < batch) {
+    log.warning("{}: {} samples, less than a batch of {}: some count twice in its loss", split, available, batch);
+  }
+  log.info("{:<9} {} of {} samples", split,
+           std::max(batch, std::min(config.train.evaluate_steps, available / batch) * batch), available);
 }
 
 void write_config(Communicator& world, const Config& config) {
@@ -315,7 +362,9 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     const DataFacts facts = datasets->facts();
     resolve(config, world.size(), &facts);
   });
-  prepare_directory(world, config);
+  require_same_config(world, config);
+  require_same_data(world, *datasets);
+  const std::unique_ptr<RunLock> lock = prepare_directory(world, config);
 
   std::vector<std::string> warnings;
   const std::optional<CheckpointReader> own =
@@ -328,16 +377,24 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
+  if (!own && config.checkpoint.resume && last_recorded_step(world, config.run.directory) >= config.train.steps) {
+    log.info("already complete: {} has {} steps (and no checkpoints: checkpoint.every_steps = 0)", config.run.directory,
+             config.train.steps);
+    return 0;
+  }
+
   const GridShape shape = grid_shape(config);
   const ProcessGrid grid(world, shape);
   Backend backend = make_backend(config.run, environment.local_rank);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   log_banner(log, world, environment, config, backend, stages);
+  log_evaluation(log, config, "validation", datasets->validation());
+  log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);
-  write_config(world, config);
 
   Run run(config, grid, backend, *datasets, log, signals);
   run.load(own);
+  write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(
       world,
       [&] {

@@ -11,9 +11,9 @@
 namespace megatron {
 
 struct RunEnvironment {
-  std::string host;        ///< this rank's
-  std::string version;     ///< the program's, for the banner
-  int local_rank = 0;      ///< among the ranks on this host
+  std::string host;     ///< this rank's
+  std::string version;  ///< the program's, for the banner
+  int local_rank = 0;   ///< among the ranks on this host
 };
 
 /// `config` as parsed (not resolved). Returns 0, or kExitStoppedEarly after a stop signal and a good checkpoint.

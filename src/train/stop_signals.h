@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
+#include <vector>
 
 namespace megatron {
 
@@ -33,11 +34,14 @@ class StopSignals {
   static const char* name_of(int signal);
 
  private:
+  static constexpr std::size_t kStackBytes = 64 << 10;  // a frame with all vector registers needs a few kB
   static constexpr std::array<int, 4> kStopSignals = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
   std::array<struct sigaction, kStopSignals.size()> previous_{};
   struct sigaction previous_pipe_ {};
   bool ignored_ = false;
+  std::vector<std::byte> stack_;  // of the handlers, for the thread that made this object: the one that computes
+  stack_t previous_stack_{};
 };
 
 }  // namespace megatron

@@ -40,8 +40,16 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
                      .decay_samples = config.learning_rate.decay_samples,
                      .style = decay_style(config.learning_rate.decay)} {
   traffic_.timers = &timers_;
-  for (Communicator* group : {&grid.tensor(), &grid.data(), &grid.pipeline(), &grid.model(), &grid.embedding()}) {
-    group->set_meter(&traffic_);
+  set_meters(&traffic_);
+}
+
+Trainer::~Trainer() {
+  set_meters(nullptr);
+}
+
+void Trainer::set_meters(TrafficMeter* meter) {
+  for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.pipeline(), &grid_.model(), &grid_.embedding()}) {
+    group->set_meter(meter);
   }
 }
 
@@ -80,7 +88,7 @@ double Trainer::evaluate(const SampleSet& samples) {
   return sum / static_cast<double>(steps);
 }
 
-TrainingState Trainer::state() const {
+TrainingState Trainer::state(const nlohmann::json& loop) const {
   TrainingState state;
   state.step = step_;
   state.samples = samples_;
@@ -88,13 +96,15 @@ TrainingState Trainer::state() const {
   state.facts = model_facts(config_, datasets_.train_source());
   state.extra = {{"updates", replica_.optimizer().updates()},
                  {"config", print_config(config_)},
+                 {"global_batch_size", config_.train.global_batch_size},
+                 {"loop", loop},
                  {"data_hash", datasets_.train_source().set_hash()}};
   return state;
 }
 
-SaveReport Trainer::save(const std::string& run_directory) {
+SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json& loop) {
   const Timers::Scope scope(timers_, Section::saving);
-  return save_checkpoint(grid_.world(), run_directory, state(), replica_.owned_pieces(),
+  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(),
                          {.keep_last = config_.checkpoint.keep_last});
 }
 
@@ -103,14 +113,23 @@ void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer));
 }
 
-void Trainer::resume(const CheckpointReader& checkpoint) {
+nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
+  // train.steps, warm-up and decay were turned into samples with this batch size: another one would end elsewhere.
+  const std::int64_t saved_batch = checkpoint.state().extra.value("global_batch_size", std::int64_t{0});
+  verify(saved_batch == config_.train.global_batch_size, ErrorKind::checkpoint,
+         "{} was trained with train.global_batch_size = {}, this run has {}; go on with the same, or start a new run "
+         "with checkpoint.initialize_from",
+         checkpoint.path(), saved_batch, config_.train.global_batch_size);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   samples_ = checkpoint.state().samples;
   replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
   batches_.reset();
+  return checkpoint.state().extra.value("loop", nlohmann::json::object());
 }
 
-void Trainer::initialize_from(const CheckpointReader& checkpoint) { load(checkpoint, false); }
+void Trainer::initialize_from(const CheckpointReader& checkpoint) {
+  load(checkpoint, false);
+}
 
 }  // namespace megatron

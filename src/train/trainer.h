@@ -26,9 +26,12 @@ class Trainer {
   /// least: a set smaller than that is begun again).
   double evaluate(const SampleSet& samples);
 
-  SaveReport save(const std::string& run_directory);
-  /// Weights, moments and counters.
-  void resume(const CheckpointReader& checkpoint);
+  ~Trainer();  ///< takes its meter off the grid's communicators
+
+  /// `loop` is the caller's own state, an object that resuming gives back.
+  SaveReport save(const std::string& run_directory, const nlohmann::json& loop);
+  /// Weights, moments and counters; returns what save() was given as `loop`.
+  nlohmann::json resume(const CheckpointReader& checkpoint);
   /// Weights alone: a new run from another's model.
   void initialize_from(const CheckpointReader& checkpoint);
 
@@ -40,10 +43,13 @@ class Trainer {
   Replica& replica() { return replica_; }
   Timers& timers() { return timers_; }
   const TrafficMeter& traffic() const { return traffic_; }
+  /// Bytes held that the plan predicts, batches included.
+  std::size_t used_bytes() const { return replica_.used_bytes() + (batches_ ? batches_->bytes() : 0); }
 
  private:
   void load(const CheckpointReader& checkpoint, bool with_optimizer);
-  TrainingState state() const;
+  TrainingState state(const nlohmann::json& loop) const;
+  void set_meters(TrafficMeter* meter);
 
   const Config& config_;
   const ProcessGrid& grid_;

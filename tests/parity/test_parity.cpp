@@ -1,5 +1,5 @@
-// The heart of the tests: the same model, dropout on, on every layout. Promises of design section 5: losses and norms of
-// five steps within 1e-5 of one rank, every reassembled gradient of step 1 within 5e-5; the same layout twice, and
+// The heart of the tests: the same model, dropout on, on every layout. Promises of design section 5: losses and norms
+// of five steps within 1e-5 of one rank, every reassembled gradient of step 1 within 5e-5; the same layout twice, and
 // GPipe against 1F1B, bit for bit.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -66,11 +66,11 @@ TEST_CASE("every layout trains the model that one rank trains") {
     int tensor, data, pipeline, micro_batch;
     bool sequence_parallel;
   };
-  const Layout layout = GENERATE(
-      Layout{2, 1, 1, 1, false}, Layout{4, 1, 1, 1, false}, Layout{1, 2, 1, 1, false}, Layout{1, 4, 1, 1, false},
-      Layout{1, 1, 2, 1, false}, Layout{1, 1, 4, 1, false}, Layout{2, 2, 2, 1, false}, Layout{1, 1, 1, 2, false},
-      Layout{1, 1, 1, 4, false}, Layout{1, 1, 1, 8, false}, Layout{2, 2, 2, 2, false}, Layout{2, 1, 1, 2, true},
-      Layout{4, 1, 2, 1, true}, Layout{2, 2, 2, 1, true});
+  const Layout layout = GENERATE(Layout{2, 1, 1, 1, false}, Layout{4, 1, 1, 1, false}, Layout{1, 2, 1, 1, false},
+                                 Layout{1, 4, 1, 1, false}, Layout{1, 1, 2, 1, false}, Layout{1, 1, 4, 1, false},
+                                 Layout{2, 2, 2, 1, false}, Layout{1, 1, 1, 2, false}, Layout{1, 1, 1, 4, false},
+                                 Layout{1, 1, 1, 8, false}, Layout{2, 2, 2, 2, false}, Layout{2, 1, 1, 2, true},
+                                 Layout{4, 1, 2, 1, true}, Layout{2, 2, 2, 1, true});
   INFO("tensor " << layout.tensor << " data " << layout.data << " pipeline " << layout.pipeline << " micro-batch "
                  << layout.micro_batch << " sequence parallel " << layout.sequence_parallel);
   Config config = tiny_config();

@@ -1,5 +1,6 @@
 // Programs started by tests: captured output, exit code, a time limit that kills the whole tree of processes, signals
-// to the process or to descendants found by name. Linux only (/proc). Output goes to files, so nothing ever blocks on it.
+// to the process or to descendants found by name. Linux only (/proc). Output goes to files, so nothing ever blocks on
+// it.
 #pragma once
 
 #include <fcntl.h>
@@ -42,9 +43,11 @@ inline std::vector<pid_t> descendants(pid_t root, const std::string& name = "") 
   std::vector<Entry> all;
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
-    const std::string text = contents_of(at->path().string() + "/stat");  // "pid (name) state parent ..."
+    if (!isdigit(at->path().filename().string()[0])) continue;
+    std::string text;  // "pid (name) state parent ..."; empty if the process has just ended
+    std::getline(std::ifstream(at->path() / "stat"), text);
     const std::size_t open = text.find('('), close = text.rfind(')');
-    if (text.empty() || !isdigit(text[0]) || close == std::string::npos) continue;
+    if (close == std::string::npos) continue;
     std::istringstream rest(text.substr(close + 1));
     char state = 0;
     Entry entry{std::stoi(text), 0, text.substr(open + 1, close - open - 1)};

@@ -1,0 +1,207 @@
+// What is wrong with the input, the data, a checkpoint or the disk is said once and ends the job with its exit code.
+#include <sys/mount.h>
+
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr Layout kTwo{2, 1, 1};
+
+struct Mistake {
+  const char* name;
+  Command command;
+  int code;
+  std::vector<std::string> words;  ///< all of them in the message
+};
+
+// Starts them side by side: most of their time is Open MPI's clearing up.
+void require_refused(const std::vector<Mistake>& mistakes) {
+  std::vector<Command> commands;
+  for (const Mistake& mistake : mistakes) commands.push_back(mistake.command);
+  const std::vector<Finished> all = run_commands(commands, 3, 30);
+  for (std::size_t i = 0; i < mistakes.size(); ++i) {
+    CAPTURE(mistakes[i].name);
+    INFO(all[i].out << all[i].err);
+    CHECK_FALSE(all[i].timed_out);
+    CHECK(all[i].code == mistakes[i].code);
+    CHECK(error_lines(all[i]) == 1);
+    for (const std::string& word : mistakes[i].words) {
+      CAPTURE(word);
+      CHECK(mentions(all[i].err, word));
+    }
+  }
+}
+
+void truncate_file(const std::string& path) {
+  fs::resize_file(path, fs::file_size(path) / 2);
+}
+
+void flip_bit(const std::string& path) {
+  std::string bytes = contents_of(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+  write_file(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("a damaged checkpoint is passed over with a warning, and the run ends as if nothing had happened") {
+  struct Damage {
+    const char* name;
+    void (*apply)(const std::string& folder);
+    const char* words;
+  };
+  const Damage all[] = {
+      {"truncated", [](const std::string& folder) { truncate_file(folder + "/rank_00003.h5"); }, "instead of"},
+      {"flipped bit", [](const std::string& folder) { flip_bit(folder + "/rank_00005.h5"); }, "not what was saved"},
+      {"missing", [](const std::string& folder) { fs::remove(folder + "/rank_00000.h5"); }, "is missing"},
+      {"swapped",
+       [](const std::string& folder) {
+         fs::rename(folder + "/rank_00000.h5", folder + "/aside");
+         fs::rename(folder + "/rank_00001.h5", folder + "/rank_00000.h5");
+         fs::rename(folder + "/aside", folder + "/rank_00001.h5");
+       },
+       "rank_0000"},
+  };
+  const std::string& straight = straight_run(kCube);
+  const TemporaryFolder folder;
+  std::vector<Command> commands;
+  for (const Damage& damage : all) {
+    copy_run(straight, folder.file(damage.name), 5);
+    damage.apply(checkpoint(folder.file(damage.name), 5));
+    commands.push_back(training(kCube, folder.file(damage.name), {"checkpoint.every_steps=100"}));
+  }
+  const std::vector<Finished> finished = run_commands(commands, 2);
+  for (std::size_t i = 0; i < finished.size(); ++i) {
+    CAPTURE(all[i].name);
+    INFO(finished[i].out << finished[i].err);
+    REQUIRE(finished[i].code == 0);
+    const std::string said = finished[i].out + finished[i].err, directory = folder.file(all[i].name);
+    CHECK(mentions(said, "checkpoint " + checkpoint(directory, 5) + " is damaged and passed over"));
+    CHECK(mentions(said, all[i].words));
+    CHECK(mentions(said, "resuming from " + checkpoint(directory, 4)));
+    CHECK(numbers(directory) == numbers(straight));
+    CHECK(same_rank_files(directory, straight, kPlannedSteps));
+  }
+}
+
+TEST_CASE("mistakes in the command line and the input end with 2") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  const auto with = [&](const Settings& settings) { return training(kTwo, directory, settings); };
+  Command unknown_option = with({});
+  unknown_option.push_back("--dry-rum");
+  const std::string used = folder.file("used");
+  fs::copy(straight_run(kOneRank), used, fs::copy_options::recursive);
+  const auto before = all_files(used);
+  require_refused({
+      {"unknown key", with({"train.stps=3"}), 2, {"unknown key 'train.stps'", "did you mean 'steps'"}},
+      {"division", with({"model.hidden_size=30"}), 2, {"hidden_size = 30"}},
+      {"ranks", with({"parallel.tensor=4"}), 2, {"tensor", "2"}},
+      {"unknown option", unknown_option, 2, {"--dry-rum", "--dry-run"}},
+      {"used directory", training(kTwo, used, {"checkpoint.resume=false"}), 2, {used, "holds a run already"}},
+  });
+  CHECK(all_files(used) == before);
+  CHECK_FALSE(fs::exists(directory + "/metrics.jsonl"));
+
+  // All features that are still to come, by name, in one go.
+  const Finished refused =
+      run_command(with({"precision.compute=bf16", "recompute.mode=full", "optimizer.distributed=true"}), 30);
+  INFO(refused.err);
+  CHECK(refused.code == 2);
+  for (const char* key : {"precision.compute", "recompute.mode", "optimizer.distributed"}) {
+    CHECK(mentions(refused.err, key));
+  }
+}
+
+TEST_CASE("missing and damaged data end with 3") {
+  const TemporaryFolder folder;
+  const std::string cut = folder.file("cut");
+  fs::copy(data_prefix() + "-00000.h5", cut + "-00000.h5");
+  truncate_file(cut + "-00000.h5");
+  const auto with = [&](const std::string& data) { return training(kTwo, folder.file("run"), {"data.train=" + data}); };
+  require_refused({
+      {"missing", with(folder.file("nothing")), 3, {folder.file("nothing")}},
+      {"truncated", with(cut), 3, {cut + "-00000.h5"}},
+  });
+}
+
+TEST_CASE("checkpoints that cannot be used end with 4, and leave the run as it was") {
+  const std::string& straight = straight_run(kCube);
+  const TemporaryFolder folder;
+  const std::string changed = folder.file("changed"), damaged = folder.file("damaged"), lost = folder.file("lost");
+  for (const std::string& copy : {changed, damaged, lost}) copy_run(straight, copy, 5);
+  flip_bit(checkpoint(damaged, 5) + "/rank_00002.h5");
+  for (const std::int64_t step : saved_steps(lost)) truncate_file(checkpoint(lost, step) + "/rank_00000.h5");
+  const auto before = all_files(changed);
+  require_refused({
+      {"changed model",
+       training(kTwo, changed, {"model.hidden_size=64", "model.layers=2"}),
+       4,
+       {"hidden_size", "32", "64", "layers"}},
+      {"damaged, named",
+       training(kTwo, folder.file("run"), {"checkpoint.load=" + checkpoint(damaged, 5)}),
+       4,
+       {checkpoint(damaged, 5), "rank_00002.h5"}},
+      {"all damaged", training(kTwo, lost), 4, {"all checkpoints are damaged"}},
+      {"nothing there",
+       training(kTwo, folder.file("run2"), {"checkpoint.initialize_from=" + folder.file("no")}),
+       4,
+       {folder.file("no")}},
+  });
+  CHECK(all_files(changed) == before);
+}
+
+TEST_CASE("another learning rate on resume is accepted, used and logged") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  copy_run(straight_run(kOneRank), directory, 3);
+  const Finished resumed = train(kOneRank, directory, {"learning_rate.peak=0.004"});
+  CHECK(mentions(resumed.out, "changed since the checkpoint: peak = 0.004"));
+  const auto lines = numbers(directory, "train"), old = numbers(straight_run(kOneRank), "train");
+  REQUIRE(lines.size() == old.size());
+  CHECK(lines[2] == old[2]);
+  CHECK_FALSE(mentions(old[3], "\"learning_rate\":0.003"));
+  CHECK(mentions(lines[3], "\"learning_rate\":0.003"));  // cosine from 0.004 to 0.0001, two steps of six done
+}
+
+TEST_CASE("a run directory that cannot be written ends with 7, at the start") {
+  const TemporaryFolder folder;
+  write_file(folder.file("file"), "");
+  require_refused({{"below a file", training(kTwo, folder.file("file") + "/run"), 7, {folder.file("file")}}});
+
+  const std::string small = folder.file("small");
+  fs::create_directory(small);
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=256k") != 0) {
+    WARN("no right to mount a small file system: a full disk is not tested");
+    return;
+  }
+  const auto result = run_command(training(kTwo, small + "/run", {"checkpoint.every_steps=2"}), 30);
+  const bool unmounted = ::umount(small.c_str()) == 0;
+  INFO(result.out << result.err);
+  CHECK(unmounted);
+  CHECK(result.code == 7);
+  CHECK(error_lines(result) == 1);
+  CHECK(mentions(result.err, "free"));
+  CHECK_FALSE(mentions(result.out, "1/8"));  // before the first step
+}
+
+TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint before stays") {
+  const std::string& straight = straight_run(kCube);
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  copy_run(straight, directory, 3);
+  const Finished finished =
+      run_command(training(kCube, directory,
+                           {"learning_rate.peak=1e30", "learning_rate.decay=constant", "train.steps=200",
+                            "checkpoint.every_steps=150", "train.evaluate_every=0"}));
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 5);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, "not been finite"));
+  CHECK(saved_steps(directory) == std::vector<std::int64_t>{1, 2, 3});
+  CHECK(same_rank_files(directory, straight, 3));
+}

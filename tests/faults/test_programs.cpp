@@ -1,0 +1,143 @@
+// The programs' answers that need no training: plans, configurations, samples; and text from checkpoints.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+Finished ask(const Command& command) {
+  const Finished finished = run_command(command, 30);
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  return finished;
+}
+
+Finished samples(const std::string& range, const Settings& settings = {}) {
+  Command command = {train_program(), input_file(), "--print-samples", range};
+  for (const std::string& setting : settings) command.insert(command.end(), {"--set", setting});
+  return ask(command);
+}
+
+Command generate(const std::string& source, const std::vector<std::string>& options) {
+  Command command = {generate_program(), source, "--prompt", "Once upon", "--max-new-tokens", "24"};
+  command.insert(command.end(), options.begin(), options.end());
+  return command;
+}
+
+// All documents as the byte tokenizer has them, each with the end-of-document token behind it.
+std::vector<int> corpus_tokens() {
+  std::vector<int> tokens;
+  std::ifstream file(shared_folder() / "corpus.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    for (const char byte : json::parse(line).at("text").get<std::string>()) {
+      tokens.push_back(static_cast<unsigned char>(byte));
+    }
+    tokens.push_back(256);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("the plan of gpt2-large has the published numbers of parameters") {
+  const Finished plan =
+      ask({train_program(), source_folder() + "/inputs/gpt2_large.toml", "--dry-run", "--ranks", "4"});
+  CHECK(mentions(plan.out, "\n      0    210753280 "));
+  CHECK(mentions(plan.out, "\n      1    209445120 "));
+}
+
+TEST_CASE("every input file plans, and its printed configuration prints itself") {
+  const TemporaryFolder folder;
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(source_folder() + "/inputs")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++files;
+    CAPTURE(entry.path().string());
+    const Finished plan = ask({train_program(), entry.path().string(), "--dry-run"});
+    CHECK(mentions(plan.out, "memory a rank"));
+    const Finished printed = ask({train_program(), entry.path().string(), "--print-config"});
+    const std::string copy = folder.file("copy.toml");
+    write_file(copy, printed.out);
+    CHECK(ask({train_program(), copy, "--print-config"}).out == printed.out);
+  }
+  CHECK(files >= 5);
+}
+
+TEST_CASE("printed samples are pieces of the corpus, and the same in a longer run") {
+  const Finished three = samples("0:3");
+  CHECK(samples("0:3").out == three.out);
+  CHECK(samples("0:3", {"train.steps=500", "parallel.tensor=2"}).out == three.out);
+  const Finished more = samples("0:40", {"train.steps=500"});
+  CHECK(more.out.compare(0, three.out.size(), three.out) == 0);
+  CHECK(samples("0:3", {"train.seed=99"}).out != three.out);
+
+  const std::vector<int> corpus = corpus_tokens();
+  std::istringstream lines(more.out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const json sample = json::parse(line);
+    CHECK(sample.at("sample") == count);
+    const auto tokens = sample.at("tokens").get<std::vector<int>>();
+    CHECK(tokens.size() == 17);
+    CHECK(std::search(corpus.begin(), corpus.end(), tokens.begin(), tokens.end()) != corpus.end());
+  }
+  CHECK(count == 40);
+}
+
+TEST_CASE("text: the same seed writes the same, greedy needs none") {
+  const std::string& run = straight_run(kCube);
+  const std::string text = ask(generate(run, {"--seed", "7"})).out;
+  CHECK(text.rfind("Once upon", 0) == 0);
+  CHECK(ask(generate(run, {"--seed", "7"})).out == text);
+  CHECK(ask(generate(run, {"--seed", "8"})).out != text);
+  const std::string greedy = ask(generate(run, {"--greedy"})).out;
+  CHECK(ask(generate(run, {"--greedy", "--seed", "8"})).out == greedy);
+  CHECK(ask(generate(checkpoint(run, kPlannedSteps), {"--greedy"})).out == greedy);
+  CHECK(ask(generate(run, {"--top-k", "1", "--seed", "9"})).out == greedy);
+}
+
+TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  // A step with a learning rate below the resolution of fp32 saves what eight ranks have trained as it is.
+  train(kOneRank, directory,
+        {"checkpoint.initialize_from=" + straight_run(kCube), "train.steps=1", "learning_rate.peak=1e-30",
+         "learning_rate.minimum=0", "checkpoint.every_steps=1"});
+  CHECK(rank_files(directory, 1).size() == 1);
+  const std::string from_cube = ask(generate(straight_run(kCube), {"--greedy"})).out;
+  CHECK(ask(generate(directory, {"--greedy"})).out == from_cube);
+  const std::string sampled = ask(generate(straight_run(kCube), {"--seed", "3"})).out;
+  CHECK(ask(generate(directory, {"--seed", "3"})).out == sampled);
+}
+
+TEST_CASE("generation refuses what it cannot do") {
+  const TemporaryFolder folder;
+  const std::string& run = straight_run(kCube);
+  struct Mistake {
+    Command command;
+    int code;
+    const char* words;
+  };
+  const Mistake mistakes[] = {
+      {generate(folder.file("nothing"), {}), 4, "nothing"},
+      {generate(folder.path.string(), {}), 4, "cannot be loaded"},
+      {generate(run, {"--temperature", "0"}), 2, "--temperature"},
+      {generate(run, {"--top-k", "5", "--top-p", "0.5"}), 2, "exclude"},
+      {generate(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},
+      {generate(run, {"--top-p", "1.5"}), 2, "--top-p"},
+      {generate(run, {"--tempreature", "1"}), 2, "--temperature"},
+      {{generate_program(), run}, 2, "--prompt"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const Finished finished = run_command(mistake.command, 30);
+    CAPTURE(mistake.words);
+    INFO(finished.err);
+    CHECK(finished.code == mistake.code);
+    CHECK(error_lines(finished) == 1);
+    CHECK(mentions(finished.err, mistake.words));
+  }
+}

@@ -1,0 +1,147 @@
+// Whole runs that end well: what they leave behind, and that stopping, resuming and changing the layout do not show in
+// the numbers.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "faults/runs.h"
+
+namespace {
+
+// Without the evaluation at the end of a first, shorter part: only a run that ends there has it.
+std::vector<std::string> without_evaluation_of(std::vector<std::string> lines, int step) {
+  const std::string mark = "\"step\":" + std::to_string(step) + ",";
+  std::erase_if(lines, [&](const std::string& line) { return mentions(line, "\"eval\"") && mentions(line, mark); });
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a run on eight ranks leaves what is documented, and is complete the second time") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  const Settings settings = {"checkpoint.every_steps=3"};
+  train(kCube, directory, settings);
+
+  const std::vector<std::string> train_fields = {"kind",
+                                                 "step",
+                                                 "loss",
+                                                 "losses",
+                                                 "grad_norm",
+                                                 "learning_rate",
+                                                 "samples",
+                                                 "tokens",
+                                                 "epoch",
+                                                 "global_batch_size",
+                                                 "step_seconds",
+                                                 "tokens_per_second",
+                                                 "model_tflops_per_rank",
+                                                 "hardware_tflops_per_rank",
+                                                 "loss_scale",
+                                                 "skipped",
+                                                 "time"};
+  const std::vector<std::string> evaluation_fields = {"kind", "split", "step", "loss", "perplexity"};
+  std::ifstream metrics(directory + "/metrics.jsonl");
+  int steps = 0, evaluations = 0;
+  for (std::string text; std::getline(metrics, text);) {
+    const auto line = nlohmann::ordered_json::parse(text);
+    std::vector<std::string> fields;
+    for (const auto& field : line.items()) fields.push_back(field.key());
+    if (line.at("kind") == "train") {
+      ++steps;
+      CHECK(fields == train_fields);
+      CHECK(line.at("step") == steps);
+      CHECK(line.at("samples") == 8 * steps);
+      CHECK(line.at("tokens") == 8 * 16 * steps);
+      CHECK(line.at("losses").at("language_model") == line.at("loss"));
+    } else {
+      ++evaluations;
+      CHECK(fields == evaluation_fields);
+    }
+  }
+  CHECK(steps == kPlannedSteps);
+  CHECK(evaluations >= 2);  // validation after steps 4 and 8
+  CHECK(losses(directory).front() == Approx(std::log(257)).margin(0.3));
+  CHECK(losses(directory).back() < losses(directory).front());
+
+  CHECK(mentions(contents_of(directory + "/config.toml"), "hidden_dropout = 0.1"));
+  CHECK(mentions(contents_of(directory + "/run.log"), "8 ranks = tensor 2"));
+  CHECK(mentions(contents_of(directory + "/loss.svg"), "<svg"));
+  CHECK(saved_steps(directory) == std::vector<std::int64_t>{6, 8});
+  CHECK(rank_files(directory, 8).size() == 8);
+
+  const auto before = all_files(directory);
+  const Finished again = train(kCube, directory, settings);
+  CHECK(mentions(again.out, "already complete"));
+  CHECK(all_files(directory) == before);
+}
+
+TEST_CASE("a resumed run is bit-identical to one without a break") {
+  for (const Layout& layout : {kOneRank, kCube}) {
+    CAPTURE(layout.name());
+    const TemporaryFolder folder;
+    const std::string directory = folder.file("run");
+    const Settings settings = {"checkpoint.every_steps=2"};
+    Settings short_settings = settings;
+    short_settings.push_back("train.steps=3");
+    train(layout, directory, short_settings);
+    CHECK(numbers(directory, "train").size() == 3);
+    const Finished resumed = train(layout, directory, settings);
+    CHECK(mentions(resumed.out, "resuming from " + checkpoint(directory, 3) + " at step 3"));
+    const std::string& straight = straight_run(layout);
+    CHECK(without_evaluation_of(numbers(directory), 3) == numbers(straight));
+    CHECK(same_rank_files(directory, straight, kPlannedSteps));
+  }
+}
+
+TEST_CASE("a run goes on on another layout as if nothing had happened") {
+  const std::string& straight = straight_run(kCube);
+  const std::vector<double> expected = losses(straight);
+  for (const Layout& layout : {Layout{1, 1, 4}, Layout{4, 1, 1}, Layout{1, 4, 1}}) {
+    CAPTURE(layout.name());
+    const TemporaryFolder folder;
+    const std::string directory = folder.file("run");
+    copy_run(straight, directory, 3);
+    train(layout, directory);
+    const std::vector<double> found = losses(directory);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(i);
+      CHECK(found[i] == Approx(expected[i]).epsilon(i < 3 ? 0 : 1e-5).margin(0));
+    }
+    CHECK(found != expected);  // another layout sums in another order: equal bits would mean that nothing was trained
+  }
+}
+
+TEST_CASE("checkpoint.load continues another run, optimizer included") {
+  const std::string& straight = straight_run(kCube);
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  train(kCube, directory, {"checkpoint.load=" + checkpoint(straight, 5), "checkpoint.every_steps=100"});
+  auto expected = numbers(straight, "train");
+  expected.erase(expected.begin(), expected.begin() + 5);
+  CHECK(numbers(directory, "train") == expected);
+  CHECK(same_rank_files(directory, straight, kPlannedSteps));
+}
+
+TEST_CASE("checkpoint.initialize_from takes weights only, and counts no more once the run has its own checkpoint") {
+  const std::string& straight = straight_run(kOneRank);
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  const Finished started = train(
+      kOneRank, directory, {"checkpoint.initialize_from=" + straight, "checkpoint.every_steps=100", "train.steps=2"});
+  CHECK(mentions(started.out, "weights from " + checkpoint(straight, kPlannedSteps)));
+  const auto fresh = numbers(straight, "train"), lines = numbers(directory, "train");
+  REQUIRE(lines.size() == 2);
+  const auto first_line = nlohmann::json::parse(lines[0]), fresh_line = nlohmann::json::parse(fresh[0]);
+  for (const char* same : {"step", "samples", "tokens", "learning_rate"}) CHECK(first_line[same] == fresh_line[same]);
+  CHECK(losses(directory)[0] < losses(straight)[0] - 0.05);  // the weights have learned something
+
+  // Its own checkpoint comes first: the named one need not even exist any more.
+  const Settings again = {"checkpoint.initialize_from=" + folder.file("gone"), "checkpoint.every_steps=100",
+                          "train.steps=3"};
+  const Finished resumed = train(kOneRank, directory, again);
+  CHECK(mentions(resumed.out, "resuming from " + checkpoint(directory, 2)));
+  CHECK(first(numbers(directory, "train"), 2) == lines);
+  CHECK(numbers(directory, "train").size() == 3);
+}

@@ -1,0 +1,152 @@
+// Runs that are ended from outside: by signals that ask, and by signals that do not.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "faults/runs.h"
+
+namespace {
+
+constexpr const char* kEndless = "train.steps=1000000";
+
+// A run on the cube that would go on for hours, without the evaluations that would only cost time.
+Command endless(const std::string& directory, const std::string& every_steps) {
+  return training(kCube, directory, {kEndless, "train.evaluate_every=0", "checkpoint.every_steps=" + every_steps});
+}
+
+// Resumes at the newest checkpoint for two steps more; all numbers must be those of a run without a break.
+std::int64_t require_resumable(const std::string& directory) {
+  const std::int64_t saved = saved_steps(directory).back(), last = saved + 2;
+  const Finished resumed =
+      train(kCube, directory,
+            {"train.steps=" + std::to_string(last), "train.evaluate_every=0", "checkpoint.every_steps=1000000"});
+  CHECK(mentions(resumed.out, "resuming from " + checkpoint(directory, saved)));
+  CHECK(numbers(directory, "train") == first(reference_numbers(last), last));
+  return last;
+}
+
+void require_same_weights(const std::string& directory, std::int64_t step) {
+  const TemporaryFolder folder;
+  const std::string straight = folder.file("straight");
+  train(kCube, straight,
+        {"train.steps=" + std::to_string(step), "train.evaluate_every=0", "checkpoint.every_steps=1000000"});
+  CHECK(same_rank_files(directory, straight, step));
+}
+
+}  // namespace
+
+TEST_CASE("a stop signal saves at the next step and leaves with 75") {
+  struct Way {
+    const char* name;
+    int signal;
+    bool to_one_rank;
+  };
+  const Way ways[] = {{"SIGUSR1 to the launcher", SIGUSR1, false},
+                      {"SIGTERM to the launcher", SIGTERM, false},
+                      {"SIGINT to the launcher", SIGINT, false},
+                      {"SIGTERM to one rank", SIGTERM, true}};
+  for (const Way& way : ways) {
+    CAPTURE(way.name);
+    const TemporaryFolder folder;
+    const std::string directory = folder.file("run");
+    Process process(endless(directory, "0"));
+    REQUIRE(wait_for_lines(process, directory, 3));
+    if (way.to_one_rank) {
+      const std::vector<pid_t> ranks = process.children("megatron_train");
+      REQUIRE(ranks.size() == 8);
+      REQUIRE(::kill(ranks[5], way.signal) == 0);
+    } else {
+      process.signal(way.signal);
+    }
+    const Finished finished = process.wait(30);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 75);
+    CHECK(mentions(finished.out, "stopped on"));
+    CHECK(error_lines(finished) == 0);
+    REQUIRE(saved_steps(directory).size() == 1);  // every_steps = 0: this is the signal's
+    CHECK(saved_steps(directory).back() == static_cast<std::int64_t>(numbers(directory, "train").size()));
+    const std::int64_t last = require_resumable(directory);
+    if (way.to_one_rank) require_same_weights(directory, last);
+  }
+}
+
+TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  Process process(endless(directory, "2"));
+  REQUIRE(wait_for_lines(process, directory, 6));
+  const std::vector<pid_t> launchers = process.children("mpirun");
+  REQUIRE(::kill(launchers.empty() ? process.pid() : launchers.front(), SIGTERM) == 0);
+  const Finished finished = process.wait(10);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code != 0);
+  require_resumable(directory);
+}
+
+TEST_CASE("a second signal ends at once, with the old checkpoint intact") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  Process process(endless(directory, "5"));
+  REQUIRE(wait_for_lines(process, directory, 8));
+  const std::vector<pid_t> ranks = process.children("megatron_train");
+  REQUIRE(ranks.size() == 8);
+  // A rank that stands still keeps the others from agreeing to save: so they are all waiting when the second comes.
+  REQUIRE(::kill(ranks[3], SIGSTOP) == 0);
+  for (const int round : {1, 2}) {
+    CAPTURE(round);
+    CHECK(process.running());
+    for (const pid_t rank : ranks) {
+      if (rank != ranks[3]) ::kill(rank, SIGTERM);
+    }
+    pause_milliseconds(round == 1 ? 300 : 0);
+  }
+  ::kill(ranks[3], SIGCONT);
+  const Finished finished = process.wait(10);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code == 128 + SIGTERM);
+  CHECK_FALSE(mentions(finished.out, "stopped on"));
+  CHECK(saved_steps(directory).back() % 5 == 0);
+  require_resumable(directory);
+}
+
+TEST_CASE("the death of one rank ends the job within seconds, and it can be resumed") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  Process process(endless(directory, "5"));
+  REQUIRE(wait_for_lines(process, directory, 12));
+  const std::vector<pid_t> ranks = process.children("megatron_train");
+  REQUIRE(ranks.size() == 8);
+  REQUIRE(::kill(ranks[6], SIGKILL) == 0);
+  const Finished finished = process.wait(10);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code != 0);
+  CHECK(finished.code != 75);
+  require_resumable(directory);
+}
+
+TEST_CASE("kill -9 of all ranks at any moment leaves a resumable run") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  std::mt19937 random(20240607);
+  for (int round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    const std::int64_t before = saved_steps(directory).empty() ? -1 : saved_steps(directory).back();
+    Process process(endless(directory, "1"));
+    // Saving is nearly all that this run does: most of these moments are inside a save.
+    const auto progressed = [&] {
+      const auto steps = saved_steps(directory);
+      return !steps.empty() && steps.back() > before;
+    };
+    for (int waited = 0; waited < 10000 && process.running() && !progressed(); ++waited) pause_milliseconds(3);
+    REQUIRE(process.running());
+    pause_milliseconds(static_cast<int>(random() % 150));
+    for (const pid_t rank : process.children("megatron_train")) ::kill(rank, SIGKILL);
+    const Finished finished = process.wait(10);
+    INFO(finished.out << finished.err);
+    CHECK_FALSE(finished.timed_out);
+    CHECK(finished.code != 0);
+    CHECK(mentions(finished.out, "already") == false);
+    if (before >= 0) CHECK(mentions(finished.out, "resuming from"));
+    CHECK_FALSE(mentions(finished.out, "is damaged"));
+  }
+  require_same_weights(directory, require_resumable(directory));
+}
