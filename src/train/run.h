@@ -1,5 +1,5 @@
-// A whole training run: from an input file's configuration to an exit code. Decides when to evaluate, save, stop and
-// report; the work itself is Trainer's. Collective over `world`.
+// A whole training run: from an input file's configuration to an exit code. Checks, prepares the run directory, says
+// what will happen, and hands over to the TrainingLoop. Collective over `world`.
 #pragma once
 
 #include <string>

@@ -1,0 +1,55 @@
+// TrainingLoop: decides when to evaluate, save and stop, and keeps the run's files: metrics, progress lines, plot, the
+// end table. The work itself is Trainer's. Every function is collective over the grid.
+#pragma once
+
+#include <optional>
+
+#include "base/log.h"
+#include "train/loss_plot.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/stop_signals.h"
+#include "train/trainer.h"
+
+namespace megatron {
+
+class TrainingLoop {
+ public:
+  /// All references must outlive the loop; `config` must be resolved.
+  TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
+               StopSignals& signals);
+
+  /// Goes on from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
+  void load(const std::optional<CheckpointReader>& own);
+  std::int64_t step() const { return trainer_.step(); }
+
+  /// Trains to the end, or to a stop signal. Returns 0, or kExitStoppedEarly with a good checkpoint.
+  int run();
+
+ private:
+  enum class Request { none = 0, save = 1, stop = 2 };
+  Request request();
+  void go_on_from(const CheckpointReader& checkpoint);
+  void train_one_step();
+  void record(const StepResult& result, double seconds);
+  void evaluate(const char* split, const std::optional<SampleSet>& samples);
+  void save();
+  void finish();
+
+  const Config& config_;
+  const ProcessGrid& grid_;
+  Communicator& world_;
+  Datasets& datasets_;
+  Log& log_;
+  StopSignals& signals_;
+  Trainer trainer_;
+  MetricsWriter metrics_;
+  Progress progress_;
+  LossPlot plot_;
+  double last_save_;  // seconds since 1970
+  std::int64_t saved_step_ = -1, skipped_ = 0, skipped_in_a_row_ = 0;
+  double seconds_since_line_ = 0;
+  std::int64_t steps_since_line_ = 0;
+};
+
+}  // namespace megatron
