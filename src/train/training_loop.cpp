@@ -25,7 +25,13 @@ void log_changes(Log& log, const std::string& saved, const std::string& current)
   const auto lines = [](const std::string& text) {
     std::set<std::string> result;
     std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) result.insert(line);
+    std::string table;
+    for (std::string line; std::getline(stream, line);) {
+      if (line.starts_with('['))
+        table = line.substr(1, line.find(']') - 1);
+      else if (!line.empty())
+        result.insert(table + "." + line);
+    }
     return result;
   };
   const std::set<std::string> before = lines(saved), now = lines(current);

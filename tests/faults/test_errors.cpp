@@ -160,7 +160,7 @@ TEST_CASE("another learning rate on resume is accepted, used and logged") {
   const std::string directory = folder.file("run");
   copy_run(straight_run(kOneRank), directory, 3);
   const Finished resumed = train(kOneRank, directory, {"learning_rate.peak=0.004"});
-  CHECK(mentions(resumed.out, "changed since the checkpoint: peak = 0.004"));
+  CHECK(mentions(resumed.out, "changed since the checkpoint: learning_rate.peak = 0.004"));
   const auto lines = numbers(directory, "train"), old = numbers(straight_run(kOneRank), "train");
   REQUIRE(lines.size() == old.size());
   CHECK(lines[2] == old[2]);
