@@ -49,6 +49,6 @@ job=$!
 while true; do
   seen=$signals
   code=0
-  wait "$job" || code=$?
+  wait -f "$job" || code=$?  # -f: to its end; a job that is only suspended has not ended
   ((seen == signals)) && exit "$code"  # else a signal ended the waiting, not the job
 done

@@ -42,13 +42,17 @@ void ParameterStore::cut_buckets() {
   const auto close = [&] {
     if (end > first) buckets_.push_back(gradients_.slice(0, first, end - first));
   };
+  bool passed_over = true;  // a parameter that is not summed lies before the next one
   for (const Parameter& parameter : parameters_) {
-    if (parameter.data != Placement::partial) continue;
-    const bool follows = parameter.first < end + kAlignment;
-    if (!follows || end - first >= kBucketElements) {
+    if (parameter.data != Placement::partial) {
+      passed_over = true;
+      continue;
+    }
+    if (passed_over || end - first >= kBucketElements) {
       close();
       first = parameter.first;
     }
+    passed_over = false;
     end = parameter.first + parameter.elements();
   }
   close();

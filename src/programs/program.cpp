@@ -57,7 +57,8 @@ void print_error(int rank, const std::string& where, const char* what) {
   std::fflush(stdout);
   // Errors of the input file come as "file:line:column: error: ...", one a line.
   const char* prefix = std::string_view(what).find(": error: ") == std::string_view::npos ? "error: " : "";
-  fmt::print(stderr, "{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
+  const std::string line = fmt::format("{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
+  std::fwrite(line.data(), 1, line.size(), stderr);  // not fmt::print, which throws if nobody can read it
   std::fflush(stderr);
 }
 

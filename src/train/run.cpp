@@ -59,7 +59,8 @@ std::int64_t last_recorded_step(Communicator& world, const std::string& director
   double step = 0;
   if (world.rank() == 0) {
     visit_metrics(directory + "/metrics.jsonl", [&](const nlohmann::json& line, std::string_view) {
-      if (line.value("kind", "") == "train") step = line.value("step", 0.0);
+      const auto kind = line.find("kind"), at = line.find("step");
+      if (kind != line.end() && *kind == "train" && at != line.end() && at->is_number()) step = at->get<double>();
     });
   }
   return std::lround(world.all_reduce_value(step, Reduce::maximum));
@@ -126,13 +127,13 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   refuse_what_is_to_come(config);
 
   std::unique_ptr<Datasets> datasets;
+  agree(world, [&] { datasets = std::make_unique<Datasets>(config); });
+  require_same_data(world, *datasets);
   agree(world, [&] {
-    datasets = std::make_unique<Datasets>(config);
     const DataFacts facts = datasets->facts();
     resolve(config, world.size(), &facts);
   });
   require_same_config(world, config);
-  require_same_data(world, *datasets);
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config);
 
   std::vector<std::string> warnings;
@@ -146,9 +147,12 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
-  if (!own && config.checkpoint.resume && last_recorded_step(world, config.run.directory) >= config.train.steps) {
-    log.info("already complete: {} has {} steps (and no checkpoints: checkpoint.every_steps = 0)", config.run.directory,
-             config.train.steps);
+  // A run that keeps no checkpoints has its metrics as the record of having finished. (Stopping saves one all the same;
+  // what resumes from it cuts the metrics first.)
+  const bool keeps = config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0;
+  if (!keeps && config.checkpoint.resume && last_recorded_step(world, config.run.directory) >= config.train.steps) {
+    log.info("already complete: {} has {} steps (checkpoint.every_steps = 0: nothing was kept of them)",
+             config.run.directory, config.train.steps);
     return 0;
   }
 

@@ -178,8 +178,9 @@ int TrainingLoop::run() {
     const Request request = this->request();
     if (request == Request::stop) {
       save();
-      log_.info("stopped on {} after step {}; run the same command again to go on",
-                signals_.received() != 0 ? StopSignals::name_of(signals_.received()) : "request", trainer_.step());
+      log_.info("stopped on {} after step {}; run the same command again{} to go on",
+                signals_.received() != 0 ? StopSignals::name_of(signals_.received()) : "request", trainer_.step(),
+                config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
       finish();
       signals_.ignore_from_now_on();
       return kExitStoppedEarly;
