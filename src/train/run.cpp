@@ -147,10 +147,10 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
-  // A run that keeps no checkpoints has its metrics as the record of having finished. (Stopping saves one all the same;
-  // what resumes from it cuts the metrics first.)
+  // A run that keeps no checkpoints has its metrics as the record of having finished.
   const bool keeps = config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0;
-  if (!keeps && config.checkpoint.resume && last_recorded_step(world, config.run.directory) >= config.train.steps) {
+  if (!own && !keeps && config.checkpoint.resume &&
+      last_recorded_step(world, config.run.directory) >= config.train.steps) {
     log.info("already complete: {} has {} steps (checkpoint.every_steps = 0: nothing was kept of them)",
              config.run.directory, config.train.steps);
     return 0;

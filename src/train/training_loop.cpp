@@ -194,7 +194,7 @@ int TrainingLoop::run() {
   }
   evaluate("validation", datasets_.validation());
   evaluate("test", datasets_.test());
-  if (saves) save();
+  if (saves || saved_step_ >= 0) save();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;
 }
