@@ -1,13 +1,9 @@
 #include "checkpoint/layouts.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <mutex>
-#include <sstream>
 
 #include "base/philox.h"
 #include "comm/thread_communicator.h"
@@ -82,17 +78,6 @@ Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, bool
 }
 
 }  // namespace
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "checkpoint_test_XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 std::vector<GlobalTensor> some_tensors() {
   return {{"embedding.weight", {33, 8}},    {"layers.0.norm.weight", {7}},
@@ -244,17 +229,6 @@ std::vector<std::string> names_in(const std::string& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
-void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
 }  // namespace megatron::test

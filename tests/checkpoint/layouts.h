@@ -9,22 +9,9 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "support/temporary_folder.h"
 
 namespace megatron::test {
-
-/// A folder of its own, removed at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string path() const { return path_.string(); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct GlobalTensor {
   std::string name;
@@ -89,7 +76,5 @@ Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tens
 Error error_of(const std::function<void()>& work);
 
 std::vector<std::string> names_in(const std::string& folder);
-std::string read_bytes(const std::string& path);
-void write_bytes(const std::string& path, const std::string& bytes);
 
 }  // namespace megatron::test

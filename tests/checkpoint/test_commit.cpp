@@ -44,7 +44,7 @@ class FileSizeLimit {
 
 TEST_CASE("retention keeps the newest complete ones", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string run = folder / "run", checkpoints = folder / "run/checkpoints";
+  const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 2, 0);
   for (const int step : {1, 2, 3}) save_as(run, kTensors, layout, step, 0);
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000001", "step_00000002", "step_00000003"});
@@ -65,12 +65,12 @@ TEST_CASE("retention keeps the newest complete ones", "[checkpoint]") {
 
 TEST_CASE("after falling back, the abandoned future cannot outlive the new past", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string run = folder / "run";
+  const std::string run = folder.file("run");
   const Layout layout = split_along(kTensors, 2, 0);
   for (const int step : {10, 20}) save_as(run, kTensors, layout, step, 1 + step / 20);
-  std::string bytes = read_bytes(folder / "run/checkpoints/step_00000020/rank_00000.h5");
+  std::string bytes = contents_of(folder.file("run/checkpoints/step_00000020/rank_00000.h5"));
   bytes[bytes.size() / 2] ^= 1;
-  write_bytes(folder / "run/checkpoints/step_00000020/rank_00000.h5", bytes);
+  write_file(folder.file("run/checkpoints/step_00000020/rank_00000.h5"), bytes);
   REQUIRE(load_newest(run, kTensors, layout).step == 10);
   save_as(run, kTensors, layout, 15, 1);
   const Loaded loaded = load_newest(run, kTensors, layout);
@@ -80,27 +80,28 @@ TEST_CASE("after falling back, the abandoned future cannot outlive the new past"
 
 TEST_CASE("a step can be saved again, on another layout", "[checkpoint]") {
   const TemporaryFolder folder;
-  save_as(folder / "run", kTensors, split_along(kTensors, 3, 0), 7);
-  save_as(folder / "run", kTensors, split_along(kTensors, 2, 1), 7);
-  CHECK(names_in(folder / "run/checkpoints") == Names{"latest", "step_00000007"});
-  CHECK(names_in(folder / "run/checkpoints/step_00000007") == Names{"manifest.json", "rank_00000.h5", "rank_00001.h5"});
-  CHECK(load_newest(folder / "run", kTensors, split_along(kTensors, 1, 0)).wrong == 0);
+  save_as(folder.file("run"), kTensors, split_along(kTensors, 3, 0), 7);
+  save_as(folder.file("run"), kTensors, split_along(kTensors, 2, 1), 7);
+  CHECK(names_in(folder.file("run/checkpoints")) == Names{"latest", "step_00000007"});
+  CHECK(names_in(folder.file("run/checkpoints/step_00000007")) ==
+        Names{"manifest.json", "rank_00000.h5", "rank_00001.h5"});
+  CHECK(load_newest(folder.file("run"), kTensors, split_along(kTensors, 1, 0)).wrong == 0);
 }
 
 TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string run = folder / "run", checkpoints = folder / "run/checkpoints";
+  const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 2, 0);
   save_as(run, kTensors, layout, 1);
   std::filesystem::copy(checkpoints + "/step_00000001", checkpoints + "/.tmp_step_00000002");
   std::filesystem::copy(checkpoints + "/step_00000001", checkpoints + "/.old_step_00000001");
   std::filesystem::create_directories(checkpoints + "/.tmp_step_00000003");
-  write_bytes(checkpoints + "/.tmp_step_00000003/rank_00007.h5", "half a fi");
+  write_file(checkpoints + "/.tmp_step_00000003/rank_00007.h5", "half a fi");
   std::filesystem::create_directories(checkpoints + "/.tmp_step_3");
   std::filesystem::create_directories(checkpoints + "/.tmp_step_00000004");
-  write_bytes(checkpoints + "/.tmp_step_00000004/thesis.tex", "mine");
-  write_bytes(checkpoints + "/notes.txt", "mine");
-  write_bytes(checkpoints + "/.tmp_latest", "step_0");
+  write_file(checkpoints + "/.tmp_step_00000004/thesis.tex", "mine");
+  write_file(checkpoints + "/notes.txt", "mine");
+  write_file(checkpoints + "/.tmp_latest", "step_0");
   CHECK(load_newest(run, kTensors, layout).step == 1);  // reading cleans nothing: somebody may be saving
   CHECK(names_in(checkpoints + "/.tmp_step_00000002").size() == 3);
 
@@ -117,15 +118,16 @@ TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[check
 TEST_CASE("a checkpoint that lost its name between two renames gets it back", "[checkpoint]") {
   const TemporaryFolder folder;
   const Layout layout = split_along(kTensors, 2, 0);
-  save_as(folder / "run", kTensors, layout, 6);
-  std::filesystem::rename(folder / "run/checkpoints/step_00000006", folder / "run/checkpoints/.old_step_00000006");
-  clean_checkpoints(folder / "run");
-  CHECK(load_newest(folder / "run", kTensors, layout).step == 6);
+  save_as(folder.file("run"), kTensors, layout, 6);
+  std::filesystem::rename(folder.file("run/checkpoints/step_00000006"),
+                          folder.file("run/checkpoints/.old_step_00000006"));
+  clean_checkpoints(folder.file("run"));
+  CHECK(load_newest(folder.file("run"), kTensors, layout).step == 6);
 }
 
 TEST_CASE("one rank that cannot write fails the save everywhere and harms nothing", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string run = folder / "run", checkpoints = folder / "run/checkpoints";
+  const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 3, 0);
   save_as(run, kTensors, layout, 1);
   const std::vector<GlobalTensor> large{{"weight", {6, 4}}, {"bias", {9}}, {"large", {200000}}};
@@ -156,7 +158,7 @@ TEST_CASE("one rank that cannot write fails the save everywhere and harms nothin
 
 TEST_CASE("a disk without room is noticed before anything is written", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string disk = folder / "disk";
+  const std::string disk = folder.file("disk");
   std::filesystem::create_directories(disk);
   if (::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) {
     WARN("needs the right to mount; not run");
@@ -174,23 +176,23 @@ TEST_CASE("a disk without room is noticed before anything is written", "[checkpo
 
 TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]") {
   const TemporaryFolder folder;
-  write_bytes(folder / "file", "not a folder");
-  std::filesystem::create_symlink("loop", folder / "loop");
-  for (const std::string& path : {folder / "file", folder / "file/run", folder / "loop/run",
-                                  folder / (std::string(300, 'n') + "/run"), std::string("/proc/nowhere/run")}) {
+  write_file(folder.file("file"), "not a folder");
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  for (const std::string& path : {folder.file("file"), folder.file("file/run"), folder.file("loop/run"),
+                                  folder.file(std::string(300, 'n') + "/run"), std::string("/proc/nowhere/run")}) {
     const Error error = error_of([&] { check_writable(path); });
     CHECK(error.exit_code() == 7);
     CHECK_THAT(error.what(), Contains(path));
     const Error save_error = error_of([&] { save_as(path, kTensors, split_along(kTensors, 2, 0), 1); });
     CHECK(save_error.exit_code() == 7);
   }
-  check_writable(folder / "new/with space/ünïcode");
-  CHECK(names_in(folder / "new/with space/ünïcode").empty());
+  check_writable(folder.file("new/with space/ünïcode"));
+  CHECK(names_in(folder.file("new/with space/ünïcode")).empty());
 }
 
 TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on from", "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string run = folder / "run";
+  const std::string run = folder.file("run");
   const Layout layout = split_along(kTensors, 2, 0);
   std::mt19937 random(99);
   int last_told = 0, killed_inside = 0;

@@ -20,8 +20,8 @@ class TwoCheckpoints {
   TwoCheckpoints() {
     for (const int step : {10, 20}) save_as(run(), kTensors, split_along(kTensors, 3, 0), step);
   }
-  std::string run() const { return folder_ / "run"; }
-  std::string at(const std::string& name) const { return folder_ / ("run/checkpoints/" + name); }
+  std::string run() const { return folder_.file("run"); }
+  std::string at(const std::string& name) const { return folder_.file("run/checkpoints/" + name); }
   std::string newest() const { return at("step_00000020"); }
   Loaded load() const { return load_newest(run(), kTensors, split_along(kTensors, 2, 1)); }
 
@@ -42,16 +42,16 @@ class TwoCheckpoints {
 };
 
 void flip(const std::string& path, std::size_t byte, int mask) {
-  std::string bytes = read_bytes(path);
+  std::string bytes = contents_of(path);
   bytes[byte] = static_cast<char>(bytes[byte] ^ mask);
-  write_bytes(path, bytes);
+  write_file(path, bytes);
 }
 
 /// Gives a manifest the checksum that belongs to its (changed) contents.
 void write_manifest_with_checksum(const std::string& path, nlohmann::json whole) {
   const auto version = whole.at("format_version").get<std::string>();
   whole["checksum"] = digest_text(version + "\n" + whole.at("content").dump());
-  write_bytes(path, whole.dump());
+  write_file(path, whole.dump());
 }
 
 }  // namespace
@@ -80,15 +80,15 @@ TEST_CASE("a missing file is found", "[checkpoint]") {
 TEST_CASE("swapped rank files are found", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string a = saved.newest() + "/rank_00000.h5", b = saved.newest() + "/rank_00001.h5";
-  const std::string bytes_a = read_bytes(a), bytes_b = read_bytes(b);
-  write_bytes(a, bytes_b);
-  write_bytes(b, bytes_a);
+  const std::string bytes_a = contents_of(a), bytes_b = contents_of(b);
+  write_file(a, bytes_b);
+  write_file(b, bytes_a);
   saved.must_fall_back("rank_0000");
 }
 
 TEST_CASE("a rank file of another step is found", "[checkpoint]") {
   const TwoCheckpoints saved;
-  write_bytes(saved.newest() + "/rank_00000.h5", read_bytes(saved.at("step_00000010/rank_00000.h5")));
+  write_file(saved.newest() + "/rank_00000.h5", contents_of(saved.at("step_00000010/rank_00000.h5")));
   saved.must_fall_back("rank_00000.h5");
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("no flipped bit anywhere gives other numbers", "[checkpoint]") {
   std::mt19937 random(7);
   for (int round = 0; round < 80; ++round) {
     const std::string file = saved.newest() + "/" + names_in(saved.newest())[random() % 4];
-    const std::string bytes = read_bytes(file);
+    const std::string bytes = contents_of(file);
     const std::size_t at = random() % bytes.size();
     const int mask = 1 << random() % 8;
     flip(file, at, mask);
@@ -138,7 +138,7 @@ TEST_CASE("no flipped bit anywhere gives other numbers", "[checkpoint]") {
     } catch (const Error& error) {
       CHECK_THAT(error.what(), Contains("format version"));  // the flip made a newer version of it
     }
-    write_bytes(file, bytes);
+    write_file(file, bytes);
   }
   CHECK(saved.load().step == 20);
 }
@@ -148,14 +148,14 @@ TEST_CASE("no truncation gives other numbers", "[checkpoint]") {
   std::mt19937 random(8);
   for (int round = 0; round < 40; ++round) {
     const std::string file = saved.newest() + "/" + names_in(saved.newest())[random() % 4];
-    const std::string bytes = read_bytes(file);
+    const std::string bytes = contents_of(file);
     const std::size_t length = random() % bytes.size();
-    write_bytes(file, bytes.substr(0, length));
+    write_file(file, bytes.substr(0, length));
     INFO(file << " cut to " << length << " of " << bytes.size());
     const Loaded loaded = saved.load();
     CHECK(loaded.step == (length + 1 == bytes.size() && bytes.back() == '\n' ? 20 : 10));
     CHECK(loaded.wrong == 0);
-    write_bytes(file, bytes);
+    write_file(file, bytes);
   }
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("a useless `latest` means scanning", "[checkpoint]") {
        {std::string("step_00000777\n"), std::string(), std::string("garbage"), std::string("../../x\n"),
         std::string("/etc/passwd"), std::string("\0\xff\x1b[31m", 7), std::string(100000, 'a'), std::string("step_20"),
         std::string("step_-0000001")}) {
-    write_bytes(saved.at("latest"), text);
+    write_file(saved.at("latest"), text);
     const Loaded loaded = saved.load();
     CHECK(loaded.step == 20);
     CHECK(loaded.wrong == 0);
@@ -183,7 +183,7 @@ TEST_CASE("a useless `latest` means scanning", "[checkpoint]") {
 TEST_CASE("a newer major version is refused with what to do, a newer minor one is read", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/manifest.json";
-  auto manifest = nlohmann::json::parse(read_bytes(file));
+  auto manifest = nlohmann::json::parse(contents_of(file));
   CHECK(manifest.at("format_version") == "1.0");
   manifest["format_version"] = "1.7";
   manifest["content"]["something_new"] = {1, 2, 3};
@@ -208,7 +208,7 @@ TEST_CASE("a newer major version is refused with what to do, a newer minor one i
 TEST_CASE("manifests with sound checksums and unsound contents are refused", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/manifest.json";
-  const auto manifest = nlohmann::json::parse(read_bytes(file));
+  const auto manifest = nlohmann::json::parse(contents_of(file));
   const auto try_content = [&](const std::function<void(nlohmann::json&)>& change) {
     nlohmann::json changed = manifest;
     change(changed["content"]);
@@ -233,7 +233,7 @@ TEST_CASE("manifests with sound checksums and unsound contents are refused", "[c
   try_content([](auto& content) { content["tensors"][0]["name"] = "line\nbreak"; });
   try_content([](auto& content) { content["has_optimizer"] = "yes"; });
   std::string nested(200000, '[');
-  write_bytes(file, nested);
+  write_file(file, nested);
   CHECK(saved.load().step == 10);
 }
 
@@ -260,7 +260,7 @@ TEST_CASE("rank files with sound hashes and lying tables are refused", "[checkpo
       file.create_dataset(name, Hdf5Type::f32, stored).write(0, numbers.data(), stored);
     }
     file.close();
-    auto manifest = nlohmann::json::parse(read_bytes(manifest_path));
+    auto manifest = nlohmann::json::parse(contents_of(manifest_path));
     const FileDigest digest = digest_file(path);
     manifest["content"]["files"][0]["bytes"] = digest.bytes;
     manifest["content"]["files"][0]["xxh3_128"] = digest.xxh3_128;
@@ -298,17 +298,17 @@ TEST_CASE("rank files with sound hashes and lying tables are refused", "[checkpo
 TEST_CASE("what is not there is none, or an error if it was named", "[checkpoint]") {
   const TemporaryFolder folder;
   const Layout layout = split_along(kTensors, 2, 0);
-  CHECK(load_newest(folder / "nowhere", kTensors, layout).step == -1);
-  CHECK(find_checkpoints(folder / "nowhere").empty());
+  CHECK(load_newest(folder.file("nowhere"), kTensors, layout).step == -1);
+  CHECK(find_checkpoints(folder.file("nowhere")).empty());
   for (const char* name : {"nowhere", "."}) {
-    const Error error = error_of([&] { load_named(folder / name, kTensors, layout); });
+    const Error error = error_of([&] { load_named(folder.file(name), kTensors, layout); });
     CHECK(error.exit_code() == 4);
   }
-  save_as(folder / "run", kTensors, layout, 3);
-  CHECK(load_named(folder / "run", kTensors, layout).step == 3);
-  CHECK(load_named(folder / "run/checkpoints", kTensors, layout).step == 3);
-  std::filesystem::rename(folder / "run/checkpoints/step_00000003", folder / "best");
-  CHECK(load_named(folder / "best", kTensors, layout).step == 3);
-  const Error error = error_of([&] { load_named(folder / "run", kTensors, layout); });
+  save_as(folder.file("run"), kTensors, layout, 3);
+  CHECK(load_named(folder.file("run"), kTensors, layout).step == 3);
+  CHECK(load_named(folder.file("run/checkpoints"), kTensors, layout).step == 3);
+  std::filesystem::rename(folder.file("run/checkpoints/step_00000003"), folder.file("best"));
+  CHECK(load_named(folder.file("best"), kTensors, layout).step == 3);
+  const Error error = error_of([&] { load_named(folder.file("run"), kTensors, layout); });
   CHECK(error.exit_code() == 4);
 }

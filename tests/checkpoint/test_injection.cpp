@@ -28,16 +28,16 @@ TEST_CASE("save the next step and tell how it went", "[.inject]") {
   const int step = found.empty() ? 1 : static_cast<int>(found[0].step) + 1;
   try {
     save_as(run, kTensors, split_along(kTensors, 2, 0), step, 2);
-    write_bytes(run + "/outcome", fmt::format("saved {}", step));
+    write_file(run + "/outcome", fmt::format("saved {}", step));
   } catch (const Error& error) {
-    write_bytes(run + "/outcome", fmt::format("failed {}", error.exit_code()));
+    write_file(run + "/outcome", fmt::format("failed {}", error.exit_code()));
     CHECK(error.exit_code() == 7);
   }
 }
 
 TEST_CASE("what is left can be loaded, is newest, and can be saved upon", "[.examine]") {
   const std::string run = run_directory();
-  const std::string outcome = read_bytes(run + "/outcome");  // empty: killed
+  const std::string outcome = contents_of(run + "/outcome");  // empty: killed
   INFO("outcome: " << outcome);
   const Loaded loaded = load_newest(run, kTensors, split_along(kTensors, 1, 0));
   CHECK(loaded.wrong == 0);

@@ -14,8 +14,8 @@ TEST_CASE("a checkpoint gives back the exact bits and the training state", "[che
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const Layout layout = split_along(tensors, ranks, 0);
-  const SaveReport report = save_as(folder / "run", tensors, layout, 42);
-  CHECK(report.path == folder / "run/checkpoints/step_00000042");
+  const SaveReport report = save_as(folder.file("run"), tensors, layout, 42);
+  CHECK(report.path == folder.file("run/checkpoints/step_00000042"));
   CHECK(report.seconds > 0);
   CHECK(report.warnings.empty());
   std::int64_t bytes = 0;
@@ -23,9 +23,9 @@ TEST_CASE("a checkpoint gives back the exact bits and the training state", "[che
     bytes += static_cast<std::int64_t>(std::filesystem::file_size(report.path + "/" + name));
   }
   CHECK(report.bytes == bytes);
-  CHECK(read_bytes(folder / "run/checkpoints/latest") == "step_00000042\n");
+  CHECK(contents_of(folder.file("run/checkpoints/latest")) == "step_00000042\n");
 
-  const Loaded loaded = load_newest(folder / "run", tensors, layout);
+  const Loaded loaded = load_newest(folder.file("run"), tensors, layout);
   CHECK(loaded.step == 42);
   CHECK(loaded.wrong == 0);
   CHECK(loaded.warnings.empty());
@@ -40,12 +40,12 @@ TEST_CASE("saving twice writes the same bytes", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const Layout layout = split_along(tensors, 2, 0);
-  save_as(folder / "a", tensors, layout, 3);
-  save_as(folder / "b", tensors, layout, 3);
-  for (const auto& name : names_in(folder / "a/checkpoints/step_00000003")) {
+  save_as(folder.file("a"), tensors, layout, 3);
+  save_as(folder.file("b"), tensors, layout, 3);
+  for (const auto& name : names_in(folder.file("a/checkpoints/step_00000003"))) {
     INFO(name);
-    CHECK((read_bytes(folder / "a/checkpoints/step_00000003/" + name) ==
-           read_bytes(folder / "b/checkpoints/step_00000003/" + name)));
+    CHECK((contents_of(folder.file("a/checkpoints/step_00000003/") + name) ==
+           contents_of(folder.file("b/checkpoints/step_00000003/") + name)));
   }
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("row, column and replicated layouts load each other", "[checkpoint]") 
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   for (const int saved_along : {0, 1, 2}) {
-    const std::string run = folder / std::to_string(saved_along);
+    const std::string run = folder.file(std::to_string(saved_along));
     save_as(run, tensors, split_along(tensors, 3, saved_along), 5);
     for (const int loaded_along : {-1, 0, 1, 2}) {
       for (const int ranks : {1, 2, 5}) {
@@ -73,11 +73,11 @@ TEST_CASE("random boxes and ranges load from random boxes and ranges", "[checkpo
   for (int round = 1; round <= 25; ++round) {
     const int savers = 1 + round % 4, loaders = 1 + round % 3;
     const Layout saved = random_partition(tensors, savers, random);
-    save_as(folder / "run", tensors, saved, round, 1);
-    const Loaded exact = load_newest(folder / "run", tensors, random_partition(tensors, loaders, random));
+    save_as(folder.file("run"), tensors, saved, round, 1);
+    const Loaded exact = load_newest(folder.file("run"), tensors, random_partition(tensors, loaders, random));
     REQUIRE(exact.step == round);
     REQUIRE(exact.wrong == 0);
-    const Loaded wishes = load_newest(folder / "run", tensors, random_wishes(tensors, loaders, random));
+    const Loaded wishes = load_newest(folder.file("run"), tensors, random_wishes(tensors, loaders, random));
     REQUIRE(wishes.step == round);
     REQUIRE(wishes.wrong == 0);
   }
@@ -87,9 +87,9 @@ TEST_CASE("long tensors cross the block size of reading in every way", "[checkpo
   const TemporaryFolder folder;
   // 3.2M elements: more than one 8 MiB block. Columns make runs with gaps below and above the merging limit.
   const std::vector<GlobalTensor> tensors{{"tall", {40000, 60}}, {"wide", {60, 13000}}, {"bias", {3}}};
-  save_as(folder / "run", tensors, split_along(tensors, 2, 0), 1, 0, false);
+  save_as(folder.file("run"), tensors, split_along(tensors, 2, 0), 1, 0, false);
   for (const int along : {-1, 0, 1}) {
-    CHECK(load_newest(folder / "run", tensors, split_along(tensors, 2, along), false).wrong == 0);
+    CHECK(load_newest(folder.file("run"), tensors, split_along(tensors, 2, along), false).wrong == 0);
   }
 }
 
@@ -97,12 +97,12 @@ TEST_CASE("weights only", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const Layout layout = split_along(tensors, 2, 0);
-  save_as(folder / "full", tensors, layout, 1);
-  CHECK(load_newest(folder / "full", tensors, layout, false).wrong == 0);
+  save_as(folder.file("full"), tensors, layout, 1);
+  CHECK(load_newest(folder.file("full"), tensors, layout, false).wrong == 0);
 
-  save_as(folder / "weights", tensors, layout, 1, 0, false);
-  CHECK(load_newest(folder / "weights", tensors, layout, false).wrong == 0);
-  const Error error = error_of([&] { load_newest(folder / "weights", tensors, layout, true); });
+  save_as(folder.file("weights"), tensors, layout, 1, 0, false);
+  CHECK(load_newest(folder.file("weights"), tensors, layout, false).wrong == 0);
+  const Error error = error_of([&] { load_newest(folder.file("weights"), tensors, layout, true); });
   CHECK(error.kind() == ErrorKind::checkpoint);
   CHECK_THAT(error.what(), Catch::Matchers::Contains("weights only"));
 }
@@ -113,18 +113,18 @@ TEST_CASE("a rank that owns nothing writes no file", "[checkpoint]") {
   Layout layout = split_along(tensors, 1, 0);
   layout.resize(3);
   std::swap(layout[0], layout[1]);
-  const SaveReport report = save_as(folder / "run", tensors, layout, 9);
+  const SaveReport report = save_as(folder.file("run"), tensors, layout, 9);
   CHECK(names_in(report.path) == std::vector<std::string>{"manifest.json", "rank_00001.h5"});
-  CHECK(load_newest(folder / "run", tensors, split_along(tensors, 4, 1)).wrong == 0);
+  CHECK(load_newest(folder.file("run"), tensors, split_along(tensors, 4, 1)).wrong == 0);
 }
 
 TEST_CASE("another model is refused by the tensor's name", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"a", {4, 6}}, {"b", {5}}};
-  save_as(folder / "run", tensors, split_along(tensors, 2, 0), 1);
+  save_as(folder.file("run"), tensors, split_along(tensors, 2, 0), 1);
   for (const GlobalTensor& other : {GlobalTensor{"c", {4}}, GlobalTensor{"a", {4, 7}}, GlobalTensor{"b", {5, 1}}}) {
     const std::vector<GlobalTensor> others{other};
-    const Error error = error_of([&] { load_newest(folder / "run", others, split_along(others, 2, 0)); });
+    const Error error = error_of([&] { load_newest(folder.file("run"), others, split_along(others, 2, 0)); });
     CHECK(error.kind() == ErrorKind::checkpoint);
     CHECK_THAT(error.what(), Catch::Matchers::Contains("tensor " + other.name));
   }
@@ -137,10 +137,10 @@ TEST_CASE("what nobody or two ranks own is not committed", "[checkpoint]") {
   missing[1].pop_back();
   twice[0].push_back(twice[1].back());
   for (const Layout& layout : {missing, twice}) {
-    const Error error = error_of([&] { save_as(folder / "run", tensors, layout, 1); });
+    const Error error = error_of([&] { save_as(folder.file("run"), tensors, layout, 1); });
     CHECK(error.kind() == ErrorKind::internal);
     CHECK_THAT(error.what(), Catch::Matchers::Contains("'b'"));
-    CHECK(names_in(folder / "run/checkpoints").empty());
+    CHECK(names_in(folder.file("run/checkpoints")).empty());
   }
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
       if (kind == 3) pieces[0].value = pieces[0].value.view({4, 6}).slice(0, 0, 2);
       if (kind == 4) pieces[0].global_shape = {24};
       if (kind == 5) pieces[0].name = std::string(600, 'x');
-      CHECK(error_of([&] { save_checkpoint(world, folder / "run", state_at(1), pieces); }).kind() ==
+      CHECK(error_of([&] { save_checkpoint(world, folder.file("run"), state_at(1), pieces); }).kind() ==
             ErrorKind::internal);
     }
   });

@@ -33,15 +33,15 @@ TEST_CASE("facts that differ are all listed with both values", "[checkpoint]") {
 TEST_CASE("facts survive a save and a load as equal", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"a", {3}}};
-  save_as(folder / "run", tensors, split_along(tensors, 1, 0), 1);
-  const Loaded loaded = load_newest(folder / "run", tensors, split_along(tensors, 1, 0));
+  save_as(folder.file("run"), tensors, split_along(tensors, 1, 0), 1);
+  const Loaded loaded = load_newest(folder.file("run"), tensors, split_along(tensors, 1, 0));
   CHECK(compare_facts(loaded.state.facts, state_at(1).facts).empty());
 }
 
 TEST_CASE("too little free space is told with both numbers", "[checkpoint]") {
   const TemporaryFolder folder;
-  CHECK_NOTHROW(check_free_space(folder / "not/yet/there", 1000));
-  const Error error = error_of([&] { check_free_space(folder / "not/yet/there", std::int64_t{1} << 60); });
+  CHECK_NOTHROW(check_free_space(folder.file("not/yet/there"), 1000));
+  const Error error = error_of([&] { check_free_space(folder.file("not/yet/there"), std::int64_t{1} << 60); });
   CHECK(error.exit_code() == 7);
   CHECK_THAT(error.what(), Contains(std::to_string(std::int64_t{1} << 60)) && Contains("not/yet/there"));
   const std::int64_t bytes = checkpoint_bytes(1000000, true, 8);
@@ -52,20 +52,20 @@ TEST_CASE("too little free space is told with both numbers", "[checkpoint]") {
 TEST_CASE("the space that is asked for suffices", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"a", {300, 100}}};
-  const SaveReport report = save_as(folder / "run", tensors, split_along(tensors, 4, 0), 1);
+  const SaveReport report = save_as(folder.file("run"), tensors, split_along(tensors, 4, 0), 1);
   CHECK(report.bytes <= checkpoint_bytes(30000, true, 4));
 }
 
 TEST_CASE("a used directory is recognised", "[checkpoint]") {
   const TemporaryFolder folder;
-  CHECK_FALSE(directory_has_run(folder / "nowhere"));
+  CHECK_FALSE(directory_has_run(folder.file("nowhere")));
   CHECK_FALSE(directory_has_run(folder.path()));
-  write_bytes(folder / "notes.txt", "");
+  write_file(folder.file("notes.txt"), "");
   CHECK_FALSE(directory_has_run(folder.path()));
   const std::string trace = GENERATE("metrics.jsonl", "config.toml", "run.log");
-  write_bytes(folder / trace, "");
+  write_file(folder.file(trace), "");
   CHECK(directory_has_run(folder.path()));
-  std::filesystem::remove(folder / trace);
+  std::filesystem::remove(folder.file(trace));
   const std::vector<GlobalTensor> tensors{{"a", {3}}};
   save_as(folder.path(), tensors, split_along(tensors, 1, 0), 1);
   CHECK(directory_has_run(folder.path()));

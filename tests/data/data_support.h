@@ -3,60 +3,23 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "data/token_shard.h"
+#include "support/temporary_folder.h"
 
 namespace megatron::test {
 
-/// A folder of its own that is gone afterwards.
-class TemporaryFolder {
+/// In memory where there is such a place: shards are flushed to disk, which takes its time.
+class ShardFolder : public TemporaryFolder {
  public:
-  TemporaryFolder() {
-    // In memory where there is such a place: shards are flushed to disk, which takes its time.
-    const bool memory = ::access("/dev/shm", W_OK) == 0;
-    const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string name = (parent / "megatron-data-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
-      if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  std::string path_;
+  ShardFolder()
+      : TemporaryFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
 };
-
-inline void write_file(const std::string& path, const std::string& contents) {
-  std::ofstream(path, std::ios::binary) << contents;
-}
-
-inline std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// Runs `work`; it must throw an Error of `kind` whose message contains every one of `parts`.
 template <class Work>

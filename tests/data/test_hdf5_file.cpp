@@ -22,9 +22,9 @@ namespace {
 
 /// Makes a file with raw HDF5 calls: `fill` gets the file's identifier.
 template <class Fill>
-std::string craft(const TemporaryFolder& folder, Fill&& fill) {
+std::string craft(const ShardFolder& folder, Fill&& fill) {
   const auto lock = lock_hdf5();
-  const std::string path = folder / "crafted.h5";
+  const std::string path = folder.file("crafted.h5");
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   REQUIRE(file >= 0);
   fill(file);
@@ -32,7 +32,7 @@ std::string craft(const TemporaryFolder& folder, Fill&& fill) {
   return path;
 }
 
-void refuse_dataset(const TemporaryFolder& folder, const std::string& reason, void (*fill)(hid_t)) {
+void refuse_dataset(const ShardFolder& folder, const std::string& reason, void (*fill)(hid_t)) {
   const std::string path = craft(folder, fill);
   require_error(ErrorKind::data, {path, "/x", reason},
                 [&] { Hdf5File::open(path, ErrorKind::data).open_dataset("x"); });
@@ -41,8 +41,8 @@ void refuse_dataset(const TemporaryFolder& folder, const std::string& reason, vo
 }  // namespace
 
 TEST_CASE("HDF5: every type and attribute comes back", "[hdf5]") {
-  TemporaryFolder folder;
-  const std::string path = folder / "all.h5";
+  ShardFolder folder;
+  const std::string path = folder.file("all.h5");
   {
     Hdf5File file = Hdf5File::create(path);
     file.write_attribute("number", std::uint64_t{1} << 63);
@@ -87,15 +87,15 @@ TEST_CASE("HDF5: every type and attribute comes back", "[hdf5]") {
 }
 
 TEST_CASE("HDF5: data larger than one hold of the lock, from two threads", "[hdf5]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   const auto work = [&](const std::string& name, std::int32_t start) {
     std::vector<std::int32_t> values((kHdf5PieceBytes / 4) * 2 + 12345);
     std::iota(values.begin(), values.end(), start);
-    Hdf5File file = Hdf5File::create(folder / name);
+    Hdf5File file = Hdf5File::create(folder.file(name));
     Hdf5Dataset dataset = file.create_dataset("v", Hdf5Type::i32, values.size(), std::size_t{1} << 20);
     dataset.write(0, values.data(), values.size());
     file.close();
-    return Hdf5File::open(folder / name, ErrorKind::data).open_dataset("v").read_all<std::int32_t>() == values;
+    return Hdf5File::open(folder.file(name), ErrorKind::data).open_dataset("v").read_all<std::int32_t>() == values;
   };
   bool first = false, second = false;
   std::thread other([&] { first = work("a.h5", 1); });
@@ -106,16 +106,16 @@ TEST_CASE("HDF5: data larger than one hold of the lock, from two threads", "[hdf
 }
 
 TEST_CASE("HDF5: the same contents are the same bytes", "[hdf5]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   for (const char* name : {"a.h5", "b.h5"}) {
-    Hdf5File file = Hdf5File::create(folder / name);
+    Hdf5File file = Hdf5File::create(folder.file(name));
     file.write_attribute("n", std::uint64_t{1});
     file.create_growable_dataset("x", Hdf5Type::u16).append(std::vector<std::uint16_t>(100000, 3));
     file.close();
     if (*name == 'a')
       std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5's time stamps are in seconds
   }
-  CHECK(read_file(folder / "a.h5") == read_file(folder / "b.h5"));
+  CHECK(contents_of(folder.file("a.h5")) == contents_of(folder.file("b.h5")));
 }
 
 TEST_CASE("HDF5_CHECK tells the call, the place and the library's reason", "[hdf5]") {
@@ -126,20 +126,20 @@ TEST_CASE("HDF5_CHECK tells the call, the place and the library's reason", "[hdf
 }
 
 TEST_CASE("HDF5: files that are none", "[hdf5]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   const auto open = [](const std::string& path) { Hdf5File::open(path, ErrorKind::data); };
-  require_error(ErrorKind::data, {"no such", "No such file"}, [&] { open(folder / "no such"); });
+  require_error(ErrorKind::data, {"no such", "No such file"}, [&] { open(folder.file("no such")); });
   require_error(ErrorKind::data, {"not a regular file"}, [&] { open(folder.path()); });
   for (const std::string& contents : {std::string(), std::string("hello"), std::string(5000, '\0')}) {
-    write_file(folder / "text", contents);
-    require_error(ErrorKind::data, {"text", "not an HDF5 file"}, [&] { open(folder / "text"); });
+    write_file(folder.file("text"), contents);
+    require_error(ErrorKind::data, {"text", "not an HDF5 file"}, [&] { open(folder.file("text")); });
   }
-  write_file(folder / "start", "\211HDF\r\n\032\n\003 and then nonsense");
-  require_error(ErrorKind::data, {"start"}, [&] { open(folder / "start"); });
+  write_file(folder.file("start"), "\211HDF\r\n\032\n\003 and then nonsense");
+  require_error(ErrorKind::data, {"start"}, [&] { open(folder.file("start")); });
 }
 
 TEST_CASE("HDF5: crafted files are refused", "[hdf5]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   static const hsize_t kTwo[2] = {2, 2};
   refuse_dataset(folder, "soft or external link",
                  [](hid_t file) { H5Lcreate_external("/etc/passwd", "/x", file, "x", H5P_DEFAULT, H5P_DEFAULT); });
@@ -196,7 +196,7 @@ TEST_CASE("HDF5: crafted files are refused", "[hdf5]") {
 }
 
 TEST_CASE("HDF5: a full disk is a filesystem error, and the next file is fine", "[hdf5]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
@@ -206,7 +206,7 @@ TEST_CASE("HDF5: a full disk is a filesystem error, and the next file is fine", 
   std::string message;
   ErrorKind kind = ErrorKind::internal;
   try {
-    Hdf5File file = Hdf5File::create(folder / "big.h5");
+    Hdf5File file = Hdf5File::create(folder.file("big.h5"));
     file.create_growable_dataset("x", Hdf5Type::u16).append(values);
     file.close();
   } catch (const Error& error) {
@@ -217,8 +217,8 @@ TEST_CASE("HDF5: a full disk is a filesystem error, and the next file is fine", 
   CHECK(kind == ErrorKind::filesystem);
   CHECK(message.find("File too large") != std::string::npos);
   CHECK(message.find("big.h5") != std::string::npos);
-  Hdf5File file = Hdf5File::create(folder / "next.h5");
+  Hdf5File file = Hdf5File::create(folder.file("next.h5"));
   file.create_growable_dataset("x", Hdf5Type::u16).append(values);
   file.close();
-  CHECK(Hdf5File::open(folder / "next.h5", ErrorKind::data).open_dataset("x").elements() == values.size());
+  CHECK(Hdf5File::open(folder.file("next.h5"), ErrorKind::data).open_dataset("x").elements() == values.size());
 }

@@ -18,10 +18,10 @@ using namespace megatron::test;
 
 namespace {
 
-PreprocessJob job_of(const TemporaryFolder& folder, const std::vector<std::string>& inputs) {
+PreprocessJob job_of(const ShardFolder& folder, const std::vector<std::string>& inputs) {
   PreprocessJob job;
-  for (const std::string& input : inputs) job.inputs.push_back(folder / input);
-  job.output = folder / "out/p";
+  for (const std::string& input : inputs) job.inputs.push_back(folder.file(input));
+  job.output = folder.file("out/p");
   job.shard_bytes = 4096;
   return job;
 }
@@ -66,7 +66,7 @@ std::string json_line(const std::string& text) {
 }
 
 /// `work` must fail as said and leave no file but the inputs.
-void require_clean_error(const TemporaryFolder& folder, const PreprocessJob& job, ErrorKind kind,
+void require_clean_error(const ShardFolder& folder, const PreprocessJob& job, ErrorKind kind,
                          const std::vector<std::string>& parts) {
   const std::vector<std::string> before = folder.files();
   require_error(kind, parts, [&] { run(job, 2); });
@@ -76,7 +76,7 @@ void require_clean_error(const TemporaryFolder& folder, const PreprocessJob& job
 }  // namespace
 
 TEST_CASE("preprocess: one, three or seven ranks make the same bytes", "[preprocess]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::vector<std::string> expected;
   std::string first, second;
   for (std::uint64_t i = 0; i < 120; ++i) {
@@ -85,8 +85,8 @@ TEST_CASE("preprocess: one, three or seven ranks make the same bytes", "[preproc
     expected.push_back(text + "|");
   }
   first.pop_back();  // a file need not end with a newline
-  write_file(folder / "a.jsonl", first);
-  write_file(folder / "b.jsonl", second);
+  write_file(folder.file("a.jsonl"), first);
+  write_file(folder.file("b.jsonl"), second);
   PreprocessJob job = job_of(folder, {"a.jsonl", "b.jsonl"});
   std::map<std::string, std::string> bytes;
   for (const std::uint64_t ranks : {1ull, 3ull, 7ull}) {
@@ -94,17 +94,17 @@ TEST_CASE("preprocess: one, three or seven ranks make the same bytes", "[preproc
     CHECK(texts_of(job.output) == expected);
     std::map<std::string, std::string> made;
     for (const std::string& name : folder.files()) {
-      if (name.ends_with(".h5")) made[name] = read_file(folder / ("out/" + name));
+      if (name.ends_with(".h5")) made[name] = contents_of(folder.file("out/" + name));
     }
     CHECK(made.size() > 8);
     if (bytes.empty()) bytes = made;
     CHECK((bytes == made));
-    std::filesystem::remove_all(folder / "out");
+    std::filesystem::remove_all(folder.file("out"));
   }
 }
 
 TEST_CASE("preprocess: whatever the size of a block, every document is there once", "[preprocess]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::string input;
   std::vector<std::string> expected;
   for (int i = 0; i < 3000; ++i) {
@@ -114,7 +114,7 @@ TEST_CASE("preprocess: whatever the size of a block, every document is there onc
   }
   input += json_line(std::string(20000, 'x'));  // over several blocks, some of which then have no document
   expected.push_back(std::string(20000, 'x') + "|");
-  write_file(folder / "a.jsonl", input);
+  write_file(folder.file("a.jsonl"), input);
   PreprocessJob job = job_of(folder, {"a.jsonl"});
   for (const std::uint64_t bytes : {4096ull, 4097ull, 5003ull, 65536ull, 1ull << 40}) {
     job.shard_bytes = bytes;
@@ -126,8 +126,8 @@ TEST_CASE("preprocess: whatever the size of a block, every document is there onc
 }
 
 TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document", "[preprocess]") {
-  TemporaryFolder folder;
-  write_file(folder / "a.jsonl",
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"),
              "\xEF\xBB\xBF{\"text\":\"a\"}\r\n\r\n  \n{\"x\":[1],\"text\":\"\"}\n"
              "{\"text\":\"line\\r\\nline \\u00e4\"}\r\n{\"text\":\"\\u0000\"}");
   PreprocessJob job = job_of(folder, {"a.jsonl"});
@@ -138,16 +138,16 @@ TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document",
   job.append_eod = false;
   run(job);
   CHECK(texts_of(job.output) == std::vector<std::string>{"a", "line\r\nline \xC3\xA4", std::string("\0", 1)});
-  write_file(folder / "k.jsonl", "{\"body\":\"b\"}\n");
-  job.inputs = {folder / "k.jsonl"};
+  write_file(folder.file("k.jsonl"), "{\"body\":\"b\"}\n");
+  job.inputs = {folder.file("k.jsonl")};
   job.json_key = "body";
   run(job);
   CHECK(texts_of(job.output) == std::vector<std::string>{"b"});
 }
 
 TEST_CASE("preprocess: a line of 50 MB", "[preprocess]") {
-  TemporaryFolder folder;
-  write_file(folder / "a.jsonl", json_line("first") + json_line(std::string(50'000'000, 'y')) + json_line("last"));
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("first") + json_line(std::string(50'000'000, 'y')) + json_line("last"));
   PreprocessJob job = job_of(folder, {"a.jsonl"});
   job.shard_bytes = 1 << 20;
   CHECK(run(job, 3).tokens == 50'000'000 + 5 + 4 + 3);
@@ -157,12 +157,12 @@ TEST_CASE("preprocess: a line of 50 MB", "[preprocess]") {
 }
 
 TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[preprocess]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::string whole;
   for (std::uint64_t i = 0; whole.size() < 400000; ++i) {
     whole += sample_story(1, i) + (i % 7 == 0 ? "\n \n" : "\n");
   }
-  write_file(folder / "book.txt", whole);
+  write_file(folder.file("book.txt"), whole);
   PreprocessJob job = job_of(folder, {"book.txt"});
   std::vector<std::string> documents;
   for (const std::uint64_t bytes : {4096ull, 100000ull, 1ull << 30}) {
@@ -184,9 +184,9 @@ TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[pre
   // Without paragraphs: at lines. Without lines: not at all. CRLF becomes LF.
   std::string lines;
   for (int i = 0; i < 20000; ++i) lines += "0123456789\r\n";
-  write_file(folder / "lines.txt", lines);
-  write_file(folder / "one.text", std::string(200000, 'z'));
-  job.inputs = {folder / "lines.txt", folder / "one.text"};
+  write_file(folder.file("lines.txt"), lines);
+  write_file(folder.file("one.text"), std::string(200000, 'z'));
+  job.inputs = {folder.file("lines.txt"), folder.file("one.text")};
   run(job);
   documents = texts_of(job.output);
   REQUIRE(documents.size() == 5);
@@ -195,7 +195,7 @@ TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[pre
 }
 
 TEST_CASE("preprocess: one error, with file and line, and nothing left", "[preprocess]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::string good;
   for (std::uint64_t i = 0; i < 100; ++i) good += json_line(sample_story(1, i));
   struct Case {
@@ -219,29 +219,29 @@ TEST_CASE("preprocess: one error, with file and line, and nothing left", "[prepr
   };
   for (const Case& bad : cases) {
     // Line 102 of the second file; a second bad line must not be reported as well, or instead.
-    write_file(folder / "a.jsonl", good);
-    write_file(folder / "b.jsonl", good + "\n" + bad.line + "\r\n" + good + "worse\n");
+    write_file(folder.file("a.jsonl"), good);
+    write_file(folder.file("b.jsonl"), good + "\n" + bad.line + "\r\n" + good + "worse\n");
     const PreprocessJob job = job_of(folder, {"a.jsonl", "b.jsonl"});
     std::vector<std::string> parts = bad.parts;
-    parts.push_back(folder / "b.jsonl:102: ");
+    parts.push_back(folder.file("b.jsonl:102: "));
     require_clean_error(folder, job, ErrorKind::data, parts);
     PreprocessJob tolerant = job;
     tolerant.skip_bad = true;
     const BlockSummary sum = run(tolerant, 2);
     CHECK(sum.bad == 2);
     CHECK(sum.documents == 300);
-    std::filesystem::remove_all(folder / "out");
+    std::filesystem::remove_all(folder.file("out"));
   }
-  write_file(folder / "t.txt", "one\ntwo\nthr\xFF\n");
-  require_clean_error(folder, job_of(folder, {"t.txt"}), ErrorKind::data, {folder / "t.txt:3: ", "invalid UTF-8"});
+  write_file(folder.file("t.txt"), "one\ntwo\nthr\xFF\n");
+  require_clean_error(folder, job_of(folder, {"t.txt"}), ErrorKind::data, {folder.file("t.txt:3: "), "invalid UTF-8"});
 }
 
 TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
-  TemporaryFolder folder;
-  write_file(folder / "a.jsonl", json_line("a"));
-  write_file(folder / "empty.jsonl", "");
-  write_file(folder / "blank.jsonl", "\n\n {\"text\":\"\"}\n");
-  write_file(folder / "a.dat", json_line("a"));
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("a"));
+  write_file(folder.file("empty.jsonl"), "");
+  write_file(folder.file("blank.jsonl"), "\n\n {\"text\":\"\"}\n");
+  write_file(folder.file("a.dat"), json_line("a"));
   require_clean_error(folder, job_of(folder, {"missing.jsonl"}), ErrorKind::data, {"missing.jsonl", "No such file"});
   require_clean_error(folder, job_of(folder, {"a.jsonl", "missing.txt"}), ErrorKind::data, {"missing.txt"});
   require_clean_error(folder, job_of(folder, {"a.dat"}), ErrorKind::configuration, {"a.dat", "--format"});
@@ -258,7 +258,7 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
   job.shard_bytes = 100;
   require_clean_error(folder, job, ErrorKind::configuration, {"--shard-bytes"});
   job = job_of(folder, {"a.jsonl"});
-  job.output = folder / "a.jsonl/p";
+  job.output = folder.file("a.jsonl/p");
   require_clean_error(folder, job, ErrorKind::filesystem, {"a.jsonl", "folder"});
   job = job_of(folder, {"a.dat"});
   job.format = "jsonl";
@@ -266,12 +266,12 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
 }
 
 TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", "[preprocess]") {
-  TemporaryFolder folder;
-  write_file(folder / "small.jsonl", json_line("old"));
-  write_file(folder / "large.jsonl", json_line(std::string(3'000'000, 'x')));
+  ShardFolder folder;
+  write_file(folder.file("small.jsonl"), json_line("old"));
+  write_file(folder.file("large.jsonl"), json_line(std::string(3'000'000, 'x')));
   PreprocessJob job = job_of(folder, {"small.jsonl"});
   run(job);
-  job.inputs = {folder / "small.jsonl", folder / "large.jsonl"};
+  job.inputs = {folder.file("small.jsonl"), folder.file("large.jsonl")};
   job.shard_bytes = 1 << 20;
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
@@ -294,14 +294,14 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
 }
 
 TEST_CASE("preprocess: what a killed run has left goes away with the next one", "[preprocess]") {
-  TemporaryFolder folder;
-  write_file(folder / "a.jsonl", json_line("a"));
-  std::filesystem::create_directories(folder / "out");
-  write_file(folder / "out/p-part-00000.h5.tmp", "half");
-  write_file(folder / "out/p-part-00009.h5.tmp", "half");
-  write_file(folder / "out/p-00001.h5", "old");
-  write_file(folder / "out/p-00001.h5.backup", "not ours");
-  write_file(folder / "out/pq-00001.h5", "not ours");
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("a"));
+  std::filesystem::create_directories(folder.file("out"));
+  write_file(folder.file("out/p-part-00000.h5.tmp"), "half");
+  write_file(folder.file("out/p-part-00009.h5.tmp"), "half");
+  write_file(folder.file("out/p-00001.h5"), "old");
+  write_file(folder.file("out/p-00001.h5.backup"), "not ours");
+  write_file(folder.file("out/pq-00001.h5"), "not ours");
   run(job_of(folder, {"a.jsonl"}));
   CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup", "pq-00001.h5"});
 }
@@ -320,9 +320,9 @@ TEST_CASE("UTF-8: valid and invalid sequences", "[preprocess]") {
 }
 
 TEST_CASE("sample corpus: the same on every machine, and of the size asked for", "[corpus]") {
-  TemporaryFolder folder;
-  const SampleCorpusSummary summary = write_sample_corpus(folder / "c.jsonl", 200000, 1);
-  const std::string corpus = read_file(folder / "c.jsonl");
+  ShardFolder folder;
+  const SampleCorpusSummary summary = write_sample_corpus(folder.file("c.jsonl"), 200000, 1);
+  const std::string corpus = contents_of(folder.file("c.jsonl"));
   CHECK(summary.bytes == corpus.size());
   CHECK((corpus.size() >= 200000 && corpus.size() < 202000));
   CHECK(folder.files() == std::vector<std::string>{"c.jsonl"});

@@ -21,17 +21,17 @@ void make_set(const std::string& prefix, std::uint64_t shards, std::uint64_t set
   }
 }
 
-void refuse(const TemporaryFolder& folder, const std::vector<std::string>& parts) {
-  require_error(ErrorKind::data, parts, [&] { TokenDataset dataset(folder / "p"); });
+void refuse(const ShardFolder& folder, const std::vector<std::string>& parts) {
+  require_error(ErrorKind::data, parts, [&] { TokenDataset dataset(folder.file("p")); });
 }
 
 }  // namespace
 
 TEST_CASE("dataset: any range over any shards, more of them than stay open", "[dataset]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   const std::uint64_t shards = 66;
-  make_set(folder / "p", shards);
-  TokenDataset dataset(folder / "p");
+  make_set(folder.file("p"), shards);
+  TokenDataset dataset(folder.file("p"));
   CHECK(dataset.shards() == shards);
   CHECK(dataset.documents() == shards * (shards + 1) / 2);
   CHECK(dataset.tokens() == 3 * dataset.documents());
@@ -53,35 +53,35 @@ TEST_CASE("dataset: any range over any shards, more of them than stay open", "[d
 }
 
 TEST_CASE("dataset: a set that lacks, mixes or mislabels shards", "[dataset]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   namespace fs = std::filesystem;
   refuse(folder, {"p-00000.h5", "not found", "--output"});
-  make_set(folder / "p", 4);
-  fs::remove(shard_path(folder / "p", 2));
+  make_set(folder.file("p"), 4);
+  fs::remove(shard_path(folder.file("p"), 2));
   refuse(folder, {"p-00002.h5", "not found", "4 shards"});
-  fs::copy(shard_path(folder / "p", 1), shard_path(folder / "p", 2));
+  fs::copy(shard_path(folder.file("p"), 1), shard_path(folder.file("p"), 2));
   refuse(folder, {"p-00002.h5", "says it is shard 1"});
-  make_set(folder / "p", 4);
-  make_set(folder / "q", 4, 100);
-  fs::copy(shard_path(folder / "q", 3), shard_path(folder / "p", 3), fs::copy_options::overwrite_existing);
+  make_set(folder.file("p"), 4);
+  make_set(folder.file("q"), 4, 100);
+  fs::copy(shard_path(folder.file("q"), 3), shard_path(folder.file("p"), 3), fs::copy_options::overwrite_existing);
   refuse(folder, {"p-00003.h5", "two runs"});
-  make_set(folder / "p", 4);
-  make_shard(folder / "p", {{1}}, 1, 4, {"byte", 12, 257, 256});
+  make_set(folder.file("p"), 4);
+  make_shard(folder.file("p"), {{1}}, 1, 4, {"byte", 12, 257, 256});
   refuse(folder, {"p-00001.h5", "another tokenizer"});
-  make_set(folder / "p", 4);
-  write_file(shard_path(folder / "p", 3), "");
+  make_set(folder.file("p"), 4);
+  write_file(shard_path(folder.file("p"), 3), "");
   refuse(folder, {"p-00003.h5"});
 }
 
 TEST_CASE("dataset: a damaged chunk names its file and place, and stays local", "[dataset]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::vector<std::int32_t> document(200000);
   for (std::size_t i = 0; i < document.size(); ++i) document[i] = static_cast<std::int32_t>(i * 7 % 251);
-  make_shard(folder / "p", {document});
-  std::string bytes = read_file(shard_path(folder / "p", 0));
+  make_shard(folder.file("p"), {document});
+  std::string bytes = contents_of(shard_path(folder.file("p"), 0));
   bytes[bytes.size() * 3 / 4] = static_cast<char>(bytes[bytes.size() * 3 / 4] ^ 4);
-  write_file(shard_path(folder / "p", 0), bytes);
-  TokenDataset dataset(folder / "p");
+  write_file(shard_path(folder.file("p"), 0), bytes);
+  TokenDataset dataset(folder.file("p"));
   std::vector<std::int32_t> ids(document.size());
   require_error(ErrorKind::data, {"p-00000.h5", "/tokens", "elements 0 to 199999", "checksum"},
                 [&] { dataset.read(0, ids.size(), ids.data()); });

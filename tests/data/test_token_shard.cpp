@@ -20,7 +20,7 @@ struct Contents {
   bool operator==(const Contents&) const = default;
 };
 
-std::optional<Contents> contents_of(const std::string& path) {
+std::optional<Contents> shard_contents(const std::string& path) {
   try {
     TokenShard shard(path);
     Contents all{shard.vocabulary(), shard.index(), shard.count(), shard.set_hash(), shard.read_documents(), {}};
@@ -58,28 +58,29 @@ const Documents kDocuments{{1, 2, 3, 256}, {4, 256}, {255}};
 }  // namespace
 
 TEST_CASE("shard: documents come back, narrow and wide", "[shard]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   for (const std::uint64_t size : {257ull, 65536ull, 65537ull, 1ull << 31}) {
     const Vocabulary vocabulary = small_vocabulary(size);
     Documents documents = kDocuments;
     documents.push_back({static_cast<std::int32_t>(size - 1)});
-    make_shard(folder / "p", documents, 0, 1, vocabulary);
-    const auto all = contents_of(shard_path(folder / "p", 0));
+    make_shard(folder.file("p"), documents, 0, 1, vocabulary);
+    const auto all = shard_contents(shard_path(folder.file("p"), 0));
     REQUIRE(all.has_value());
     CHECK(all->vocabulary == vocabulary);
     CHECK(all->documents == std::vector<std::uint64_t>{0, 4, 6, 7, 8});
     CHECK(all->tokens == std::vector<std::int32_t>{1, 2, 3, 256, 4, 256, 255, static_cast<std::int32_t>(size - 1)});
-    const Hdf5Type stored = Hdf5File::open(shard_path(folder / "p", 0), ErrorKind::data).open_dataset("tokens").type();
+    const Hdf5Type stored =
+        Hdf5File::open(shard_path(folder.file("p"), 0), ErrorKind::data).open_dataset("tokens").type();
     CHECK(stored == (size <= 65536 ? Hdf5Type::u16 : Hdf5Type::u32));
   }
   CHECK(folder.files() == std::vector<std::string>{"p-00000.h5"});
 }
 
 TEST_CASE("shard: many documents and one larger than the writer's buffers", "[shard]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   std::vector<std::int32_t> expected;
   std::vector<std::uint64_t> starts{0};
-  TokenShardWriter writer(folder / "t", small_vocabulary());
+  TokenShardWriter writer(folder.file("t"), small_vocabulary());
   for (std::uint64_t i = 0; i < 70000; ++i) {
     const std::vector<std::int32_t> document(i == 123 ? 700001 : 1 + draw(i, 5), static_cast<std::int32_t>(i % 257));
     writer.add_document(document);
@@ -89,38 +90,38 @@ TEST_CASE("shard: many documents and one larger than the writer's buffers", "[sh
   CHECK(writer.documents() == 70000);
   CHECK(writer.tokens() == expected.size());
   writer.finish();
-  publish_shard(folder / "t", folder / "p", 0, 1, 5);
-  const auto all = contents_of(shard_path(folder / "p", 0));
+  publish_shard(folder.file("t"), folder.file("p"), 0, 1, 5);
+  const auto all = shard_contents(shard_path(folder.file("p"), 0));
   REQUIRE(all.has_value());
   CHECK(all->tokens == expected);
   CHECK(all->documents == starts);
 }
 
 TEST_CASE("shard: a token outside the vocabulary is refused at write and at load", "[shard]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   for (const std::int32_t bad : {257, -1, 65536 + 3}) {
     require_error(ErrorKind::data, {std::to_string(bad), "vocabulary of 257"}, [&] {
-      make_shard(folder / "p", {{1}, {2, bad}});
+      make_shard(folder.file("p"), {{1}, {2, bad}});
     });
     CHECK(folder.files().empty());  // and the half-written shard is gone
   }
-  make_shard(folder / "p", kDocuments);
-  overwrite<std::uint16_t>(shard_path(folder / "p", 0), "tokens", 2, H5T_NATIVE_UINT16, 300);
+  make_shard(folder.file("p"), kDocuments);
+  overwrite<std::uint16_t>(shard_path(folder.file("p"), 0), "tokens", 2, H5T_NATIVE_UINT16, 300);
   require_error(ErrorKind::data, {"p-00000.h5", "token 2", "300"}, [&] {
-    TokenShard shard(shard_path(folder / "p", 0));
+    TokenShard shard(shard_path(folder.file("p"), 0));
     std::int32_t ids[4];
     shard.read(1, 3, ids);
   });
-  make_shard(folder / "w", kDocuments, 0, 1, small_vocabulary(70000));
-  overwrite<std::uint32_t>(shard_path(folder / "w", 0), "tokens", 0, H5T_NATIVE_UINT32, 0xFFFFFFFFu);
-  CHECK_FALSE(contents_of(shard_path(folder / "w", 0)).has_value());
+  make_shard(folder.file("w"), kDocuments, 0, 1, small_vocabulary(70000));
+  overwrite<std::uint32_t>(shard_path(folder.file("w"), 0), "tokens", 0, H5T_NATIVE_UINT32, 0xFFFFFFFFu);
+  CHECK_FALSE(shard_contents(shard_path(folder.file("w"), 0)).has_value());
 }
 
 TEST_CASE("shard: attributes and offsets that make no sense", "[shard]") {
-  TemporaryFolder folder;
-  const std::string path = shard_path(folder / "p", 0);
+  ShardFolder folder;
+  const std::string path = shard_path(folder.file("p"), 0);
   const auto spoil = [&](const std::string& name, std::uint64_t value) {
-    make_shard(folder / "p", kDocuments);
+    make_shard(folder.file("p"), kDocuments);
     Hdf5File file = Hdf5File::open_for_update(path);
     file.write_attribute(name, value);
     file.close();
@@ -136,38 +137,39 @@ TEST_CASE("shard: attributes and offsets that make no sense", "[shard]") {
   spoil("shard_count", 0);
   require_error(ErrorKind::data, {path, "never published"}, [&] { TokenShard shard(path); });
   for (const std::uint64_t offset : {0ull, 7ull, ~0ull}) {
-    make_shard(folder / "p", kDocuments);
+    make_shard(folder.file("p"), kDocuments);
     overwrite(path, "documents", 1, H5T_NATIVE_UINT64, offset);
     require_error(ErrorKind::data, {path, "/documents"}, [&] { TokenShard(path).read_documents(); });
   }
-  TokenShardWriter empty(folder / "t", small_vocabulary());
+  TokenShardWriter empty(folder.file("t"), small_vocabulary());
   empty.finish();
-  publish_shard(folder / "t", folder / "e", 0, 1, 5);
-  require_error(ErrorKind::data, {"e-00000.h5", "no tokens"}, [&] { TokenShard shard(shard_path(folder / "e", 0)); });
+  publish_shard(folder.file("t"), folder.file("e"), 0, 1, 5);
+  require_error(ErrorKind::data, {"e-00000.h5", "no tokens"},
+                [&] { TokenShard shard(shard_path(folder.file("e"), 0)); });
 }
 
 TEST_CASE("shard: cut anywhere, it is refused", "[shard]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   Documents documents;
   for (std::int32_t i = 0; i < 300; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);
-  make_shard(folder / "p", documents);
-  const std::string whole = read_file(shard_path(folder / "p", 0));
-  REQUIRE(contents_of(shard_path(folder / "p", 0)).has_value());
+  make_shard(folder.file("p"), documents);
+  const std::string whole = contents_of(shard_path(folder.file("p"), 0));
+  REQUIRE(shard_contents(shard_path(folder.file("p"), 0)).has_value());
   for (std::uint64_t i = 0; i < 100; ++i) {
     const std::uint64_t bytes = i == 0 ? whole.size() - 1 : draw(i, whole.size());
     INFO("cut to " << bytes << " of " << whole.size());
-    write_file(folder / "cut.h5", whole.substr(0, bytes));
-    CHECK_FALSE(contents_of(folder / "cut.h5").has_value());
+    write_file(folder.file("cut.h5"), whole.substr(0, bytes));
+    CHECK_FALSE(shard_contents(folder.file("cut.h5")).has_value());
   }
 }
 
 TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard]") {
-  TemporaryFolder folder;
+  ShardFolder folder;
   Documents documents;
   for (std::int32_t i = 0; i < 200; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);
-  make_shard(folder / "p", documents);
-  const std::string whole = read_file(shard_path(folder / "p", 0));
-  const auto expected = contents_of(shard_path(folder / "p", 0));
+  make_shard(folder.file("p"), documents);
+  const std::string whole = contents_of(shard_path(folder.file("p"), 0));
+  const auto expected = shard_contents(shard_path(folder.file("p"), 0));
   REQUIRE(expected.has_value());
   int refused = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {
@@ -176,8 +178,8 @@ TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard]") {
     const std::uint64_t at = i % 3 == 0 ? draw(i, 2048) : draw(i, whole.size());
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << draw(i + 7, 8)));
     INFO("byte " << at << " of " << whole.size());
-    write_file(folder / "flip.h5", damaged);
-    const auto found = contents_of(folder / "flip.h5");
+    write_file(folder.file("flip.h5"), damaged);
+    const auto found = shard_contents(folder.file("flip.h5"));
     refused += found.has_value() ? 0 : 1;
     if (found.has_value()) CHECK(*found == *expected);
   }

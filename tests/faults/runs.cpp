@@ -66,9 +66,9 @@ std::string Layout::name() const {
   return std::to_string(tensor) + "x" + std::to_string(pipeline) + "x" + std::to_string(data);
 }
 
-const fs::path& shared_folder() {
+fs::path shared_folder() {
   static const SharedFolder shared;
-  return shared.folder.path;
+  return shared.folder.path();
 }
 
 std::string input_file() {

@@ -23,7 +23,7 @@ using Settings = std::vector<std::string>;  ///< "table.key=value" for --set
 
 /// The corpus' folder: corpus.jsonl, shards of prefix data/corpus, input.toml (4 layers, hidden 32, dropout, batch 8).
 /// Made at the first call; gone when the program ends.
-const std::filesystem::path& shared_folder();
+std::filesystem::path shared_folder();
 std::string input_file();
 std::string data_prefix();
 

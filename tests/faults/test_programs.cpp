@@ -124,7 +124,7 @@ TEST_CASE("generation refuses what it cannot do") {
   };
   const Mistake mistakes[] = {
       {generate(folder.file("nothing"), {}), 4, "nothing"},
-      {generate(folder.path.string(), {}), 4, "cannot be loaded"},
+      {generate(folder.path(), {}), 4, "cannot be loaded"},
       {generate(run, {"--temperature", "0"}), 2, "--temperature"},
       {generate(run, {"--top-k", "5", "--top-p", "0.5"}), 2, "exclude"},
       {generate(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},

@@ -128,7 +128,7 @@ TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
     }
     writer.write(EvaluationMetrics{"test", 5000, 2.3});
   }
-  LossPlot plot(folder.path.string(), "GPT <tiny> & \"quoted\" \x1b", log);
+  LossPlot plot(folder.path(), "GPT <tiny> & \"quoted\" \x1b", log);
   plot.redraw();
   const std::string svg = contents_of(folder.file("loss.svg"));
   check_well_formed(svg);
