@@ -1,6 +1,5 @@
 #include "comm/communicator.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -12,25 +11,14 @@ namespace megatron {
 
 namespace {
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Charges the time of a scope to a meter; costs nothing without one.
+// Charges the time of a scope to the meter's timers, if there are any.
 class WaitingTime {
  public:
-  explicit WaitingTime(TrafficMeter* meter) : meter_(meter), start_(meter != nullptr ? seconds_now() : 0) {
+  explicit WaitingTime(TrafficMeter* meter) {
     if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
   }
-  ~WaitingTime() {
-    if (meter_ != nullptr) meter_->seconds_waiting += seconds_now() - start_;
-  }
-  WaitingTime(const WaitingTime&) = delete;
-  WaitingTime& operator=(const WaitingTime&) = delete;
 
  private:
-  TrafficMeter* meter_;
-  double start_;
   std::optional<Timers::Scope> section_;
 };
 

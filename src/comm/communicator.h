@@ -10,7 +10,7 @@
 //   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
 //   time.
 //   * In a group of one rank every verb is a copy or nothing.
-//   * Waiting time and bytes are charged to the TrafficMeter, if one is set.
+//   * Bytes are charged to the TrafficMeter, waiting to its timers, where they are set.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,14 @@ namespace megatron {
 
 enum class Reduce { sum, maximum };
 
-/// What a group has moved and how long its ranks waited: for the end table and --dry-run. Not thread-safe: one per
+/// What a rank has moved, and where its waiting is charged: for the end table and --dry-run. Not thread-safe: one per
 /// rank.
 struct TrafficMeter {
   /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather and scatter
   /// (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
-  double seconds_waiting = 0;  ///< inside wait() and blocking verbs
-  Timers* timers = nullptr;    ///< optional: waiting is entered there as Section::communication
+  Timers* timers = nullptr;  ///< optional: waiting is entered there as Section::communication
 };
 
 class Communicator;
