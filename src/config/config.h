@@ -119,6 +119,7 @@ struct DataConfig {
   std::vector<BlendPart> train_blend;   // instead of `train`: several sets by weight
   std::string split = "969,30,1";
   std::string order = "epoch";
+  std::int64_t order_samples = 0;  // of order "megatron"; 0: the run's
 
   bool operator==(const DataConfig&) const = default;
 };

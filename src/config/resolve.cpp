@@ -32,21 +32,15 @@ void resolve_vocabulary(Config& config, const DataFacts* data, Messages& problem
   }
 }
 
-/// Samples the run may use; 0 when that needs data that is not there.
-std::int64_t samples_of_run(const Config& config, const DataFacts* data) {
-  const TrainConfig& train = config.train;
-  if (train.samples > 0) return train.samples;
-  if (train.tokens > 0) return train.tokens / config.model.sequence_length;
-  if (data == nullptr) return 0;
-  // The factor keeps products like 0.29 · 100 from falling below the whole number they mean.
-  return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data->train_samples) * (1 + 1e-12)));
+BatchSchedule batch_schedule(const Config& config) {
+  return BatchSchedule(config.train.global_batch_size, config.train.batch_ramp_up);
 }
 
 void resolve_steps(Config& config, const BatchSchedule& schedule, const DataFacts* data, Messages& problems) {
   TrainConfig& train = config.train;
   if (train.steps == 0) {
     if (train.epochs > 0 && data == nullptr) return;
-    const std::int64_t samples = samples_of_run(config, data);
+    const std::int64_t samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
     train.steps = schedule.steps_for(samples);
     if (train.steps == 0) {
       problems.push_back(fmt::format(
@@ -90,11 +84,14 @@ void resolve_learning_rate(Config& config, const BatchSchedule& schedule, Messag
 }
 
 void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) {
-  const BatchSchedule schedule(config.train.global_batch_size, config.train.batch_ramp_up);
+  const BatchSchedule schedule = batch_schedule(config);
+  if (config.data.order == "megatron" && config.data.order_samples == 0) {
+    config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
+  }
   resolve_steps(config, schedule, data, problems);
   if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, schedule, problems);
   if (config.train.evaluate_every_epoch && data != nullptr) {
-    config.train.evaluate_every = std::max<std::int64_t>(1, data->train_samples / config.train.global_batch_size);
+    config.train.evaluate_every = evaluation_interval(config, *data);
     config.train.evaluate_every_epoch = false;
   }
 }
@@ -106,6 +103,20 @@ bool concerns_lengths(const Violation& violation) {
 }
 
 }  // namespace
+
+std::int64_t samples_of_run(const Config& config, const DataFacts& data) {
+  const TrainConfig& train = config.train;
+  if (train.samples > 0) return train.samples;
+  if (train.tokens > 0) return train.tokens / config.model.sequence_length;
+  if (train.steps > 0) return batch_schedule(config).samples_after(train.steps);
+  // The factor keeps products like 0.29 · 100 from falling below the whole number they mean.
+  return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data.train_samples) * (1 + 1e-12)));
+}
+
+std::int64_t evaluation_interval(const Config& config, const DataFacts& data) {
+  if (!config.train.evaluate_every_epoch) return config.train.evaluate_every;
+  return std::max<std::int64_t>(1, data.train_samples / config.train.global_batch_size);
+}
 
 void resolve(Config& config, int ranks, const DataFacts* data) {
   verify(ranks >= 1, ErrorKind::configuration, "the number of ranks is {}; it must be at least 1", ranks);

@@ -14,8 +14,16 @@ struct DataFacts {
   std::int64_t train_samples = 0;  ///< samples of sequence_length tokens in one pass over the training split
 };
 
+/// Samples of the whole run as its length is given: train.samples, or what steps, tokens or epochs come to. A rest that
+/// is smaller than a batch counts. After `resolve` the run is in steps and the rest is gone.
+std::int64_t samples_of_run(const Config& config, const DataFacts& data);
+
+/// train.evaluate_every in steps, "epoch" included.
+std::int64_t evaluation_interval(const Config& config, const DataFacts& data);
+
 /// Fills in what follows from other values: data size, query groups, feed-forward size, positions, vocabulary, steps,
-/// warm-up and decay in samples, evaluate_every = "epoch" in steps. Resolving a resolved configuration changes nothing.
+/// warm-up and decay in samples, the samples of Megatron's order, evaluate_every = "epoch" in steps. Resolving a
+/// resolved configuration changes nothing.
 ///
 /// `data` may be absent for planning: then model.vocab_size must be given, and with train.epochs train.steps (and the
 /// warm-up and decay that follow from it) stay 0: unknown.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <sstream>
 
@@ -87,6 +88,22 @@ void check_data_and_start(const Config& c, Violations& violations) {
   }
 }
 
+void check_order(const Config& c, Violations& violations) {
+  if (c.data.order == "megatron") {
+    if (c.train.seed > std::numeric_limits<std::uint32_t>::max()) {
+      violations.add({"train.seed", "data.order"},
+                     "train.seed = {} is more than 2^32 - 1, the largest that numpy's generator, and so data.order = "
+                     "\"megatron\", takes",
+                     c.train.seed);
+    }
+  } else if (c.data.order_samples > 0) {
+    violations.add({"data.order_samples", "data.order"},
+                   "data.order_samples = {} belongs to data.order = \"megatron\"; order \"{}\" is the same whatever "
+                   "the number of samples",
+                   c.data.order_samples, c.data.order);
+  }
+}
+
 void check_batches(const Config& c, std::int64_t data, Violations& violations) {
   const TrainConfig& t = c.train;
   const ParallelConfig& p = c.parallel;
@@ -144,6 +161,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_ramp_up(config, violations);
   check_learning_rate(config, violations);
   check_data_and_start(config, violations);
+  check_order(config, violations);
   return violations.take();
 }
 

@@ -209,7 +209,13 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
        "Training, validation and test documents of data.train.", ""},
       {MEGATRON_KEY(data, order), one_of({"epoch", "megatron"}), "", "",
-       "epoch: shuffled by (seed, epoch) alone; megatron: as Megatron-LM's index files.", ""},
+       "epoch: shuffled by (seed, epoch) alone. megatron: the sample order of Megatron-LM of November 2022 for the "
+       "same "
+       "documents, split, seed, sequence length and sample count, so that a run can move here; validation as there, "
+       "shuffled, each evaluation going on where the one before ended (docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, order_samples), noted(from_to(1, kMaxSamples), "with order \"megatron\" only"), "samples",
+       "the run's", "The sample count the order is made for, where a run is to be shorter or longer than that.", ""},
       {MEGATRON_KEY(checkpoint, every_steps), from_to(0, kMaxSteps), "updates", "",
        "Save so often, and at the end; 0: never.", ""},
       {MEGATRON_KEY(checkpoint, every_minutes), from_to(0, 1e9), "minutes", "", "Save so often as well; 0: no.", ""},

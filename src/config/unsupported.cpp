@@ -40,7 +40,6 @@ constexpr Unsupported kUnsupported[] = {
     {"optimizer.distributed", true, "true", [](const Config& c) { return c.optimizer.distributed; }},
     {"learning_rate.decay", true, "\"wsd\"", [](const Config& c) { return c.learning_rate.decay == "wsd"; }},
     {"data.train", true, "an array of {path, weight}", [](const Config& c) { return !c.data.train_blend.empty(); }},
-    {"data.order", true, "\"megatron\"", [](const Config& c) { return c.data.order == "megatron"; }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
     {"run.device", true, "\"cuda\"", [](const Config& c) { return c.run.device == "cuda"; }},
     {"run.communication", true, "\"nccl\"", [](const Config& c) { return c.run.communication == "nccl"; }},

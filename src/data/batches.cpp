@@ -5,14 +5,29 @@
 
 namespace megatron {
 
+SampleReader::SampleReader(TokenSource& source, const SampleOrder& order)
+    : source_(source), order_(order), tokens_(static_cast<std::size_t>(order.sequence_length() + 1)) {
+  pieces_.reserve(tokens_.size());
+}
+
+std::span<const std::int32_t> SampleReader::read(std::uint64_t sample) {
+  order_.locate(sample, pieces_);
+  std::int32_t* to = tokens_.data();
+  for (const TokenRange& piece : pieces_) {
+    source_.read(piece.first, piece.count, to);
+    to += piece.count;
+  }
+  internal_check(to == tokens_.data() + tokens_.size(), "a sample of another length");
+  return tokens_;
+}
+
 GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
                        std::int64_t first_step)
-    : source_(source), order_(order), shape_(shape), plan_(std::move(plan)), first_step_(first_step) {
+    : order_(order), shape_(shape), plan_(std::move(plan)), first_step_(first_step), samples_(source, order) {
   const std::int64_t s = order_.sequence_length();
   const std::int64_t columns = exact_division(shape_.most_samples, shape_.data_size, "largest batch per data rank");
   const std::int64_t most = exact_division(columns, shape_.micro_batch_size, "micro-batches of the largest batch");
   internal_check(shape_.data_rank >= 0 && shape_.data_rank < shape_.data_size, "data rank outside its group");
-  sample_.resize(static_cast<std::size_t>(s + 1));
   for (Slot& slot : slots_) {
     slot.tokens.resize(static_cast<std::size_t>(columns * s));
     slot.targets.resize(static_cast<std::size_t>(columns * s));
@@ -100,19 +115,18 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
 
 void GptBatches::place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets) {
   const std::int64_t s = order_.sequence_length(), b = shape_.micro_batch_size;
-  source_.read(order_.first_token_of(sample), sample_.size(), sample_.data());
+  const std::span<const std::int32_t> read = samples_.read(sample);
   for (std::int64_t i = 0; i < s; ++i) {
-    tokens[i * b] = sample_[static_cast<std::size_t>(i)];
-    targets[i * b] = sample_[static_cast<std::size_t>(i + 1)];
+    tokens[i * b] = read[static_cast<std::size_t>(i)];
+    targets[i * b] = read[static_cast<std::size_t>(i + 1)];
   }
 }
 
 void print_samples(TokenSource& source, const SampleOrder& order, std::uint64_t first, std::uint64_t count,
                    std::ostream& out) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(order.sequence_length() + 1));
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t sample = first + i;
-    source.read(order.first_token_of(sample), tokens.size(), tokens.data());
+  SampleReader reader(source, order);
+  for (std::uint64_t sample = first; sample < first + count; ++sample) {
+    const std::span<const std::int32_t> tokens = reader.read(sample);
     out << "{\"sample\":" << sample << ",\"tokens\":[";
     for (std::size_t t = 0; t < tokens.size(); ++t) out << (t == 0 ? "" : ",") << tokens[t];
     out << "]}\n";

@@ -4,8 +4,9 @@
 // of data rank r (of d, micro-batch size b) holds the places k·b·d + r·b + (0 .. b-1) of the global batch, as in
 // Megatron-LM; so each data rank reads its own samples only, and each of them once.
 //
-// Owns its host memory (two steps, allocated at the start) and its thread. Does not own the token source, which must
-// outlive it. Knows nothing of models: which pipeline stage needs tokens or targets is the caller's business.
+// Owns its host memory (two steps, allocated at the start) and its thread. Does not own the token source and the
+// order, which must outlive it. Knows nothing of models: which pipeline stage needs tokens or targets is the caller's
+// business.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <iosfwd>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -50,6 +52,21 @@ struct BatchShape {
   int data_rank = 0, data_size = 1;
 };
 
+/// Puts samples together out of the ranges of tokens that the order says they are made of.
+class SampleReader {
+ public:
+  /// Both must outlive the reader.
+  SampleReader(TokenSource& source, const SampleOrder& order);
+  /// The sequence_length + 1 tokens of a sample, until the next call.
+  std::span<const std::int32_t> read(std::uint64_t sample);
+
+ private:
+  TokenSource& source_;
+  const SampleOrder& order_;
+  std::vector<TokenRange> pieces_;
+  std::vector<std::int32_t> tokens_;
+};
+
 class GptBatches {
  public:
   /// Starts reading `first_step` at once.
@@ -72,12 +89,11 @@ class GptBatches {
   void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
   void place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets);
 
-  TokenSource& source_;
-  SampleOrder order_;
+  const SampleOrder& order_;
   BatchShape shape_;
   StepPlan plan_;
   std::int64_t first_step_;
-  std::vector<std::int32_t> sample_;  // s + 1 tokens of the sample being read
+  SampleReader samples_;
   Slot slots_[2];
 
   std::mutex mutex_;  // over the four below

@@ -34,13 +34,13 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t size, std::uint64_t key
   return index;
 }
 
-SampleOrder::SampleOrder(std::uint64_t first_token, std::uint64_t tokens, std::int64_t sequence_length,
-                         std::uint64_t seed, Kind kind)
-    : first_token_(first_token),
-      sequence_length_(static_cast<std::uint64_t>(sequence_length)),
-      seed_(seed),
-      kind_(kind) {
+SampleOrder::SampleOrder(std::int64_t sequence_length) : sequence_length_(static_cast<std::uint64_t>(sequence_length)) {
   internal_check(sequence_length > 0, "sequence length must be positive");
+}
+
+EpochOrder::EpochOrder(std::uint64_t first_token, std::uint64_t tokens, std::int64_t sequence_length,
+                       std::uint64_t seed, Kind kind)
+    : SampleOrder(sequence_length), first_token_(first_token), seed_(seed), kind_(kind) {
   samples_per_epoch_ = tokens == 0 ? 0 : (tokens - 1) / sequence_length_;
   verify(samples_per_epoch_ > 0, ErrorKind::data,
          "{} tokens do not make one sample of {} + 1 tokens; give this part of the data more documents (data.split) or "
@@ -48,13 +48,25 @@ SampleOrder::SampleOrder(std::uint64_t first_token, std::uint64_t tokens, std::i
          tokens, sequence_length);
 }
 
-std::uint64_t SampleOrder::first_token_of(std::uint64_t sample) const {
+double EpochOrder::passes(std::uint64_t samples) const {
+  return static_cast<double>(samples) / static_cast<double>(samples_per_epoch_);
+}
+
+std::string EpochOrder::description() const {
+  return fmt::format("epoch: {} samples a pass", samples_per_epoch_);
+}
+
+std::uint64_t EpochOrder::first_token_of(std::uint64_t sample) const {
   const std::uint64_t epoch = sample / samples_per_epoch_;
   std::uint64_t place = sample % samples_per_epoch_;
   if (kind_ == Kind::shuffled) {
     place = permute(place, samples_per_epoch_, random_key(seed_, epoch, hash_name("data.order = epoch")));
   }
   return first_token_ + place * sequence_length_;
+}
+
+void EpochOrder::locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const {
+  pieces.assign(1, {first_token_of(sample), sequence_length_ + 1});
 }
 
 }  // namespace megatron

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class TokenDataset final : public TokenSource {
   std::uint64_t tokens() const override { return shard_starts_.back(); }
   /// First token of a document; tokens() for document == documents().
   std::uint64_t document_start(std::uint64_t document) const { return document_starts_.at(document); }
+  std::span<const std::uint64_t> document_starts() const { return document_starts_; }  ///< [documents() + 1]
 
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
 

@@ -1,51 +1,97 @@
 #include "train/datasets.h"
 
+#include "config/batch_schedule.h"
+#include "data/megatron_order.h"
 #include "data/split.h"
 
 namespace megatron {
 
 namespace {
 
-// Documents [first, end) as a set, or nothing if they do not make one sample.
-std::optional<SampleSet> sample_set(TokenDataset& source, std::uint64_t first, std::uint64_t end, const Config& config,
-                                    SampleOrder::Kind kind) {
-  const std::uint64_t first_token = source.document_start(first);
-  const std::uint64_t tokens = source.document_start(end) - first_token;
+// Nothing if the documents do not make one sample.
+std::optional<SampleSet> epoch_set(const DocumentRange& part, const Config& config, EpochOrder::Kind kind) {
   const std::int64_t s = config.model.sequence_length;
-  if (tokens < static_cast<std::uint64_t>(s) + 1) return {};
-  return SampleSet{&source, SampleOrder(first_token, tokens, s, config.train.seed, kind)};
+  if (part.tokens() < static_cast<std::uint64_t>(s) + 1) return {};
+  return SampleSet{part.source, std::make_unique<EpochOrder>(part.source->document_start(part.first), part.tokens(), s,
+                                                             config.train.seed, kind)};
+}
+
+// Nothing if there are no documents; a few tokens are repeated until they are enough.
+std::optional<SampleSet> megatron_set(const DocumentRange& part, const Config& config, std::int64_t samples) {
+  if (part.tokens() == 0) return {};
+  return SampleSet{part.source, std::make_unique<MegatronOrder>(part.source->document_starts(), part.first, part.end,
+                                                                config.model.sequence_length,
+                                                                static_cast<std::uint32_t>(config.train.seed),
+                                                                static_cast<std::uint64_t>(samples))};
 }
 
 }  // namespace
 
 Datasets::Datasets(const Config& config) {
   const DataConfig& data = config.data;
+  const std::int64_t s = config.model.sequence_length;
   TokenDataset& source = open(data.train);
   std::array<double, 3> weights = parse_split(data.split);
   if (!data.validation.empty()) weights[1] = 0;
   if (!data.test.empty()) weights[2] = 0;
   verify(weights[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
   const auto bounds = split_documents(source.documents(), weights);
-  const auto part = [&](std::size_t i, SampleOrder::Kind kind) {
-    return sample_set(source, bounds[i], bounds[i + 1], config, kind);
-  };
-  train_ = part(0, SampleOrder::Kind::shuffled);
-  verify(train_.has_value(), ErrorKind::data,
+  const DocumentRange train{&source, 0, bounds[1]};
+  verify(train.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
          "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, "
          "a shorter sequence or another data.split",
-         data.train, source.document_start(bounds[1]), config.model.sequence_length, config.model.sequence_length + 1);
+         data.train, train.tokens(), s, s + 1);
+  train_documents_ = train.end;
+  facts_ = {.vocab_size = static_cast<std::int64_t>(source.vocabulary().size),
+            .train_samples = static_cast<std::int64_t>((train.tokens() - 1) / static_cast<std::uint64_t>(s))};
+
   const auto whole = [&](const std::string& prefix) {
     TokenDataset& own = open(prefix);
     verify(own.vocabulary() == source.vocabulary(), ErrorKind::data,
            "{} was made with tokenizer '{}', {} with '{}': use one tokenizer for both", prefix,
            own.vocabulary().tokenizer, data.train, source.vocabulary().tokenizer);
-    const auto set = sample_set(own, 0, own.documents(), config, SampleOrder::Kind::sequential);
-    verify(set.has_value(), ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}", prefix,
-           own.tokens(), config.model.sequence_length);
-    return set;
+    verify(own.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
+           "{} has {} tokens: not one sample of model.sequence_length = {}", prefix, own.tokens(), s);
+    return DocumentRange{&own, 0, own.documents()};
   };
-  validation_ = data.validation.empty() ? part(1, SampleOrder::Kind::sequential) : whole(data.validation);
-  test_ = data.test.empty() ? part(2, SampleOrder::Kind::sequential) : whole(data.test);
+  const DocumentRange validation =
+      data.validation.empty() ? DocumentRange{&source, bounds[1], bounds[2]} : whole(data.validation);
+  const DocumentRange test = data.test.empty() ? DocumentRange{&source, bounds[2], bounds[3]} : whole(data.test);
+  if (data.order == "megatron") {
+    order_as_megatron(config, train, validation, test);
+    return;
+  }
+  train_ = epoch_set(train, config, EpochOrder::Kind::shuffled);
+  validation_ = epoch_set(validation, config, EpochOrder::Kind::sequential);
+  test_ = epoch_set(test, config, EpochOrder::Kind::sequential);
+}
+
+// The sample counts are those of Megatron's pretraining: its validation set is as large as all evaluations of the run
+// together, those at the interval and one more at the end.
+void Datasets::order_as_megatron(const Config& config, const DocumentRange& train, const DocumentRange& validation,
+                                 const DocumentRange& test) {
+  const BatchSchedule schedule(config.train.global_batch_size, config.train.batch_ramp_up);
+  const std::int64_t run = samples_of_run(config, facts_);
+  order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
+  order_steps_ = schedule.steps_for(order_samples_);
+  evaluation_interval_ = evaluation_interval(config, facts_);
+  evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
+  const std::int64_t evaluations = 1 + (evaluation_interval_ > 0 ? order_steps_ / evaluation_interval_ : 0);
+  train_ = megatron_set(train, config, order_samples_);
+  validation_ =
+      megatron_set(validation, config, BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
+  test_ = megatron_set(test, config, evaluation_samples_);
+  verify(static_cast<std::uint64_t>(run) <= train_->order->samples(), ErrorKind::configuration,
+         "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
+         "from the first sample on), or train for less",
+         run, order_samples_, train_->order->samples());
+}
+
+std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
+  if (evaluation_interval_ == 0) return 0;
+  const std::int64_t before =
+      step < order_steps_ ? (step - 1) / evaluation_interval_ : order_steps_ / evaluation_interval_;
+  return before * evaluation_samples_;
 }
 
 TokenDataset& Datasets::open(const std::string& prefix) {
@@ -57,11 +103,6 @@ std::string Datasets::fingerprint() const {
   std::string text;
   for (const auto& source : sources_) text += fmt::format("{:016x} ", source->set_hash());
   return text;
-}
-
-DataFacts Datasets::facts() const {
-  return {.vocab_size = static_cast<std::int64_t>(train_source().vocabulary().size),
-          .train_samples = static_cast<std::int64_t>(train_->order.samples_per_epoch())};
 }
 
 }  // namespace megatron

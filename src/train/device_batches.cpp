@@ -51,7 +51,7 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Devi
   };
   const BatchShape shape{
       .micro_batch_size = b, .most_samples = batch, .data_rank = grid.data().rank(), .data_size = grid.data().size()};
-  reader_ = std::make_unique<GptBatches>(*samples.source, samples.order, shape, plan, 0);
+  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan, 0);
 }
 
 std::span<const MicroBatch> DeviceBatches::next() {

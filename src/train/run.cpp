@@ -74,7 +74,7 @@ void log_evaluation(Log& log, const Config& config, const char* split, const std
              config.model.sequence_length);
     return;
   }
-  const auto available = static_cast<std::int64_t>(samples->order.samples_per_epoch());
+  const auto available = static_cast<std::int64_t>(samples->order->samples());
   if (available < batch) {
     log.warning("{}: {} samples, less than a batch of {}: some count twice in its loss", split, available, batch);
   }
@@ -161,6 +161,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   Backend backend = make_backend(config.run, environment.local_rank);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   log_banner(log, world, environment, config, backend, stages);
+  log.info("order     {}", datasets->train().order->description());
   log_evaluation(log, config, "validation", datasets->validation());
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);

@@ -28,6 +28,15 @@ nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
           {"tokenizer_hash", data.vocabulary().hash}};
 }
 
+// Empty if it depends on nothing that can change but the data.
+nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
+  if (config.data.order != "megatron") return nlohmann::json::object();
+  return {{"order", config.data.order},
+          {"order_samples", datasets.order_samples()},
+          {"seed", config.train.seed},
+          {"train_documents", datasets.train_documents()}};
+}
+
 Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
     : config_(config),
       grid_(grid),
@@ -75,12 +84,12 @@ StepResult Trainer::train_step() {
   return result;
 }
 
-double Trainer::evaluate(const SampleSet& samples) {
-  const auto available = static_cast<std::int64_t>(samples.order.samples_per_epoch());
+double Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample) {
+  const auto available = static_cast<std::int64_t>(samples.order->samples());
   const std::int64_t steps =
       std::clamp<std::int64_t>(available / config_.train.global_batch_size, 1, config_.train.evaluate_steps);
   const Timers::Scope scope(timers_, Section::evaluation);
-  DeviceBatches batches(config_, grid_, *backend_.device, samples, 0, steps);
+  DeviceBatches batches(config_, grid_, *backend_.device, samples, first_sample, steps);
   double sum = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     sum += replica_.evaluate(batches.next(), batches.targets_per_step(), timers_);
@@ -98,6 +107,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"config", print_config(config_)},
                  {"global_batch_size", config_.train.global_batch_size},
                  {"loop", loop},
+                 {"order", order_facts(config_, datasets_)},
                  {"data_hash", datasets_.train_source().set_hash()}};
   return state;
 }
@@ -126,6 +136,11 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
   replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
   batches_.reset();
   return checkpoint.state().extra.value("loop", nlohmann::json::object());
+}
+
+std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& checkpoint) const {
+  return compare_facts(checkpoint.state().extra.value("order", nlohmann::json::object()),
+                       order_facts(config_, datasets_));
 }
 
 void Trainer::initialize_from(const CheckpointReader& checkpoint) {

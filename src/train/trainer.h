@@ -22,9 +22,9 @@ class Trainer {
   Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets);
 
   StepResult train_step();
-  /// Mean loss over the first samples of a set: evaluate_steps global batches, or as many whole ones as it has (one at
-  /// least: a set smaller than that is begun again).
-  double evaluate(const SampleSet& samples);
+  /// Mean loss over the samples of a set from the given one on: evaluate_steps global batches, or as many whole ones as
+  /// it has (one at least: a set smaller than that is begun again).
+  double evaluate(const SampleSet& samples, std::int64_t first_sample = 0);
 
   ~Trainer();  ///< takes its meter off the grid's communicators
 
@@ -34,6 +34,9 @@ class Trainer {
   nlohmann::json resume(const CheckpointReader& checkpoint);
   /// Weights alone: a new run from another's model.
   void initialize_from(const CheckpointReader& checkpoint);
+
+  /// What this run's order of samples depends on and has other values in the checkpoint.
+  std::vector<FactDifference> changed_order(const CheckpointReader& checkpoint) const;
 
   std::int64_t step() const { return step_; }
   std::int64_t samples() const { return samples_; }

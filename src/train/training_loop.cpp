@@ -56,6 +56,25 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       plot_(config.run.directory, config.run.directory, log),
       last_save_(wall_seconds()) {}
 
+// A run goes on in the order it began with, or says that it does not.
+void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
+  std::string changes;
+  for (const FactDifference& difference : trainer_.changed_order(checkpoint)) {
+    changes += fmt::format("\n  {}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
+                           difference.current);
+  }
+  if (changes.empty()) return;
+  verify(!own, ErrorKind::checkpoint,
+         "{}: the order of samples would change in the middle of the run, because data.order = \"megatron\" depends on "
+         "these; go on with the same (data.order_samples keeps the order where the run's length changes), or start a "
+         "new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
+         checkpoint.path(), changes);
+  log_.warning(
+      "the samples from here on are in another order than the checkpoint's run had; some of a pass come again, "
+      "others not at all:{}",
+      changes);
+}
+
 void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   const nlohmann::json loop = trainer_.resume(checkpoint);
   skipped_ = loop.value("skipped", std::int64_t{0});
@@ -72,10 +91,13 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
   std::vector<std::string> warnings;
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (own) {
+    check_order(*own, true);
     go_on_from(*own);
     saved_step_ = trainer_.step();
   } else if (!checkpoint.load.empty()) {
-    go_on_from(open_named_checkpoint(world_, checkpoint.load, warnings));
+    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
+    check_order(other, false);
+    go_on_from(other);
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
     trainer_.initialize_from(other);
@@ -108,23 +130,23 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   const double tokens_per_second = step_tokens / step_seconds;
   const double token_rate_of_rank = tokens_per_second / grid_.shape().ranks();
   if (log_.speaking()) {
-    metrics_.write(TrainMetrics{.step = trainer_.step(),
-                                .loss = result.loss,
-                                .losses = {{"language_model", result.loss}},
-                                .grad_norm = result.gradient_norm,
-                                .learning_rate = result.learning_rate,
-                                .samples = trainer_.samples(),
-                                .tokens = trainer_.tokens(),
-                                .epoch = static_cast<double>(trainer_.samples()) /
-                                         static_cast<double>(datasets_.train().order.samples_per_epoch()),
-                                .global_batch_size = config_.train.global_batch_size,
-                                .step_seconds = step_seconds,
-                                .tokens_per_second = tokens_per_second,
-                                .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
-                                .hardware_tflops_per_rank = 1e-12 * flops.hardware * token_rate_of_rank,
-                                .loss_scale = 1,
-                                .skipped = skipped_,
-                                .time = wall_seconds()});
+    metrics_.write(
+        TrainMetrics{.step = trainer_.step(),
+                     .loss = result.loss,
+                     .losses = {{"language_model", result.loss}},
+                     .grad_norm = result.gradient_norm,
+                     .learning_rate = result.learning_rate,
+                     .samples = trainer_.samples(),
+                     .tokens = trainer_.tokens(),
+                     .epoch = datasets_.train().order->passes(static_cast<std::uint64_t>(trainer_.samples())),
+                     .global_batch_size = config_.train.global_batch_size,
+                     .step_seconds = step_seconds,
+                     .tokens_per_second = tokens_per_second,
+                     .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
+                     .hardware_tflops_per_rank = 1e-12 * flops.hardware * token_rate_of_rank,
+                     .loss_scale = 1,
+                     .skipped = skipped_,
+                     .time = wall_seconds()});
     progress_.print({.step = trainer_.step(),
                      .loss = result.loss,
                      .grad_norm = result.gradient_norm,
@@ -149,14 +171,18 @@ void TrainingLoop::train_one_step() {
   record(result, Timers::steady_seconds() - start);
 }
 
-void TrainingLoop::evaluate(const char* split, const std::optional<SampleSet>& samples) {
+void TrainingLoop::evaluate(const char* split, const std::optional<SampleSet>& samples, std::int64_t first_sample) {
   if (!samples) return;
-  const double loss = trainer_.evaluate(*samples);
+  const double loss = trainer_.evaluate(*samples, first_sample);
   if (!log_.speaking()) return;
   metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = loss});
   log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, loss, perplexity(loss), trainer_.step());
   progress_.repeat_header();
   plot_.redraw();
+}
+
+void TrainingLoop::evaluate_validation() {
+  evaluate("validation", datasets_.validation(), datasets_.first_validation_sample(trainer_.step()));
 }
 
 void TrainingLoop::save() {
@@ -189,11 +215,11 @@ int TrainingLoop::run() {
     train_one_step();
     const std::int64_t step = trainer_.step();
     const auto due = [step](std::int64_t every) { return every > 0 && step % every == 0; };
-    if (due(config_.train.evaluate_every) && !trainer_.finished()) evaluate("validation", datasets_.validation());
+    if (due(config_.train.evaluate_every) && !trainer_.finished()) evaluate_validation();
     if (due(config_.checkpoint.every_steps) && !trainer_.finished()) save();
   }
-  evaluate("validation", datasets_.validation());
-  evaluate("test", datasets_.test());
+  evaluate_validation();
+  evaluate("test", datasets_.test(), 0);
   if (saves || saved_step_ >= 0) save();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;

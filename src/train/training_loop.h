@@ -29,10 +29,12 @@ class TrainingLoop {
  private:
   enum class Request { none = 0, save = 1, stop = 2 };
   Request request();
+  void check_order(const CheckpointReader& checkpoint, bool own);
   void go_on_from(const CheckpointReader& checkpoint);
   void train_one_step();
   void record(const StepResult& result, double seconds);
-  void evaluate(const char* split, const std::optional<SampleSet>& samples);
+  void evaluate(const char* split, const std::optional<SampleSet>& samples, std::int64_t first_sample);
+  void evaluate_validation();
   void save();
   void finish();
 

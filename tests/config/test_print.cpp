@@ -120,7 +120,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"optimizer.distributed", "true", {}},
       {"learning_rate.decay", "\"wsd\"", {}},
       {"data.train", "[{path = \"a\", weight = 1.0}]", {}},
-      {"data.order", "\"megatron\"", {}},
       {"checkpoint.async", "true", {}},
       {"run.device", "\"cuda\"", {}},
       {"run.communication", "\"nccl\"", {}},

@@ -156,6 +156,8 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config]") 
        1,
        "the warm-up of 100 steps = 800 samples is not shorter than the cosine decay's 800 samples"},
       {{"checkpoint.load=a", "checkpoint.initialize_from=b"}, 1, "exclude each other"},
+      {{"data.order=megatron", "train.seed=4294967296"}, 1, "2^32 - 1"},
+      {{"data.order_samples=5"}, 1, "data.order_samples = 5 belongs to data.order = \"megatron\""},
       {{"data.split=1,x"}, 1, "data.split = \"1,x\" is not up to three numbers"},
       {{"data.split=0,1"}, 1, "data.split"},
       {{"data.split=1,-1"}, 1, "data.split"},
@@ -191,6 +193,19 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config]") 
     CHECK(contains(error, c.expected));
     CHECK(lines(error) == 1);
   }
+}
+
+TEST_CASE("the sample count that Megatron's order is made for", "[config]") {
+  const auto order_samples = [](std::vector<std::string> options) {
+    options.push_back("data.order=megatron");
+    return resolved(options, 1).data.order_samples;
+  };
+  CHECK(order_samples({}) == 800);
+  CHECK(order_samples({"train.samples=90"}) == 90);  // the rest of a batch counts, though it is not trained
+  CHECK(order_samples({"train.tokens=1650"}) == 103);
+  CHECK(order_samples({"train.epochs=1.5"}) == 1500);
+  CHECK(order_samples({"data.order_samples=5000"}) == 5000);
+  CHECK(resolved({}, 1).data.order_samples == 0);
 }
 
 TEST_CASE("missing sizes and lengths", "[config]") {

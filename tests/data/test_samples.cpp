@@ -97,8 +97,8 @@ TEST_CASE("order: a permutation of every size, other for every key", "[order]") 
 
 TEST_CASE("order: an epoch visits all, epochs and seeds differ, and a longer run begins as a shorter one", "[order]") {
   const std::int64_t s = 8;
-  const SampleOrder order(1000, 8 * 50 + 5, s, 7, SampleOrder::Kind::shuffled);
-  CHECK(order.samples_per_epoch() == 50);
+  const EpochOrder order(1000, 8 * 50 + 5, s, 7, EpochOrder::Kind::shuffled);
+  CHECK(order.samples() == 50);
   std::vector<std::uint64_t> run;
   for (std::uint64_t i = 0; i < 150; ++i) run.push_back(order.first_token_of(i));
   std::set<std::vector<std::uint64_t>> epochs;
@@ -111,14 +111,14 @@ TEST_CASE("order: an epoch visits all, epochs and seeds differ, and a longer run
   CHECK(epochs.size() == 3);
   CHECK(order.epoch_of(49) == 0);
   CHECK(order.epoch_of(50) == 1);
-  const SampleOrder other(1000, 8 * 50 + 5, s, 8, SampleOrder::Kind::shuffled);
+  const EpochOrder other(1000, 8 * 50 + 5, s, 8, EpochOrder::Kind::shuffled);
   int equal = 0;
   for (std::uint64_t i = 0; i < 50; ++i) equal += other.first_token_of(i) == run[i] ? 1 : 0;
   CHECK(equal < 10);
   // Nothing of the length of the run goes in, so asking in any order gives the same.
   CHECK(order.first_token_of(149) == run[149]);
   CHECK(order.first_token_of(0) == run[0]);
-  const SampleOrder straight(1000, 8 * 50 + 5, s, 7, SampleOrder::Kind::sequential);
+  const EpochOrder straight(1000, 8 * 50 + 5, s, 7, EpochOrder::Kind::sequential);
   CHECK(straight.first_token_of(0) == 1000);
   CHECK(straight.first_token_of(49) == 1392);
   CHECK(straight.first_token_of(50) == 1000);
@@ -129,24 +129,24 @@ TEST_CASE("order: an epoch visits all, epochs and seeds differ, and a longer run
 TEST_CASE("order: too few tokens, and just enough", "[order]") {
   for (const std::uint64_t tokens : {0ull, 1ull, 8ull}) {
     require_error(ErrorKind::data, {std::to_string(tokens) + " tokens", "8 + 1"},
-                  [&] { SampleOrder(0, tokens, 8, 1, SampleOrder::Kind::shuffled); });
+                  [&] { EpochOrder(0, tokens, 8, 1, EpochOrder::Kind::shuffled); });
   }
-  const SampleOrder one(0, 9, 8, 1, SampleOrder::Kind::shuffled);
-  CHECK(one.samples_per_epoch() == 1);
+  const EpochOrder one(0, 9, 8, 1, EpochOrder::Kind::shuffled);
+  CHECK(one.samples() == 1);
   CHECK(one.first_token_of(12345) == 0);
 }
 
 TEST_CASE("order: beyond 2^32 tokens and samples, against 128-bit arithmetic", "[order]") {
   const std::uint64_t first = 1ull << 41, tokens = (1ull << 45) + 12345;
   const std::int64_t s = 1024;
-  const SampleOrder order(first, tokens, s, 99, SampleOrder::Kind::shuffled);
-  CHECK(order.samples_per_epoch() == (tokens - 1) / 1024);
+  const EpochOrder order(first, tokens, s, 99, EpochOrder::Kind::shuffled);
+  CHECK(order.samples() == (tokens - 1) / 1024);
   std::set<std::uint64_t> seen;
   bool large = false;
   for (std::uint64_t i = 0; i < 2000; ++i) {
     const std::uint64_t sample = i * 0x3FFFFFFFFull;  // through many epochs
     const std::uint64_t token = order.first_token_of(sample);
-    const auto epoch = static_cast<unsigned __int128>(sample) / order.samples_per_epoch();
+    const auto epoch = static_cast<unsigned __int128>(sample) / order.samples();
     CHECK(order.epoch_of(sample) == static_cast<std::uint64_t>(epoch));
     CHECK((token >= first && token + 1024 < first + tokens && (token - first) % 1024 == 0));
     seen.insert(token);
@@ -154,15 +154,15 @@ TEST_CASE("order: beyond 2^32 tokens and samples, against 128-bit arithmetic", "
   }
   CHECK(large);
   CHECK(seen.size() > 1990);
-  const SampleOrder straight(first, tokens, s, 99, SampleOrder::Kind::sequential);
-  const std::uint64_t last = straight.samples_per_epoch() - 1;
+  const EpochOrder straight(first, tokens, s, 99, EpochOrder::Kind::sequential);
+  const std::uint64_t last = straight.samples() - 1;
   CHECK(straight.first_token_of(last) ==
         static_cast<std::uint64_t>(static_cast<unsigned __int128>(last) * 1024 + first));
 }
 
 TEST_CASE("batches: the data ranks' parts make the global batch, each sample read once", "[batches]") {
   const std::int64_t s = 6, b = 2, global = 16, steps = 5;
-  const SampleOrder order(0, 6 * 100 + 1, s, 3, SampleOrder::Kind::shuffled);
+  const EpochOrder order(0, 6 * 100 + 1, s, 3, EpochOrder::Kind::shuffled);
   for (const int d : {1, 2, 4}) {
     CountingSource source(601);
     std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> found;  // (step, place in the batch) to first token
@@ -199,7 +199,7 @@ TEST_CASE("batches: the data ranks' parts make the global batch, each sample rea
 }
 
 TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
-  const SampleOrder order(0, 1001, 10, 3, SampleOrder::Kind::sequential);
+  const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::sequential);
   const StepPlan plan = [](std::int64_t step) {
     return step < 2   ? StepSamples{static_cast<std::uint64_t>(2 * step), 2}
            : step < 4 ? StepSamples{static_cast<std::uint64_t>(4 + 6 * (step - 2)), 6}
@@ -217,7 +217,7 @@ TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
 
 TEST_CASE("batches: what is handed out stays while the next is read, and no more is read ahead", "[batches]") {
   CountingSource source(100001);
-  const SampleOrder order(0, 100001, 10, 3, SampleOrder::Kind::sequential);
+  const EpochOrder order(0, 100001, 10, 3, EpochOrder::Kind::sequential);
   GptBatches batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
   for (int step = 0; step < 20; ++step) {
     const StepBatch& batch = batches.next();
@@ -229,7 +229,7 @@ TEST_CASE("batches: what is handed out stays while the next is read, and no more
 }
 
 TEST_CASE("batches: an error while reading arrives at next(), after the good steps", "[batches]") {
-  const SampleOrder order(0, 1001, 10, 3, SampleOrder::Kind::shuffled);
+  const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::shuffled);
   CountingSource source(1001);
   source.fail_after(9);
   GptBatches batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
@@ -241,7 +241,7 @@ TEST_CASE("batches: an error while reading arrives at next(), after the good ste
 }
 
 TEST_CASE("batches: can be dropped at any moment", "[batches]") {
-  const SampleOrder order(0, 100001, 1000, 3, SampleOrder::Kind::shuffled);
+  const EpochOrder order(0, 100001, 1000, 3, EpochOrder::Kind::shuffled);
   CountingSource source(100001);
   for (int i = 0; i < 50; ++i) {
     GptBatches batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
@@ -250,7 +250,7 @@ TEST_CASE("batches: can be dropped at any moment", "[batches]") {
 }
 
 TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
-  const SampleOrder order(0, 101, 5, 3, SampleOrder::Kind::shuffled);
+  const EpochOrder order(0, 101, 5, 3, EpochOrder::Kind::shuffled);
   CountingSource source(101);
   std::ostringstream out;
   print_samples(source, order, 18, 4, out);

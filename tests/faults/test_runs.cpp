@@ -113,6 +113,57 @@ TEST_CASE("a run goes on on another layout as if nothing had happened") {
   }
 }
 
+TEST_CASE("Megatron's order: the same on two layouts, kept by resuming, and never changed in silence") {
+  const TemporaryFolder folder;
+  const Settings order = {"data.order=megatron", "data.order_samples=64", "checkpoint.every_steps=2"};
+  const auto with = [&](const Settings& more) {
+    Settings all = order;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const std::string straight = folder.file("straight"), broken = folder.file("broken"), cube = folder.file("cube");
+  train(kOneRank, straight, order);
+  train(kOneRank, broken, with({"train.steps=3"}));
+  const Finished resumed = train(kOneRank, broken, order);
+  CHECK(mentions(resumed.out, "resuming from " + checkpoint(broken, 3)));
+  CHECK(without_evaluation_of(numbers(broken), 3) == numbers(straight));
+  CHECK(same_rank_files(broken, straight, kPlannedSteps));
+  train(kCube, cube, order);
+  const std::vector<double> expected = losses(straight), found = losses(cube);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-5).margin(0));
+  CHECK(losses(straight) != losses(straight_run(kOneRank)));  // it is another order than the usual one
+
+  // Another count, seed or split is another order: refused, or said where a new run is begun.
+  for (const char* change : {"data.order_samples=72", "train.seed=5", "data.split=\"90,10\"", "data.order=epoch"}) {
+    CAPTURE(change);
+    Settings changed = with({"train.steps=9"});
+    if (std::string(change) == "data.order=epoch") std::erase(changed, "data.order_samples=64");
+    changed.push_back(change);
+    const auto before = all_files(broken);
+    const Finished refused = run_command(training(kOneRank, broken, changed));
+    CHECK(refused.code == 4);
+    CHECK(mentions(refused.err, "order"));
+    CHECK(mentions(refused.err, "in the checkpoint"));
+    CHECK(all_files(broken) == before);
+  }
+  const Finished loaded =
+      train(kOneRank, folder.file("new"), {"data.order=megatron", "train.steps=10", "checkpoint.load=" + broken});
+  CHECK(mentions(loaded.out + loaded.err, "order_samples: 64 in the checkpoint, 80 in this run"));
+  Command print = {train_program(), input_file(), "--print-samples", "0:3"};
+  const std::string usual = run_command(print).out;
+  for (const char* setting : {"data.order=megatron", "data.order_samples=64"})
+    print.insert(print.end(), {"--set", setting});
+  const std::string printed = run_command(print).out;
+  CHECK(std::count(printed.begin(), printed.end(), '\n') == 3);
+  CHECK(printed != usual);
+  print[3] = "99999:1";
+  CHECK(run_command(print).code == 2);  // there is no such sample
+  const Finished too_long = run_command(training(kOneRank, folder.file("long"), with({"train.steps=100000"})));
+  CHECK(too_long.code == 2);
+  CHECK(mentions(too_long.err, "800000 samples, but data.order_samples = 64"));
+}
+
 TEST_CASE("checkpoint.load continues another run, optimizer included") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;

@@ -1,0 +1,101 @@
+// The samples of an input file's three splits, in the program's order and in Megatron's.
+#include "train/datasets.h"
+
+#include "data/data_support.h"
+#include "data/megatron_order.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+/// 100 documents of 10 tokens: 97 are for training, 3 for validation, none for the test.
+struct Corpus {
+  ShardFolder folder;
+  Config config;
+
+  Corpus() {
+    make_shard(folder.file("p"), Documents(100, std::vector<std::int32_t>(10, 7)));
+    make_shard(folder.file("q"), Documents(3, std::vector<std::int32_t>(4, 8)));
+    config.model.sequence_length = 8;
+    config.train.steps = 100;
+    config.train.global_batch_size = 4;
+    config.train.evaluate_every = 30;
+    config.train.evaluate_steps = 2;
+    config.data.train = folder.file("p");
+  }
+};
+
+const MegatronOrder& megatron_order(const SampleSet& set) {
+  return dynamic_cast<const MegatronOrder&>(*set.order);
+}
+
+}  // namespace
+
+TEST_CASE("datasets: the program's order", "[datasets]") {
+  Corpus corpus;
+  const Datasets datasets(corpus.config);
+  CHECK(datasets.facts().train_samples == 121);  // (970 - 1) / 8
+  CHECK(datasets.train().order->samples() == 121);
+  CHECK(datasets.train().order->passes(121) == 1);
+  REQUIRE(datasets.validation());
+  CHECK(datasets.validation()->order->samples() == 3);
+  CHECK_FALSE(datasets.test());
+  for (const std::int64_t step : {1, 30, 60, 100}) CHECK(datasets.first_validation_sample(step) == 0);
+}
+
+TEST_CASE("datasets: Megatron's sample counts, and evaluations that go on where the last one ended", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  config.data.order = "megatron";
+  config.data.test = corpus.folder.file("q");
+  const Datasets datasets(config);
+  CHECK(datasets.order_samples() == 400);
+  CHECK(datasets.train_documents() == 97);
+  const MegatronOrder& train = megatron_order(datasets.train());
+  CHECK(train.wanted_samples() == 400);
+  CHECK(train.epochs() == 4);  // 3201 tokens of 970
+  CHECK(train.passes(400) == Approx(3200.0 / 970));
+  REQUIRE(datasets.validation());
+  CHECK(megatron_order(*datasets.validation()).wanted_samples() == (100 / 30 + 1) * 2 * 4);
+  CHECK(megatron_order(*datasets.validation()).document_index(0) >= 97);
+  REQUIRE(datasets.test());
+  CHECK(megatron_order(*datasets.test()).wanted_samples() == 2 * 4);
+  CHECK(datasets.first_validation_sample(30) == 0);
+  CHECK(datasets.first_validation_sample(60) == 8);
+  CHECK(datasets.first_validation_sample(90) == 16);
+  CHECK(datasets.first_validation_sample(100) == 24);  // at the end
+  CHECK(datasets.first_validation_sample(70) == 16);   // a run that ends there without being Megatron's whole run
+  std::vector<TokenRange> pieces;
+  datasets.validation()->order->locate(31, pieces);  // the last one there is a need for
+
+  config.train.steps = 90;  // ends on an interval: Megatron evaluates twice there, this program as Megatron at its end
+  CHECK(Datasets(config).first_validation_sample(90) == 24);
+  config.train.evaluate_every = 0;
+  CHECK(Datasets(config).first_validation_sample(90) == 0);
+  CHECK(megatron_order(*Datasets(config).validation()).wanted_samples() == 8);
+}
+
+TEST_CASE("datasets: how a run's length becomes the sample count of Megatron's order", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  config.data.order = "megatron";
+  config.train.steps = 0;
+  config.train.samples = 399;  // a rest of three samples: Megatron's --train-samples counts it
+  CHECK(Datasets(config).order_samples() == 399);
+  config.train.samples = 0;
+  config.train.epochs = 2;
+  CHECK(Datasets(config).order_samples() == 242);
+  config.train.epochs = 0;
+  config.train.steps = 10;
+  config.data.order_samples = 400;
+  const Datasets shorter(config);
+  CHECK(shorter.order_samples() == 400);
+  CHECK(megatron_order(*shorter.validation()).wanted_samples() == (100 / 30 + 1) * 2 * 4);
+  config.train.steps = 1000;
+  require_error(ErrorKind::configuration, {"4000 samples", "order_samples = 400", "order of 484"},
+                [&] { Datasets datasets(config); });
+  config.train.steps = 10;
+  config.train.evaluate_steps = 1'000'000'000'000;
+  require_error(ErrorKind::data, {"2^36"}, [&] { Datasets datasets(config); });
+}
