@@ -2,7 +2,9 @@
 // function is collective over the grid. Knows how to save and load, not when; the loop that decides is run.h.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "optim/learning_rate.h"
@@ -23,8 +25,9 @@ class Trainer {
 
   StepResult train_step();
   /// Mean loss over the first samples of a set: evaluate_steps global batches, or as many whole ones as it has (one at
-  /// least: a set smaller than that is begun again).
-  double evaluate(const SampleSet& samples);
+  /// least: a set smaller than that is begun again). `stop` is asked before each batch, collectively; nothing when it
+  /// said yes.
+  std::optional<double> evaluate(const SampleSet& samples, const std::function<bool()>& stop);
 
   ~Trainer();  ///< takes its meter off the grid's communicators
 
