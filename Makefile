@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test check format install clean help
+.PHONY: build demo test slurm-test check format install clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -27,6 +27,9 @@ ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 bench: build ## model FLOP/s as a share of this machine's own matrix-multiply rate
 	@./megatron_bench
 endif
+
+slurm-test: build ## the job files of slurm/ under a private Slurm on this machine; skipped where there is none
+	@scripts/slurm_test.sh || [ $$? -eq 77 ]
 
 check: ## layering of the includes, and formatting
 	@scripts/setup.sh clang-format

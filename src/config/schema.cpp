@@ -234,6 +234,8 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(run, threads), from_to(1, 1 << 16), "threads a rank", "", "Of the CPU's mathematics.", ""},
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
+      {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
+       "Save and stop (exit code 75) before the program has run so long; 0: no limit.", ""},
   };
 }
 

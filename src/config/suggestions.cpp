@@ -152,6 +152,7 @@ constexpr KeyAlias kAliases[] = {
     {"num_threads", "run.threads"},
     {"log_interval", "run.log_every"},
     {"logging_steps", "run.log_every"},
+    {"exit_duration_in_mins", "run.max_minutes"},
 };
 
 std::string normalised(std::string_view word) {

@@ -3,6 +3,7 @@
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
 //   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 
 #include "base/log.h"
@@ -13,6 +14,7 @@
 #include "train/datasets.h"
 #include "train/dry_run.h"
 #include "train/run.h"
+#include "train/run_limits.h"
 
 namespace megatron {
 namespace {
@@ -64,6 +66,14 @@ Arguments parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
+// For the banner: which job this is, and how often it has been back in the queue.
+std::string slurm_job() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  if (job == nullptr) return "";
+  const char* restarts = std::getenv("SLURM_RESTART_COUNT");
+  return fmt::format("Slurm {}, restarts {}", job, restarts == nullptr ? "0" : restarts);
+}
+
 void print_training_samples(const Config& config, const std::string& range) {
   const std::size_t colon = range.find(':');
   const auto number = [&](const std::string& text) {
@@ -84,6 +94,7 @@ void print_training_samples(const Config& config, const std::string& range) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
+  const double started = Timers::steady_seconds();
   keep_standard_streams_open();
   // 1. The command line and the input file: mistakes in them are found before anything is started.
   Arguments arguments;
@@ -111,7 +122,12 @@ int main(int argc, char** argv) {
   StopSignals signals;
   return run_with_mpi(argc, argv, [&](MpiSession& session) {
     return run_training(config, session.world(),
-                        {.host = session.host(), .version = program_version(), .local_rank = session.local_rank()},
+                        {.host = session.host(),
+                         .version = program_version(),
+                         .local_rank = session.local_rank(),
+                         .started = started,
+                         .job = slurm_job(),
+                         .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))},
                         signals);
   });
 }

@@ -107,6 +107,10 @@ void check_checkpoint_space(Communicator& world, const Config& config, const std
   });
 }
 
+TimeLimits time_limits(const Config& config, const RunEnvironment& environment) {
+  return {.started = environment.started, .max_minutes = config.run.max_minutes, .job_ends = environment.job_ends};
+}
+
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
                 const Backend& backend, const std::vector<MemoryPlan>& stages) {
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
@@ -115,6 +119,9 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   log.info("megatron_train {}", environment.version);
   log.info("hosts     {} ranks on {} host{}: {}", world.size(), distinct.size(), distinct.size() == 1 ? "" : "s",
            fmt::join(distinct, " "));
+  if (!environment.job.empty()) log.info("job       {}", environment.job);
+  const std::string ends = RunLimits(time_limits(config, environment), config.run.directory).description();
+  if (!ends.empty()) log.info("ends      {}", ends);
   log.info("device    {}", backend.device->description());
   log.info(std::string_view(describe_plan(config, stages)));
 }
@@ -141,7 +148,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
       config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
   log.append_to(config.run.directory + "/run.log");
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  if (own && own->state().step >= config.train.steps) {
+  if (own && own->state().step >= config.train.steps && !evaluations_due(own->state())) {
     log.info("already complete: {} is at step {} of {}; raise train.steps to go on", own->path(), own->state().step,
              config.train.steps);
     return 0;
@@ -156,6 +163,14 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
+  // It stays until a person removes it: who stopped a run does not want the next turn in the queue to go on with it.
+  if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
+    log.info("stopped on {} before the first step; remove that file and run the same command again to go on",
+             stop_file_path(config.run.directory));
+    signals.ignore_from_now_on();
+    return kExitStoppedEarly;
+  }
+
   const GridShape shape = grid_shape(config);
   const ProcessGrid grid(world, shape);
   Backend backend = make_backend(config.run, environment.local_rank);
@@ -166,7 +181,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);
 
-  TrainingLoop loop(config, grid, backend, *datasets, log, signals);
+  TrainingLoop loop(config, grid, backend, *datasets, log, signals, time_limits(config, environment));
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(

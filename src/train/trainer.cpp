@@ -84,7 +84,8 @@ StepResult Trainer::train_step() {
   return result;
 }
 
-double Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample) {
+std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
+                                        const std::function<bool()>& stop) {
   const auto available = static_cast<std::int64_t>(samples.order->samples());
   const std::int64_t steps =
       std::clamp<std::int64_t>(available / config_.train.global_batch_size, 1, config_.train.evaluate_steps);
@@ -92,6 +93,7 @@ double Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample) {
   DeviceBatches batches(config_, grid_, *backend_.device, samples, first_sample, steps);
   double sum = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
+    if (stop()) return std::nullopt;
     sum += replica_.evaluate(batches.next(), batches.targets_per_step(), timers_);
   }
   return sum / static_cast<double>(steps);

@@ -2,7 +2,9 @@
 // function is collective over the grid. Knows how to save and load, not when; the loop that decides is run.h.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "optim/learning_rate.h"
@@ -23,8 +25,10 @@ class Trainer {
 
   StepResult train_step();
   /// Mean loss over the samples of a set from the given one on: evaluate_steps global batches, or as many whole ones as
-  /// it has (one at least: a set smaller than that is begun again).
-  double evaluate(const SampleSet& samples, std::int64_t first_sample = 0);
+  /// it has (one at least: a set smaller than that is begun again). `stop` is asked before each batch, collectively;
+  /// nothing when it said yes.
+  std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
+                                 const std::function<bool()>& stop);
 
   ~Trainer();  ///< takes its meter off the grid's communicators
 

@@ -15,6 +15,7 @@ namespace megatron {
 namespace {
 
 constexpr std::int64_t kMostSkippedInARow = 20;
+constexpr const char* kEvaluationsDue = "evaluations_due";  // in a checkpoint's loop state
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -43,13 +44,14 @@ void log_changes(Log& log, const std::string& saved, const std::string& current)
 }  // namespace
 
 TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
-                           Log& log, StopSignals& signals)
+                           Log& log, StopSignals& signals, const TimeLimits& time_limits)
     : config_(config),
       grid_(grid),
       world_(grid.world()),
       datasets_(datasets),
       log_(log),
       signals_(signals),
+      limits_(time_limits, config.run.directory),
       trainer_(config, grid, backend, datasets),
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
@@ -79,6 +81,7 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   const nlohmann::json loop = trainer_.resume(checkpoint);
   skipped_ = loop.value("skipped", std::int64_t{0});
   skipped_in_a_row_ = loop.value("skipped_in_a_row", std::int64_t{0});
+  evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
   log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
   log_changes(log_, checkpoint.state().extra.value("config", std::string()), print_config(config_));
   if (checkpoint.state().extra.value("data_hash", std::uint64_t{0}) != datasets_.train_source().set_hash()) {
@@ -94,6 +97,7 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
     check_order(*own, true);
     go_on_from(*own);
     saved_step_ = trainer_.step();
+    saved_due_ = evaluations_due_.size();
   } else if (!checkpoint.load.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
     check_order(other, false);
@@ -107,16 +111,25 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
 }
 
 TrainingLoop::Request TrainingLoop::request() {
+  if (stopping_) return Request::stop;
   Request mine = Request::none;
   const double minutes = config_.checkpoint.every_minutes;
   if (world_.rank() == 0 && minutes > 0 && wall_seconds() - last_save_ > 60 * minutes) mine = Request::save;
-  if (signals_.received() != 0) mine = Request::stop;
+  if (world_.rank() == 0) stop_for_ = limits_.reached();
+  if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank.
   auto request = static_cast<double>(mine);
   for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) {
     request = axis->all_reduce_value(request, Reduce::maximum);
   }
-  return static_cast<Request>(std::lround(request));
+  const auto agreed = static_cast<Request>(std::lround(request));
+  stopping_ = agreed == Request::stop;
+  return agreed;
+}
+
+// For the middle of an evaluation; a save that is due can wait for its end.
+bool TrainingLoop::stop_requested() {
+  return request() == Request::stop;
 }
 
 void TrainingLoop::record(const StepResult& result, double seconds) {
@@ -168,28 +181,49 @@ void TrainingLoop::train_one_step() {
          "step {}: the gradient has not been finite for {} steps in a row, and nothing is learned any more; lower "
          "learning_rate.peak, lengthen the warm-up, or resume from an older checkpoint",
          trainer_.step(), skipped_in_a_row_);
-  record(result, Timers::steady_seconds() - start);
+  const double seconds = Timers::steady_seconds() - start;
+  limits_.step_took(seconds);
+  record(result, seconds);
+  const std::int64_t every = config_.train.evaluate_every;
+  if (trainer_.finished()) {
+    evaluations_due_ = {"validation", "test"};
+  } else if (every > 0 && trainer_.step() % every == 0) {
+    evaluations_due_ = {"validation"};
+  }
 }
 
-void TrainingLoop::evaluate(const char* split, const std::optional<SampleSet>& samples, std::int64_t first_sample) {
-  if (!samples) return;
-  const double loss = trainer_.evaluate(*samples, first_sample);
-  if (!log_.speaking()) return;
-  metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = loss});
-  log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, loss, perplexity(loss), trainer_.step());
+// False when a stop came before its end.
+bool TrainingLoop::evaluate(const std::string& split) {
+  const bool test = split == "test";
+  const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
+  if (!samples) return true;
+  const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
+  const std::optional<double> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
+  if (!loss) return false;
+  if (!log_.speaking()) return true;
+  metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = *loss});
+  log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
   progress_.repeat_header();
   plot_.redraw();
+  return true;
 }
 
-void TrainingLoop::evaluate_validation() {
-  evaluate("validation", datasets_.validation(), datasets_.first_validation_sample(trainer_.step()));
+bool TrainingLoop::evaluate_what_is_due() {
+  while (!evaluations_due_.empty()) {
+    if (!evaluate(evaluations_due_.front())) return false;
+    evaluations_due_.erase(evaluations_due_.begin());
+  }
+  return true;
 }
 
 void TrainingLoop::save() {
-  if (saved_step_ == trainer_.step()) return;
-  const SaveReport report =
-      trainer_.save(config_.run.directory, {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}});
+  if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
+  const SaveReport report = trainer_.save(
+      config_.run.directory,
+      {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}, {kEvaluationsDue, evaluations_due_}});
   saved_step_ = trainer_.step();
+  saved_due_ = evaluations_due_.size();
+  limits_.save_took(report.seconds);
   last_save_ = wall_seconds();
   if (!log_.speaking()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
@@ -197,29 +231,34 @@ void TrainingLoop::save() {
   plot_.redraw();
 }
 
+int TrainingLoop::stop() {
+  save();
+  const int signal = signals_.received();
+  log_.info("stopped on {} after step {}; {}run the same command again{} to go on",
+            signal != 0         ? StopSignals::name_of(signal)
+            : stop_for_.empty() ? "request"
+                                : stop_for_,
+            trainer_.step(), stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
+            config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
+  finish();
+  signals_.ignore_from_now_on();
+  return kExitStoppedEarly;
+}
+
 int TrainingLoop::run() {
   const bool saves = config_.checkpoint.every_steps > 0 || config_.checkpoint.every_minutes > 0;
   trainer_.timers().reset();
-  while (!trainer_.finished()) {
+  if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
+  while (!trainer_.finished() || !evaluations_due_.empty()) {
     const Request request = this->request();
-    if (request == Request::stop) {
-      save();
-      log_.info("stopped on {} after step {}; run the same command again{} to go on",
-                signals_.received() != 0 ? StopSignals::name_of(signals_.received()) : "request", trainer_.step(),
-                config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
-      finish();
-      signals_.ignore_from_now_on();
-      return kExitStoppedEarly;
-    }
+    if (request == Request::stop) return stop();
     if (request == Request::save) save();
-    train_one_step();
+    if (evaluations_due_.empty()) train_one_step();
+    if (!evaluate_what_is_due()) continue;  // to be stopped
     const std::int64_t step = trainer_.step();
-    const auto due = [step](std::int64_t every) { return every > 0 && step % every == 0; };
-    if (due(config_.train.evaluate_every) && !trainer_.finished()) evaluate_validation();
-    if (due(config_.checkpoint.every_steps) && !trainer_.finished()) save();
+    if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
+      save();
   }
-  evaluate_validation();
-  evaluate("test", datasets_.test(), 0);
   if (saves || saved_step_ >= 0) save();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;
@@ -239,6 +278,11 @@ void TrainingLoop::finish() {
   plot_.redraw();
   log_.info(std::string_view(end_table(ranks)));
   log_.info("loss plot: {}/loss.svg", config_.run.directory);
+}
+
+bool evaluations_due(const TrainingState& state) {
+  const nlohmann::json loop = state.extra.value("loop", nlohmann::json::object());
+  return !loop.value(kEvaluationsDue, std::vector<std::string>()).empty();
 }
 
 }  // namespace megatron

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/run_limits.h"
 #include "train/stop_signals.h"
 #include "train/trainer.h"
 
@@ -17,24 +20,27 @@ class TrainingLoop {
  public:
   /// All references must outlive the loop; `config` must be resolved.
   TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
-               StopSignals& signals);
+               StopSignals& signals, const TimeLimits& time_limits);
 
   /// Goes on from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
 
-  /// Trains to the end, or to a stop signal. Returns 0, or kExitStoppedEarly with a good checkpoint.
+  /// Trains to the end, or until a stop signal, a time limit or the stop file ends it. Returns 0, or kExitStoppedEarly
+  /// with a good checkpoint.
   int run();
 
  private:
   enum class Request { none = 0, save = 1, stop = 2 };
   Request request();
+  bool stop_requested();
+  int stop();
   void check_order(const CheckpointReader& checkpoint, bool own);
   void go_on_from(const CheckpointReader& checkpoint);
   void train_one_step();
   void record(const StepResult& result, double seconds);
-  void evaluate(const char* split, const std::optional<SampleSet>& samples, std::int64_t first_sample);
-  void evaluate_validation();
+  bool evaluate(const std::string& split);
+  bool evaluate_what_is_due();
   void save();
   void finish();
 
@@ -44,14 +50,23 @@ class TrainingLoop {
   Datasets& datasets_;
   Log& log_;
   StopSignals& signals_;
+  RunLimits limits_;                          // rank 0's alone are asked
+  std::string stop_for_;                      // what rank 0 stops for, signals apart
+  bool stopping_ = false;                     // agreed on by all ranks
+  std::vector<std::string> evaluations_due_;  // splits; in checkpoints, so that stopping in an evaluation loses none
   Trainer trainer_;
   MetricsWriter metrics_;
   Progress progress_;
   LossPlot plot_;
   double last_save_;  // seconds since 1970
-  std::int64_t saved_step_ = -1, skipped_ = 0, skipped_in_a_row_ = 0;
+  std::int64_t saved_step_ = -1;
+  std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
+  std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
   double seconds_since_line_ = 0;
   std::int64_t steps_since_line_ = 0;
 };
+
+/// Whether the run of this checkpoint was stopped before the evaluations of its last step were done.
+bool evaluations_due(const TrainingState& state);
 
 }  // namespace megatron

@@ -1,5 +1,7 @@
 // Runs that are ended from outside: by signals that ask, and by signals that do not.
 #include <catch2/catch.hpp>
+#include <ctime>
+#include <filesystem>
 #include <random>
 
 #include "faults/runs.h"
@@ -149,4 +151,78 @@ TEST_CASE("kill -9 of all ranks at any moment leaves a resumable run") {
     CHECK_FALSE(mentions(finished.out, "is damaged"));
   }
   require_same_weights(directory, require_resumable(directory));
+}
+
+TEST_CASE("time limits save and stop in time, and say which limit it was") {
+  struct Way {
+    const char* says;
+    const char* max_minutes;
+    bool job_end;
+  };
+  const Way ways[] = {{"stopped on run.max_minutes = 0.06 after step", "0.06", false},
+                      {"stopped on SLURM_JOB_END_TIME (", "60", true}};
+  for (const Way& way : ways) {
+    CAPTURE(way.says);
+    const TemporaryFolder folder;
+    const std::string directory = folder.file("run");
+    Command command = training(kOneRank, directory,
+                               {kEndless, "train.evaluate_every=0", std::string("run.max_minutes=") + way.max_minutes});
+    if (way.job_end) {
+      command.insert(command.begin(), {"env", "SLURM_JOB_END_TIME=" + std::to_string(std::time(nullptr) + 4)});
+    }
+    const Finished finished = run_command(command);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 75);
+    CHECK(finished.seconds > 1);
+    CHECK(finished.seconds < (way.job_end ? 4 : 3.6));
+    CHECK(mentions(finished.out, way.says));
+    REQUIRE(saved_steps(directory).size() == 1);
+    CHECK(saved_steps(directory).back() > 0);
+    CHECK(saved_steps(directory).back() == metrics_lines(directory));
+  }
+}
+
+TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run"), file = directory + "/STOP";
+  Process process(endless(directory, "0"));
+  REQUIRE(wait_for_lines(process, directory, 3));
+  write_file(file, "");
+  const Finished finished = process.wait(30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 75);
+  CHECK(mentions(finished.out, "stopped on " + file + " after step"));
+  REQUIRE(saved_steps(directory).size() == 1);
+  const auto before = all_files(directory);
+
+  const Finished again = run_command(endless(directory, "1"));
+  CHECK(again.code == 75);
+  CHECK(mentions(again.out, "stopped on " + file + " before the first step; remove that file"));
+  CHECK(all_files(directory) == before);
+
+  std::filesystem::remove(file);
+  require_resumable(directory);
+}
+
+TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start") {
+  const TemporaryFolder folder;
+  const std::string straight = folder.file("straight"), stopped = folder.file("stopped");
+  // About a second of evaluation on one rank.
+  const Settings settings = {"data.split=40,40,20", "train.evaluate_steps=1000000", "checkpoint.every_steps=1000000"};
+  train(kOneRank, straight, settings);
+  for (const std::int64_t lines : {4, 9, 10}) {  // in the one after step 4, then in both at the end
+    CAPTURE(lines);
+    Process process(training(kOneRank, stopped, settings));
+    REQUIRE(wait_for_lines(process, stopped, lines));
+    process.signal(SIGTERM);
+    const Finished finished = process.wait(30);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 75);
+    CHECK(mentions(finished.out, lines == 4 ? "stopped on SIGTERM after step 4" : "stopped on SIGTERM after step 8"));
+    CHECK(metrics_lines(stopped) == lines);
+  }
+  CHECK(mentions(train(kOneRank, stopped, settings).out, "test loss"));
+  CHECK(numbers(stopped) == numbers(straight));
+  CHECK(mentions(train(kOneRank, stopped, settings).out, "already complete"));
+  CHECK(same_rank_files(stopped, straight, 8));
 }
