@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
+#include "data/json_text.h"
 #include "data/token_shard.h"
 #include "hdf5/durable_file.h"
 
@@ -26,51 +27,11 @@ TextFormat format_of(const std::string& path, const std::string& format) {
   return TextFormat::plain;
 }
 
-/// Text from an input file, fit for a terminal: control characters and whatever is not ASCII become '?'.
-std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 200));
-  for (char& c : result) c = c >= ' ' && c <= '~' ? c : '?';
-  return result;
-}
-
-/// Why a document can't be used. Not an Error: --skip-bad goes on.
-struct BadDocument {
-  std::string reason;
-  std::size_t at = 0;  ///< byte of the document that is wrong
-};
-
 void check_utf8(std::string_view text) {
   const std::size_t valid = first_invalid_utf8(text);
   if (valid < text.size()) {
     throw BadDocument{fmt::format("invalid UTF-8: byte 0x{:02x}", static_cast<unsigned char>(text[valid])), valid};
   }
-}
-
-/// The text of one JSON line.
-std::string text_of_json(std::string_view line, const std::string& key) {
-  nlohmann::json record;
-  try {
-    record = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::parse_error& error) {
-    const std::string_view what = error.what();
-    const std::size_t colon = what.find(": ");  // behind the library's own "line 1, column n"
-    const std::string_view reason = colon == std::string_view::npos ? what : what.substr(colon + 2);
-    throw BadDocument{fmt::format("not valid JSON (byte {} of the line): {}", error.byte, printable(reason))};
-  }
-  if (!record.is_object()) {
-    throw BadDocument{fmt::format("a JSON {} instead of an object", record.type_name())};
-  }
-  const auto found = record.find(key);
-  if (found == record.end()) {
-    std::string keys;
-    for (const auto& item : record.items()) keys += (keys.empty() ? "" : ", ") + item.key();
-    throw BadDocument{fmt::format("no key \"{}\" (there are: {}); name the text's key with --json-key", key,
-                                  keys.empty() ? "none" : printable(keys))};
-  }
-  if (!found->is_string()) {
-    throw BadDocument{fmt::format("\"{}\" is a JSON {} instead of a string", key, found->type_name())};
-  }
-  return std::move(found->get_ref<std::string&>());
 }
 
 std::uint64_t shard_count(const std::vector<BlockSummary>& all) {
@@ -126,7 +87,10 @@ std::string Preprocessor::temporary_path(std::uint64_t block) const {
 class Preprocessor::BlockReader {
  public:
   BlockReader(const Preprocessor& owner, std::uint64_t block, const Progress& progress)
-      : owner_(owner), progress_(progress), writer_(owner.temporary_path(block), vocabulary_of(*owner.tokenizer_)) {
+      : owner_(owner),
+        progress_(progress),
+        encoder_(owner.tokenizer_->make_encoder()),
+        writer_(owner.temporary_path(block), vocabulary_of(*owner.tokenizer_)) {
     summary_.block = block;
   }
 
@@ -155,12 +119,9 @@ class Preprocessor::BlockReader {
  private:
   void add(std::string_view text, TextFormat format) {
     check_utf8(text);
+    if (format == TextFormat::json_lines) text = text_of_json(text, owner_.job_.json_key, unescaped_);
     ids_.clear();
-    if (format == TextFormat::json_lines) {
-      owner_.tokenizer_->encode(text_of_json(text, owner_.job_.json_key), ids_);
-    } else {
-      owner_.tokenizer_->encode(text, ids_);
-    }
+    encoder_->encode(text, ids_);
     if (ids_.empty()) {
       ++summary_.empty;
       return;
@@ -187,7 +148,9 @@ class Preprocessor::BlockReader {
   const Preprocessor& owner_;
   const Progress& progress_;
   BlockSummary summary_;
+  std::unique_ptr<Encoder> encoder_;
   TokenShardWriter writer_;
+  std::string unescaped_;
   std::vector<std::int32_t> ids_;
   std::uint64_t bytes_done_ = 0, reported_ = 0;
 };

@@ -28,7 +28,7 @@ namespace megatron {
 struct PreprocessJob {
   std::vector<std::string> inputs;
   std::string output;  ///< PREFIX
-  std::string tokenizer = "byte";
+  TokenizerChoice tokenizer;
   std::string format;  ///< "jsonl", "text", or "": by each file's extension (.jsonl .ndjson .json / .txt)
   std::string json_key = "text";
   bool append_eod = true;

@@ -67,12 +67,12 @@ void generate(const Arguments& arguments, Communicator& world) {
   verify(world.size() == 1, ErrorKind::configuration,
          "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
   Generator generator(arguments.source, world);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(generator.tokenizer());
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer({generator.tokenizer(), "", ""});
   verify(tokenizer->hash() == generator.tokenizer_hash(), ErrorKind::checkpoint,
          "{} was trained with another '{}' tokenizer than this program has", generator.checkpoint_path(),
          generator.tokenizer());
   std::vector<std::int32_t> prompt = {tokenizer->eod_id()};  // in training every document follows the end of another
-  tokenizer->encode(arguments.prompt, prompt);
+  tokenizer->make_encoder()->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
   generator.generate(prompt, tokenizer->eod_id(), arguments.sampling,
                      [&](std::int32_t token) { std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush; });
