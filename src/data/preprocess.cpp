@@ -14,6 +14,7 @@ namespace megatron {
 namespace {
 
 constexpr std::uint64_t kProgressBytes = 4 << 20;
+constexpr const char* kTemporary = ".tmp";
 constexpr std::uint64_t kSmallestShard = 4096, kMostBlocks = 1'000'000;
 
 TextFormat format_of(const std::string& path, const std::string& format) {
@@ -49,7 +50,8 @@ std::uint64_t hash_of_set(const std::vector<BlockSummary>& all) {
 
 }  // namespace
 
-Preprocessor::Preprocessor(PreprocessJob job) : job_(std::move(job)), tokenizer_(make_tokenizer(job_.tokenizer)) {
+Preprocessor::Preprocessor(PreprocessJob job)
+    : job_(std::move(job)), tokenizer_(make_tokenizer(job_.tokenizer)), encoder_(tokenizer_->make_encoder()) {
   verify(!job_.inputs.empty(), ErrorKind::configuration, "give at least one --input");
   verify(!job_.output.empty() && job_.output.back() != '/', ErrorKind::configuration,
          "--output \"{}\": give a prefix of file names, as in data/stories", job_.output);
@@ -83,14 +85,19 @@ std::string Preprocessor::temporary_path(std::uint64_t block) const {
   return fmt::format("{}-part-{:05}.h5.tmp", job_.output, block);
 }
 
+void Preprocessor::write_vocabulary() {
+  for (const TokenizerFile& file : tokenizer_->files()) {
+    const std::string path = vocabulary_path(job_.output, file.name);
+    vocabulary_.push_back(path);
+    write_durably(path + kTemporary, file.contents);
+  }
+}
+
 /// Turns the documents of one block into one shard.
 class Preprocessor::BlockReader {
  public:
   BlockReader(const Preprocessor& owner, std::uint64_t block, const Progress& progress)
-      : owner_(owner),
-        progress_(progress),
-        encoder_(owner.tokenizer_->make_encoder()),
-        writer_(owner.temporary_path(block), vocabulary_of(*owner.tokenizer_)) {
+      : owner_(owner), progress_(progress), writer_(owner.temporary_path(block), vocabulary_of(*owner.tokenizer_)) {
     summary_.block = block;
   }
 
@@ -121,7 +128,7 @@ class Preprocessor::BlockReader {
     check_utf8(text);
     if (format == TextFormat::json_lines) text = text_of_json(text, owner_.job_.json_key, unescaped_);
     ids_.clear();
-    encoder_->encode(text, ids_);
+    owner_.encoder_->encode(text, ids_);
     if (ids_.empty()) {
       ++summary_.empty;
       return;
@@ -148,7 +155,6 @@ class Preprocessor::BlockReader {
   const Preprocessor& owner_;
   const Progress& progress_;
   BlockSummary summary_;
-  std::unique_ptr<Encoder> encoder_;
   TokenShardWriter writer_;
   std::string unescaped_;
   std::vector<std::int32_t> ids_;
@@ -161,6 +167,7 @@ BlockSummary Preprocessor::process(std::uint64_t block, const Progress& progress
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
+  if (block == 0) write_vocabulary();
   const BlockSummary summary = BlockReader(*this, block, progress).run();
   if (summary.documents > 0) unpublished_.push_back(block);
   return summary;
@@ -183,6 +190,11 @@ void Preprocessor::publish(const std::vector<BlockSummary>& all) {
     }
     ++index;
   }
+  for (const std::string& path : vocabulary_) {
+    rename_durably(path + kTemporary, path);
+    published_.push_back(path);
+  }
+  vocabulary_.clear();
   internal_check(mine == unpublished_.size(), "a processed block is missing among the summaries");
   unpublished_.clear();
 }
@@ -201,13 +213,18 @@ void Preprocessor::finish(const std::vector<BlockSummary>& all, bool remove_left
                        std::stoull(std::string(rest.substr(0, digits))) >= shard_count(all);
     if (shard || (rest.starts_with("part-") && rest.ends_with(".h5.tmp"))) remove_quietly(entry.path().string());
   }
+  for (const char* file : {kVocabFile, kMergeFile}) {
+    remove_quietly(vocabulary_path(job_.output, file) + kTemporary);
+  }
   sync_path(folder_of(job_.output));
 }
 
 void Preprocessor::discard() noexcept {
   for (const std::uint64_t block : unpublished_) remove_quietly(temporary_path(block));
+  for (const std::string& path : vocabulary_) remove_quietly(path + kTemporary);
   for (const std::string& path : published_) remove_quietly(path);
   unpublished_.clear();
+  vocabulary_.clear();
   published_.clear();
 }
 

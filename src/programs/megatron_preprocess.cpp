@@ -93,11 +93,11 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
   std::optional<Preprocessor> preprocessor;
   const auto opened = together(world, [&] {
     preprocessor.emplace(job);
-    return std::to_string(preprocessor->input_bytes());
+    return fmt::format("{} bytes of input, vocabulary {:016x}", preprocessor->input_bytes(),
+                       preprocessor->tokenizer().hash());
   });
-  for (const std::string& bytes : opened) {
-    verify(bytes == opened.front(), ErrorKind::data, "the ranks see different input files ({} and {} bytes)",
-           opened.front(), bytes);
+  for (const std::string& seen : opened) {
+    verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
   const std::uint64_t blocks = preprocessor->blocks(), ranks = static_cast<std::uint64_t>(world.size());
   ProgressLine progress(world.rank() == 0, preprocessor->input_bytes());

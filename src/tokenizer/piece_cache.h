@@ -21,7 +21,11 @@ class PieceCache {
   /// A piece, padded with zeros; its length is the last byte.
   struct Key {
     std::array<std::uint64_t, kWords> words;
-    bool operator==(const Key&) const = default;
+    bool operator==(const Key& other) const {  // the compiler's own would call memcmp
+      std::uint64_t difference = 0;
+      for (std::size_t i = 0; i < kWords; ++i) difference |= words[i] ^ other.words[i];
+      return difference == 0;
+    }
   };
   struct Entry {
     Key key{};  // no piece has length 0

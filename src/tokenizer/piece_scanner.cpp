@@ -1,8 +1,6 @@
 #include "tokenizer/piece_scanner.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <string_view>
 
 #include "base/utf8.h"
@@ -10,20 +8,6 @@
 namespace megatron {
 
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "ascii_letters and the piece cache read bytes as numbers");
-
-/// How many of the eight bytes at `at`, from the first on, are ASCII letters.
-std::ptrdiff_t ascii_letters(const char* at) {
-  constexpr std::uint64_t kEach = 0x0101010101010101u, kHigh = 0x80 * kEach;
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, at, sizeof(bytes));
-  // Each byte's high bit comes to say whether its lower seven bits, in lower case, are from 'a' on, and beyond 'z'.
-  const std::uint64_t lower = (bytes & ~kHigh) | 0x20 * kEach;
-  const std::uint64_t from_a = lower + (0x80 - 'a') * kEach, beyond_z = lower + (0x80 - 'z' - 1) * kEach;
-  const std::uint64_t letters = from_a & ~beyond_z & ~bytes & kHigh;
-  return std::countr_zero(~letters & kHigh) / 8;
-}
 
 /// The length of the contraction 's 't 're 've 'm 'll 'd that begins at `at`, with the apostrophe; 0 if none does.
 std::ptrdiff_t contraction(const char* at, const char* end) {
@@ -82,7 +66,7 @@ const char* PieceScanner::spaces_end(const char* begin, const char* end) const {
   return at == end || last == begin ? at : last;
 }
 
-const char* PieceScanner::piece_end(const char* begin, const char* end) const {
+const char* PieceScanner::any_piece_end(const char* begin, const char* end) const {
   const char* at = begin;
   if (*at == '\'') {
     const std::ptrdiff_t length = contraction(at, end);

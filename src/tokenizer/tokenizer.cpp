@@ -6,6 +6,10 @@
 
 namespace megatron {
 
+bool tokenizer_has_files(std::string_view name) {
+  return name == "gpt2";
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
   const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
   if (choice.name == "byte") {

@@ -53,6 +53,9 @@ class Tokenizer {
   virtual std::vector<TokenizerFile> files() const { return {}; }
 };
 
+/// Whether the tokenizer of this name is made from files (kVocabFile and kMergeFile).
+bool tokenizer_has_files(std::string_view name);
+
 struct TokenizerChoice {
   std::string name = "byte";           ///< "byte" or "gpt2"
   std::string vocab_file, merge_file;  ///< of gpt2, and only of it
