@@ -219,30 +219,4 @@ void visit_documents(const InputFile& file, TextFormat format, const Segment& se
   }
 }
 
-std::size_t first_invalid_utf8(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned first = byte(i), second = byte(i + 1);
-    std::size_t length = 0;
-    if (first < 0x80) {
-      length = 1;
-    } else if (first >= 0xC2 && first <= 0xDF) {
-      length = 2;
-    } else if (first >= 0xE0 && first <= 0xEF) {
-      const bool overlong = first == 0xE0 && second < 0xA0, surrogate = first == 0xED && second > 0x9F;
-      length = overlong || surrogate ? 0 : 3;
-    } else if (first >= 0xF0 && first <= 0xF4) {
-      const bool overlong = first == 0xF0 && second < 0x90, beyond = first == 0xF4 && second > 0x8F;
-      length = overlong || beyond ? 0 : 4;
-    }
-    if (length == 0) return i;
-    for (std::size_t k = 1; k < length; ++k) {
-      if (!continues(i + k)) return i;
-    }
-    i += length;
-  }
-  return text.size();
-}
-
 }  // namespace megatron

@@ -60,7 +60,4 @@ using DocumentVisitor = std::function<void(std::string_view text, std::uint64_t 
 
 void visit_documents(const InputFile& file, TextFormat format, const Segment& segment, const DocumentVisitor& visit);
 
-/// Offset of the first byte that is not part of valid UTF-8; text.size() if all is.
-std::size_t first_invalid_utf8(std::string_view text);
-
 }  // namespace megatron

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
+#include "data/json_text.h"
 #include "data/token_shard.h"
 #include "hdf5/durable_file.h"
 
@@ -13,6 +14,7 @@ namespace megatron {
 namespace {
 
 constexpr std::uint64_t kProgressBytes = 4 << 20;
+constexpr const char* kTemporary = ".tmp";
 constexpr std::uint64_t kSmallestShard = 4096, kMostBlocks = 1'000'000;
 
 TextFormat format_of(const std::string& path, const std::string& format) {
@@ -26,51 +28,11 @@ TextFormat format_of(const std::string& path, const std::string& format) {
   return TextFormat::plain;
 }
 
-/// Text from an input file, fit for a terminal: control characters and whatever is not ASCII become '?'.
-std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 200));
-  for (char& c : result) c = c >= ' ' && c <= '~' ? c : '?';
-  return result;
-}
-
-/// Why a document can't be used. Not an Error: --skip-bad goes on.
-struct BadDocument {
-  std::string reason;
-  std::size_t at = 0;  ///< byte of the document that is wrong
-};
-
 void check_utf8(std::string_view text) {
   const std::size_t valid = first_invalid_utf8(text);
   if (valid < text.size()) {
     throw BadDocument{fmt::format("invalid UTF-8: byte 0x{:02x}", static_cast<unsigned char>(text[valid])), valid};
   }
-}
-
-/// The text of one JSON line.
-std::string text_of_json(std::string_view line, const std::string& key) {
-  nlohmann::json record;
-  try {
-    record = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::parse_error& error) {
-    const std::string_view what = error.what();
-    const std::size_t colon = what.find(": ");  // behind the library's own "line 1, column n"
-    const std::string_view reason = colon == std::string_view::npos ? what : what.substr(colon + 2);
-    throw BadDocument{fmt::format("not valid JSON (byte {} of the line): {}", error.byte, printable(reason))};
-  }
-  if (!record.is_object()) {
-    throw BadDocument{fmt::format("a JSON {} instead of an object", record.type_name())};
-  }
-  const auto found = record.find(key);
-  if (found == record.end()) {
-    std::string keys;
-    for (const auto& item : record.items()) keys += (keys.empty() ? "" : ", ") + item.key();
-    throw BadDocument{fmt::format("no key \"{}\" (there are: {}); name the text's key with --json-key", key,
-                                  keys.empty() ? "none" : printable(keys))};
-  }
-  if (!found->is_string()) {
-    throw BadDocument{fmt::format("\"{}\" is a JSON {} instead of a string", key, found->type_name())};
-  }
-  return std::move(found->get_ref<std::string&>());
 }
 
 std::uint64_t shard_count(const std::vector<BlockSummary>& all) {
@@ -88,7 +50,8 @@ std::uint64_t hash_of_set(const std::vector<BlockSummary>& all) {
 
 }  // namespace
 
-Preprocessor::Preprocessor(PreprocessJob job) : job_(std::move(job)), tokenizer_(make_tokenizer(job_.tokenizer)) {
+Preprocessor::Preprocessor(PreprocessJob job)
+    : job_(std::move(job)), tokenizer_(make_tokenizer(job_.tokenizer)), encoder_(tokenizer_->make_encoder()) {
   verify(!job_.inputs.empty(), ErrorKind::configuration, "give at least one --input");
   verify(!job_.output.empty() && job_.output.back() != '/', ErrorKind::configuration,
          "--output \"{}\": give a prefix of file names, as in data/stories", job_.output);
@@ -120,6 +83,14 @@ std::uint64_t Preprocessor::block_bytes(std::uint64_t block) const {
 
 std::string Preprocessor::temporary_path(std::uint64_t block) const {
   return fmt::format("{}-part-{:05}.h5.tmp", job_.output, block);
+}
+
+void Preprocessor::write_vocabulary() {
+  for (const TokenizerFile& file : tokenizer_->files()) {
+    const std::string path = vocabulary_path(job_.output, file.name);
+    vocabulary_.push_back(path);
+    write_durably(path + kTemporary, file.contents);
+  }
 }
 
 /// Turns the documents of one block into one shard.
@@ -155,12 +126,9 @@ class Preprocessor::BlockReader {
  private:
   void add(std::string_view text, TextFormat format) {
     check_utf8(text);
+    if (format == TextFormat::json_lines) text = text_of_json(text, owner_.job_.json_key, unescaped_);
     ids_.clear();
-    if (format == TextFormat::json_lines) {
-      owner_.tokenizer_->encode(text_of_json(text, owner_.job_.json_key), ids_);
-    } else {
-      owner_.tokenizer_->encode(text, ids_);
-    }
+    owner_.encoder_->encode(text, ids_);
     if (ids_.empty()) {
       ++summary_.empty;
       return;
@@ -188,6 +156,7 @@ class Preprocessor::BlockReader {
   const Progress& progress_;
   BlockSummary summary_;
   TokenShardWriter writer_;
+  std::string unescaped_;
   std::vector<std::int32_t> ids_;
   std::uint64_t bytes_done_ = 0, reported_ = 0;
 };
@@ -198,6 +167,7 @@ BlockSummary Preprocessor::process(std::uint64_t block, const Progress& progress
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
+  if (block == 0) write_vocabulary();
   const BlockSummary summary = BlockReader(*this, block, progress).run();
   if (summary.documents > 0) unpublished_.push_back(block);
   return summary;
@@ -220,6 +190,11 @@ void Preprocessor::publish(const std::vector<BlockSummary>& all) {
     }
     ++index;
   }
+  for (const std::string& path : vocabulary_) {
+    rename_durably(path + kTemporary, path);
+    published_.push_back(path);
+  }
+  vocabulary_.clear();
   internal_check(mine == unpublished_.size(), "a processed block is missing among the summaries");
   unpublished_.clear();
 }
@@ -238,13 +213,18 @@ void Preprocessor::finish(const std::vector<BlockSummary>& all, bool remove_left
                        std::stoull(std::string(rest.substr(0, digits))) >= shard_count(all);
     if (shard || (rest.starts_with("part-") && rest.ends_with(".h5.tmp"))) remove_quietly(entry.path().string());
   }
+  for (const char* file : {kVocabFile, kMergeFile}) {
+    remove_quietly(vocabulary_path(job_.output, file) + kTemporary);
+  }
   sync_path(folder_of(job_.output));
 }
 
 void Preprocessor::discard() noexcept {
   for (const std::uint64_t block : unpublished_) remove_quietly(temporary_path(block));
+  for (const std::string& path : vocabulary_) remove_quietly(path + kTemporary);
   for (const std::string& path : published_) remove_quietly(path);
   unpublished_.clear();
+  vocabulary_.clear();
   published_.clear();
 }
 

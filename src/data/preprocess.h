@@ -3,11 +3,14 @@
 // The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whoever processes the block. So
 // the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
 //
-//   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp
+//   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
+//                                                                      with block 0, those of the vocabulary
 //   all together: exchange the summaries; an error anywhere         -> discard() everywhere
 //   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
 //   every rank:   finish(all summaries), after all have published   -> the set is complete; nothing is discarded any
 //   more
+//
+// A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
 // finished: its destructor removes the rest. Knows nothing of ranks. Errors name file and line: a bad document is
@@ -28,7 +31,7 @@ namespace megatron {
 struct PreprocessJob {
   std::vector<std::string> inputs;
   std::string output;  ///< PREFIX
-  std::string tokenizer = "byte";
+  TokenizerChoice tokenizer;
   std::string format;  ///< "jsonl", "text", or "": by each file's extension (.jsonl .ndjson .json / .txt)
   std::string json_key = "text";
   bool append_eod = true;
@@ -53,12 +56,14 @@ class Preprocessor {
   std::uint64_t blocks() const { return blocks_.size(); }
   std::uint64_t input_bytes() const;
   std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
 
   /// Called now and then with the bytes of input read in this block so far.
   using Progress = std::function<void(std::uint64_t bytes)>;
   BlockSummary process(std::uint64_t block, const Progress& progress = {});
 
-  /// Gives the shards of this object's blocks their final names. `all`: the summaries of every block, by block.
+  /// Gives the shards of this object's blocks, and the vocabulary, their final names. `all`: the summaries of every
+  /// block, by block.
   void publish(const std::vector<BlockSummary>& all);
   /// All ranks have published. One of them removes what older runs have left under this prefix: shards of a longer set,
   /// and temporary files of a killed run.
@@ -69,13 +74,16 @@ class Preprocessor {
  private:
   class BlockReader;
   std::string temporary_path(std::uint64_t block) const;
+  void write_vocabulary();
 
   PreprocessJob job_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Encoder> encoder_;
   std::vector<InputFile> files_;
   std::vector<TextFormat> formats_;
   std::vector<std::vector<Segment>> blocks_;
   std::vector<std::uint64_t> unpublished_;  // blocks with a temporary file
+  std::vector<std::string> vocabulary_;     // files of the tokenizer that have a temporary one
   std::vector<std::string> published_;      // final names, until finish()
 };
 

@@ -13,8 +13,8 @@ constexpr std::uint64_t kMostShards = 10'000'000;
 void check_belongs(const TokenShard& shard, const TokenShard& first, std::uint64_t index, const std::string& path) {
   verify(shard.index() == index, ErrorKind::data, "{}: says it is shard {}; was it renamed?", path, shard.index());
   verify(shard.vocabulary() == first.vocabulary(), ErrorKind::data,
-         "{}: made with another tokenizer ({}, vocabulary {}) than the first shard ({}, vocabulary {})", path,
-         shard.vocabulary().tokenizer, shard.vocabulary().size, first.vocabulary().tokenizer, first.vocabulary().size);
+         "{}: made with another tokenizer ({}) than the first shard ({})", path, describe(shard.vocabulary()),
+         describe(first.vocabulary()));
   verify(shard.count() == first.count() && shard.set_hash() == first.set_hash(), ErrorKind::data,
          "{}: does not belong with the first shard: they come from two runs of megatron_preprocess; run it again",
          path);

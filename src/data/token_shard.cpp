@@ -30,6 +30,14 @@ Vocabulary vocabulary_of(const Tokenizer& tokenizer) {
           static_cast<std::uint64_t>(tokenizer.eod_id())};
 }
 
+std::string describe(const Vocabulary& vocabulary) {
+  return fmt::format("{}, {} tokens, hash {:016x}", vocabulary.tokenizer, vocabulary.size, vocabulary.hash);
+}
+
+std::string vocabulary_path(const std::string& prefix, const std::string& file) {
+  return prefix + "." + file;
+}
+
 TokenShardWriter::TokenShardWriter(std::string temporary_path, const Vocabulary& vocabulary)
     : path_(std::move(temporary_path)),
       vocabulary_(vocabulary),

@@ -36,6 +36,11 @@ struct Vocabulary {
   bool operator==(const Vocabulary&) const = default;
 };
 Vocabulary vocabulary_of(const Tokenizer& tokenizer);
+/// For messages: name, size and hash.
+std::string describe(const Vocabulary& vocabulary);
+
+/// PREFIX.vocab.json: where the files of a set's tokenizer are (kVocabFile, kMergeFile), if it has any.
+std::string vocabulary_path(const std::string& prefix, const std::string& file);
 
 /// Streams documents into a temporary file. Memory does not depend on their number.
 class TokenShardWriter {

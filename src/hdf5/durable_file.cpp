@@ -23,6 +23,19 @@ void sync_path(const std::string& path) {
          std::strerror(reason));
 }
 
+void write_durably(const std::string& path, std::string_view contents) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int reason = file < 0 ? errno : 0;
+  while (reason == 0 && !contents.empty()) {
+    const ssize_t written = ::write(file, contents.data(), contents.size());
+    if (written >= 0) contents.remove_prefix(static_cast<std::size_t>(written));
+    if (written < 0 && errno != EINTR) reason = errno;
+  }
+  if (file >= 0 && ::close(file) != 0 && reason == 0) reason = errno;
+  verify(reason == 0, ErrorKind::filesystem, "{}: cannot write it: {}", path, std::strerror(reason));
+  sync_path(path);
+}
+
 void rename_durably(const std::string& from, const std::string& to) {
   const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
   verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, std::strerror(errno));

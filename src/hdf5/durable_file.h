@@ -4,11 +4,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace megatron {
 
 /// Flushes a closed file, or a folder's entries, to the disk.
 void sync_path(const std::string& path);
+/// Creates or overwrites a file with these contents and flushes it.
+void write_durably(const std::string& path, std::string_view contents);
 /// rename(2), then flushes the folder that holds `to`. `from` must have been synced before.
 void rename_durably(const std::string& from, const std::string& to);
 /// The folder part of a path: "." if there is none.

@@ -5,8 +5,8 @@
 #include <iostream>
 
 #include "programs/program.h"
-#include "tokenizer/tokenizer.h"
 #include "train/generate.h"
+#include "train/run_tokenizer.h"
 
 namespace megatron {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string source, prompt;
+  std::string source, prompt, vocab_file, merge_file;
   SamplingOptions sampling;
   bool greedy = false, version = false, help = false;
 };
@@ -26,6 +26,9 @@ po::options_description options(Arguments& arguments) {
   add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"),
       "a run's directory or one checkpoint folder");
   add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the beginning of a document to continue");
+  add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
+      "vocab.json; default: RUN_DIRECTORY/tokenizer/vocab.json, where training keeps it");
+  add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "merges.txt; default: beside it");
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; generation ends at the end of a document");
   add("temperature", po::value(&sampling.temperature)->default_value(1)->value_name("T"),
@@ -67,12 +70,11 @@ void generate(const Arguments& arguments, Communicator& world) {
   verify(world.size() == 1, ErrorKind::configuration,
          "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
   Generator generator(arguments.source, world);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(generator.tokenizer());
-  verify(tokenizer->hash() == generator.tokenizer_hash(), ErrorKind::checkpoint,
-         "{} was trained with another '{}' tokenizer than this program has", generator.checkpoint_path(),
-         generator.tokenizer());
+  const std::unique_ptr<Tokenizer> tokenizer =
+      tokenizer_of_checkpoint(generator.checkpoint_path(), generator.tokenizer(), generator.tokenizer_hash(),
+                              arguments.vocab_file, arguments.merge_file);
   std::vector<std::int32_t> prompt = {tokenizer->eod_id()};  // in training every document follows the end of another
-  tokenizer->encode(arguments.prompt, prompt);
+  tokenizer->make_encoder()->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
   generator.generate(prompt, tokenizer->eod_id(), arguments.sampling,
                      [&](std::int32_t token) { std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush; });

@@ -83,7 +83,7 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
     sum.empty += block.empty;
   }
   fmt::print("{}: {} documents, {} tokens ({}) in {} shard{}; {:.1f} MB of text in {:.1f} s, {:.1f} MB/s\n", job.output,
-             sum.documents, sum.tokens, job.tokenizer, shards, shards == 1 ? "" : "s",
+             sum.documents, sum.tokens, job.tokenizer.name, shards, shards == 1 ? "" : "s",
              1e-6 * static_cast<double>(bytes), seconds, 1e-6 * static_cast<double>(bytes) / std::max(seconds, 1e-9));
   if (sum.empty > 0) fmt::print("{} empty documents left out\n", sum.empty);
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
@@ -93,11 +93,11 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
   std::optional<Preprocessor> preprocessor;
   const auto opened = together(world, [&] {
     preprocessor.emplace(job);
-    return std::to_string(preprocessor->input_bytes());
+    return fmt::format("{} bytes of input, vocabulary {:016x}", preprocessor->input_bytes(),
+                       preprocessor->tokenizer().hash());
   });
-  for (const std::string& bytes : opened) {
-    verify(bytes == opened.front(), ErrorKind::data, "the ranks see different input files ({} and {} bytes)",
-           opened.front(), bytes);
+  for (const std::string& seen : opened) {
+    verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
   const std::uint64_t blocks = preprocessor->blocks(), ranks = static_cast<std::uint64_t>(world.size());
   ProgressLine progress(world.rank() == 0, preprocessor->input_bytes());
@@ -134,7 +134,11 @@ po::options_description preprocess_options(PreprocessJob& job) {
   options.add_options()("help", "this text")("version", "the version");
   options.add_options()("input", po::value(&job.inputs)->multitoken()->value_name("FILE..."), "text to read");
   options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
-  options.add_options()("tokenizer", po::value(&job.tokenizer)->value_name("NAME")->default_value("byte"), "byte");
+  options.add_options()("tokenizer", po::value(&job.tokenizer.name)->value_name("NAME")->default_value("byte"),
+                        "byte (no vocabulary), or gpt2 (byte-level BPE)");
+  options.add_options()("vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
+                        "gpt2: vocab.json, as scripts/download_vocab.sh fetches it");
+  options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"), "gpt2: merges.txt");
   options.add_options()("format", po::value(&job.format)->value_name("F"),
                         "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md)");
   options.add_options()("json-key", po::value(&job.json_key)->value_name("KEY")->default_value("text"),

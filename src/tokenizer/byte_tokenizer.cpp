@@ -5,14 +5,25 @@
 
 namespace megatron {
 
+namespace {
+
+class ByteEncoder final : public Encoder {
+ public:
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    const std::size_t start = ids.size();
+    ids.resize(start + text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) ids[start + i] = static_cast<unsigned char>(text[i]);
+  }
+};
+
+}  // namespace
+
 std::uint64_t ByteTokenizer::hash() const {
   return hash_name("tokenizer byte: id = byte, 256 = end of document");
 }
 
-void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
-  const std::size_t start = ids.size();
-  ids.resize(start + text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) ids[start + i] = static_cast<unsigned char>(text[i]);
+std::unique_ptr<Encoder> ByteTokenizer::make_encoder() const {
+  return std::make_unique<ByteEncoder>();
 }
 
 std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {

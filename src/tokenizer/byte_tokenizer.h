@@ -12,7 +12,7 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocab_size() const override { return 257; }
   std::int32_t eod_id() const override { return 256; }
   std::uint64_t hash() const override;
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::unique_ptr<Encoder> make_encoder() const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
 };
 

@@ -2,12 +2,27 @@
 
 #include "base/error.h"
 #include "tokenizer/byte_tokenizer.h"
+#include "tokenizer/gpt2_tokenizer.h"
 
 namespace megatron {
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte", name);
+bool tokenizer_has_files(std::string_view name) {
+  return name == "gpt2";
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
+  const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
+  if (choice.name == "byte") {
+    verify(!vocab && !merges, ErrorKind::configuration,
+           "the byte tokenizer has no vocabulary: leave --vocab-file and --merge-file out, or choose --tokenizer gpt2");
+    return std::make_unique<ByteTokenizer>();
+  }
+  if (choice.name == "gpt2") {
+    verify(vocab && merges, ErrorKind::configuration,
+           "the gpt2 tokenizer needs --vocab-file and --merge-file (scripts/download_vocab.sh fetches GPT-2's)");
+    return std::make_unique<Gpt2Tokenizer>(choice.vocab_file, choice.merge_file);
+  }
+  fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2", choice.name);
 }
 
 }  // namespace megatron

@@ -1,5 +1,7 @@
-// Tokenizer: text to token ids and back. Encoders are pure functions of the text and the vocabulary: no state, and safe
-// to use from several threads.
+// Tokenizer: text to token ids and back.
+//
+// A Tokenizer is immutable and safe to use from several threads. Encoding is done by Encoders, which may remember what
+// they have seen (only to be faster: the ids are a pure function of the text): one for each thread.
 //
 // Ids are 0 .. vocab_size() - 1. The hash identifies the mapping itself, so that shards made with another vocabulary of
 // the same size are told apart. This layer must not know what shards or samples are.
@@ -14,6 +16,26 @@
 
 namespace megatron {
 
+/// Not thread-safe; must not outlive its tokenizer.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  Encoder() = default;
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+
+  /// Appends the ids of `text`, which may be any bytes, to `ids`.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
+};
+
+inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt";
+
+/// A file that a tokenizer was made from, to be kept beside what was made with it.
+struct TokenizerFile {
+  std::string name;           ///< kVocabFile or kMergeFile
+  std::string_view contents;  ///< as long as the tokenizer lives
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -25,13 +47,22 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;  ///< unpadded
   virtual std::int32_t eod_id() const = 0;      ///< ends a document; no text encodes to it
   virtual std::uint64_t hash() const = 0;       ///< of the mapping
-  /// Appends the ids of `text` to `ids`.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
-  /// The text of `ids`. The end-of-document id gives nothing; an id outside the vocabulary is ErrorKind::data.
+  virtual std::unique_ptr<Encoder> make_encoder() const = 0;
+  /// The bytes of `ids`. The end-of-document id gives nothing; an id outside the vocabulary is ErrorKind::data.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  virtual std::vector<TokenizerFile> files() const { return {}; }
 };
 
-/// The tokenizer of this name; ErrorKind::configuration, listing what exists, if there is none.
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
+/// Whether the tokenizer of this name is made from files (kVocabFile and kMergeFile).
+bool tokenizer_has_files(std::string_view name);
+
+struct TokenizerChoice {
+  std::string name = "byte";           ///< "byte" or "gpt2"
+  std::string vocab_file, merge_file;  ///< of gpt2, and only of it
+};
+
+/// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
+/// ErrorKind::data for what is wrong in them.
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
 
 }  // namespace megatron

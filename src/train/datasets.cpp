@@ -48,8 +48,8 @@ Datasets::Datasets(const Config& config) {
   const auto whole = [&](const std::string& prefix) {
     TokenDataset& own = open(prefix);
     verify(own.vocabulary() == source.vocabulary(), ErrorKind::data,
-           "{} was made with tokenizer '{}', {} with '{}': use one tokenizer for both", prefix,
-           own.vocabulary().tokenizer, data.train, source.vocabulary().tokenizer);
+           "{} was made with another tokenizer ({}) than {} ({}): use one for both", prefix, describe(own.vocabulary()),
+           data.train, describe(source.vocabulary()));
     verify(own.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
            "{} has {} tokens: not one sample of model.sequence_length = {}", prefix, own.tokens(), s);
     return DocumentRange{&own, 0, own.documents()};
@@ -101,7 +101,9 @@ TokenDataset& Datasets::open(const std::string& prefix) {
 
 std::string Datasets::fingerprint() const {
   std::string text;
-  for (const auto& source : sources_) text += fmt::format("{:016x} ", source->set_hash());
+  for (const auto& source : sources_) {
+    text += fmt::format("{:016x} {:016x} ", source->set_hash(), source->vocabulary().hash);
+  }
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/run_lock.h"
+#include "train/run_tokenizer.h"
 #include "train/training_loop.h"
 
 namespace megatron {
@@ -184,6 +185,9 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   TrainingLoop loop(config, grid, backend, *datasets, log, signals, time_limits(config, environment));
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
+  agree(world, [&] {
+    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets->train_source(), log);
+  });
   agree(
       world,
       [&] {

@@ -1,15 +1,14 @@
-// What the data tests share: a temporary folder, small files, shards from lists of documents, and expected errors.
+// What the data tests share: a temporary folder, small files, shards from lists of documents.
 #pragma once
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "data/token_shard.h"
+#include "support/require_error.h"
 #include "support/temporary_folder.h"
 
 namespace megatron::test {
@@ -20,23 +19,6 @@ class ShardFolder : public TemporaryFolder {
   ShardFolder()
       : TemporaryFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
 };
-
-/// Runs `work`; it must throw an Error of `kind` whose message contains every one of `parts`.
-template <class Work>
-void require_error(ErrorKind kind, const std::vector<std::string>& parts, Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    INFO("message: " << error.what());
-    CHECK(error.kind() == kind);
-    for (const std::string& part : parts) {
-      INFO("missing: " << part);
-      CHECK(std::string(error.what()).find(part) != std::string::npos);
-    }
-    return;
-  }
-  FAIL("no error was thrown");
-}
 
 using Documents = std::vector<std::vector<std::int32_t>>;
 

@@ -204,7 +204,7 @@ TEST_CASE("preprocess: one error, with file and line, and nothing left", "[prepr
   };
   const std::vector<Case> cases{
       {"{\"text\":\"abc", {"not valid JSON", "byte"}},
-      {"{\"text\":\"\x01\"}", {"not valid JSON", "U+0001"}},
+      {"{\"text\":\"\x01\"}", {"not valid JSON", "U+0001", "byte 10"}},
       {"{\"text\":\"\\ud800\"}", {"not valid JSON"}},
       {"hello", {"not valid JSON"}},
       {"[\"text\"]", {"array instead of an object"}},
@@ -249,7 +249,7 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
     require_clean_error(folder, job_of(folder, {name}), ErrorKind::data, {name, "no text"});
   }
   PreprocessJob job = job_of(folder, {"a.jsonl"});
-  job.tokenizer = "nothing";
+  job.tokenizer.name = "nothing";
   require_clean_error(folder, job, ErrorKind::configuration, {"nothing", "byte"});
   job = job_of(folder, {"a.jsonl"});
   job.format = "csv";
@@ -306,17 +306,98 @@ TEST_CASE("preprocess: what a killed run has left goes away with the next one", 
   CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup", "pq-00001.h5"});
 }
 
-TEST_CASE("UTF-8: valid and invalid sequences", "[preprocess]") {
-  for (const std::string text : {"", "abc", "\xC2\x80", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
-                                 "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
-    CHECK(first_invalid_utf8(text) == text.size());
-    CHECK(first_invalid_utf8(text + "\x80") == text.size());
-    if (text.size() > 1 && text[0] < 0) CHECK(first_invalid_utf8("a" + text.substr(0, text.size() - 1)) == 1);
+namespace {
+
+std::string golden(const std::string& file) {
+  return std::string(MEGATRON_GOLDEN_FOLDER) + "/bpe/" + file;
+}
+
+PreprocessJob gpt2_job(const ShardFolder& folder, const std::vector<std::string>& inputs) {
+  PreprocessJob job = job_of(folder, inputs);
+  job.tokenizer = {"gpt2", golden(kVocabFile), golden(kMergeFile)};
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("preprocess: the gpt2 vocabulary is kept beside its shards, and gives the texts back", "[preprocess]") {
+  ShardFolder folder;
+  std::string input;
+  std::vector<std::string> expected;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    expected.push_back(sample_story(5, i) + (i % 3 == 0 ? " \xE2\x82\xAC\r\n\n  <|endoftext|>" : ""));
+    input += json_line(expected.back());
   }
-  for (const char* text : {"\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
-                           "\xF5\x80", "\xC2\x41", "\xE1\x80\x41"}) {
-    CHECK(first_invalid_utf8(text) == 0);
+  write_file(folder.file("a.jsonl"), input);
+  const PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
+  std::map<std::string, std::string> bytes;
+  for (const std::uint64_t ranks : {1ull, 3ull}) {
+    run(job, ranks);
+    std::map<std::string, std::string> made;
+    for (const std::string& name : folder.files()) {
+      if (name.starts_with("p")) made[name] = contents_of(folder.file("out/" + name));
+    }
+    CHECK((made.size() > 10 && made.count("p.vocab.json.tmp") == 0));
+    if (bytes.empty()) bytes = made;
+    CHECK((made == bytes));
   }
+  CHECK((bytes.at("p.vocab.json") == contents_of(golden(kVocabFile))));
+  CHECK((bytes.at("p.merges.txt") == contents_of(golden(kMergeFile))));
+  const auto tokenizer =
+      make_tokenizer({"gpt2", vocabulary_path(job.output, kVocabFile), vocabulary_path(job.output, kMergeFile)});
+  TokenDataset dataset(job.output);
+  CHECK(dataset.vocabulary() == vocabulary_of(*tokenizer));
+  REQUIRE(dataset.documents() == expected.size());
+  for (std::uint64_t i = 0; i < dataset.documents(); ++i) {
+    const std::uint64_t first = dataset.document_start(i), count = dataset.document_start(i + 1) - first;
+    std::vector<std::int32_t> ids(count);
+    dataset.read(first, count, ids.data());
+    CHECK(ids.back() == tokenizer->eod_id());
+    CHECK(tokenizer->decode(ids) == expected[i]);
+  }
+}
+
+TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", "[preprocess]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("good"));
+  write_file(folder.file("b.jsonl"), json_line("good") + "bad\n");
+  require_clean_error(folder, gpt2_job(folder, {"b.jsonl"}), ErrorKind::data, {"b.jsonl:2:"});
+  std::filesystem::create_directories(folder.file("out"));
+  write_file(folder.file("out/p.vocab.json"), "older");
+  require_clean_error(folder, gpt2_job(folder, {"b.jsonl"}), ErrorKind::data, {"b.jsonl:2:"});
+  write_file(folder.file("out/p.merges.txt.tmp"), "of a killed run");
+  CHECK(contents_of(folder.file("out/p.vocab.json")) == "older");
+  run(gpt2_job(folder, {"a.jsonl"}));
+  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "b.jsonl", "p-00000.h5", "p.merges.txt", "p.vocab.json"});
+  CHECK((contents_of(folder.file("out/p.vocab.json")) == contents_of(golden(kVocabFile))));
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  job.tokenizer.name = "gpt2";
+  require_clean_error(folder, job, ErrorKind::configuration, {"--vocab-file", "download_vocab.sh"});
+  job.tokenizer.vocab_file = job.tokenizer.merge_file = golden(kMergeFile);
+  require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
+}
+
+TEST_CASE("preprocess: shards made with another vocabulary of the same size are told apart", "[preprocess]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line(std::string(9000, 'a')) + json_line("b"));
+  PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
+  run(job);
+  std::string merges = contents_of(golden(kMergeFile));
+  // The last two merges, which are of bytes, change places: the same tokens with the same ids for other texts.
+  const std::size_t last = merges.rfind('\n', merges.size() - 2) + 1, before = merges.rfind('\n', last - 2) + 1;
+  merges = merges.substr(0, before) + merges.substr(last) + merges.substr(before, last - before);
+  write_file(folder.file("merges.txt"), merges);
+  job.tokenizer.merge_file = folder.file("merges.txt");
+  job.output = folder.file("out/q");
+  run(job);
+  TokenDataset p(folder.file("out/p")), q(folder.file("out/q"));
+  CHECK(p.vocabulary().size == q.vocabulary().size);
+  CHECK(p.vocabulary().hash != q.vocabulary().hash);
+  REQUIRE(p.shards() == 2);
+  std::filesystem::copy_file(shard_path(q.prefix(), 1), shard_path(p.prefix(), 1),
+                             std::filesystem::copy_options::overwrite_existing);
+  require_error(ErrorKind::data, {"p-00001.h5", "another tokenizer", "hash"},
+                [&] { TokenDataset mixed(folder.file("out/p")); });
 }
 
 TEST_CASE("sample corpus: the same on every machine, and of the size asked for", "[corpus]") {

@@ -1,20 +1,20 @@
 // The byte tokenizer, and the choice of a tokenizer by name.
-#include "data_support.h"
+#include "support/require_error.h"
 #include "tokenizer/tokenizer.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 TEST_CASE("tokenizer: bytes", "[tokenizer]") {
-  const auto tokenizer = make_tokenizer("byte");
+  const auto tokenizer = make_tokenizer({});
   CHECK(tokenizer->name() == "byte");
   CHECK(tokenizer->vocab_size() == 257);
   CHECK(tokenizer->eod_id() == 256);
-  CHECK(tokenizer->hash() == make_tokenizer("byte")->hash());
+  CHECK(tokenizer->hash() == make_tokenizer({})->hash());
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
   std::vector<std::int32_t> ids{7};
-  tokenizer->encode(all, ids);
+  tokenizer->make_encoder()->encode(all, ids);
   REQUIRE(ids.size() == 257);
   CHECK(ids[0] == 7);  // appended, not replaced
   for (int byte = 0; byte < 256; ++byte) CHECK(ids[static_cast<std::size_t>(byte) + 1] == byte);
@@ -26,6 +26,8 @@ TEST_CASE("tokenizer: bytes", "[tokenizer]") {
   }
 }
 
-TEST_CASE("tokenizer: an unknown name lists the known ones", "[tokenizer]") {
-  require_error(ErrorKind::configuration, {"\"gpt9\"", "byte"}, [] { make_tokenizer("gpt9"); });
+TEST_CASE("tokenizer: an unknown name lists the known ones, and files belong to gpt2", "[tokenizer]") {
+  require_error(ErrorKind::configuration, {"\"gpt9\"", "byte gpt2"}, [] { make_tokenizer({"gpt9", "", ""}); });
+  require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
+  require_error(ErrorKind::configuration, {"--vocab-file"}, [] { make_tokenizer({"byte", "vocab.json", ""}); });
 }

@@ -1,0 +1,57 @@
+// JsonReader: reads JSON text (RFC 8259, strictly) from front to back, without building a tree.
+//
+// For what is long and simple: a corpus of records of which one string is wanted, a vocabulary of fifty thousand lines.
+// Time is linear in the text whatever it holds; memory is one string and a bit a level of nesting. The text must be
+// valid UTF-8 (first_invalid_utf8); numbers are checked for form only, except by integer(). Reading past an error is
+// not possible: it throws JsonError.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace megatron {
+
+/// Not an Error: the caller knows the file and what to do about it.
+struct JsonError {
+  std::string reason;
+  std::size_t at = 0;  ///< byte of the text
+};
+
+class JsonReader {
+ public:
+  explicit JsonReader(std::string_view text) : text_(text) {}
+
+  std::size_t position() const { return position_; }
+  /// Goes to what comes next, and says which character that is; '\0' at the end.
+  char peek();
+  /// Takes this character if it comes next.
+  bool take(char c);
+  /// Takes it, or throws: "expected <what>, found ...".
+  void expect(char c, const char* what);
+  /// A string that comes next. A view of the text, or of `buffer` if there was something to unescape.
+  std::string_view string(std::string& buffer);
+  /// A whole number without sign, fraction or exponent, below 10^18.
+  std::uint64_t integer();
+  /// Any value.
+  void skip_value();
+  /// Throws unless nothing but space is left.
+  void expect_end();
+
+ private:
+  [[noreturn]] void unexpected(const std::string& expected) const;
+  [[noreturn]] void fail_at(std::size_t at, std::string reason) const { throw JsonError{std::move(reason), at}; }
+  void skip_string();
+  std::size_t plain_end(std::size_t from) const;
+  void unescape(std::string& buffer);
+  std::uint32_t four_digits();
+  void skip_scalar();
+  void skip_number();
+
+  std::string_view text_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace megatron

@@ -1,0 +1,20 @@
+// The text of one line of a JSON lines file.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace megatron {
+
+/// Why a document can't be used. Not an Error: --skip-bad goes on.
+struct BadDocument {
+  std::string reason;  ///< fit for a terminal
+  std::size_t at = 0;  ///< byte of the document that is wrong
+};
+
+/// The string under `key` in the JSON object that `line` (valid UTF-8) is; the last one if the key is there twice. A
+/// view of `line` or of `buffer`. Throws BadDocument.
+std::string_view text_of_json(std::string_view line, std::string_view key, std::string& buffer);
+
+}  // namespace megatron

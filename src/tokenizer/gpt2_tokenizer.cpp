@@ -1,0 +1,118 @@
+#include "tokenizer/gpt2_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "tokenizer/piece_cache.h"
+#include "tokenizer/piece_scanner.h"
+
+namespace megatron {
+
+namespace {
+
+// Most words of most languages fit into the first; both together take five megabytes.
+using ShortPieces = PieceCache<15, 3>;
+using LongPieces = PieceCache<31, 7>;
+constexpr int kShortPieceBits = 16, kLongPieceBits = 13;
+
+/// The vocabulary, the merges and the pattern: what decides about ids. Not the bytes of the files.
+std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
+  std::string all = "tokenizer gpt2: pattern of GPT-2, Unicode 16.0;";
+  for (const std::string& token : vocabulary.tokens) all += fmt::format("{}:{},", token.size(), token);
+  for (const BpeMerge& merge : vocabulary.merges)
+    all += fmt::format("{} {}>{},", merge.left, merge.right, merge.result);
+  return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
+}
+
+class Gpt2Encoder final : public Encoder {
+ public:
+  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules)
+      : rules_(rules), short_pieces_(kShortPieceBits), long_pieces_(kLongPieceBits) {
+    // What has a token of its own is met often: most of the words of a short text are found from the start.
+    std::vector<std::int32_t> unused;
+    for (auto token = vocabulary.tokens.rbegin(); token != vocabulary.tokens.rend(); ++token) {
+      unused.clear();
+      encode(*token, unused);
+    }
+  }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    const char *at = text.data(), *const end = at + text.size();
+    std::size_t count = ids.size();  // of ids that are in use; behind them is room
+    while (at < end) {
+      const char* const stop = scanner_.piece_end(at, end);
+      const auto length = static_cast<std::size_t>(stop - at), readable = static_cast<std::size_t>(end - at);
+      make_room(ids, count, LongPieces::kIds, readable);
+      if (length <= ShortPieces::kBytes) [[likely]] {
+        count += look_up(short_pieces_, at, length, readable, ids, count);
+      } else if (length <= LongPieces::kBytes) {
+        count += look_up(long_pieces_, at, length, readable, ids, count);
+      } else {
+        count += compute({at, length}, readable, ids, count);
+      }
+      at = stop;
+    }
+    ids.resize(count);
+  }
+
+ private:
+  /// So that `more` ids fit behind the first `count`; `left` bytes of text are still to come.
+  static void make_room(std::vector<std::int32_t>& ids, std::size_t count, std::size_t more, std::size_t left) {
+    if (ids.size() - count < more) [[unlikely]]
+      ids.resize(std::max(count + count / 2, count + left / 3) + more);
+  }
+
+  /// Puts the ids of a piece behind the first `count`; returns how many they are.
+  template <class Cache>
+  std::size_t look_up(Cache& cache, const char* piece, std::size_t length, std::size_t readable,
+                      std::vector<std::int32_t>& ids, std::size_t count) {
+    const auto key = Cache::key_of(piece, length, readable);
+    if (const auto* entry = cache.find(key)) [[likely]] {
+      std::copy(entry->ids.begin(), entry->ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+      return entry->count;
+    }
+    const std::size_t made = compute({piece, length}, readable, ids, count);
+    if (made <= Cache::kIds) cache.insert(key, made_);
+    return made;
+  }
+
+  std::size_t compute(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids, std::size_t count) {
+    made_.clear();
+    rules_.encode(piece, made_);
+    make_room(ids, count, made_.size(), readable);
+    std::copy(made_.begin(), made_.end(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+    return made_.size();
+  }
+
+  const MergeRules& rules_;
+  PieceScanner scanner_;
+  ShortPieces short_pieces_;
+  LongPieces long_pieces_;
+  std::vector<std::int32_t> made_;  // ids of the piece that was computed last
+};
+
+}  // namespace
+
+Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file)
+    : vocabulary_(read_bpe_vocabulary(vocab_file, merge_file)), rules_(vocabulary_), hash_(hash_of(vocabulary_)) {}
+
+std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder() const {
+  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_);
+}
+
+std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const std::int32_t id : ids) {
+    verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the gpt2 tokenizer's 0 .. {}", id,
+           vocab_size() - 1);
+    if (id != eod_id()) text += vocabulary_.tokens[static_cast<std::size_t>(id)];
+  }
+  return text;
+}
+
+std::vector<TokenizerFile> Gpt2Tokenizer::files() const {
+  return {{kVocabFile, vocabulary_.vocab_text}, {kMergeFile, vocabulary_.merge_text}};
+}
+
+}  // namespace megatron

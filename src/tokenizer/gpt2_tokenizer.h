@@ -1,0 +1,29 @@
+// Gpt2Tokenizer: GPT-2's byte-level BPE with the vocabulary of two files (bpe_vocabulary.h). Byte-exact: any text,
+// valid UTF-8 or not, is decoded to what was encoded. <|endoftext|> in a text is ordinary text; its id ends documents.
+#pragma once
+
+#include "tokenizer/merge_rules.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+class Gpt2Tokenizer final : public Tokenizer {
+ public:
+  /// Errors as read_bpe_vocabulary.
+  Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file);
+
+  std::string name() const override { return "gpt2"; }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }
+  std::int32_t eod_id() const override { return vocabulary_.end_of_text; }
+  std::uint64_t hash() const override { return hash_; }
+  std::unique_ptr<Encoder> make_encoder() const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::vector<TokenizerFile> files() const override;
+
+ private:
+  BpeVocabulary vocabulary_;
+  MergeRules rules_;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace megatron

@@ -1,0 +1,61 @@
+// PieceScanner: cuts text into the pieces that byte-pair merges never cross, as GPT-2's pattern does:
+//
+//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//
+// Written out by hand: one look at each character (the last space of a run is seen twice), so that no text is slow.
+// Defined for any bytes: one that is not part of valid UTF-8 counts as a character that is neither letter nor digit nor
+// space. Stateless.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+#include "tokenizer/character_classes.h"
+
+namespace megatron {
+
+static_assert(std::endian::native == std::endian::little, "ascii_letters and the piece cache read bytes as numbers");
+
+/// How many of the eight bytes at `at`, from the first on, are ASCII letters.
+inline std::ptrdiff_t ascii_letters(const char* at) {
+  constexpr std::uint64_t kEach = 0x0101010101010101u, kHigh = 0x80 * kEach;
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, at, sizeof(bytes));
+  // Each byte's high bit comes to say whether its lower seven bits, in lower case, are from 'a' on, and beyond 'z'.
+  const std::uint64_t lower = (bytes & ~kHigh) | 0x20 * kEach;
+  const std::uint64_t from_a = lower + (0x80 - 'a') * kEach, beyond_z = lower + (0x80 - 'z' - 1) * kEach;
+  const std::uint64_t letters = from_a & ~beyond_z & ~bytes & kHigh;
+  return std::countr_zero(~letters & kHigh) / 8;
+}
+
+class PieceScanner {
+ public:
+  PieceScanner();
+  /// The end of the piece that begins at `begin`, which must be before `end`; `end` is the end of the text.
+  const char* piece_end(const char* begin, const char* end) const {
+    // Nearly always: a space and a few ASCII letters, with more text behind them.
+    const char* at = begin + (*begin == ' ' ? 1 : 0);
+    if (end - at >= 8) {
+      const std::ptrdiff_t letters = ascii_letters(at);
+      if (letters > 0 && letters < 8 && static_cast<signed char>(at[letters]) >= 0) return at + letters;
+    }
+    return any_piece_end(begin, end);
+  }
+
+ private:
+  const char* any_piece_end(const char* begin, const char* end) const;
+
+  struct Character {
+    CharacterClass of;
+    std::uint32_t bytes;
+  };
+  Character character_at(const char* at, const char* end) const;
+  const char* run_end(CharacterClass of, const char* at, const char* end) const;
+  const char* spaces_end(const char* begin, const char* end) const;
+
+  std::array<CharacterClass, 128> ascii_;
+  const CharacterClasses& classes_;
+};
+
+}  // namespace megatron

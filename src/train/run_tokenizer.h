@@ -1,0 +1,25 @@
+// The tokenizer's files in a run directory, tokenizer/vocab.json and tokenizer/merges.txt: training needs ids only, but
+// who makes text from the run needs the vocabulary. Tokenizers without files (byte) have nothing there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "data/token_dataset.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+/// Copies the files that lie beside the shards into the run directory, unless they are there already; a warning if
+/// there are none. For one rank. ErrorKind::data if they are of another vocabulary than the shards were made with.
+void keep_tokenizer(const std::string& run_directory, const TokenDataset& data, Log& log);
+
+/// The tokenizer of a checkpoint. Its files: those that are named, or those kept in the run directory that the
+/// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, and
+/// ErrorKind::checkpoint if their vocabulary has another hash.
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
+                                                   std::uint64_t hash, const std::string& vocab_file,
+                                                   const std::string& merge_file);
+
+}  // namespace megatron

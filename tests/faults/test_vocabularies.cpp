@@ -1,0 +1,118 @@
+// A vocabulary on its way: from preprocessing beside the shards, through training into the run, to generated text; and
+// every place where another one is noticed.
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string golden(const std::string& file) {
+  return source_folder() + "/tests/golden/bpe/" + file;
+}
+
+Command preprocess(const std::string& prefix, const std::string& merges) {
+  return {preprocess_program(),
+          "--input",
+          (shared_folder() / "corpus.jsonl").string(),
+          "--output",
+          prefix,
+          "--tokenizer",
+          "gpt2",
+          "--vocab-file",
+          golden("vocab.json"),
+          "--merge-file",
+          merges};
+}
+
+Finished generate(const std::string& source, const std::vector<std::string>& options = {}) {
+  Command command = {generate_program(), source, "--prompt", "Once upon a", "--max-new-tokens", "20", "--seed", "5"};
+  command.insert(command.end(), options.begin(), options.end());
+  return run_command(command, 30);
+}
+
+Finished expect(Finished finished, int code, const std::vector<std::string>& words = {}) {
+  INFO(finished.out << finished.err);
+  REQUIRE(finished.code == code);
+  if (code != 0) CHECK(error_lines(finished) == 1);
+  for (const std::string& word : words) {
+    CAPTURE(word);
+    CHECK(mentions(finished.out + finished.err, word));
+  }
+  return finished;
+}
+
+/// Shards by the small vocabulary of the golden files (prefix "data/right"), by another one with the same tokens and
+/// ids
+/// ("data/other"), and a run of two steps on the former.
+struct Vocabularies {
+  TemporaryFolder folder;
+  std::string right = folder.file("data/right"), other = folder.file("data/other"),
+              other_merges = folder.file("other.txt"), run = folder.file("run");
+
+  Vocabularies() {
+    std::string merges = contents_of(golden("merges.txt"));
+    // The last two merges, both of bytes, change places.
+    const std::size_t last = merges.rfind('\n', merges.size() - 2) + 1, before = merges.rfind('\n', last - 2) + 1;
+    write_file(other_merges, merges.substr(0, before) + merges.substr(last) + merges.substr(before, last - before));
+    expect(run_command(launched(2, preprocess(right, golden("merges.txt")))), 0);
+    expect(run_command(preprocess(other, other_merges)), 0);
+    expect(run_training(run, {}), 0);
+  }
+
+  Finished run_training(const std::string& directory, Settings settings, const std::string& data = "") const {
+    settings.insert(settings.begin(),
+                    {"data.train=" + (data.empty() ? right : data), "train.steps=2", "checkpoint.every_steps=1"});
+    return run_command(training(kOneRank, directory, settings));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies") {
+  const Vocabularies world;
+  CHECK((contents_of(world.right + ".vocab.json") == contents_of(golden("vocab.json"))));
+  for (const char* file : {"vocab.json", "merges.txt"}) {
+    CHECK((contents_of(world.run + "/tokenizer/" + file) == contents_of(golden(file))));
+  }
+  const std::string text = expect(generate(world.run), 0).out;
+  CHECK(text.rfind("Once upon a", 0) == 0);
+  CHECK(expect(generate(checkpoint(world.run, 2)), 0).out == text);
+  CHECK(expect(generate(checkpoint(world.run, 2) + "/"), 0).out == text);
+  const std::string moved = world.folder.file("moved");
+  fs::rename(world.run, moved);
+  fs::remove_all(world.folder.file("data"));
+  CHECK(expect(generate(moved), 0).out == text);
+
+  const std::vector<std::string> files = {"--vocab-file", golden("vocab.json"), "--merge-file", golden("merges.txt")};
+  CHECK(expect(generate(moved, files), 0).out == text);
+  expect(generate(moved, {files[0], files[1]}), 2, {"--merge-file"});
+  expect(generate(moved, {files[0], files[1], files[2], world.other_merges}), 4, {"another 'gpt2' vocabulary", "hash"});
+  fs::remove(moved + "/tokenizer/merges.txt");
+  expect(generate(moved), 3, {"tokenizer/merges.txt", "--vocab-file"});
+  CHECK(expect(generate(moved, files), 0).out == text);
+  fs::copy_file(world.other_merges, moved + "/tokenizer/merges.txt");
+  expect(generate(moved), 4, {"hash"});
+}
+
+TEST_CASE("another vocabulary is noticed when training, resuming and evaluating") {
+  const Vocabularies world;
+  expect(world.run_training(world.run, {"train.steps=4"}, world.other), 4, {"tokenizer_hash"});
+  expect(world.run_training(world.folder.file("new"), {"checkpoint.initialize_from=" + world.run}, world.other), 4,
+         {"tokenizer_hash"});
+  expect(world.run_training(world.folder.file("new2"), {"data.validation=" + world.other}), 3,
+         {"another tokenizer", "hash"});
+  // A lost or damaged copy in the run is made again from the files beside the shards.
+  write_file(world.run + "/tokenizer/vocab.json", "{");
+  expect(world.run_training(world.run, {"train.steps=3"}), 0);
+  CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(golden("vocab.json"))));
+  // Shards alone are enough to train on.
+  fs::remove(world.right + ".vocab.json");
+  expect(world.run_training(world.folder.file("bare"), {}), 0, {"right.vocab.json", "warning", "--vocab-file"});
+  CHECK_FALSE(fs::exists(world.folder.file("bare/tokenizer")));
+  expect(generate(world.folder.file("bare")), 3, {"tokenizer/vocab.json", "--vocab-file"});
+  fs::copy_file(golden("vocab.json"), world.right + ".vocab.json");
+  fs::copy_file(world.other_merges, world.right + ".merges.txt", fs::copy_options::overwrite_existing);
+  expect(world.run_training(world.folder.file("mixed"), {}), 3, {"right.merges.txt", "another vocabulary"});
+}
