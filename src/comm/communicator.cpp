@@ -158,6 +158,12 @@ void Communicator::barrier() {
   do_barrier();
 }
 
+void Communicator::progress() {
+  if (size_ == 1) return;
+  const WaitingTime timer(meter_);
+  do_progress();
+}
+
 double Communicator::all_reduce_value(double value, Reduce reduce) {
   all_reduce(Tensor(&value, {1}, DType::f64), reduce);
   return value;

@@ -10,7 +10,7 @@
 //   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
 //   time.
 //   * In a group of one rank every verb is a copy or nothing.
-//   * Bytes are charged to the TrafficMeter, waiting to its timers, where they are set.
+//   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace megatron {
 
 enum class Reduce { sum, maximum };
 
-/// What a rank has moved, and where its waiting is charged: for the end table and --dry-run. Not thread-safe: one per
-/// rank.
+/// What a rank has moved, and where its time for that is charged: for the end table and --dry-run. Not thread-safe: one
+/// per rank.
 struct TrafficMeter {
   /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather and scatter
   /// (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
-  Timers* timers = nullptr;  ///< optional: waiting is entered there as Section::communication
+  Timers* timers = nullptr;  ///< optional: wait() and progress() are entered there as Section::communication
 };
 
 class Communicator;
@@ -82,6 +82,9 @@ class Communicator {
   void reduce_scatter(ConstTensor whole, Tensor part) { start_reduce_scatter(whole, part).wait(); }
   void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
   void barrier();
+  /// Moves along what this rank has in flight, in this group and in all that share its transport, without waiting. For
+  /// the middle of long computations: not every network moves messages by itself, and nobody but a rank adds.
+  void progress();
 
   // Host scalars and texts, for control decisions (not for the hot path).
   double all_reduce_value(double value, Reduce reduce = Reduce::sum);
@@ -108,6 +111,7 @@ class Communicator {
   virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
   virtual void do_barrier() = 0;
   virtual void finish(std::uint64_t ticket) = 0;
+  virtual void do_progress() {}
   /// A Pending is dropped while an exception unwinds: nobody may touch its buffers afterwards. The group is broken.
   virtual void abandon(std::uint64_t) noexcept {}
   /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.

@@ -26,6 +26,7 @@ class MpiCommunicator : public Communicator {
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
   void do_barrier() override;
   void finish(std::uint64_t ticket) override;
+  void do_progress() override { engine_->progress(); }
   void abandon(std::uint64_t) noexcept override { engine_->give_up(); }
 
   MpiOperation& create(MpiOperation::Kind kind, DType dtype, std::int64_t elements, const void* input, void* output);

@@ -99,14 +99,18 @@ bool MpiEngine::may_begin(const MpiOperation& operation) const {
   return ahead < 2;
 }
 
+bool MpiEngine::progress() {
+  verify(!broken_, ErrorKind::communication, "communication after a failure on this rank");
+  bool moved = false;
+  for (const auto& operation : active_) moved = advance(*operation) || moved;
+  return moved;
+}
+
 void MpiEngine::finish(MpiOperation& operation) {
   int idle_rounds = 0;
   while (!operation.done) {
-    verify(!broken_, ErrorKind::communication, "communication after a failure on this rank");
-    bool progress = false;
-    for (const auto& other : active_) progress = advance(*other) || progress;
     // With more ranks than cores the one that is waited for may need this core.
-    if (!progress && !operation.done && ++idle_rounds > 100) sched_yield();
+    if (!progress() && !operation.done && ++idle_rounds > 100) sched_yield();
   }
   const auto at =
       std::find_if(active_.begin(), active_.end(), [&](const auto& other) { return other.get() == &operation; });

@@ -61,6 +61,8 @@ class MpiEngine {
   MpiOperation& create();
   /// Posts what can be posted at once.
   void start(MpiOperation& operation);
+  /// Advances everything in flight as far as it goes without waiting; true if anything moved.
+  bool progress();
   /// Returns when it is complete, and takes it back. Throws Error(communication).
   void finish(MpiOperation& operation);
   /// After an exception on this rank: no more communication, the job is about to be aborted.

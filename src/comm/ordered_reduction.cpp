@@ -25,20 +25,24 @@ struct Maximum {
   }
 };
 
-// Works block by block so that the running sum stays in the first-level cache while the sources stream by.
+// Works block by block so that the running sum stays in the first-level cache while the sources stream by; of two
+// sources there is none. `destination` may be a source: elements are read before they are written.
 template <class T, class Combine>
 void reduce_blocks(std::span<const void* const> sources, void* destination, std::int64_t elements, Combine combine) {
   constexpr std::int64_t kBlock = 1024;
   alignas(64) T running[kBlock];
   for (std::int64_t first = 0; first < elements; first += kBlock) {
     const std::int64_t count = std::min(kBlock, elements - first);
-    const T* initial = static_cast<const T*>(sources[0]) + first;
-    std::copy(initial, initial + count, running);
+    const T* so_far = static_cast<const T*>(sources[0]) + first;
+    T* target = static_cast<T*>(destination) + first;
     for (std::size_t k = 1; k < sources.size(); ++k) {
       const T* next = static_cast<const T*>(sources[k]) + first;
-      for (std::int64_t i = 0; i < count; ++i) running[i] = combine(running[i], next[i]);
+      T* sum = k + 1 == sources.size() ? target : running;
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(so_far[i], next[i]);
+      so_far = sum;
     }
-    std::copy(running, running + count, static_cast<T*>(destination) + first);
+    if (so_far != target) std::copy(so_far, so_far + count, target);
   }
 }
 

@@ -30,7 +30,6 @@ constexpr Unsupported kUnsupported[] = {
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
     {"parallel.schedule", false, "\"interleaved\", \"zero_bubble\"",
      [](const Config& c) { return c.parallel.schedule == "interleaved" || c.parallel.schedule == "zero_bubble"; }},
-    {"parallel.overlap_gradients", true, "true", [](const Config& c) { return c.parallel.overlap_gradients; }},
     {"train.batch_ramp_up", true, "any", [](const Config& c) { return c.train.batch_ramp_up.start != 0; }},
     {"loss.name", true, "other than \"language_model\"",
      [](const Config& c) { return c.loss.name != "language_model"; }},

@@ -3,7 +3,9 @@
 namespace megatron {
 
 Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer)
-    : sizes_(sizes),
+    : store_(&declare.store()),
+      first_parameter_(static_cast<int>(declare.store().all().size())),
+      sizes_(sizes),
       layer_(layer),
       attention_norm_(declare, name + ".attention_norm", sizes.attention.hidden, sizes.norm_epsilon),
       attention_(declare, name + ".attention", sizes.attention, layer),
@@ -64,6 +66,7 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
     attention_.backward(context, dattention, saved.attention, dnormed);
   }
   attention_norm_.backward(context, dnormed, saved.attention_norm, dmiddle, dx);
+  context.gradients_ready(store_->at(first_parameter_));
 }
 
 }  // namespace megatron

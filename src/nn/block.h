@@ -36,6 +36,8 @@ class Block {
   // The gradient of dropout(f + bias) with respect to f: dy itself where nothing is dropped. Adds the bias' gradient.
   ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const;
 
+  const ParameterStore* store_;
+  int first_parameter_;
   BlockSizes sizes_;
   std::int64_t layer_;
   LayerNorm attention_norm_;

@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "ops/ops.h"
+#include "parallel/gradient_sums.h"
 #include "parallel/tensor_region.h"
 
 namespace megatron {
@@ -32,6 +33,17 @@ struct Context {
   DType activation_type = DType::f32;
   bool training = true;  ///< false: no dropout
   std::uint64_t seed = 0, step = 0;
+  GradientSums* gradient_sums = nullptr;  ///< set in the backward after which gradients are complete, to sum under it
+
+  /// A backward adds nothing more to the gradients of this parameter and of those declared after it.
+  void gradients_ready(const Parameter& from) const {
+    if (gradient_sums != nullptr) gradient_sums->ready_from(from.first);
+  }
+  /// Between long operations of a backward: moves along what is in flight.
+  void progress() const {
+    region.communicator().progress();
+    if (gradient_sums != nullptr) gradient_sums->progress();
+  }
 
   /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).
   Dropout hidden_dropout(double probability, std::int64_t layer, RandomSite site) const {

@@ -76,8 +76,7 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
   context.ops.matmul({.a = saved.logits, .b = word.value, .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dnormed);
   const ConstTensor whole = context.region.enter(context.scratch, saved.normed);
-  context.ops.matmul(
-      {.a = saved.logits, .b = as_matrix(whole), .transpose_a = true, .c = word.gradient, .accumulate = true});
+  add_weight_gradient(context, saved.logits, as_matrix(whole), word.gradient);
   sum.wait();
   norm_.backward(context, dnormed, saved.norm, {}, dx);
 }

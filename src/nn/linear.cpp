@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <utility>
+
 namespace megatron {
 
 ConstTensor as_matrix(ConstTensor x) {
@@ -10,6 +12,20 @@ ConstTensor as_matrix(ConstTensor x) {
 Tensor as_matrix(Tensor x) {
   const std::int64_t columns = x.dim(x.rank() - 1);
   return x.view({x.elements() / columns, columns});
+}
+
+void add_weight_gradient(Context& context, ConstTensor dy, ConstTensor x, Tensor gradient) {
+  // By the layout alone, never by what happens to be in flight: another cut may be other bits.
+  const std::int64_t rows = gradient.dim(0), half = context.region.size() > 1 ? rows / 2 : 0;
+  for (const auto& [first, count] : {std::pair(std::int64_t{0}, half), std::pair(half, rows - half)}) {
+    if (count == 0) continue;
+    context.ops.matmul({.a = dy.slice(1, first, count),
+                        .b = x,
+                        .transpose_a = true,
+                        .c = gradient.slice(0, first, count),
+                        .accumulate = true});
+    context.progress();
+  }
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records,
@@ -37,11 +53,7 @@ void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTenso
   context.ops.matmul({.a = as_matrix(dy), .b = store_->joint_value(weight_, records_, in_), .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dx);
   const ConstTensor whole = context.region.enter(context.scratch, x);
-  context.ops.matmul({.a = as_matrix(dy),
-                      .b = as_matrix(whole),
-                      .transpose_a = true,
-                      .c = store_->joint_gradient(weight_, records_, in_),
-                      .accumulate = true});
+  add_weight_gradient(context, as_matrix(dy), as_matrix(whole), store_->joint_gradient(weight_, records_, in_));
   sum.wait();
 }
 
@@ -59,11 +71,8 @@ void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x
   const ArenaScope scope(context.scratch);
   const ConstTensor whole = context.region.enter(context.scratch, dy);
   context.ops.matmul({.a = as_matrix(whole), .b = store_->at(weight_).value, .c = as_matrix(dx)});
-  context.ops.matmul({.a = as_matrix(whole),
-                      .b = as_matrix(x),
-                      .transpose_a = true,
-                      .c = store_->at(weight_).gradient,
-                      .accumulate = true});
+  context.progress();
+  add_weight_gradient(context, as_matrix(whole), as_matrix(x), store_->at(weight_).gradient);
 }
 
 }  // namespace megatron

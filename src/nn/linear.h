@@ -47,6 +47,10 @@ class RowParallelLinear {
   int weight_, bias_;
 };
 
+/// gradient [out, in] += dyᵀ · x for dy [n, out] and x [n, in]. Tensor ranks do it in two halves, between which the sum
+/// of the input gradient moves along.
+void add_weight_gradient(Context& context, ConstTensor dy, ConstTensor x, Tensor gradient);
+
 /// x of any shape [..., c] as a matrix [n, c].
 ConstTensor as_matrix(ConstTensor x);
 Tensor as_matrix(Tensor x);

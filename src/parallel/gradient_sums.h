@@ -1,15 +1,44 @@
-// Sums of gradients over the axes on which a parameter is `partial`: after the backward of the last micro-batch, before
-// the norm. Afterwards every copy of a parameter has the same gradient, bit for bit.
+// GradientSums: sums of gradients over the axes on which a parameter is `partial`. Afterwards every copy of a parameter
+// has the same gradient, bit for bit.
+//
+// Data axis first (bucket by bucket of the flat buffer), then tensor (sequence-parallel norms and biases), then the
+// tied embedding over the first and last stage. In place in store.gradients(). A backward runs against the order of
+// declaration, so the buckets at the end of the buffer are complete first: whoever tells ready_from() has their sums
+// started while the backward still runs. The sums are the same numbers with and without that.
 #pragma once
+
+#include <vector>
 
 #include "comm/process_grid.h"
 #include "parallel/parameter.h"
 
 namespace megatron {
 
-/// Tensor axis first (sequence-parallel norms and biases), then data (bucket by bucket of the flat buffer), then the
-/// tied embedding over the first and last stage. In place in store.gradients(). `scratch` holds the small ones packed
-/// together.
-void sum_partial_gradients(const ProcessGrid& grid, const ParameterStore& store, Ops& ops, Arena& scratch);
+class GradientSums {
+ public:
+  /// The store must be allocated; both must outlive the sums.
+  GradientSums(const ProcessGrid& grid, const ParameterStore& store);
+
+  /// In the backward of a step's last micro-batch: nothing more is added to the gradients from this flat element on.
+  /// Starts the sums of the buckets that lie there, and moves along what is in flight.
+  void ready_from(std::int64_t element);
+  /// Moves along what is in flight.
+  void progress() const { grid_.data().progress(); }
+  /// After the last backward: starts what was not, and waits for all. `scratch` holds the small ones packed together.
+  void finish(Ops& ops, Arena& scratch);
+
+ private:
+  struct Bucket {
+    Tensor gradients;
+    Pending sum;
+  };
+
+  void sum_over_tensor_ranks(Ops& ops, Arena& scratch) const;
+
+  const ProcessGrid& grid_;
+  const ParameterStore& store_;
+  std::vector<Bucket> buckets_;  // in the order of the buffer; started from the back
+  std::size_t not_started_;      // the first so many
+};
 
 }  // namespace megatron

@@ -91,9 +91,9 @@ class ParameterStore {
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
   /// The parts of gradients() that are partial over the data axis, in pieces that end with a parameter and hold about
-  /// kBucketElements each: what is summed in one message, and later, while the backward still runs.
+  /// kBucketElements each: what is summed as one, perhaps while the backward still runs.
   const std::vector<Tensor>& gradient_buckets() const { return buckets_; }
-  static constexpr std::int64_t kBucketElements = std::int64_t{16} << 20;
+  static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
 
  private:
   void set_views(Tensor values, Tensor gradients);

@@ -1,10 +1,20 @@
 #include "pipeline/executor.h"
 
+#include <algorithm>
+
 namespace megatron {
 
 namespace {
 // One channel per direction; the neighbour makes it unique.
 constexpr int kForwardChannel = 0, kBackwardChannel = 1;
+
+// The action after which the gradients are complete.
+const Action* last_backward(const std::vector<Action>& actions) {
+  const auto last = std::find_if(actions.rbegin(), actions.rend(),
+                                 [](const Action& action) { return action.kind != Action::Kind::forward; });
+  return last == actions.rend() ? nullptr : &*last;
+}
+
 }  // namespace
 
 void PipelineExecutor::Slot::wait_for_sends() {
@@ -81,6 +91,7 @@ void PipelineExecutor::backward(Slot& slot, Context& context) {
 
 void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches,
                            const PassSettings& settings, Ops& ops, Arena& scratch, Tensor loss_total, Timers& timers) {
+  const Action* last = last_backward(actions);
   for (const Action& action : actions) {
     Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
     Context context{.ops = ops,
@@ -91,7 +102,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .activation_type = settings.activation_type,
                     .training = settings.training,
                     .seed = settings.seed,
-                    .step = settings.step};
+                    .step = settings.step,
+                    .gradient_sums = &action == last ? settings.gradient_sums : nullptr};
     switch (action.kind) {
       case Action::Kind::forward: {
         const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);

@@ -22,6 +22,8 @@ struct PassSettings {
   bool training = true;
   std::uint64_t seed = 0, step = 0;
   DType activation_type = DType::f32;
+  GradientSums* gradient_sums =
+      nullptr;  ///< if set: sums are started under the last backward; the caller finishes them
 };
 
 class PipelineExecutor {

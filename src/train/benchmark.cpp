@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "base/memory_usage.h"
 #include "base/philox.h"
 #include "config/resolve.h"
 #include "model/flops.h"
 #include "train/replica.h"
+#include "train/report.h"
 #include "train/sgemm_reference.h"
 #include "train/timed_ops.h"
 
@@ -16,14 +19,17 @@ namespace megatron {
 
 namespace {
 
-Config case_config(ModelConfig model, std::int64_t batch) {
+Config case_config(ModelConfig model, std::int64_t batch, int tensor = 1, int data = 1) {
   Config config;
   config.model = model;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
-  config.train.micro_batch_size = config.train.global_batch_size = batch;
+  config.parallel.tensor = tensor;
+  config.parallel.data = data;
+  config.train.global_batch_size = batch;
+  config.train.micro_batch_size = batch / data;
   config.train.steps = 1000;
   config.data.train = "pseudo-random tokens";  // rules want a name; nothing is read
-  resolve(config, 1, nullptr);
+  resolve(config, tensor * data, nullptr);
   return config;
 }
 
@@ -57,11 +63,11 @@ double minor_page_faults() {
 /// One micro-batch of pseudo-random tokens on the device.
 class RandomBatch {
  public:
-  RandomBatch(const Config& config, Device& device) {
+  RandomBatch(const Config& config, int data_rank, Device& device) {
     const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
     std::vector<std::int32_t> tokens, targets, position_ids, positions;
     for (std::int64_t i = 0; i < s * b; ++i) {
-      const auto words = philox4x32<7>({static_cast<std::uint32_t>(i), 0, 0, 0}, 1);
+      const auto words = philox4x32<7>({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(data_rank), 0, 0}, 1);
       const auto vocab = static_cast<std::uint32_t>(config.model.vocab_size);
       tokens.push_back(static_cast<std::int32_t>(words[0] % vocab));
       targets.push_back(static_cast<std::int32_t>(words[1] % vocab));
@@ -75,7 +81,7 @@ class RandomBatch {
     batch_.positions = upload(device, positions, {s});
     batch_.sequence = s;
     batch_.samples = b;
-    batch_.gradient_scale = 1 / static_cast<double>(s * b);
+    batch_.gradient_scale = 1 / static_cast<double>(s * config.train.global_batch_size);
   }
 
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
@@ -139,23 +145,13 @@ std::vector<BenchmarkPart> parts_of(const SgemmReference& sgemm) {
   return parts;
 }
 
-double gigaflops(double flops, double seconds) {
-  return 1e-9 * flops / seconds;
+// A step of the whole job: it takes as long as its slowest rank.
+Seconds of_job(Seconds mine, Communicator& world) {
+  return {world.all_reduce_value(mine.wall, Reduce::maximum), world.all_reduce_value(mine.cpu) / world.size()};
 }
 
-/// One line a part, the most expensive first; parts below half a thousandth of the step are left out.
-std::string table(std::string_view title, std::vector<BenchmarkPart> parts, double step) {
-  std::sort(parts.begin(), parts.end(),
-            [](const BenchmarkPart& a, const BenchmarkPart& b) { return a.seconds.wall > b.seconds.wall; });
-  std::string text =
-      fmt::format("  {:<38}{:>10}{:>10}{:>10}{:>8}{:>10}\n", title, "ms", "CPU ms", "% of step", "calls", "GFLOP/s");
-  for (const BenchmarkPart& part : parts) {
-    if (part.seconds.wall < 5e-4 * step) continue;
-    text += fmt::format("    {:<36}{:>10.2f}{:>10.2f}{:>10.1f}{:>8}", part.name, 1e3 * part.seconds.wall,
-                        1e3 * part.seconds.cpu, 100 * part.seconds.wall / step, part.calls);
-    text += part.flops > 0 ? fmt::format("{:>10.1f}\n", gigaflops(part.flops, part.seconds.wall)) : "\n";
-  }
-  return text;
+Seconds mean_over_ranks(Seconds mine, Communicator& world) {
+  return {world.all_reduce_value(mine.wall) / world.size(), world.all_reduce_value(mine.cpu) / world.size()};
 }
 
 }  // namespace
@@ -164,71 +160,92 @@ std::vector<BenchmarkCase> benchmark_cases() {
   return {
       {"gpt2_124m_4x256", "GPT-2 124M, batch 4 x 256", case_config(gpt2_124m(256), 4), 7},
       {"gpt2_124m_1x1024", "GPT-2 124M, batch 1 x 1024", case_config(gpt2_124m(1024), 1), 7},
-      {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", case_config(small_model(), 8), 21}};
+      {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", case_config(small_model(), 8), 21},
+      {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", case_config(gpt2_124m(256), 4, 2, 1), 7, 2},
+      {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2}};
 }
 
-BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, int steps, Communicator& world) {
+namespace {
+
+// What the steps of one kind, with sums under or behind the backward, have taken.
+struct StepSamples {
+  std::vector<Seconds> seconds;
+  std::vector<double> communication;
+};
+
+}  // namespace
+
+BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world) {
   constexpr int warm_up = 2;
   constexpr double learning_rate = 1e-4;
   const Config& config = benchmark.config;
   const std::int64_t tokens = config.train.global_batch_size * config.model.sequence_length;
   TimedOps* ops = nullptr;
   Backend backend = timed_cpu_backend(ops);
-  const ProcessGrid grid(world, {});
+  const ProcessGrid grid(world, grid_shape(config));
+  Timers timers;
+  TrafficMeter meter{.timers = &timers};
+  for (Communicator* group : {&grid.tensor(), &grid.data(), &grid.model()}) group->set_meter(&meter);
   Replica replica(config, grid, backend);
-  const RandomBatch batch(config, *backend.device);
-  SgemmReference sgemm(config.model, tokens, backend);
+  const RandomBatch batch(config, grid.data().rank(), *backend.device);
+  std::optional<SgemmReference> sgemm;
+  if (!settings.training_only)
+    sgemm.emplace(config.model, config.parallel.tensor, tokens / config.parallel.data, backend);
 
   BenchmarkResult result;
+  result.ranks = world.size();
   result.tokens = static_cast<double>(tokens);
   result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
-  std::vector<Seconds> step_samples;
+  StepSamples overlapped, plain;
   std::vector<double> fault_samples;
   PartSamples sections, verbs;
-  for (int step = 1; step <= warm_up + steps; ++step) {
-    if (step > warm_up) sgemm.measure();
+  const int steps = settings.steps > 0 ? settings.steps : benchmark.steps;
+  const bool compare = config.parallel.data > 1;
+  for (int step = 1; step <= warm_up + (compare ? 2 : 1) * steps; ++step) {
+    const bool overlap = compare && step % 2 == 0;
+    replica.overlap_gradients(overlap);
+    world.barrier();
+    if (sgemm && step > warm_up) sgemm->measure();
+    world.barrier();
     ops->take();
-    Timers timers;
+    timers.reset();
     const double faults = minor_page_faults();
     const Seconds seconds = time_of([&] {
       replica.forward_backward(batch.micro_batches(), step, result.tokens, timers);
       replica.update(learning_rate, timers);
     });
+    const double communication = timers.seconds(Section::communication);
     if (step <= warm_up) continue;
+    StepSamples& samples = overlap ? overlapped : plain;
+    samples.seconds.push_back(of_job(seconds, world));
+    samples.communication.push_back(-world.all_reduce_value(-communication, Reduce::maximum));
+    if (compare && !overlap) continue;
     fault_samples.push_back(minor_page_faults() - faults);
-    step_samples.push_back(seconds);
-    for (const Section section : {Section::forward, Section::backward, Section::optimizer, Section::other}) {
+    for (const Section section :
+         {Section::forward, Section::backward, Section::communication, Section::optimizer, Section::other}) {
       sections.add(name_of(section), {.wall = timers.seconds(section)}, 0);
     }
     for (const auto& [verb, cost] : ops->take()) verbs.add(verb, cost.seconds, cost.calls);
   }
-  result.step = median(step_samples);
+  const StepSamples& main = compare ? overlapped : plain;
+  result.step = median(main.seconds);
+  result.communication = median(main.communication);
+  if (compare) {
+    result.plain_step = median(plain.seconds);
+    result.plain_communication = median(plain.communication);
+  }
   result.page_faults = median(fault_samples);
-  result.sgemm = sgemm.seconds();
-  result.sgemm_flops = sgemm.flops();
+  result.peak_resident_bytes = world.all_reduce_value(static_cast<double>(peak_resident_bytes()));
+  result.planned_bytes = static_cast<double>(replica.plan().total());
   result.sections = sections.medians();
   result.verbs = verbs.medians();
   count_flops(result.verbs, replica.plan());
-  result.products = parts_of(sgemm);
-  return result;
-}
-
-std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& result) {
-  const Seconds step = result.step;
-  std::string text = fmt::format("{}: {}\n", benchmark.name, benchmark.title);
-  text += fmt::format("  share of sgemm {:8.1f} %   ({:.1f} % by CPU time)\n", 100 * result.share(&Seconds::wall),
-                      100 * result.share(&Seconds::cpu));
-  text += fmt::format("  model          {:8.1f} GFLOP/s\n", gigaflops(result.model_flops, step.wall));
-  text += fmt::format("  sgemm          {:8.1f} GFLOP/s at the model's shapes\n",
-                      gigaflops(result.sgemm_flops, result.sgemm.wall));
-  text += fmt::format("  tokens         {:8.0f} a second\n", result.tokens / step.wall);
-  text += fmt::format("  step           {:8.1f} ms ({:.1f} ms of CPU, {:.0f} page faults):", 1e3 * step.wall,
-                      1e3 * step.cpu, result.page_faults);
-  for (const BenchmarkPart& section : result.sections) {
-    text += fmt::format(" {} {:.1f}", section.name, 1e3 * section.seconds.wall);
+  if (sgemm) {
+    result.sgemm = mean_over_ranks(sgemm->seconds(), world);
+    result.sgemm_flops = sgemm->flops();
+    result.products = parts_of(*sgemm);
   }
-  return text + '\n' + table("a step by operations", result.verbs, step.wall) +
-         table("products alone", result.products, step.wall);
+  return result;
 }
 
 }  // namespace megatron

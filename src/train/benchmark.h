@@ -1,8 +1,10 @@
-// Benchmark: how fast one rank trains, as a share of what its machine's matrix multiplication could do.
+// Benchmark: how fast a job of one or a few ranks trains, as a share of what its machine's matrix multiplication could
+// do.
 //
-// A case is a model with a batch of one micro-batch, fp32, no dropout. Whole training steps (gradients to zero,
-// forward, backward, update) and the bare products of the model's layers are timed in turn, so that whatever else the
-// machine does meets both alike. Model operations are counted causally (model/flops.h).
+// A case is a model with a batch of one micro-batch a data rank, fp32, no dropout. Whole training steps (gradients to
+// zero, forward, backward, update) and the bare products of the model's layers are timed in turn, so that whatever else
+// the machine does meets both alike; ranks multiply at the same time, as they do in a step. Model operations are
+// counted causally (model/flops.h).
 //
 // Owns nothing after it returns. Must not know files or data sets: tokens are pseudo-random.
 #pragma once
@@ -18,11 +20,12 @@ namespace megatron {
 
 struct BenchmarkCase {
   std::string name, title;
-  Config config;  ///< resolved for one rank
+  Config config;  ///< resolved for `ranks`
   int steps = 0;  ///< that are measured by default
+  int ranks = 1;
 };
 
-/// GPT-2 124M in two shapes, and a small model.
+/// On one rank GPT-2 124M in two shapes and a small model; on two GPT-2 124M at tensor 2 and at data 2.
 std::vector<BenchmarkCase> benchmark_cases();
 
 /// A part of a step: a section of it, all calls of one verb, or of one product of a layer.
@@ -33,26 +36,42 @@ struct BenchmarkPart {
   double flops = 0;  ///< per step; 0 where they are not counted
 };
 
-/// Medians over the measured steps.
+/// Medians over the measured steps. Of a step the slowest rank's wall time counts and the ranks' mean CPU time (a rank
+/// that waits keeps its core busy); of products alone the ranks' mean.
 struct BenchmarkResult {
-  double tokens = 0;                    ///< per step
-  double model_flops = 0;               ///< per step
-  double page_faults = 0;               ///< per step
+  int ranks = 1;
+  double tokens = 0;                    ///< per step, of the job
+  double model_flops = 0;               ///< per step, of the job
+  double page_faults = 0;               ///< per step, of the first rank
+  double peak_resident_bytes = 0;       ///< of the process; summed over ranks
+  double planned_bytes = 0;             ///< of the first rank: what training holds (MemoryPlan)
   Seconds step;                         ///< one training step
-  Seconds sgemm;                        ///< the products of all layers, forward and backward, and nothing else
+  double communication = 0;             ///< seconds of it inside communication, of the rank that spent least there
+  Seconds plain_step;                   ///< with gradient sums behind the backward instead of under it; 0: not measured
+  double plain_communication = 0;       ///< the same of those steps
+  Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
   double sgemm_flops = 0;               ///< of these
-  std::vector<BenchmarkPart> sections;  ///< of the step
-  std::vector<BenchmarkPart> verbs;     ///< of the step
-  std::vector<BenchmarkPart> products;  ///< of sgemm
+  std::vector<BenchmarkPart> sections;  ///< of the first rank's step
+  std::vector<BenchmarkPart> verbs;     ///< of the first rank's step
+  std::vector<BenchmarkPart> products;  ///< of the first rank's sgemm
 
-  /// Model FLOP/s over sgemm FLOP/s, by either clock.
-  double share(double Seconds::*clock) const { return (model_flops / step.*clock) / (sgemm_flops / sgemm.*clock); }
+  /// Model FLOP/s over the ranks' sgemm FLOP/s, by either clock.
+  double share(double Seconds::*clock) const {
+    return (model_flops / ranks / step.*clock) / (sgemm_flops / sgemm.*clock);
+  }
 };
 
-/// Trains `steps` steps after two to warm up. `world` must be of one rank.
-BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, int steps, Communicator& world);
+struct BenchmarkSettings {
+  int steps = 0;               ///< 0: the case's
+  bool training_only = false;  ///< no bare products: their operands would count as memory of the training
+};
 
-/// The result as lines for people.
+/// Trains after two steps to warm up. Collective over `world`, which must have the case's ranks; the result is complete
+/// on the first.
+BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world);
+
+/// The result as lines for people, and as one line of JSON for scripts.
 std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& result);
+std::string to_json(const BenchmarkCase& benchmark, const BenchmarkResult& result);
 
 }  // namespace megatron

@@ -2,7 +2,6 @@
 
 #include "comm/counting_communicator.h"
 #include "ops/counting_ops.h"
-#include "parallel/gradient_sums.h"
 
 namespace megatron {
 
@@ -64,7 +63,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   CountingOps ops;
   Timers timers;
   executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
-  sum_partial_gradients(grid, store, ops, scratch);
+  GradientSums(grid, store).finish(ops, scratch);
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
@@ -92,6 +91,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       grid_(grid),
       backend_(backend),
       plan_(plan_memory(config, grid.shape(), grid.at())),
+      overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
       stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_)),
       scratch_("scratch"),
@@ -101,6 +101,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype());
   store_.initialize(*backend.ops, config.train.seed);
+  gradient_sums_ = std::make_unique<GradientSums>(grid, store_);
   optimizer_ = std::make_unique<AdamW>(store_, adamw_settings(config.optimizer), device, *backend.ops);
   executor_ = std::make_unique<PipelineExecutor>(*stage_, grid, region_, plan_.slots, device, plan_.slot_bytes);
   scratch_memory_ = Buffer(device, plan_.scratch);
@@ -131,9 +132,10 @@ double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std:
   const PassSettings settings{.training = true,
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
-                              .activation_type = config_.precision.dtype()};
+                              .activation_type = config_.precision.dtype(),
+                              .gradient_sums = overlap_gradients_ ? gradient_sums_.get() : nullptr};
   executor_->run(training_actions_, micro_batches, settings, ops, scratch_, loss_total_, timers);
-  sum_partial_gradients(grid_, store_, ops, scratch_);
+  gradient_sums_->finish(ops, scratch_);
   return total_loss(targets);
 }
 

@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "model/gpt.h"
 #include "optim/adamw.h"
+#include "parallel/gradient_sums.h"
 #include "pipeline/executor.h"
 
 namespace megatron {
@@ -45,6 +46,8 @@ class Replica {
   /// Forward and backward of one step: gradients are zeroed, the schedule is played, all partial sums are done. Returns
   /// the mean loss over `targets` (the number of targets in the global batch), the same on every rank.
   double forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
+  /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out.
+  void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   /// Applies the gradients.
   AdamW::Update update(double learning_rate, Timers& timers);
   /// Mean loss of a forward pass without dropout.
@@ -73,10 +76,12 @@ class Replica {
   const ProcessGrid& grid_;
   Backend& backend_;
   MemoryPlan plan_;
+  bool overlap_gradients_;
   TensorRegion region_;
   ParameterStore store_;
   std::unique_ptr<GptStage> stage_;
   std::unique_ptr<PipelineExecutor> executor_;
+  std::unique_ptr<GradientSums> gradient_sums_;
   Buffer scratch_memory_, loss_memory_;
   Arena scratch_;
   Tensor loss_total_;

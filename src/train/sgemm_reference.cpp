@@ -4,16 +4,21 @@
 
 namespace megatron {
 
-SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t rows, Backend& backend) : ops_(*backend.ops) {
-  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, vocab = model.padded_vocab();
-  const std::int64_t widest = std::max({3 * h, f, vocab});
+SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend)
+    : ops_(*backend.ops) {
+  const auto share = [tensor](std::int64_t whole) {
+    return exact_division(whole, tensor, "a layer over tensor ranks");
+  };
+  const std::int64_t h = model.hidden_size, part = share(h);
+  const std::int64_t f = share(model.ffn_hidden_size), vocab = share(model.padded_vocab());
+  const std::int64_t widest = std::max({3 * part, h, f, vocab});
   input_ = operand(rows * std::max(h, f), backend);
   output_ = operand(rows * widest, backend);
-  weight_ = operand(widest * h, backend);
-  result_ = operand(widest * std::max(rows, h), backend);
+  weight_ = operand(std::max({widest * h, h * f}), backend);
+  result_ = operand(std::max({widest * rows, widest * h, h * f}), backend);
   const auto layers = static_cast<int>(model.layers);
-  add("query, key, value", rows, 3 * h, h, layers);
-  add("attention output", rows, h, h, layers);
+  add("query, key, value", rows, 3 * part, h, layers);
+  add("attention output", rows, h, part, layers);
   add("mlp up", rows, f, h, layers);
   add("mlp down", rows, h, f, layers);
   add("head", rows, vocab, h, 1);

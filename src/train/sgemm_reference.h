@@ -16,8 +16,9 @@ namespace megatron {
 
 class SgemmReference {
  public:
-  /// The products of `model` (resolved, unsplit) for `rows` tokens. The backend must outlive the reference.
-  SgemmReference(const ModelConfig& model, std::int64_t rows, Backend& backend);
+  /// The products that one of `tensor` ranks makes of `model` (resolved) for `rows` tokens. The backend must outlive
+  /// the reference.
+  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend);
 
   /// Times a training step's worth of products once more. As long as the step itself, so that interruptions by other
   /// processes meet both alike.

@@ -111,7 +111,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
       {"parallel.schedule", "\"zero_bubble\"", {}},
-      {"parallel.overlap_gradients", "true", {}},
       {"train.batch_ramp_up", "{start = 2, increment = 2, samples = 10}", {}},
       {"loss.name", "\"key_tokens\"", {}},
       {"precision.compute", "\"bf16\"", {}},

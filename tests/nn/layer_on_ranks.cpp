@@ -91,7 +91,7 @@ void LayerOnRank::clear_gradients() {
 }
 
 void LayerOnRank::sum_gradients() {
-  sum_partial_gradients(grid_, store_, *backend_.ops, scratch_);
+  GradientSums(grid_, store_).finish(*backend_.ops, scratch_);
 }
 
 std::vector<std::int64_t> LayerOnRank::indices(std::int64_t width, Cut cut) const {

@@ -75,7 +75,7 @@ TEST_CASE("partial gradients are summed over exactly the ranks that hold parts o
     }
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
-    sum_partial_gradients(grid, store, *backend.ops, scratch);
+    GradientSums(grid, store).finish(*backend.ops, scratch);
 
     const std::lock_guard lock(mutex);
     if (scratch.used() != 0) wrong.push_back("the scratch arena is not as it was");
@@ -104,7 +104,7 @@ TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
     backend.ops->copy(noise, store.gradients());
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
-    sum_partial_gradients(grid, store, *backend.ops, scratch);
+    GradientSums(grid, store).finish(*backend.ops, scratch);
     const auto me = static_cast<std::size_t>(world.rank());
     for (const Parameter& parameter : store.all()) {
       const float* gradient = parameter.gradient.as<float>();
@@ -120,6 +120,37 @@ TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
   }
 }
 
+TEST_CASE("the sums of a bucket start once all of it is ready, and only once a step") {
+  CountingCommunicator world(0, 2);
+  const ProcessGrid grid(world, {.data = 2});
+  TrafficMeter data;
+  grid.data().set_meter(&data);
+  ParameterStore store;
+  const std::int64_t size = ParameterStore::kBucketElements;
+  for (const char* name : {"first", "second", "third", "fourth"}) {
+    store.declare(parameter_of(name, size, Placement::replica));
+  }
+  store.allocate_sizing(DType::f32);
+  CountingOps ops;
+  Arena scratch("scratch");
+  GradientSums sums(grid, store);
+  for (int step = 0; step < 2; ++step) {
+    data = {};
+    const auto started_from = [&](std::int64_t element) {
+      sums.ready_from(element);
+      return data.operations;
+    };
+    CHECK(started_from(4 * size) == 0);
+    CHECK(started_from(3 * size + 1) == 0);
+    CHECK(started_from(3 * size) == 1);
+    CHECK(started_from(3 * size) == 1);
+    CHECK(started_from(size) == 3);
+    sums.finish(ops, scratch);
+    CHECK(data.operations == 4);
+    CHECK(data.bytes_sent == 4 * size * 4);
+  }
+}
+
 TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
   CountingCommunicator world(0, kGrid.ranks());
   const ProcessGrid grid(world, kGrid);
@@ -132,7 +163,7 @@ TEST_CASE("on paper the sums take the scratch memory and the messages that they 
   store.allocate_sizing(DType::f32);
   CountingOps ops;
   Arena scratch("scratch");
-  sum_partial_gradients(grid, store, ops, scratch);
+  GradientSums(grid, store).finish(ops, scratch);
   CHECK(scratch.high_water() == 64);  // 12 elements of three norms, packed
   CHECK(tensor.operations == 1);
   CHECK(tensor.bytes_sent == 12 * 4);

@@ -95,6 +95,24 @@ TEST_CASE("GPipe and 1F1B are bit-identical, and so is a layout to itself") {
   require_identical(train_tiny(config, 2, 1, 2), first);
 }
 
+TEST_CASE("sums under the backward are the bits of sums behind it") {
+  struct Layout {
+    int tensor, data, pipeline;
+    bool sequence_parallel;
+  };
+  const Layout layout = GENERATE(Layout{1, 2, 1, false}, Layout{2, 2, 1, true}, Layout{1, 2, 2, false});
+  INFO("tensor " << layout.tensor << " data " << layout.data << " pipeline " << layout.pipeline);
+  Config config = tiny_config();
+  config.model.hidden_size = 512;  // a layer is most of a bucket: there is something to start early
+  config.model.ffn_hidden_size = 2048;
+  config.parallel.sequence_parallel = layout.sequence_parallel;
+  const auto train = [&](bool overlap) {
+    config.parallel.overlap_gradients = overlap;
+    return train_tiny(config, layout.tensor, layout.data, layout.pipeline, 2);
+  };
+  require_identical(train(true), train(false));
+}
+
 TEST_CASE("dropout is on in these tests: without it the losses are others") {
   Config config = tiny_config();
   config.model.hidden_dropout = config.model.attention_dropout = 0;

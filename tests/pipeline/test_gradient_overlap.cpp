@@ -1,0 +1,77 @@
+// Which gradient sums are in flight when the last backward of a step is over: played on paper, by any layout.
+#include <catch2/catch.hpp>
+
+#include "comm/counting_communicator.h"
+#include "model/gpt.h"
+#include "ops/counting_ops.h"
+#include "pipeline/executor.h"
+
+using namespace megatron;
+
+namespace {
+
+struct Started {
+  std::int64_t under_backward = 0, all = 0;
+};
+
+// Plays one step of a stage of a four-layer model whose layers are about a bucket each.
+Started play(int stages, int stage, bool overlap) {
+  ModelConfig model;
+  model.layers = 4;
+  model.hidden_size = 640;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 2560;
+  model.sequence_length = model.max_position_embeddings = 8;
+  model.vocab_size = 50;
+  model.vocab_multiple = 64;
+  ParallelConfig parallel;
+  parallel.pipeline = stages;
+  const GridShape shape{.data = 2, .pipeline = stages};
+  CountingCommunicator world(rank_of({.pipeline = stage}, shape), shape.ranks());
+  const ProcessGrid grid(world, shape);
+  TrafficMeter sums;
+  grid.data().set_meter(&sums);
+  const TensorRegion region(grid, false);
+  ParameterStore store;
+  const GptStage gpt(model, parallel, grid, region, store);
+  store.allocate_sizing(DType::f32);
+  GradientSums gradient_sums(grid, store);
+
+  Arena scratch("scratch"), batch("batch");
+  MicroBatch micro_batch;
+  for (ConstTensor* ids : {&micro_batch.tokens, &micro_batch.targets, &micro_batch.position_ids}) {
+    *ids = batch.allocate("ids", {8, 1}, DType::i32);
+  }
+  micro_batch.positions = batch.allocate("positions", {8}, DType::i32);
+  micro_batch.sequence = 8;
+  micro_batch.samples = 1;
+  const std::vector<MicroBatch> micro_batches(3, micro_batch);
+  const std::vector<Action> actions = one_f_one_b(stage, stages, 3);
+  PipelineExecutor executor(gpt, grid, region, slot_count(actions));
+  CountingOps ops;
+  Timers timers;
+  executor.run(actions, micro_batches, {.gradient_sums = overlap ? &gradient_sums : nullptr}, ops, scratch,
+               batch.allocate("loss", {1}, DType::f64), timers);
+  Started started{.under_backward = sums.operations};
+  gradient_sums.finish(ops, scratch);
+  started.all = sums.operations;
+  return started;
+}
+
+}  // namespace
+
+TEST_CASE("each layer's gradients are on their way when the backward has passed it") {
+  const Started one_stage = play(1, 0, true), first = play(2, 0, true), last = play(2, 1, true);
+  CHECK(one_stage.under_backward == 4);  // all but the first, which holds the tied table
+  CHECK(one_stage.all == 5);
+  CHECK(first.under_backward == 2);
+  CHECK(first.all == 3);
+  CHECK(last.under_backward == 2);
+  CHECK(last.all == 3);
+}
+
+TEST_CASE("without overlap nothing is on its way before the last backward is over") {
+  const Started started = play(2, 1, false);
+  CHECK(started.under_backward == 0);
+  CHECK(started.all == 3);
+}
