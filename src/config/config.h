@@ -140,6 +140,7 @@ struct RunConfig {
   std::string communication = "auto";
   std::int64_t threads = 1;
   std::int64_t log_every = 1;
+  double hang_minutes = 30;  // 0: never
 
   bool operator==(const RunConfig&) const = default;
 };

@@ -228,6 +228,10 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(run, threads), from_to(1, 1 << 16), "threads a rank", "", "Of the CPU's mathematics.", ""},
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
+      {MEGATRON_KEY(run, hang_minutes), from_to(0, 1e6), "minutes", "",
+       "When a rank is longer in one operation (waiting in one communication, a save's file), say what all do and end "
+       "with 6; 0: never.",
+       ""},
   };
 }
 

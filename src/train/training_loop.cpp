@@ -161,14 +161,31 @@ void TrainingLoop::evaluate(const char* split, const std::optional<SampleSet>& s
 
 void TrainingLoop::save() {
   if (saved_step_ == trainer_.step()) return;
-  const SaveReport report =
-      trainer_.save(config_.run.directory, {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}});
+  last_save_ = wall_seconds();  // an attempt that fails counts: the next is due as long after it
+  SaveReport report;
+  try {
+    report = trainer_.save(config_.run.directory, {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}});
+  } catch (const Error& error) {  // on all ranks alike
+    if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
+    log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", trainer_.step(),
+                 error.what(), saved_step_);
+    return;
+  }
   saved_step_ = trainer_.step();
-  last_save_ = wall_seconds();
   if (!log_.speaking()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
   log_.info("saved {} ({} in {:.2f} s)", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds);
   plot_.redraw();
+}
+
+void TrainingLoop::save_last() {
+  save();
+  if (saved_step_ == trainer_.step()) return;
+  finish();
+  fail(ErrorKind::filesystem,
+       "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
+       "goes on from step {}",
+       trainer_.step(), saved_step_);
 }
 
 int TrainingLoop::run() {
@@ -177,7 +194,7 @@ int TrainingLoop::run() {
   while (!trainer_.finished()) {
     const Request request = this->request();
     if (request == Request::stop) {
-      save();
+      save_last();
       log_.info("stopped on {} after step {}; run the same command again{} to go on",
                 signals_.received() != 0 ? StopSignals::name_of(signals_.received()) : "request", trainer_.step(),
                 config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
@@ -194,7 +211,7 @@ int TrainingLoop::run() {
   }
   evaluate("validation", datasets_.validation());
   evaluate("test", datasets_.test());
-  if (saves || saved_step_ >= 0) save();  // a run that was stopped has a checkpoint: the last step must be one too
+  if (saves || saved_step_ >= 0) save_last();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;
 }

@@ -33,7 +33,10 @@ class TrainingLoop {
   void train_one_step();
   void record(const StepResult& result, double seconds);
   void evaluate(const char* split, const std::optional<SampleSet>& samples);
+  /// A save that fails is an error only if this run has no good checkpoint yet; else a warning.
   void save();
+  /// For the end of the program: it has saved this step, or this is an error.
+  void save_last();
   void finish();
 
   const Config& config_;
