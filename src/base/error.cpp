@@ -1,6 +1,21 @@
 #include "base/error.h"
 
+#include <atomic>
+
 namespace megatron {
+
+namespace {
+std::atomic<void (*)()> internal_error_hook{nullptr};
+}
+
+void set_internal_error_hook(void (*hook)()) {
+  internal_error_hook = hook;
+}
+
+Error::Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {
+  if (kind != ErrorKind::internal) return;
+  if (auto* const hook = internal_error_hook.load()) hook();
+}
 
 const char* name_of(ErrorKind kind) {
   switch (kind) {

@@ -32,13 +32,16 @@ const char* name_of(ErrorKind kind);
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const { return kind_; }
   int exit_code() const { return static_cast<int>(kind_); }
 
  private:
   ErrorKind kind_;
 };
+
+/// Called where an internal error is made, while the stack that led there still stands; nullptr: nothing is.
+void set_internal_error_hook(void (*hook)());
 
 template <class... Args>
 [[noreturn]] void fail(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {

@@ -35,11 +35,18 @@ void Timers::enter(Section section) {
   internal_check(depth_ + 1 < kMaxDepth, "timer sections are nested too deeply");
   charge_current();
   stack_[++depth_] = section;
+  tell_phase();
 }
 
 void Timers::leave() {
   charge_current();
+  const bool told = current() != Section::communication;
   --depth_;
+  if (told) tell_phase();
+}
+
+void Timers::tell_phase() {
+  if (activity_ != nullptr && current() != Section::communication) activity_->set_phase(name_of(current()));
 }
 
 double Timers::seconds(Section section) const {

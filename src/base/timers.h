@@ -2,11 +2,14 @@
 //
 // Sections are exclusive: entering one pauses the enclosing one, so that the sections' seconds add up to the elapsed
 // time. Time outside every section counts as `other`. Entering and leaving read the clock once and allocate nothing.
-// One instance per rank, used by one thread.
+// One instance per rank, used by one thread. Sections are told to the rank's Activity as its phase, if there is one;
+// communication is not: what is waited for is more than that, and the phase stays the one that waits.
 #pragma once
 
 #include <array>
 #include <cstddef>
+
+#include "base/activity.h"
 
 namespace megatron {
 
@@ -39,6 +42,8 @@ class Timers {
     Timers& timers_;
   };
 
+  void set_activity(Activity* activity) { activity_ = activity; }
+
   Scope scope(Section section) { return Scope(*this, section); }
 
   /// Seconds spent in `section` itself, without the sections entered inside it, up to now.
@@ -58,8 +63,10 @@ class Timers {
   void leave();
   Section current() const { return stack_[depth_]; }
   void charge_current();
+  void tell_phase();
 
   Clock clock_;
+  Activity* activity_ = nullptr;
   double since_;  // the current section's clock reading when it was entered or resumed
   std::array<double, kSectionCount> seconds_{};
   std::array<Section, kMaxDepth> stack_{Section::other};

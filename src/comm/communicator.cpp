@@ -11,17 +11,6 @@ namespace megatron {
 
 namespace {
 
-// Charges the time of a scope to the meter's timers, if there are any.
-class WaitingTime {
- public:
-  explicit WaitingTime(TrafficMeter* meter) {
-    if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
-  }
-
- private:
-  std::optional<Timers::Scope> section_;
-};
-
 void check_tensor(ConstTensor tensor, const char* verb, const std::string& group) {
   if (tensor.rank() == 0 || (tensor.elements() > 0 && tensor.empty())) {
     fail(ErrorKind::internal, "{} in group '{}': a tensor is absent", verb, group);
@@ -47,16 +36,40 @@ void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const 
   }
 }
 
+std::int64_t bytes_of(ConstTensor tensor) {
+  return static_cast<std::int64_t>(tensor.bytes());
+}
+
 }  // namespace
 
+// The scope of waiting for other ranks: told to the activity, its time charged to the meter's timers, if there are any.
+class Communicator::Wait {
+ public:
+  Wait(const Communicator& group, const Waiting& what) : activity_(group.activity_) {
+    if (activity_ != nullptr) activity_->begin_waiting(what, group.name_);
+    TrafficMeter* meter = group.meter_;
+    if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
+  }
+  ~Wait() {
+    if (activity_ != nullptr) activity_->end_waiting();
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  Activity* activity_;
+  std::optional<Timers::Scope> section_;
+};
+
 Pending::Pending(Pending&& other) noexcept
-    : communicator_(std::exchange(other.communicator_, nullptr)), ticket_(other.ticket_) {}
+    : communicator_(std::exchange(other.communicator_, nullptr)), ticket_(other.ticket_), what_(other.what_) {}
 
 Pending& Pending::operator=(Pending&& other) noexcept {
   if (this == &other) return *this;
   internal_check(!active(), "a started operation is overwritten before its wait()");  // noexcept: terminates
   communicator_ = std::exchange(other.communicator_, nullptr);
   ticket_ = other.ticket_;
+  what_ = other.what_;
   return *this;
 }
 
@@ -74,16 +87,16 @@ Pending::~Pending() {
 void Pending::wait() {
   Communicator* communicator = std::exchange(communicator_, nullptr);
   if (communicator == nullptr) return;
-  const WaitingTime timer(communicator->meter_);
+  const Communicator::Wait wait(*communicator, what_);
   communicator->finish(ticket_);
 }
 
-Pending Communicator::pending(std::uint64_t ticket, double bytes) {
+Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, const Waiting& what) {
   if (meter_ != nullptr) {
-    meter_->bytes_sent += std::llround(bytes);
+    meter_->bytes_sent += std::llround(bytes_sent);
     meter_->operations += 1;
   }
-  return {this, ticket};
+  return {this, ticket, what};
 }
 
 void Communicator::check_reducible(DType type, const char* verb) const {
@@ -100,7 +113,8 @@ Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
   check_tensor(values, "all-reduce", name_);
   check_reducible(values.dtype(), "all-reduce");
   if (size_ == 1 || values.elements() == 0) return {};
-  return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()));
+  return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
+                 {Verb::all_reduce, -1, bytes_of(values)});
 }
 
 Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
@@ -112,7 +126,8 @@ Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
     if (part.data() != whole.data()) copy_alone(part, whole);
     return {};
   }
-  return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1));
+  return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1),
+                 {Verb::all_gather, -1, bytes_of(whole)});
 }
 
 Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
@@ -125,14 +140,16 @@ Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
     if (part.data() != whole.data()) copy_alone(whole, part);
     return {};
   }
-  return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1));
+  return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
+                 {Verb::reduce_scatter, -1, bytes_of(whole)});
 }
 
 Pending Communicator::start_broadcast(Tensor values, int root) {
   check_tensor(values, "broadcast", name_);
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group");
   if (size_ == 1 || values.elements() == 0) return {};
-  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0);
+  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
+                 {Verb::broadcast, root, bytes_of(values)});
 }
 
 Pending Communicator::start_send(ConstTensor values, int to, int channel) {
@@ -140,7 +157,7 @@ Pending Communicator::start_send(ConstTensor values, int to, int channel) {
   internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range");
   if (values.elements() == 0) return {};
-  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()));
+  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), {Verb::send, to, bytes_of(values)});
 }
 
 Pending Communicator::start_receive(Tensor values, int from, int channel) {
@@ -148,19 +165,20 @@ Pending Communicator::start_receive(Tensor values, int from, int channel) {
   internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range");
   if (values.elements() == 0) return {};
-  return pending(do_receive(values, from, channel), 0);
+  return pending(do_receive(values, from, channel), 0, {Verb::receive, from, bytes_of(values)});
 }
 
 void Communicator::barrier() {
   if (size_ == 1) return;
   if (meter_ != nullptr) meter_->operations += 1;
-  const WaitingTime timer(meter_);
+  const Wait wait(*this, {Verb::barrier});
   do_barrier();
 }
 
 void Communicator::progress() {
   if (size_ == 1) return;
-  const WaitingTime timer(meter_);
+  std::optional<Timers::Scope> section;
+  if (meter_ != nullptr && meter_->timers != nullptr) section.emplace(*meter_->timers, Section::communication);
   do_progress();
 }
 
@@ -198,6 +216,13 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text, int
     start_receive(Tensor(target.data(), {static_cast<std::int64_t>(target.size())}, DType::u8), from, kChannels).wait();
   }
   return texts;
+}
+
+std::unique_ptr<Communicator> Communicator::split(int colour, int key, const std::string& name) {
+  const Wait wait(*this, {Verb::split});
+  std::unique_ptr<Communicator> part = do_split(colour, key, name);
+  part->set_activity(activity_);
+  return part;
 }
 
 std::unique_ptr<Communicator> Communicator::split_known(const std::vector<int>& colours, const std::string& name) {

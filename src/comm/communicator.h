@@ -11,6 +11,7 @@
 //   time.
 //   * In a group of one rank every verb is a copy or nothing.
 //   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
+//     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/activity.h"
 #include "base/timers.h"
 #include "tensor/tensor.h"
 
@@ -41,7 +43,8 @@ class Communicator;
 class Pending {
  public:
   Pending() = default;  ///< already complete
-  Pending(Communicator* communicator, std::uint64_t ticket) : communicator_(communicator), ticket_(ticket) {}
+  Pending(Communicator* communicator, std::uint64_t ticket, const Waiting& what)
+      : communicator_(communicator), ticket_(ticket), what_(what) {}
   Pending(Pending&& other) noexcept;
   Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
   ~Pending();
@@ -51,6 +54,7 @@ class Pending {
  private:
   Communicator* communicator_ = nullptr;
   std::uint64_t ticket_ = 0;
+  Waiting what_;
 };
 
 class Communicator {
@@ -63,6 +67,9 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }  ///< "tensor", "data", ...: for errors and reports
   void set_meter(TrafficMeter* meter) { meter_ = meter; }
+  /// This rank's record of what it is doing, which must outlive the communicator; groups split off later share it.
+  void set_activity(Activity* activity) { activity_ = activity; }
+  Activity* activity() const { return activity_; }  ///< nullptr: nobody wants to know
 
   // In place over the whole tensor. f32, f64 or i32.
   Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
@@ -93,7 +100,7 @@ class Communicator {
   std::vector<std::string> gather_texts(const std::string& text, int root);  ///< by rank; empty except at root
 
   /// A new group of the ranks with the same colour, ordered by key. Collective over this group.
-  virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
   /// The same where everybody knows everybody's colour (colours[rank]); the order of ranks is kept. Counting
   /// communicators, which hear from nobody, can do only this one.
   virtual std::unique_ptr<Communicator> split_known(const std::vector<int>& colours, const std::string& name);
@@ -110,6 +117,7 @@ class Communicator {
   virtual std::uint64_t do_send(ConstTensor values, int to, int channel) = 0;
   virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
   virtual void do_barrier() = 0;
+  virtual std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) = 0;
   virtual void finish(std::uint64_t ticket) = 0;
   virtual void do_progress() {}
   /// A Pending is dropped while an exception unwinds: nobody may touch its buffers afterwards. The group is broken.
@@ -122,12 +130,14 @@ class Communicator {
 
  private:
   friend class Pending;
+  class Wait;
   void check_reducible(DType type, const char* verb) const;
-  Pending pending(std::uint64_t ticket, double bytes);
+  Pending pending(std::uint64_t ticket, double bytes_sent, const Waiting& what);
 
   int rank_, size_;
   std::string name_;
   TrafficMeter* meter_ = nullptr;
+  Activity* activity_ = nullptr;
 };
 
 }  // namespace megatron

@@ -9,7 +9,7 @@ CountingCommunicator::CountingCommunicator(int rank, int size, std::string name)
   internal_check(rank >= 0 && rank < size, "counting communicator for a rank outside its group");
 }
 
-std::unique_ptr<Communicator> CountingCommunicator::split(int, int, const std::string& name) {
+std::unique_ptr<Communicator> CountingCommunicator::do_split(int, int, const std::string& name) {
   fail(ErrorKind::internal, "group '{}' of a counting communicator needs split_known()", name);
 }
 

@@ -37,7 +37,7 @@ MpiCommunicator::~MpiCommunicator() {
   if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name) {
+std::unique_ptr<Communicator> MpiCommunicator::do_split(int colour, int key, const std::string& name) {
   internal_check(colour >= 0, "the colour of a split must not be negative");
   MPI_Comm part = MPI_COMM_NULL;
   MPI_CHECK(MPI_Comm_split(comm_, colour, key, &part));

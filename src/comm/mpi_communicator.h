@@ -15,8 +15,6 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiEngine> engine, std::string name);
   ~MpiCommunicator() override;
 
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
-
  private:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override;
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override;
@@ -25,6 +23,7 @@ class MpiCommunicator : public Communicator {
   std::uint64_t do_send(ConstTensor values, int to, int channel) override;
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
   void do_barrier() override;
+  std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override;
   void finish(std::uint64_t ticket) override;
   void do_progress() override { engine_->progress(); }
   void abandon(std::uint64_t) noexcept override { engine_->give_up(); }

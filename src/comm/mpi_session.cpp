@@ -6,6 +6,7 @@
 #include <exception>
 #include <iostream>
 
+#include "comm/activity_board.h"
 #include "comm/mpi_communicator.h"
 
 namespace megatron {
@@ -28,9 +29,11 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
   MPI_CHECK(MPI_Comm_rank(local, &local_rank_));
   MPI_CHECK(MPI_Comm_size(local, &local_size_));
+  board_ = std::make_unique<ActivityBoard>(local);
   MPI_CHECK(MPI_Comm_free(&local));
 
   world_ = make_mpi_world();
+  world_->set_activity(&board_->own());
 }
 
 MpiSession::~MpiSession() {
@@ -42,7 +45,16 @@ MpiSession::~MpiSession() {
     abort(static_cast<int>(ErrorKind::internal));
   }
   world_.reset();
+  board_.reset();
   MPI_Finalize();
+}
+
+Activity& MpiSession::activity() {
+  return board_->own();
+}
+
+std::vector<Activity*> MpiSession::neighbours() {
+  return board_->all();
 }
 
 std::string MpiSession::where() const {

@@ -6,10 +6,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 
 namespace megatron {
+
+class ActivityBoard;
 
 class MpiSession {
  public:
@@ -30,13 +33,20 @@ class MpiSession {
 
   Communicator& world() { return *world_; }
 
-  /// Ends all ranks of the job within seconds; the launcher returns `exit_code`. Output is flushed first.
+  /// What this rank is doing: written by the communicators of the world and by whom it is given to.
+  Activity& activity();
+  /// The same of all ranks on this host, itself included, by local rank; only itself where memory cannot be shared.
+  std::vector<Activity*> neighbours();
+
+  /// Ends all ranks of the job within seconds; the launcher returns `exit_code`. Output is flushed first. May be called
+  /// from any thread, also while another one communicates.
   [[noreturn]] void abort(int exit_code);
 
   /// MPI's name and version, one line, for --version. May be called without a session.
   static std::string library_version();
 
  private:
+  std::unique_ptr<ActivityBoard> board_;  // outlives the world, which writes there
   std::unique_ptr<Communicator> world_;
   std::string host_;
   int local_rank_ = 0, local_size_ = 1;

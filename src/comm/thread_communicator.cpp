@@ -16,21 +16,6 @@ namespace megatron {
 
 namespace {
 
-enum class Verb { all_reduce, all_gather, reduce_scatter, broadcast, barrier, send, receive };
-
-const char* name_of(Verb verb) {
-  switch (verb) {
-    case Verb::all_reduce: return "all-reduce";
-    case Verb::all_gather: return "all-gather";
-    case Verb::reduce_scatter: return "reduce-scatter";
-    case Verb::broadcast: return "broadcast";
-    case Verb::barrier: return "barrier";
-    case Verb::send: return "send";
-    case Verb::receive: return "receive";
-  }
-  return "?";
-}
-
 // Thrown into ranks that wait for one that failed: the reason is elsewhere, so run_as_threads prefers other exceptions.
 class OtherRankFailed : public Error {
  public:
@@ -47,7 +32,7 @@ struct Signature {
 
   bool operator==(const Signature&) const = default;
   std::string to_string() const {
-    return fmt::format("{} of {} {}{}{}", name_of(verb), elements, megatron::name_of(dtype),
+    return fmt::format("{} of {} {}{}{}", name_of(verb), elements, name_of(dtype),
                        reduce == Reduce::maximum ? ", maximum" : "",
                        verb == Verb::broadcast ? fmt::format(" from {}", root) : "");
   }
@@ -173,8 +158,6 @@ class ThreadCommunicator : public Communicator {
   ThreadCommunicator(std::shared_ptr<Group> group, int rank)
       : Communicator(rank, static_cast<int>(group->world_ranks.size()), group->name), group_(std::move(group)) {}
 
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
-
  private:
   struct Started {
     Verb verb;
@@ -196,6 +179,7 @@ class ThreadCommunicator : public Communicator {
   std::uint64_t do_broadcast(Tensor values, int root) override {
     return meet({Verb::broadcast, values.dtype(), values.elements(), Reduce::sum, root}, values.data(), values.data());
   }
+  std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override;
   void do_barrier() override { finish(meet({Verb::barrier, DType::u8, 0}, nullptr, nullptr)); }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override;
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
@@ -326,7 +310,7 @@ void ThreadCommunicator::abandon(std::uint64_t ticket) noexcept {
   group_->changed.wait(lock, [&] { return !meeting.working; });
 }
 
-std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key, const std::string& name) {
+std::unique_ptr<Communicator> ThreadCommunicator::do_split(int colour, int key, const std::string& name) {
   const std::array<std::int32_t, 2> mine{colour, key};
   std::vector<std::int32_t> all(static_cast<std::size_t>(size()) * 2);
   all_gather(ConstTensor(mine.data(), {2}, DType::i32), Tensor(all.data(), {size(), 2}, DType::i32));

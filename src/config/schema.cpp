@@ -236,6 +236,10 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
       {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
        "Save and stop (exit code 75) before the program has run so long; 0: no limit.", ""},
+      {MEGATRON_KEY(run, hang_minutes), from_to(0, 1e6), "minutes", "",
+       "When a rank is longer in one operation (waiting in one communication, a save's file), say what all do and end "
+       "with 6; 0: never.",
+       ""},
   };
 }
 

@@ -2,9 +2,12 @@
 //
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
 //   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 
 #include "base/log.h"
 #include "config/parse.h"
@@ -13,6 +16,7 @@
 #include "programs/program.h"
 #include "train/datasets.h"
 #include "train/dry_run.h"
+#include "train/hang_watch.h"
 #include "train/run.h"
 #include "train/run_limits.h"
 
@@ -89,6 +93,17 @@ void print_training_samples(const Config& config, const std::string& range) {
   print_samples(*datasets.train().source, *datasets.train().order, first, count, std::cout);
 }
 
+std::unique_ptr<HangWatch> watch_for_hangs(MpiSession& session, double minutes) {
+  if (minutes == 0) return nullptr;
+  return std::make_unique<HangWatch>(
+      session.activity(), session.neighbours(), session.rank(),
+      HangWatch::Settings{
+          .limit_seconds = 60 * minutes,
+          .host = session.host(),
+          .print = [](const std::string& text) { (void)!::write(STDERR_FILENO, text.data(), text.size()); },
+          .abort = [&session] { session.abort(static_cast<int>(ErrorKind::communication)); }});
+}
+
 }  // namespace
 }  // namespace megatron
 
@@ -120,14 +135,18 @@ int main(int argc, char** argv) {
   if (code != 0 || done) return code;
   // 2. The run. A stop signal that comes while MPI is starting already counts.
   StopSignals signals;
-  return run_with_mpi(argc, argv, [&](MpiSession& session) {
-    return run_training(config, session.world(),
-                        {.host = session.host(),
-                         .version = program_version(),
-                         .local_rank = session.local_rank(),
-                         .started = started,
-                         .job = slurm_job(),
-                         .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))},
-                        signals);
-  });
+  return run_with_mpi(
+      argc, argv,
+      [&](MpiSession& session) {
+        const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
+        return run_training(config, session.world(),
+                            {.host = session.host(),
+                             .version = program_version(),
+                             .local_rank = session.local_rank(),
+                             .started = started,
+                             .job = slurm_job(),
+                             .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))},
+                            signals);
+      },
+      config.run.directory);
 }

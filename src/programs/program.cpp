@@ -1,16 +1,21 @@
 #include "programs/program.h"
 
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <thread>
 
+#include "base/crash_report.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/agreement.h"
 #include "config/suggestions.h"
 
 namespace megatron {
@@ -24,6 +29,19 @@ std::string program_version() {
 std::string version_report(const std::string& program) {
   return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu\n", program, program_version(),
                      __VERSION__, MEGATRON_ARCH, MpiSession::library_version());
+}
+
+std::string build_identity() {
+  // The file that is running, even if another one has its name by now. It is in memory already: milliseconds.
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  std::vector<char> block(1 << 20);
+  while (program.read(block.data(), static_cast<std::streamsize>(block.size())), program.gcount() > 0) {
+    XXH3_64bits_update(hash.get(), block.data(), static_cast<std::size_t>(program.gcount()));
+  }
+  return fmt::format("version {} for {} with {}, program {:016x}", program_version(), MEGATRON_ARCH,
+                     MpiSession::library_version(), XXH3_64bits_digest(hash.get()));
 }
 
 po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
@@ -62,6 +80,19 @@ void print_error(int rank, const std::string& where, const char* what) {
   std::fflush(stderr);
 }
 
+// Two builds may differ in any number that all ranks must have alike.
+void require_same_build(MpiSession& session) {
+  Communicator& world = session.world();
+  if (world.size() == 1) return;
+  const std::string mine = build_identity();
+  const std::string root = world.broadcast_text(mine + " (rank 0 on " + session.host() + ")", 0);
+  agree(world, [&] {
+    verify(root.starts_with(mine + " ("), ErrorKind::configuration,
+           "another build than on rank 0; start the same program on every node: here, on {}, {}; there {}",
+           session.host(), mine, root);
+  });
+}
+
 }  // namespace
 
 int launcher_rank() {
@@ -84,16 +115,20 @@ int run_alone(const std::function<int()>& body) {
   }
 }
 
-int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body) {
+int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body, const std::string& directory) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk, not the end of the process
   return run_alone([&] {
     MpiSession session(argc, argv);
+    const std::string file =
+        directory.empty() ? "" : fmt::format("{}/backtrace_rank_{}.txt", directory, session.rank());
+    const CrashReport crash_report(session.where(), file, &session.activity());
     const auto leave = [&](const char* what, int exit_code) -> int {
       print_error(session.rank(), session.size() > 1 ? session.where() : "", what);
       if (session.size() == 1) return exit_code;
       session.abort(exit_code);
     };
     try {
+      require_same_build(session);
       return body(session);
     } catch (const Error& error) {
       return leave(error.what(), error.exit_code());

@@ -12,6 +12,9 @@ namespace megatron {
 /// "0.1.0", from the build.
 std::string program_version();
 
+/// What must be the same on all ranks: version, MPI library, and a hash of the program's file. One line.
+std::string build_identity();
+
 /// --version: program, compiler, libraries.
 std::string version_report(const std::string& program);
 
@@ -27,7 +30,10 @@ int launcher_rank();
 int run_alone(const std::function<int()>& body);
 
 /// Runs `body` between MPI_Init and MPI_Finalize. An Error that a rank throws is printed once (by the ranks that have
-/// it, the lowest first) and ends the whole job with its exit code within seconds.
-int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body);
+/// it, the lowest first) and ends the whole job with its exit code within seconds. Ranks that were built differently
+/// are refused. A rank that crashes leaves its stack in `directory`/backtrace_rank_N.txt; without directory: standard
+/// error.
+int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body,
+                 const std::string& directory = "");
 
 }  // namespace megatron

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "base/log.h"
 #include "comm/agreement.h"
@@ -18,20 +19,33 @@ namespace megatron {
 
 namespace {
 
-void require_same(Communicator& world, const std::string& mine, ErrorKind kind, const char* message) {
-  const std::string root = world.broadcast_text(mine, 0);
-  verify(!world.any(mine != root), kind, "{}", message);
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
 }
 
+// One file may be another on another node, and variables in paths another for each rank.
 void require_same_config(Communicator& world, const Config& config) {
-  require_same(world, config_hash(config), ErrorKind::configuration,
-               "the ranks read different configurations; give every rank the same input file and options");
+  const std::string mine = print_config(config), root = world.broadcast_text(mine, 0);
+  agree(world, [&] {
+    if (mine == root) return;
+    const std::vector<std::string> here = lines_of(mine), there = lines_of(root);
+    std::size_t i = 0;
+    while (i < here.size() && i < there.size() && here[i] == there[i]) ++i;
+    fail(ErrorKind::configuration,
+         "the configuration here is not rank 0's: '{}' instead of '{}'; give every rank the same input file, options "
+         "and variables",
+         i < here.size() ? here[i] : "", i < there.size() ? there[i] : "");
+  });
 }
 
 // Token shards may lie on each node's own disk: one stale copy would train copies of the model apart.
 void require_same_data(Communicator& world, const Datasets& datasets) {
-  require_same(world, datasets.fingerprint(), ErrorKind::data,
-               "the ranks see different token shards under the same names; copy the same files to every node");
+  const std::string mine = datasets.fingerprint(), root = world.broadcast_text(mine, 0);
+  verify(!world.any(mine != root), ErrorKind::data,
+         "the ranks see different token shards under the same names; copy the same files to every node");
 }
 
 Backend make_backend(const RunConfig& run, int local_rank) {
@@ -39,7 +53,7 @@ Backend make_backend(const RunConfig& run, int local_rank) {
 }
 
 // Rank 0 prepares the run directory and locks it; what goes wrong there ends all ranks alike.
-std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& config) {
+std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& config, Log& log) {
   std::unique_ptr<RunLock> lock;
   agree(world, [&] {
     if (world.rank() != 0) return;
@@ -49,7 +63,7 @@ std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& co
            "resume",
            directory);
     check_writable(directory);
-    lock = std::make_unique<RunLock>(directory);
+    lock = std::make_unique<RunLock>(directory, log);
     clean_checkpoints(directory);
   });
   return lock;
@@ -131,9 +145,14 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
 
 int run_training(Config config, Communicator& world, const RunEnvironment& environment, StopSignals& signals) {
   Log log(world.rank() == 0);
+  const auto tell_phase = [&](const char* phase) {
+    if (Activity* activity = world.activity()) activity->set_phase(phase);
+  };
+  tell_phase("start");
   require_same_config(world, config);
   refuse_what_is_to_come(config);
 
+  tell_phase("opening data");
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] { datasets = std::make_unique<Datasets>(config); });
   require_same_data(world, *datasets);
@@ -142,7 +161,8 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     resolve(config, world.size(), &facts);
   });
   require_same_config(world, config);
-  const std::unique_ptr<RunLock> lock = prepare_directory(world, config);
+  tell_phase("checkpoint");
+  const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
 
   std::vector<std::string> warnings;
   const std::optional<CheckpointReader> own =
@@ -172,6 +192,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return kExitStoppedEarly;
   }
 
+  tell_phase("setting up");
   const GridShape shape = grid_shape(config);
   const ProcessGrid grid(world, shape);
   Backend backend = make_backend(config.run, environment.local_rank);
@@ -183,6 +204,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   check_checkpoint_space(world, config, stages);
 
   TrainingLoop loop(config, grid, backend, *datasets, log, signals, time_limits(config, environment));
+  tell_phase("loading");
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(world, [&] {

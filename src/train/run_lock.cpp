@@ -21,7 +21,7 @@ std::string read_holder(int file) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& directory) {
+RunLock::RunLock(const std::string& directory, Log& log) {
   const std::string path = directory + "/lock";
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   verify(file_ >= 0, ErrorKind::filesystem, "cannot open {}: {}", path, std::strerror(errno));
@@ -31,6 +31,12 @@ RunLock::RunLock(const std::string& directory) {
   whole.l_whence = SEEK_SET;
   if (::fcntl(file_, F_SETLK, &whole) != 0) {
     const int error = errno;
+    if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL) {
+      // Lustre mounted without flock, for instance. Refusing would keep everybody there from training.
+      log.warning("{} cannot be locked ({}): nothing keeps a second job out of this directory", path,
+                  std::strerror(error));
+      return;
+    }
     const std::string holder = read_holder(file_);
     ::close(file_);
     verify(error != EACCES && error != EAGAIN, ErrorKind::filesystem,

@@ -49,6 +49,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
                      .decay_samples = config.learning_rate.decay_samples,
                      .style = decay_style(config.learning_rate.decay)} {
   traffic_.timers = &timers_;
+  timers_.set_activity(grid.world().activity());
   set_meters(&traffic_);
 }
 
@@ -64,6 +65,7 @@ void Trainer::set_meters(TrafficMeter* meter) {
 
 StepResult Trainer::train_step() {
   internal_check(!finished(), "a step after the last one");
+  if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
     batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), samples_,
                                                config_.train.steps - step_);

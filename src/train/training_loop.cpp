@@ -218,21 +218,39 @@ bool TrainingLoop::evaluate_what_is_due() {
 
 void TrainingLoop::save() {
   if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
-  const SaveReport report = trainer_.save(
-      config_.run.directory,
-      {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}, {kEvaluationsDue, evaluations_due_}});
+  last_save_ = wall_seconds();  // an attempt that fails counts: the next is due as long after it
+  SaveReport report;
+  try {
+    report = trainer_.save(
+        config_.run.directory,
+        {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}, {kEvaluationsDue, evaluations_due_}});
+  } catch (const Error& error) {  // on all ranks alike
+    if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
+    log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", trainer_.step(),
+                 error.what(), saved_step_);
+    return;
+  }
   saved_step_ = trainer_.step();
   saved_due_ = evaluations_due_.size();
   limits_.save_took(report.seconds);
-  last_save_ = wall_seconds();
   if (!log_.speaking()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
   log_.info("saved {} ({} in {:.2f} s)", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds);
   plot_.redraw();
 }
 
-int TrainingLoop::stop() {
+void TrainingLoop::save_last() {
   save();
+  if (saved_step_ == trainer_.step()) return;
+  finish();
+  fail(ErrorKind::filesystem,
+       "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
+       "goes on from step {}",
+       trainer_.step(), saved_step_);
+}
+
+int TrainingLoop::stop() {
+  save_last();
   const int signal = signals_.received();
   log_.info("stopped on {} after step {}; {}run the same command again{} to go on",
             signal != 0         ? StopSignals::name_of(signal)
@@ -259,7 +277,7 @@ int TrainingLoop::run() {
     if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
       save();
   }
-  if (saves || saved_step_ >= 0) save();  // a run that was stopped has a checkpoint: the last step must be one too
+  if (saves || saved_step_ >= 0) save_last();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;
 }

@@ -41,7 +41,10 @@ class TrainingLoop {
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
+  /// A save that fails is an error only if this run has no good checkpoint yet; else a warning.
   void save();
+  /// For the end of the program: it has saved this step, or this is an error.
+  void save_last();
   void finish();
 
   const Config& config_;

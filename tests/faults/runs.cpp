@@ -110,8 +110,8 @@ Command training(const Layout& layout, const std::string& directory, const Setti
   return launched(layout.ranks() == 1 ? 0 : layout.ranks(), command);
 }
 
-Finished train(const Layout& layout, const std::string& directory, const Settings& settings) {
-  const Finished finished = run_command(training(layout, directory, settings));
+Finished train(const Layout& layout, const std::string& directory, const Settings& settings, double limit) {
+  const Finished finished = run_command(training(layout, directory, settings), limit);
   INFO(finished.out << finished.err);
   REQUIRE_FALSE(finished.timed_out);
   REQUIRE(finished.code == 0);
@@ -134,7 +134,8 @@ const std::vector<std::string>& reference_numbers(std::int64_t steps) {
   if (static_cast<std::int64_t>(lines.size()) < steps) {
     const std::int64_t length = std::max<std::int64_t>(2 * steps, 100);
     const std::string place = (shared_folder() / ("reference_" + std::to_string(length))).string();
-    train(kCube, place, {"train.steps=" + std::to_string(length), "train.evaluate_every=0"});
+    train(kCube, place, {"train.steps=" + std::to_string(length), "train.evaluate_every=0"},
+          60 + 0.1 * static_cast<double>(length));
     lines = numbers(place, "train");
   }
   return lines;

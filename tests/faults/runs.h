@@ -36,8 +36,8 @@ std::string source_folder();
 Command launched(int ranks, const Command& command);
 /// Training on a layout into a directory; one rank starts without a launcher.
 Command training(const Layout& layout, const std::string& directory, const Settings& settings = {});
-/// The same, run to its end, which must be exit code 0.
-Finished train(const Layout& layout, const std::string& directory, const Settings& settings = {});
+/// The same, run to its end within `limit` seconds, which must be exit code 0.
+Finished train(const Layout& layout, const std::string& directory, const Settings& settings = {}, double limit = 60);
 
 /// A run of kPlannedSteps without interruption that keeps the checkpoint of every step. Made once for each layout.
 const std::string& straight_run(const Layout& layout);

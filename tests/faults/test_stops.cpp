@@ -1,5 +1,7 @@
 // Runs that are ended from outside: by signals that ask, and by signals that do not.
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <random>
@@ -26,11 +28,47 @@ std::int64_t require_resumable(const std::string& directory) {
   return last;
 }
 
+/// How often a test repeats a random moment: `usual` times, or as the environment says, for the long run by hand.
+int times(const char* variable, int usual) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? usual : std::atoi(value);
+}
+
+/// Of a random moment: printed, and taken back with MEGATRON_SEED.
+std::mt19937 seeded() {
+  const char* value = std::getenv("MEGATRON_SEED");
+  const auto seed = value == nullptr ? std::random_device()() : static_cast<unsigned>(std::atoll(value));
+  std::printf("MEGATRON_SEED=%u\n", seed);
+  return std::mt19937(seed);
+}
+
+/// Whether a process would notice SIGUSR1 and SIGTERM: before main it does what any process does, it dies.
+bool listens(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("SigCgt:")) continue;
+    const unsigned long long mask = std::stoull(line.substr(7), nullptr, 16);
+    return ((mask >> (SIGUSR1 - 1)) & (mask >> (SIGTERM - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+/// Waits until all eight ranks have been started that far.
+std::vector<pid_t> listening_ranks(Process& process) {
+  for (int waited = 0; waited < 5000 && process.running(); ++waited) {
+    const std::vector<pid_t> ranks = process.children("megatron_train");
+    if (ranks.size() == 8 && std::all_of(ranks.begin(), ranks.end(), listens)) return ranks;
+    pause_milliseconds(2);
+  }
+  return {};
+}
+
 void require_same_weights(const std::string& directory, std::int64_t step) {
   const TemporaryFolder folder;
   const std::string straight = folder.file("straight");
   train(kCube, straight,
-        {"train.steps=" + std::to_string(step), "train.evaluate_every=0", "checkpoint.every_steps=1000000"});
+        {"train.steps=" + std::to_string(step), "train.evaluate_every=0", "checkpoint.every_steps=1000000"},
+        60 + 0.1 * static_cast<double>(step));
   CHECK(same_rank_files(directory, straight, step));
 }
 
@@ -71,6 +109,51 @@ TEST_CASE("a stop signal saves at the next step and leaves with 75") {
   }
 }
 
+TEST_CASE("a stop signal at any moment, from the start of main on: one checkpoint and 75", "[fault-27]") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  std::mt19937 random = seeded();
+  // Half of the time is evaluating and saving, and half of the moments come before the first step.
+  const Command command = training(
+      kCube, directory, {kEndless, "train.evaluate_every=2", "train.evaluate_steps=10", "checkpoint.every_steps=3"});
+  for (int round = 0; round < times("MEGATRON_STOPS", 8); ++round) {
+    const std::int64_t before = saved_steps(directory).empty() ? 0 : saved_steps(directory).back();
+    Process process(command);
+    const std::vector<pid_t> ranks = listening_ranks(process);
+    REQUIRE(ranks.size() == 8);
+    pause_milliseconds(static_cast<int>(random() % 2000));
+    const char* way = "";
+    switch (random() % 4) {
+      case 0:
+        way = "SIGTERM to one rank";
+        ::kill(ranks[random() % 8], SIGTERM);
+        break;
+      case 1:
+        way = "SIGTERM to all ranks";
+        for (const pid_t rank : ranks) ::kill(rank, SIGTERM);
+        break;
+      case 2:
+        way = "SIGUSR1 to mpirun";
+        for (const pid_t launcher : process.children("mpirun")) ::kill(launcher, SIGUSR1);
+        break;
+      default:
+        way = "SIGTERM to the launch script";
+        process.signal(SIGTERM);
+        break;
+    }
+    CAPTURE(round, way);
+    const Finished finished = process.wait(30);
+    INFO(finished.out << finished.err);
+    CHECK_FALSE(finished.timed_out);
+    CHECK(finished.code == 75);
+    CHECK(error_lines(finished) == 0);
+    REQUIRE_FALSE(saved_steps(directory).empty());
+    CHECK(saved_steps(directory).back() >= before);
+    CHECK(mentions(finished.out, "after step " + std::to_string(saved_steps(directory).back()) + ";"));
+  }
+  require_resumable(directory);
+}
+
 TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
@@ -84,7 +167,9 @@ TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly") {
   require_resumable(directory);
 }
 
-TEST_CASE("a second signal ends at once, with the old checkpoint intact") {
+TEST_CASE("a second signal ends at once, with the old checkpoint intact", "[fault-28]") {
+  const int signal = GENERATE(SIGTERM, SIGINT);
+  CAPTURE(signal);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   Process process(endless(directory, "5"));
@@ -97,14 +182,14 @@ TEST_CASE("a second signal ends at once, with the old checkpoint intact") {
     CAPTURE(round);
     CHECK(process.running());
     for (const pid_t rank : ranks) {
-      if (rank != ranks[3]) ::kill(rank, SIGTERM);
+      if (rank != ranks[3]) ::kill(rank, signal);
     }
     pause_milliseconds(round == 1 ? 300 : 0);
   }
   ::kill(ranks[3], SIGCONT);
   const Finished finished = process.wait(10);
   CHECK_FALSE(finished.timed_out);
-  CHECK(finished.code == 128 + SIGTERM);
+  CHECK(finished.code == 128 + signal);
   CHECK_FALSE(mentions(finished.out, "stopped on"));
   CHECK(saved_steps(directory).back() % 5 == 0);
   require_resumable(directory);
@@ -125,12 +210,15 @@ TEST_CASE("the death of one rank ends the job within seconds, and it can be resu
   require_resumable(directory);
 }
 
-TEST_CASE("kill -9 of all ranks at any moment leaves a resumable run") {
+TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
-  std::mt19937 random(20240607);
-  for (int round = 0; round < 8; ++round) {
-    CAPTURE(round);
+  std::mt19937 random = seeded();
+  const int rounds = times("MEGATRON_KILLS", 12);
+  int inside = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const bool all = random() % 2 == 0;
+    CAPTURE(round, all);
     const std::int64_t before = saved_steps(directory).empty() ? -1 : saved_steps(directory).back();
     Process process(endless(directory, "1"));
     // Saving is nearly all that this run does: most of these moments are inside a save.
@@ -140,16 +228,28 @@ TEST_CASE("kill -9 of all ranks at any moment leaves a resumable run") {
     };
     for (int waited = 0; waited < 10000 && process.running() && !progressed(); ++waited) pause_milliseconds(3);
     REQUIRE(process.running());
-    pause_milliseconds(static_cast<int>(random() % 150));
-    for (const pid_t rank : process.children("megatron_train")) ::kill(rank, SIGKILL);
-    const Finished finished = process.wait(10);
+    const std::vector<pid_t> ranks = process.children("megatron_train");
+    REQUIRE(ranks.size() == 8);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 150000));
+    const pid_t victim = ranks[random() % 8];
+    for (const pid_t rank : ranks) {
+      if (all || rank == victim) ::kill(rank, SIGKILL);
+    }
+    const Finished finished = process.wait(20);
     INFO(finished.out << finished.err);
     CHECK_FALSE(finished.timed_out);
     CHECK(finished.code != 0);
-    CHECK(mentions(finished.out, "already") == false);
-    if (before >= 0) CHECK(mentions(finished.out, "resuming from"));
-    CHECK_FALSE(mentions(finished.out, "is damaged"));
+    CHECK_FALSE(mentions(finished.out, "already"));
+    if (before >= 0) CHECK(mentions(finished.out, "resuming from " + checkpoint(directory, before)));
+    CHECK_FALSE(mentions(finished.out + finished.err, "is damaged"));
+    for (const auto& entry : std::filesystem::directory_iterator(directory + "/checkpoints")) {
+      inside += entry.path().filename().string().starts_with(".tmp_step") ? 1 : 0;
+    }
   }
+  const std::int64_t last = saved_steps(directory).back();
+  std::printf("%d kills up to step %lld, %d of them have left an unfinished save\n", rounds,
+              static_cast<long long>(last), inside);
+  CHECK(inside > 0);
   require_same_weights(directory, require_resumable(directory));
 }
 

@@ -71,6 +71,24 @@ TEST_CASE("MPI: the session knows itself") {
   CHECK(MpiSession::library_version().find("MPI") != std::string::npos);
 }
 
+TEST_CASE("MPI: the ranks of a node see what the others are doing", "[fault-31]") {
+  run_on_all_ranks("activity", [](Communicator& world) {
+    MpiSession& session = session_of_tests();
+    const std::vector<Activity*> all = session.neighbours();
+    CHECK(static_cast<int>(all.size()) == session.local_size());
+    CHECK(world.activity() == &session.activity());
+    CHECK(all[static_cast<std::size_t>(session.local_rank())] == &session.activity());
+    session.activity().set_owner(session.rank(), 100 + session.rank());
+    session.activity().set_step(1000 + session.rank());
+    world.barrier();
+    for (const Activity* activity : all) {
+      CHECK(activity->process() == 100 + activity->rank());
+      CHECK(activity->step() == 1000 + activity->rank());
+    }
+    world.barrier();
+  });
+}
+
 // Not part of the tests: test_mpi "[benchmark]" prints bandwidth and latency.
 TEST_CASE("MPI: how fast", "[.][benchmark]") {
   run_on_all_ranks("benchmark", [](Communicator& world) {

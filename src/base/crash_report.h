@@ -1,0 +1,31 @@
+// CrashReport: what a process that dies of a defect leaves behind: one line on standard error with the signal, the step
+// and what the rank was doing, and the stack in a file of its own.
+//
+// For the signals of broken programs (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, which failed assertions and escaped
+// exceptions raise), and, stack only, for the first internal error or lack of memory, whose message somebody else
+// prints. Afterwards a signal does what it would have done, so that launchers see it and end the job. Process-wide like
+// the signals themselves: one at a time, made by main after MPI_Init, which installs handlers of its own.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/activity.h"
+
+namespace megatron {
+
+class CrashReport {
+ public:
+  /// `where` is put in front ("rank 3 of 8 on node07"). The stack goes to `file`, or to standard error if that is empty
+  /// or cannot be written when it comes to it. `activity` must outlive the object.
+  CrashReport(const std::string& where, const std::string& file, const Activity* activity);
+  ~CrashReport();  ///< back to the default actions
+  CrashReport(const CrashReport&) = delete;
+  CrashReport& operator=(const CrashReport&) = delete;
+
+ private:
+  std::vector<std::byte> stack_;  // of the handler: the thread's own may be what has overflowed
+};
+
+}  // namespace megatron

@@ -1,0 +1,149 @@
+// File systems that fail while a run is under way.
+#include <sys/mount.h>
+
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr Layout kTwo{2, 1, 1};
+
+bool has_temporary_folder(const std::string& run) {
+  for (const auto& entry : fs::directory_iterator(run + "/checkpoints")) {
+    if (entry.path().filename().string().starts_with(".tmp")) return true;
+  }
+  return false;
+}
+
+std::string word_list(const Command& command) {
+  std::string words;
+  for (const std::string& word : command) words += "'" + word + "' ";
+  return words;
+}
+
+// A run on one small disk of its own, unmounted at the end.
+class SmallDisk {
+ public:
+  SmallDisk(const std::string& path, const char* size) : path_(path) {
+    fs::create_directory(path);
+    mounted_ = ::mount("tmpfs", path.c_str(), "tmpfs", 0, size) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  void fill() const {
+    std::ofstream file(path_ + "/filler", std::ios::binary);
+    const std::string block(1 << 16, 'x');
+    while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+  }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a disk too small for a checkpoint is refused at the start", "[fault-45]") {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder.file("disk"), "size=1m");
+  if (!disk.mounted()) {
+    WARN("no right to mount a small file system: not tested");
+    return;
+  }
+  const Finished finished = run_command(training(kTwo, folder.file("disk/run"), {"checkpoint.every_steps=2"}), 30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 7);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, "free"));
+  CHECK_FALSE(mentions(finished.out, "1/8"));
+}
+
+TEST_CASE("a disk that fills up: training goes on beside the old checkpoint, and ends with 7", "[fault-45]") {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder.file("disk"), "size=12m");
+  if (!disk.mounted()) {
+    WARN("no right to mount a small file system: not tested");
+    return;
+  }
+  const std::string run = folder.file("disk/run");
+  const auto job = [&](const std::string& steps) {
+    return training(kTwo, run, {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=20"});
+  };
+  Process process(job("400"));
+  for (int waited = 0; waited < 5000 && saved_steps(run).empty() && process.running(); ++waited) pause_milliseconds(3);
+  disk.fill();
+  const Finished finished = process.wait(60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 7);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, "training goes on, the checkpoint of step "));
+  CHECK(mentions(finished.err, "the last step, 400, could not be saved"));
+  CHECK(mentions(finished.out, "400/400"));
+  CHECK_FALSE(has_temporary_folder(run));
+  REQUIRE_FALSE(saved_steps(run).empty());
+  const std::int64_t last = saved_steps(run).back();
+  CHECK(last < 400);
+
+  // With room again it goes on from there, and nothing is lost.
+  fs::remove(folder.file("disk/filler"));
+  const Finished resumed = run_command(job(std::to_string(last + 10)), 30);
+  INFO(resumed.out << resumed.err);
+  CHECK(resumed.code == 0);
+  CHECK(mentions(resumed.out, "resuming from " + checkpoint(run, last)));
+}
+
+TEST_CASE("a first save that fails ends the run with 7, and leaves nothing behind", "[fault-45]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  // Rank files of this model have 19 MB; what MPI shares memory through stays below the limit.
+  const Command limited = {
+      "bash", "-c",
+      "ulimit -f 6000; exec " + word_list(training(kTwo, run, {"checkpoint.every_steps=2", "model.hidden_size=256"}))};
+  const Finished finished = run_command(limited, 30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 7);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, "File too large"));
+  CHECK(saved_steps(run).empty());
+  CHECK_FALSE(has_temporary_folder(run));
+}
+
+TEST_CASE("a log on a full device costs its lines and nothing else", "[fault-45]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  fs::create_directory(run);
+  fs::create_symlink("/dev/full", run + "/run.log");
+  train(kTwo, run, {"checkpoint.every_steps=4"});
+  CHECK(saved_steps(run) == std::vector<std::int64_t>{4, 8});
+  CHECK(numbers(run, "train").size() == kPlannedSteps);
+}
+
+TEST_CASE("log and metrics that are deleted or moved away while it runs do not disturb it", "[fault-48]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0"}));
+  REQUIRE(wait_for_lines(process, run, 10));
+  fs::remove(run + "/metrics.jsonl");
+  fs::rename(run + "/run.log", run + "/run.log.1");
+  REQUIRE(wait_for_lines(process, run, 10));  // begun anew
+  fs::rename(run + "/metrics.jsonl", run + "/metrics.1");
+  const std::int64_t before = metrics_lines(run);
+  CHECK(before == 0);
+  pause_milliseconds(300);
+  process.signal(SIGUSR1);
+  const Finished finished = process.wait(30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 75);
+  CHECK(error_lines(finished) == 0);
+  REQUIRE(saved_steps(run).size() == 1);
+  // What was moved away goes on being written: it is the same file, as with any program's log.
+  const std::int64_t saved = saved_steps(run).back();
+  CHECK(mentions(contents_of(run + "/metrics.1") + contents_of(run + "/metrics.jsonl"),
+                 "\"step\":" + std::to_string(saved) + ","));
+}

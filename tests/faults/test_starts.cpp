@@ -1,0 +1,175 @@
+// Jobs that must not begin: ranks that disagree, and directories that are taken or cannot be written.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr Layout kTwo{2, 1, 1};
+
+/// Two ranks, each with a command of its own.
+Finished run_two(Command rank_0, const Command& rank_1) {
+  Command command = launched(1, rank_0);
+  command.insert(command.end(), {":", "-np", "1"});
+  command.insert(command.end(), rank_1.begin(), rank_1.end());
+  return run_command(command, 30);
+}
+
+Command alone(const std::string& program, const std::string& input, const std::string& directory) {
+  return {program, input, "--set", "run.directory=" + directory, "--set", "parallel.tensor=2"};
+}
+
+std::string replaced(std::string text, const std::string& part, const std::string& by) {
+  text.replace(text.find(part), part.size(), by);
+  return text;
+}
+
+void require_refused(const Finished& finished, int code, const std::vector<std::string>& words) {
+  INFO(finished.out << finished.err);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code == code);
+  CHECK(error_lines(finished) == 1);
+  for (const std::string& word : words) {
+    CAPTURE(word);
+    CHECK(mentions(finished.err, word));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks with different input files are refused, with rank and line", "[fault-6]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), other = folder.file("other.toml");
+  const std::string text = contents_of(input_file());
+  write_file(other, replaced(text, "warmup_steps = 2", "warmup_steps = 3"));
+  require_refused(run_two(alone(train_program(), input_file(), run), alone(train_program(), other, run)), 2,
+                  {"rank 1: ", "warmup_steps = 3", "warmup_steps = 2"});
+
+  // The same file, in which a variable is something else on the other rank.
+  const std::string variable = folder.file("variable.toml");
+  write_file(variable, replaced(text, data_prefix(), "${PLACE}/corpus"));
+  const std::string place = fs::path(data_prefix()).parent_path().string();
+  const auto with_place = [&](const std::string& value) {
+    Command command = {"env", "PLACE=" + value};
+    for (const std::string& word : alone(train_program(), variable, run)) command.push_back(word);
+    return command;
+  };
+  require_refused(run_two(with_place(place), with_place(place + "/../data")), 2, {"rank 1: ", "/../data"});
+
+  // One that cannot even be read, on one rank only.
+  write_file(other, replaced(text, "warmup_steps", "warm_up_steps"));
+  const Finished unread = run_two(alone(train_program(), input_file(), run), alone(train_program(), other, run));
+  INFO(unread.out << unread.err);
+  CHECK(unread.code == 2);
+  CHECK(mentions(unread.err, "did you mean 'warmup_steps'"));
+  CHECK_FALSE(fs::exists(run));
+}
+
+TEST_CASE("ranks with different builds are refused, with both", "[fault-41]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), other = folder.file("megatron_train");
+  fs::copy_file(fs::canonical(train_program()), other);
+  std::ofstream(other, std::ios::binary | std::ios::app) << '\0';  // runs as before, but is not the same program
+  require_refused(run_two(alone(train_program(), input_file(), run), alone(other, input_file(), run)), 2,
+                  {"rank 1: another build than on rank 0", "Open MPI", "program ", "(rank 0 on "});
+  CHECK_FALSE(fs::exists(run));
+  const Finished same = run_two(alone(other, input_file(), run), alone(other, input_file(), run));
+  INFO(same.out << same.err);
+  CHECK(same.code == 0);
+}
+
+TEST_CASE("two jobs on one directory: the second is refused by the first's name; a dead job locks nothing",
+          "[fault-33]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const auto job = [&](const std::string& steps) {
+    return training(kTwo, run, {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=50"});
+  };
+  Process first(job("1000000"));
+  REQUIRE(wait_for_lines(first, run, 60));
+  const std::vector<pid_t> ranks = first.children("megatron_train");
+  REQUIRE(ranks.size() == 2);
+  std::string host(256, '\0');
+  ::gethostname(host.data(), host.size() - 1);
+  require_refused(run_command(job("1000000"), 30), 7,
+                  {run + " is in use by process " + std::to_string(ranks[0]) + " on " + host.c_str()});
+  CHECK(first.running());
+  for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+  first.wait(10);
+  CHECK(mentions(contents_of(run + "/lock"), std::to_string(ranks[0])));  // is still there, and in nobody's way
+  const std::string last = std::to_string(saved_steps(run).back() + 2);
+  const Finished second = run_command(job(last), 30);
+  INFO(second.out << second.err);
+  CHECK(second.code == 0);
+}
+
+TEST_CASE("a file system without locks costs a warning", "[fault-33]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  fs::create_directory(run);
+  write_file(run + "/lock", "");
+  if (run_command({"strace", "-qq", "-o", "/dev/null", "true"}).code != 0) {
+    WARN("no strace here: a file system without locks is not tested");
+    return;
+  }
+  Command command = {"strace",
+                     "-f",
+                     "-qq",
+                     "-o",
+                     "/dev/null",
+                     "-P",
+                     run + "/lock",
+                     "-e",
+                     "trace=fcntl",
+                     "-e",
+                     "inject=fcntl:error=ENOLCK"};
+  for (const std::string& word : training(kOneRank, run, {"train.steps=1"})) command.push_back(word);
+  const Finished finished = run_command(command, 30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 0);
+  CHECK(mentions(finished.err, "cannot be locked"));
+}
+
+TEST_CASE("a directory that cannot be written is refused before the first step", "[fault-46]") {
+  const TemporaryFolder folder;
+  write_file(folder.file("file"), "");
+  fs::create_symlink(folder.file("b"), folder.file("a"));
+  fs::create_symlink(folder.file("a"), folder.file("b"));
+  struct Place {
+    const char* name;
+    std::string path;
+  };
+  const Place places[] = {{"is a file", folder.file("file")},
+                          {"below a file", folder.file("file/run")},
+                          {"a loop of links", folder.file("a/run")},
+                          {"a name of 300 characters", folder.file(std::string(300, 'n'))}};
+  std::vector<Command> commands;
+  for (const Place& place : places) commands.push_back(training(kTwo, place.path));
+  const std::vector<Finished> all = run_commands(commands, 2, 30);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(places[i].name);
+    require_refused(all[i], 7, {places[i].path.substr(0, 100)});
+    CHECK_FALSE(mentions(all[i].out, "1/8"));
+  }
+
+  const std::string fixed = folder.file("fixed");
+  fs::create_directory(fixed);
+  if (::mount("tmpfs", fixed.c_str(), "tmpfs", MS_RDONLY, "size=1m") != 0) {
+    WARN("no right to mount a read-only file system: not tested");
+  } else {
+    const Finished refused = run_command(training(kTwo, fixed + "/run"), 30);
+    ::umount(fixed.c_str());
+    require_refused(refused, 7, {fixed, "Read-only"});
+  }
+
+  // Strange, but allowed.
+  const std::string strange = folder.file("dos spazios é 数 {} %n");
+  train(kTwo, strange, {"train.steps=2", "checkpoint.every_steps=1"});
+  CHECK(saved_steps(strange) == std::vector<std::int64_t>{1, 2});
+  CHECK(fs::exists(strange + "/loss.svg"));
+}

@@ -1,0 +1,104 @@
+// Interrupting a run must not show in its numbers, whatever the layout and wherever the break: real checkpoints and
+// data, with ranks as threads so that all combinations are affordable.
+#include <catch2/catch.hpp>
+#include <map>
+#include <mutex>
+
+#include "comm/thread_communicator.h"
+#include "data/data_support.h"
+#include "support/tiny_training.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr int kSteps = 4;
+
+std::string make_corpus(const ShardFolder& folder) {
+  Documents documents;
+  for (int i = 0; i < 60; ++i) {
+    documents.emplace_back();
+    for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
+    documents.back().push_back(49);
+  }
+  make_shard(folder.file("corpus"), documents, 0, 1, small_vocabulary(50));
+  return folder.file("corpus");
+}
+
+/// Trains from `from` (empty: from the start) to the last step, saving every step below `directory`; the numbers of
+/// every step as text, every digit of them.
+std::vector<std::string> train(Config config, const std::string& from, const std::string& directory) {
+  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+  std::vector<std::string> lines;
+  run_as_threads(ranks, [&](Communicator& world) {
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, ranks, &facts);
+    const ProcessGrid grid(world, grid_shape(own));
+    Backend backend = make_cpu_backend();
+    Trainer trainer(own, grid, backend, datasets);
+    std::vector<std::string> warnings;
+    if (!from.empty()) trainer.resume(open_named_checkpoint(world, from, warnings));
+    while (!trainer.finished()) {
+      const StepResult result = trainer.train_step();
+      trainer.save(directory, nlohmann::json::object());
+      if (world.rank() != 0) continue;
+      lines.push_back(fmt::format("step {} samples {} loss {} norm {} rate {}", trainer.step(), trainer.samples(),
+                                  result.loss, result.gradient_norm, result.learning_rate));
+    }
+  });
+  return lines;
+}
+
+std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank_")) files[name] = contents_of(entry.path().string());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("stopped after any step and resumed, every layout trains on as if nothing had happened", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.data.train = make_corpus(folder);
+  config.train.steps = kSteps;
+  config.learning_rate.peak = 1e-3;
+  config.checkpoint.keep_last = 0;
+  int layouts = 0;
+  for (const int tensor : {1, 2, 4}) {
+    for (const int pipeline : {1, 2, 4}) {
+      for (const int data : {1, 2, 4, 8}) {
+        if (tensor * pipeline * data > 8) continue;
+        CAPTURE(tensor, pipeline, data);
+        ++layouts;
+        config.parallel.tensor = tensor;
+        config.parallel.pipeline = pipeline;
+        config.parallel.data = data;
+        const std::string name = fmt::format("{}x{}x{}", tensor, pipeline, data), straight = folder.file(name);
+        const auto at = [](const std::string& directory, int step) {
+          return fmt::format("{}/checkpoints/step_{:08}", directory, step);
+        };
+        const std::vector<std::string> expected = train(config, "", straight);
+        REQUIRE(expected.size() == kSteps);
+        const auto last = rank_files(at(straight, kSteps));
+        REQUIRE(!last.empty());
+        for (int k = 1; k < kSteps; ++k) {
+          CAPTURE(k);
+          const std::string resumed = folder.file(fmt::format("{}_from_{}", name, k));
+          const std::vector<std::string> lines = train(config, at(straight, k), resumed);
+          CHECK(lines == std::vector<std::string>(expected.begin() + k, expected.end()));
+          CHECK(rank_files(at(resumed, kSteps)) == last);  // weights and both moments, bit by bit
+        }
+      }
+    }
+  }
+  CHECK(layouts == 18);
+}
