@@ -19,7 +19,7 @@ constexpr double kSecondsBetweenLooks = 1;
 constexpr double kStepMargin = 1.25, kSaveMargin = 1.5, kSecondsToLeave = 1;
 constexpr double kForgetting = 0.9;  // how much of the longest step is still believed a step later
 // Nobody knows how long a save takes before the first one: this share of the whole time is kept free until then.
-constexpr double kShareForUnknownSave = 0.05;
+constexpr double kShareForUnknownSave = 0.05, kMostForUnknownSave = 600;
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -56,7 +56,8 @@ void RunLimits::save_took(double seconds) {
 
 std::string RunLimits::reached() {
   if (ends_) {
-    const double save = save_ > 0 ? kSaveMargin * save_ : kShareForUnknownSave * std::max(0.0, *ends_ - started_);
+    const double unknown = std::clamp(kShareForUnknownSave * (*ends_ - started_), 0.0, kMostForUnknownSave);
+    const double save = save_ > 0 ? kSaveMargin * save_ : unknown;
     if (clock_() + kStepMargin * step_ + save + kSecondsToLeave > *ends_) return limit_;
   }
   return stop_file() ? stop_path_ : "";

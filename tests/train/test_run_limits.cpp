@@ -41,6 +41,16 @@ TEST_CASE("a time limit leaves room for one step and one save, as measured") {
   CHECK(limits.reached() == "run.max_minutes = 10");
 }
 
+TEST_CASE("before the first save a long run keeps ten minutes free, not a share of days") {
+  const TemporaryFolder folder;
+  now = 0;
+  RunLimits limits({.max_minutes = 2 * 24 * 60}, folder.path(), test_clock);
+  now = 2 * 86400 - 610;
+  CHECK(limits.reached().empty());
+  now += 20;
+  CHECK(limits.reached() == "run.max_minutes = 2880");
+}
+
 TEST_CASE("the nearer of two time limits counts, and is named") {
   const TemporaryFolder folder;
   now = 50;
