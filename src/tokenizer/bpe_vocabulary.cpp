@@ -110,6 +110,7 @@ void read_entry(const NamedText& file, const ByteAlphabet& alphabet, JsonReader&
 Ids read_ids(const NamedText& file) {
   const ByteAlphabet alphabet;
   Ids ids;
+  ids.reserve(std::min<std::size_t>(file.text.size() / 16, kMostTokens));
   std::string buffer;
   try {
     JsonReader json(file.text);
@@ -155,6 +156,8 @@ class MergeReader {
   MergeReader(const NamedText& file, const Ids& ids, const std::vector<std::string>& tokens)
       : file_(file), ids_(ids), tokens_(tokens) {
     made_.resize(tokens.size());
+    pairs_.reserve(tokens.size());
+    merges_.reserve(tokens.size());
     for (std::size_t id = 0; id < tokens.size(); ++id) made_[id] = tokens[id].size() == 1;
   }
 

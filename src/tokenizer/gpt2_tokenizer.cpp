@@ -27,36 +27,50 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
 
 class Gpt2Encoder final : public Encoder {
  public:
-  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules)
-      : rules_(rules), short_pieces_(kShortPieceBits), long_pieces_(kLongPieceBits) {
-    // What has a token of its own is met often: most of the words of a short text are found from the start.
-    std::vector<std::int32_t> unused;
-    for (auto token = vocabulary.tokens.rbegin(); token != vocabulary.tokens.rend(); ++token) {
-      unused.clear();
-      encode(*token, unused);
-    }
-  }
+  explicit Gpt2Encoder(const MergeRules& rules)
+      : rules_(rules), short_pieces_(kShortPieceBits), long_pieces_(kLongPieceBits) {}
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
     const char *at = text.data(), *const end = at + text.size();
     std::size_t count = ids.size();  // of ids that are in use; behind them is room
     while (at < end) {
-      const char* const stop = scanner_.piece_end(at, end);
-      const auto length = static_cast<std::size_t>(stop - at), readable = static_cast<std::size_t>(end - at);
-      make_room(ids, count, LongPieces::kIds, readable);
-      if (length <= ShortPieces::kBytes) [[likely]] {
-        count += look_up(short_pieces_, at, length, readable, ids, count);
-      } else if (length <= LongPieces::kBytes) {
-        count += look_up(long_pieces_, at, length, readable, ids, count);
-      } else {
-        count += compute({at, length}, readable, ids, count);
+      // Some pieces ahead of the one that is looked up, so that the cache's lines have time to come from memory.
+      std::array<Piece, kAhead> pieces;
+      std::size_t found = 0;
+      for (; found < kAhead && at < end; ++found) {
+        const char* const stop = scanner_.piece_end(at, end);
+        Piece& piece = pieces[found];
+        piece.text = {at, static_cast<std::size_t>(stop - at)};
+        if (piece.text.size() <= ShortPieces::kBytes) [[likely]] {
+          piece.key = ShortPieces::key_of(at, piece.text.size(), static_cast<std::size_t>(end - at));
+          short_pieces_.prefetch(piece.key);
+        }
+        at = stop;
       }
-      at = stop;
+      for (std::size_t i = 0; i < found; ++i) {
+        const std::string_view text_of = pieces[i].text;
+        const auto readable = static_cast<std::size_t>(end - text_of.data());
+        make_room(ids, count, LongPieces::kIds, readable);
+        if (text_of.size() <= ShortPieces::kBytes) [[likely]] {
+          count += look_up(short_pieces_, pieces[i].key, text_of, readable, ids, count);
+        } else if (text_of.size() <= LongPieces::kBytes) {
+          count += look_up(long_pieces_, LongPieces::key_of(text_of.data(), text_of.size(), readable), text_of,
+                           readable, ids, count);
+        } else {
+          count += compute(text_of, readable, ids, count);
+        }
+      }
     }
     ids.resize(count);
   }
 
  private:
+  static constexpr std::size_t kAhead = 16;
+  struct Piece {
+    std::string_view text;
+    ShortPieces::Key key;
+  };
+
   /// So that `more` ids fit behind the first `count`; `left` bytes of text are still to come.
   static void make_room(std::vector<std::int32_t>& ids, std::size_t count, std::size_t more, std::size_t left) {
     if (ids.size() - count < more) [[unlikely]]
@@ -65,14 +79,13 @@ class Gpt2Encoder final : public Encoder {
 
   /// Puts the ids of a piece behind the first `count`; returns how many they are.
   template <class Cache>
-  std::size_t look_up(Cache& cache, const char* piece, std::size_t length, std::size_t readable,
+  std::size_t look_up(Cache& cache, const typename Cache::Key& key, std::string_view piece, std::size_t readable,
                       std::vector<std::int32_t>& ids, std::size_t count) {
-    const auto key = Cache::key_of(piece, length, readable);
     if (const auto* entry = cache.find(key)) [[likely]] {
       std::copy(entry->ids.begin(), entry->ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(count));
       return entry->count;
     }
-    const std::size_t made = compute({piece, length}, readable, ids, count);
+    const std::size_t made = compute(piece, readable, ids, count);
     if (made <= Cache::kIds) cache.insert(key, made_);
     return made;
   }
@@ -98,7 +111,7 @@ Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& m
     : vocabulary_(read_bpe_vocabulary(vocab_file, merge_file)), rules_(vocabulary_), hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder() const {
-  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_);
+  return std::make_unique<Gpt2Encoder>(rules_);
 }
 
 std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {

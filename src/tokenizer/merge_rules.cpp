@@ -40,23 +40,30 @@ void MergeRules::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
 }
 
 void MergeRules::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  std::array<std::int32_t, kShortPiece> symbols;
-  std::array<MergeRule, kShortPiece> rules;  // of a symbol with the one behind it
+  std::array<std::int32_t, kShortPiece> symbols, results;
+  std::array<std::uint32_t, kShortPiece> ranks;  // with the results, of the merge of a symbol with the one behind it
   std::size_t count = piece.size();
+  const auto set = [&](std::size_t i, const MergeRule& rule) {
+    ranks[i] = rule.rank;
+    results[i] = rule.result;
+  };
   for (std::size_t i = 0; i < count; ++i) symbols[i] = byte_ids_[static_cast<unsigned char>(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) rules[i] = find(symbols[i], symbols[i + 1]);
+  for (std::size_t i = 0; i + 1 < count; ++i) set(i, find(symbols[i], symbols[i + 1]));
   while (count > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < count; ++i) {
-      if (rules[i].rank < rules[best].rank) best = i;
+      if (ranks[i] < ranks[best]) best = i;
     }
-    if (rules[best].rank == kNoRank) break;
-    symbols[best] = rules[best].result;
-    std::copy(symbols.begin() + best + 2, symbols.begin() + count, symbols.begin() + best + 1);
-    std::copy(rules.begin() + best + 2, rules.begin() + count, rules.begin() + best + 1);
+    if (ranks[best] == kNoRank) break;
+    symbols[best] = results[best];
     --count;
-    if (best > 0) rules[best - 1] = find(symbols[best - 1], symbols[best]);
-    if (best + 1 < count) rules[best] = find(symbols[best], symbols[best + 1]);
+    for (std::size_t i = best + 1; i < count; ++i) {
+      symbols[i] = symbols[i + 1];
+      ranks[i] = ranks[i + 1];
+      results[i] = results[i + 1];
+    }
+    if (best > 0) set(best - 1, find(symbols[best - 1], symbols[best]));
+    if (best + 1 < count) set(best, find(symbols[best], symbols[best + 1]));
   }
   ids.insert(ids.end(), symbols.begin(), symbols.begin() + count);
 }

@@ -49,6 +49,8 @@ class PieceCache {
     return key;
   }
 
+  void prefetch(const Key& key) const { __builtin_prefetch(&lines_[line_of(key)]); }
+
   /// The entry of this key, or nullptr.
   const Entry* find(const Key& key) const {
     const Line& line = lines_[line_of(key)];
