@@ -1,14 +1,15 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
-# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, PREFIX.
+# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, FUZZ_SECONDS, PREFIX.
 
 export BUILD ?= build
 export JOBS
 export CMAKE_FLAGS
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test slurm-test check format install clean help
+.PHONY: build demo test slurm-test fuzz check format install clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -21,6 +22,9 @@ test: ## packages, build, all tests (one folder: make test TEST_FLAGS="-R parity
 	@scripts/setup.sh
 	@scripts/build.sh all
 	@scripts/test.sh $(TEST_FLAGS)
+
+fuzz: ## 60 seconds of fuzzing each reader of foreign input (FUZZ_SECONDS=N); installs Clang, builds into build-fuzz/
+	@unset BUILD CMAKE_FLAGS; scripts/fuzz.sh $(FUZZ_SECONDS)
 
 ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 .PHONY: bench
@@ -52,4 +56,4 @@ clean: ## remove build/ and the links to it; data/ and runs/ stay
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
 	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
-	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... PREFIX=$(PREFIX)"
+	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX)"

@@ -30,11 +30,11 @@ const char* name_of(ErrorKind kind) {
   return "unknown";
 }
 
-void internal_check(bool condition, const char* what, std::source_location where) {
+void internal_check(bool condition, const char* what, SourcePlace where) {
   if (condition) [[likely]]
     return;
-  fail(ErrorKind::internal, "{} ({}:{}, {}); this is a defect of the program, please report it", what,
-       where.file_name(), where.line(), where.function_name());
+  fail(ErrorKind::internal, "{} ({}:{}, {}); this is a defect of the program, please report it", what, where.file,
+       where.line, where.function);
 }
 
 long long exact_division(long long a, long long b, const char* what) {

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -55,8 +54,19 @@ void verify(bool condition, ErrorKind kind, fmt::format_string<Args...> format, 
     fail(kind, format, std::forward<Args>(args)...);
 }
 
+/// Where in the source a call stands: std::source_location, for compilers that lack it too (Clang before 16).
+struct SourcePlace {
+  const char *file = "", *function = "";
+  int line = 0;
+
+  static constexpr SourcePlace current(const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION(),
+                                       int line = __builtin_LINE()) {
+    return {file, function, line};
+  }
+};
+
 /// A broken promise inside the program itself: names the place, ends with exit code 1.
-void internal_check(bool condition, const char* what, std::source_location where = std::source_location::current());
+void internal_check(bool condition, const char* what, SourcePlace where = SourcePlace::current());
 
 /// a / b where b must divide a; `what` names the division in the error.
 long long exact_division(long long a, long long b, const char* what);

@@ -10,12 +10,12 @@
 #endif
 #include <mpi.h>
 
-#include <source_location>
+#include "base/error.h"
 
 namespace megatron {
 
 /// Throws Error(communication) with the expression, MPI's own words and the place unless `code` is MPI_SUCCESS.
-void check_mpi(int code, const char* expression, std::source_location where = std::source_location::current());
+void check_mpi(int code, const char* expression, SourcePlace where = SourcePlace::current());
 
 }  // namespace megatron
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Looks for inputs that break the readers of tests/fuzz: libFuzzer with the address and undefined-behaviour sanitizers.
+# Usage: scripts/fuzz.sh [SECONDS] [TARGET...]      (60 seconds for each of all targets)
+#
+# Builds into $BUILD (build-fuzz) with Clang, which is installed where it is missing. What a run learns stays there, in
+# corpus/TARGET, and is where the next one begins; the stored inputs of tests/fuzz/corpus are always part of it. A
+# finding ends the run of its target and this script with 1, and is left as $BUILD/finding-TARGET-*: fix it, then put
+# the file into tests/fuzz/corpus/TARGET, where an ordinary test replays it from then on. JOBS: targets at a time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${1:-60}
+shift $(($# > 0 ? 1 : 0))
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: '$seconds' is not a number of seconds" >&2; exit 1; }
+export BUILD=${BUILD:-build-fuzz} seconds
+
+scripts/setup.sh clang
+# Debian and Ubuntu keep libFuzzer in a package of the compiler's version.
+major=$(clang++ -dumpversion | cut -d. -f1)
+if command -v apt-cache >/dev/null && apt-cache show "libclang-rt-$major-dev" >/dev/null 2>&1; then
+  scripts/setup.sh "libclang-rt-$major-dev"
+fi
+if [[ ! -f $BUILD/CMakeCache.txt ]]; then
+  export CC=clang CXX=clang++ CMAKE_FLAGS="-DMEGATRON_FUZZ=ON ${CMAKE_FLAGS:-}"
+fi
+scripts/build.sh fuzz >"$BUILD.log" 2>&1 || { tail -n 40 "$BUILD.log" >&2; exit 1; }
+rm -f "$BUILD.log"
+
+targets=("$@")
+if ((${#targets[@]} == 0)); then
+  for source in tests/fuzz/corpus/*/; do targets+=("$(basename "$source")"); done
+fi
+
+# One target: its log, then a line of numbers, or the end of the log.
+fuzz_one() {
+  local target=$1 log="$BUILD/fuzz_$1.log" status=0 leaks=1 options=(-max_len=4096)
+  # HDF5 1.10 itself loses memory on some damaged files, which a process that then ends does not mind.
+  [[ $target == shard_file ]] && leaks=0 options=(-max_len=16384)
+  [[ -f tests/fuzz/$target.dict ]] && options+=("-dict=tests/fuzz/$target.dict")
+  mkdir -p "$BUILD/corpus/$target"
+  ASAN_OPTIONS=detect_leaks=$leaks "$BUILD/tests/fuzz/fuzz_$target" "${options[@]}" -detect_leaks=$leaks -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$BUILD/finding-$target-" \
+    "$BUILD/corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
+  if ((status != 0)); then
+    tail -n 60 "$log" >&2
+    echo "fuzz: $target: FOUND something ($BUILD/finding-$target-*, $log)" >&2
+    return 1
+  fi
+  awk -v target="$target" '
+    /^#[0-9]+.* cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") coverage = $(i + 1) }
+    /^stat::number_of_executed_units:/ { executions = $2 }
+    /^stat::peak_rss_mb:/ { memory = $2 }
+    END { printf "fuzz: %-16s %10d executions, %6d edges covered, %5d MiB, nothing found\n", target, executions,
+          coverage, memory }' "$log"
+}
+export -f fuzz_one
+
+printf '%s\n' "${targets[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'fuzz_one {}'

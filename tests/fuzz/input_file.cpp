@@ -1,0 +1,43 @@
+// The TOML front: an input file, and behind each NUL byte the text of a --set.
+#include "config/parse.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "fuzz/fuzz.h"
+
+using namespace megatron;
+
+namespace {
+
+void resolve_everywhere(const Config& config) {
+  const DataFacts data{.vocab_size = 257, .train_samples = 1'000'000};
+  for (const int ranks : {1, 8, 1024}) {
+    for (const DataFacts* facts : {static_cast<const DataFacts*>(nullptr), &data}) {
+      fuzz::allow({ErrorKind::configuration}, [&] {
+        Config resolved = config;
+        resolve(resolved, ranks, facts);
+        Config again = resolved;
+        resolve(again, ranks, facts);
+        fuzz::require(again == resolved, "resolving twice is not resolving once");
+      });
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string text(reinterpret_cast<const char*>(data), size);
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\0', begin)) != std::string::npos; begin = end + 1) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  parts.push_back(text.substr(begin));
+  fuzz::allow({ErrorKind::configuration}, [&] {
+    const Config config = parse_config_text(parts[0], "input.toml", {parts.begin() + 1, parts.end()});
+    const Config printed = parse_config_text(print_config(config), "printed.toml");
+    fuzz::require(printed == config, "what is printed is not read as what it was printed from");
+    resolve_everywhere(config);
+  });
+  return 0;
+}
