@@ -42,7 +42,6 @@ constexpr Unsupported kUnsupported[] = {
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
     {"run.device", true, "\"cuda\"", [](const Config& c) { return c.run.device == "cuda"; }},
     {"run.communication", true, "\"nccl\"", [](const Config& c) { return c.run.communication == "nccl"; }},
-    {"run.threads", true, "above 1", [](const Config& c) { return c.run.threads > 1; }},
 };
 
 std::string value_of(std::string_view full_name, const Config& config) {

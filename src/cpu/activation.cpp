@@ -48,9 +48,11 @@ void CpuOps::bias_gelu_forward(const BiasGeluForwardArgs& args) {
   const float* bias = optional_f32_elements("bias_gelu_forward", args.bias, size.columns);
   float* y = f32_elements("bias_gelu_forward", args.y, size.elements());
   const auto row_function = bias ? forward_row<true> : forward_row<false>;
-  for (std::int64_t row = 0; row < size.rows; ++row, x += size.columns, y += size.columns) {
-    row_function(x, bias, y, size.columns);
-  }
+  team_.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      row_function(x + row * size.columns, bias, y + row * size.columns, size.columns);
+    }
+  });
 }
 
 void CpuOps::bias_gelu_backward(const BiasGeluBackwardArgs& args) {
@@ -63,9 +65,12 @@ void CpuOps::bias_gelu_backward(const BiasGeluBackwardArgs& args) {
   float* dbias = optional_f32_elements("bias_gelu_backward", args.dbias, columns);
   const auto row_function = bias ? (dbias ? backward_row<true, true> : backward_row<true, false>)
                                  : (dbias ? backward_row<false, true> : backward_row<false, false>);
-  for (std::int64_t row = 0; row < size.rows; ++row, dy += columns, x += columns, dx += columns) {
-    row_function(dy, x, bias, dx, dbias, columns);
-  }
+  team_.columns(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t at = first; at < size.elements(); at += columns) {
+      row_function(dy + at, x + at, bias ? bias + first : nullptr, dx + at, dbias ? dbias + first : nullptr,
+                   last - first);
+    }
+  });
 }
 
 }  // namespace megatron

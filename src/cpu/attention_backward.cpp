@@ -27,18 +27,15 @@ class BackwardPass {
                                                     4 * Pieces::padded(problem.keys * problem.head_size));
   }
 
-  void run() {
-    for (std::int64_t sample = 0; sample < problem_.samples; ++sample) {
-      for (std::int64_t key_head = 0; key_head < problem_.key_heads; ++key_head) {
-        load_keys(sample, key_head);
-        for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
-          for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
-            differentiate_block(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
-          }
-        }
-        store_key_gradients(sample, key_head);
+  /// One key head of one sample, with all query heads that share it.
+  void run(std::int64_t sample, std::int64_t key_head) {
+    load_keys(sample, key_head);
+    for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+      for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
+        differentiate_block(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
       }
     }
+    store_key_gradients(sample, key_head);
   }
 
  private:
@@ -129,7 +126,13 @@ void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
   for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) problem.check_queries(x);
   for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
   problem.check_log_sum_exp(args.log_sum_exp);
-  BackwardPass(args, problem, scratch(BackwardPass::scratch_bytes(problem))).run();
+  const std::size_t share = BackwardPass::scratch_bytes(problem);
+  std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+  // Not cut any finer: both keys' and queries' gradients are sums over the other.
+  team_.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
+    BackwardPass(args, problem, memory + share * static_cast<std::size_t>(thread))
+        .run(part / problem.key_heads, part % problem.key_heads);
+  });
 }
 
 }  // namespace megatron

@@ -27,15 +27,12 @@ class ForwardPass {
                                                     2 * Pieces::padded(problem.keys * problem.head_size));
   }
 
-  void run() {
-    for (std::int64_t sample = 0; sample < problem_.samples; ++sample) {
-      for (std::int64_t key_head = 0; key_head < problem_.key_heads; ++key_head) {
-        load_keys(sample, key_head);
-        for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
-          for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
-            attend(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
-          }
-        }
+  /// The queries [first, last) of all heads that share one key head of one sample; first is a multiple of kQueryBlock.
+  void run(std::int64_t sample, std::int64_t key_head, std::int64_t first, std::int64_t last) {
+    load_keys(sample, key_head);
+    for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+      for (std::int64_t query = first; query < last; query += kQueryBlock) {
+        attend(problem_.query_block(sample, query), key_head * problem_.heads_per_key_head + i);
       }
     }
   }
@@ -126,7 +123,21 @@ void CpuOps::attention_forward(const AttentionForwardArgs& args) {
   const AttentionProblem problem("attention_forward", args.q, args.k, args.v, args.mask, args.dropout);
   problem.check_queries(args.out);
   problem.check_log_sum_exp(args.log_sum_exp);
-  ForwardPass(args, problem, scratch(ForwardPass::scratch_bytes(problem))).run();
+  const std::int64_t key_heads = problem.key_heads, pairs = problem.samples * key_heads;
+  if (pairs == 0 || problem.queries == 0) return;
+  // Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the
+  // keys once more, and causal pieces are unequal.
+  const std::int64_t threads = team_.threads(), wanted = threads == 1 ? 1 : 4 * threads;
+  const std::int64_t cuts = std::clamp<std::int64_t>((wanted + pairs - 1) / pairs, 1, problem.queries);
+  const std::size_t share = ForwardPass::scratch_bytes(problem);
+  std::byte* memory = scratch(share * static_cast<std::size_t>(threads));
+  team_.each(pairs * cuts, [&](std::int64_t part, int thread) {
+    const std::int64_t pair = part / cuts, piece = part % cuts;
+    const auto cut = [&](std::int64_t i) { return Team::cut(problem.queries, kQueryBlock, cuts, i); };
+    if (cut(piece) == cut(piece + 1)) return;
+    ForwardPass(args, problem, memory + share * static_cast<std::size_t>(thread))
+        .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));
+  });
 }
 
 }  // namespace megatron

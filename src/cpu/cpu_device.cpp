@@ -69,9 +69,9 @@ void CpuDevice::copy_to_host(void* host, const void* device, std::size_t bytes) 
   if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
-Backend make_cpu_backend() {
+Backend make_cpu_backend(int threads) {
   auto device = std::make_unique<CpuDevice>();
-  auto ops = std::make_unique<CpuOps>(*device);
+  auto ops = std::make_unique<CpuOps>(*device, threads);
   return {std::move(device), std::move(ops)};
 }
 

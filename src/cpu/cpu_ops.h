@@ -1,11 +1,15 @@
-// CpuOps: the CPU backend of Ops, one thread per rank, fp32. One source file per family of verbs.
+// CpuOps: the CPU backend of Ops, fp32, on a team of threads per rank. One source file per family of verbs.
 //
-// Owns the scratch memory its kernels need (grown on first use, then reused: a steady step allocates nothing).
-// Not thread-safe: one instance per rank.
+// With the same number of threads every verb gives the same bits in every run; with another number all but matmul still
+// do, and matmul agrees to rounding (the library it calls chooses its order of additions by the size of its part).
+//
+// Owns its team and the scratch memory its kernels need (grown on first use, then reused: a steady step allocates
+// nothing). Not thread-safe: one instance per rank, used by the thread that made it.
 #pragma once
 
 #include <cstddef>
 
+#include "cpu/team.h"
 #include "ops/ops.h"
 #include "tensor/memory.h"
 
@@ -13,7 +17,8 @@ namespace megatron {
 
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(Allocator& allocator) : allocator_(allocator) {}
+  /// `threads` per rank, at least 1. Throws Error(configuration) if they cannot be had.
+  explicit CpuOps(Allocator& allocator, int threads = 1) : allocator_(allocator), team_(threads) {}
 
   // matmul.cpp
   void matmul(const MatmulArgs&) override;
@@ -56,6 +61,7 @@ class CpuOps final : public Ops {
   std::byte* scratch(std::size_t bytes);
 
   Allocator& allocator_;
+  Team team_;
   Buffer scratch_;
 };
 

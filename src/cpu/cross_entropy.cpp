@@ -46,12 +46,15 @@ void CpuOps::cross_entropy_local(const CrossEntropyLocalArgs& args) {
   float* maximum = f32_elements("cross_entropy_local", args.maximum, size.rows);
   float* sum_exp = f32_elements("cross_entropy_local", args.sum_exp, size.rows);
   float* target_logit = f32_elements("cross_entropy_local", args.target_logit, size.rows);
-  for (std::int64_t row = 0; row < size.rows; ++row, logits += size.columns) {
-    maximum[row] = row_maximum(logits, count);
-    sum_exp[row] = row_sum_exp(logits, count, maximum[row]);
-    const std::int64_t target = targets[row] - args.first_column;
-    target_logit[row] = target >= 0 && target < count ? logits[target] : 0.0f;
-  }
+  team_.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const float* values = logits + row * size.columns;
+      maximum[row] = row_maximum(values, count);
+      sum_exp[row] = row_sum_exp(values, count, maximum[row]);
+      const std::int64_t target = targets[row] - args.first_column;
+      target_logit[row] = target >= 0 && target < count ? values[target] : 0.0f;
+    }
+  });
 }
 
 void CpuOps::cross_entropy_rescale(const CrossEntropyRescaleArgs& args) {
@@ -89,15 +92,18 @@ void CpuOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
   const float* maximum = f32_elements("cross_entropy_backward", args.maximum, size.rows);
   const float* sum_exp = f32_elements("cross_entropy_backward", args.sum_exp, size.rows);
   const float* weights = optional_f32_elements("cross_entropy_backward", args.weights, size.rows);
-  for (std::int64_t row = 0; row < size.rows; ++row, logits += size.columns) {
-    const float factor = weights ? weights[row] * args.scale : args.scale;
-    const float probability_factor = factor / sum_exp[row], row_max = maximum[row];
+  team_.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      float* values = logits + row * size.columns;
+      const float factor = weights ? weights[row] * args.scale : args.scale;
+      const float probability_factor = factor / sum_exp[row], row_max = maximum[row];
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) logits[i] = vector_exp(logits[i] - row_max) * probability_factor;
-    std::fill(logits + count, logits + size.columns, 0.0f);
-    const std::int64_t target = targets[row] - args.first_column;
-    if (target >= 0 && target < count) logits[target] -= factor;
-  }
+      for (std::int64_t i = 0; i < count; ++i) values[i] = vector_exp(values[i] - row_max) * probability_factor;
+      std::fill(values + count, values + size.columns, 0.0f);
+      const std::int64_t target = targets[row] - args.first_column;
+      if (target >= 0 && target < count) values[target] -= factor;
+    }
+  });
 }
 
 }  // namespace megatron

@@ -11,31 +11,33 @@ namespace {
 
 constexpr std::int64_t kChunk = 1024;  // multipliers kept on the stack at a time; a multiple of kDropoutBlock
 
-/// Calls body(row, first, count, scales) for all pieces of at most kChunk columns of all [s, b] rows of x.
+/// Calls body(row, first, count, scales) for all pieces of at most kChunk columns of all [s, b] rows of x: ranges of
+/// columns on different threads, each going through the rows in order.
 template <class Body>
-void for_each_masked_piece(const char* verb, const ConstTensor& x, const Dropout& dropout, const Body& body) {
+void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor& x, const Dropout& dropout,
+                           const Body& body) {
   internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]");
   const std::int64_t samples = x.dim(1), columns = x.dim(2);
   const bool masked = dropout.probability != 0;
   const std::int32_t* positions = masked ? i32_elements(verb, dropout.positions, x.dim(0)) : nullptr;
   const DropoutRule rule(dropout.probability);
-  alignas(64) float scales[kChunk];
-  if (!masked) std::fill(scales, scales + kChunk, 1.0f);
-  for (std::int64_t s = 0; s < x.dim(0); ++s) {
-    for (std::int64_t b = 0; b < samples; ++b) {
-      for (std::int64_t first = 0; first < columns; first += kChunk) {
-        const std::int64_t count = std::min(kChunk, columns - first);
+  team.columns(x.dim(0) * samples, columns, [&](std::int64_t low, std::int64_t high) {
+    alignas(64) float scales[kChunk];
+    if (!masked) std::fill(scales, scales + kChunk, 1.0f);
+    for (std::int64_t row = 0; row < x.dim(0) * samples; ++row) {
+      for (std::int64_t first = low; first < high; first += kChunk) {
+        const std::int64_t count = std::min(kChunk, high - first);
         if (masked) {
-          const DropoutRow row{.key = dropout.key,
-                               .position = static_cast<std::uint32_t>(positions[s]),
-                               .head = 0,
-                               .sample = static_cast<std::uint32_t>(dropout.first_sample + b)};
-          dropout_scales(row, rule, first, count, scales);
+          const DropoutRow mask_row{.key = dropout.key,
+                                    .position = static_cast<std::uint32_t>(positions[row / samples]),
+                                    .head = 0,
+                                    .sample = static_cast<std::uint32_t>(dropout.first_sample + row % samples)};
+          dropout_scales(mask_row, rule, first, count, scales);
         }
-        body((s * samples + b) * columns, first, count, scales);
+        body(row * columns, first, count, scales);
       }
     }
-  }
+  });
 }
 
 template <bool with_bias, bool with_residual>
@@ -58,7 +60,7 @@ void CpuOps::dropout_add_forward(const DropoutAddForwardArgs& args) {
   float* y = f32_elements("dropout_add_forward", args.y, size.elements());
   const auto piece = bias ? (residual ? forward_piece<true, true> : forward_piece<true, false>)
                           : (residual ? forward_piece<false, true> : forward_piece<false, false>);
-  for_each_masked_piece("dropout_add_forward", args.x, args.dropout,
+  for_each_masked_piece("dropout_add_forward", team_, args.x, args.dropout,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
                           const std::int64_t at = row + first;
                           piece(x + at, bias ? bias + first : nullptr, residual ? residual + at : nullptr, scales,
@@ -71,7 +73,7 @@ void CpuOps::dropout_add_backward(const DropoutAddBackwardArgs& args) {
   const float* dy = f32_elements("dropout_add_backward", args.dy, size.elements());
   float* dx = f32_elements("dropout_add_backward", args.dx, size.elements());
   float* dbias = optional_f32_elements("dropout_add_backward", args.dbias, size.columns);
-  for_each_masked_piece("dropout_add_backward", args.dy, args.dropout,
+  for_each_masked_piece("dropout_add_backward", team_, args.dy, args.dropout,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
                           const float* dy_piece = dy + row + first;
                           float* dx_piece = dx + row + first;

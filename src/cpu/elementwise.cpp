@@ -110,40 +110,52 @@ void CpuOps::normal(const NormalArgs& args) {
       args.first_row >= 0 && args.first_column >= 0 && args.first_column + size.columns <= args.global_columns,
       "normal: the box is outside its matrix");
   if (args.first_column == 0 && size.columns == args.global_columns) {  // whole rows follow each other
-    return normal_row(args.first_row * args.global_columns, size.elements(), args.key, args.deviation, y);
+    return team_.elements(size.elements(), [&](std::int64_t first, std::int64_t last) {
+      normal_row(args.first_row * args.global_columns + first, last - first, args.key, args.deviation, y + first);
+    });
   }
-  for (std::int64_t row = 0; row < size.rows; ++row, y += size.columns) {
-    const std::int64_t first_element = (args.first_row + row) * args.global_columns + args.first_column;
-    normal_row(first_element, size.columns, args.key, args.deviation, y);
-  }
+  team_.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const std::int64_t first_element = (args.first_row + row) * args.global_columns + args.first_column;
+      normal_row(first_element, size.columns, args.key, args.deviation, y + row * size.columns);
+    }
+  });
 }
 
 void CpuOps::fill(Tensor y, double value) {
   internal_check(y.contiguous(), "fill");
   const std::int64_t n = y.elements();
+  const auto fill_with = [&]<class T>(T element) {
+    T* to = static_cast<T*>(y.data());
+    team_.elements(n, [=](std::int64_t first, std::int64_t last) { std::fill(to + first, to + last, element); });
+  };
   if (y.dtype() == DType::i32) {
-    std::fill_n(y.as<std::int32_t>(), n, static_cast<std::int32_t>(value));
+    fill_with(static_cast<std::int32_t>(value));
   } else if (y.dtype() == DType::u8) {
-    std::fill_n(y.as<std::uint8_t>(), n, static_cast<std::uint8_t>(value));
+    fill_with(static_cast<std::uint8_t>(value));
   } else {
-    with_float_type("fill", y.dtype(),
-                    [&]<class T>(T) { std::fill_n(static_cast<T*>(y.data()), n, convert<T>(value)); });
+    with_float_type("fill", y.dtype(), [&]<class T>(T) { fill_with(convert<T>(value)); });
   }
 }
 
 void CpuOps::copy(ConstTensor x, Tensor y) {
   internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy");
   if (x.dtype() == y.dtype()) {
-    if (x.bytes() > 0) std::memmove(y.data(), x.data(), x.bytes());
-    return;
+    const auto* from = static_cast<const std::byte*>(x.data());
+    auto* to = static_cast<std::byte*>(y.data());
+    return team_.elements(static_cast<std::int64_t>(x.bytes()), [=](std::int64_t first, std::int64_t last) {
+      std::memcpy(to + first, from + first, static_cast<std::size_t>(last - first));
+    });
   }
   const std::int64_t n = x.elements();
   with_float_type("copy", x.dtype(), [&]<class From>(From) {
     with_float_type("copy", y.dtype(), [&]<class To>(To) {
       const From* from = static_cast<const From*>(x.data());
       To* to = static_cast<To*>(y.data());
+      team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+        for (std::int64_t i = first; i < last; ++i) to[i] = convert<To>(from[i]);
+      });
     });
   });
 }
@@ -155,8 +167,10 @@ void CpuOps::add(ConstTensor x, Tensor y) {
     with_computing_type("add", y.dtype(), [](auto) {});
     const T* from = x.as<T>();
     T* to = y.as<T>();
+    team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+      for (std::int64_t i = first; i < last; ++i) to[i] += from[i];
+    });
   });
 }
 
@@ -166,8 +180,10 @@ void CpuOps::scale(Tensor y, double factor) {
   with_computing_type("scale", y.dtype(), [&]<class T>(T) {
     T* to = y.as<T>();
     const T by = static_cast<T>(factor);
+    team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] *= by;
+      for (std::int64_t i = first; i < last; ++i) to[i] *= by;
+    });
   });
 }
 

@@ -13,6 +13,8 @@ struct BackwardSums {
   float gradient, gradient_times_normal;
 };
 
+/// With several threads the two halves of this go their own ways, over rows and over columns.
+template <bool with_sums, bool with_parameters>
 BackwardSums accumulate_row(const float* dy, const float* x, const float* gamma, float mean, float rstd, float* dgamma,
                             float* dbeta, std::int64_t columns) {
   float sum = 0, product_sum = 0;
@@ -20,10 +22,14 @@ BackwardSums accumulate_row(const float* dy, const float* x, const float* gamma,
   for (std::int64_t i = 0; i < columns; ++i) {
     const float normal = (x[i] - mean) * rstd;
     const float gradient = dy[i] * gamma[i];
-    sum += gradient;
-    product_sum += gradient * normal;
-    dgamma[i] += dy[i] * normal;
-    dbeta[i] += dy[i];
+    if constexpr (with_sums) {
+      sum += gradient;
+      product_sum += gradient * normal;
+    }
+    if constexpr (with_parameters) {
+      dgamma[i] += dy[i] * normal;
+      dbeta[i] += dy[i];
+    }
   }
   return {sum, product_sum};
 }
@@ -53,17 +59,19 @@ void CpuOps::layer_norm_forward(const LayerNormForwardArgs& args) {
   float* means = f32_elements("layer_norm_forward", args.mean, size.rows);
   float* rstds = f32_elements("layer_norm_forward", args.rstd, size.rows);
   const float reciprocal = 1.0f / static_cast<float>(columns);
-  for (std::int64_t row = 0; row < size.rows; ++row, x += columns, y += columns) {
+  const auto normalize = [&](std::int64_t row) {
+    const float* in = x + row * columns;
+    float* out = y + row * columns;
     // The variance from deviations, not from E[x²] - E[x]²: a common offset of a row must not cost digits. The first
     // mean's own rounding is put right by the mean of the deviations from it.
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < columns; ++i) sum += x[i];
+    for (std::int64_t i = 0; i < columns; ++i) sum += in[i];
     const float first_mean = sum * reciprocal;
     float deviation_sum = 0, square_sum = 0;
 #pragma omp simd reduction(+ : deviation_sum, square_sum)
     for (std::int64_t i = 0; i < columns; ++i) {
-      const float deviation = x[i] - first_mean;
+      const float deviation = in[i] - first_mean;
       deviation_sum += deviation;
       square_sum += deviation * deviation;
     }
@@ -71,10 +79,13 @@ void CpuOps::layer_norm_forward(const LayerNormForwardArgs& args) {
     const float variance = std::max(square_sum * reciprocal - correction * correction, 0.0f);
     const float mean = first_mean + correction, rstd = 1.0f / std::sqrt(variance + args.epsilon);
 #pragma omp simd
-    for (std::int64_t i = 0; i < columns; ++i) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+    for (std::int64_t i = 0; i < columns; ++i) out[i] = (in[i] - mean) * rstd * gamma[i] + beta[i];
     means[row] = mean;
     rstds[row] = rstd;
-  }
+  };
+  team_.rows(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) normalize(row);
+  });
 }
 
 void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
@@ -90,12 +101,27 @@ void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
   float* dgamma = f32_elements("layer_norm_backward", args.dgamma, columns);
   float* dbeta = f32_elements("layer_norm_backward", args.dbeta, columns);
   const auto input_gradient = residual ? input_gradient_row<true> : input_gradient_row<false>;
-  for (std::int64_t row = 0; row < size.rows; ++row) {
+  const auto differentiate = [&](std::int64_t row, auto accumulate) {
     const std::int64_t at = row * columns;
     const float mean = means[row], rstd = rstds[row];
-    const BackwardSums sums = accumulate_row(dy + at, x + at, gamma, mean, rstd, dgamma, dbeta, columns);
+    const BackwardSums sums = accumulate(dy + at, x + at, gamma, mean, rstd, dgamma, dbeta, columns);
     input_gradient(dy + at, x + at, gamma, residual ? residual + at : nullptr, mean, rstd, sums, dx + at, columns);
+  };
+  if (!team_.worth(size.elements())) {
+    for (std::int64_t row = 0; row < size.rows; ++row) differentiate(row, accumulate_row<true, true>);
+    return;
   }
+  // The parameters' gradients first: dx may lie on dy.
+  team_.columns(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = 0; row < size.rows; ++row) {
+      const std::int64_t at = row * columns + first;
+      accumulate_row<false, true>(dy + at, x + at, gamma + first, means[row], rstds[row], dgamma + first, dbeta + first,
+                                  last - first);
+    }
+  });
+  team_.rows(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) differentiate(row, accumulate_row<true, false>);
+  });
 }
 
 }  // namespace megatron

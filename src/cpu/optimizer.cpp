@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/arguments.h"
@@ -21,22 +22,24 @@ void CpuOps::adamw(const AdamWArgs& args) {
   const auto v_correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(args.beta2), step)));
   const float beta1 = args.beta1, beta2 = args.beta2, new1 = 1.0f - beta1, new2 = 1.0f - beta2;
   const float learning_rate = args.learning_rate, decay = args.weight_decay, epsilon = args.epsilon;
+  team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float g = gradient[i] * factor;
-    const float m_new = beta1 * m[i] + new1 * g;
-    const float v_new = beta2 * v[i] + new2 * g * g;
-    const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
-    m[i] = m_new;
-    v[i] = v_new;
-    value[i] -= learning_rate * (direction + decay * value[i]);
-  }
+    for (std::int64_t i = first; i < last; ++i) {
+      const float g = gradient[i] * factor;
+      const float m_new = beta1 * m[i] + new1 * g;
+      const float v_new = beta2 * v[i] + new2 * g * g;
+      const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
+      m[i] = m_new;
+      v[i] = v_new;
+      value[i] -= learning_rate * (direction + decay * value[i]);
+    }
+  });
 }
 
-void CpuOps::square_sum(const SquareSumArgs& args) {
-  const std::int64_t n = args.x.elements();
-  const float* x = f32_elements("square_sum", args.x, n);
-  // Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
+namespace {
+
+/// Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
+double sum_of_squares(const float* x, std::int64_t n) {
   constexpr std::int64_t lanes = 32;
   double sums[lanes] = {};
   std::int64_t i = 0;
@@ -49,6 +52,23 @@ void CpuOps::square_sum(const SquareSumArgs& args) {
   for (; i < n; ++i) sums[i % lanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   double sum = 0;
   for (const double lane_sum : sums) sum += lane_sum;
+  return sum;
+}
+
+}  // namespace
+
+void CpuOps::square_sum(const SquareSumArgs& args) {
+  const std::int64_t n = args.x.elements();
+  const float* x = f32_elements("square_sum", args.x, n);
+  // Blocks of a fixed size, added up in order: the same sum with any number of threads.
+  constexpr std::int64_t block = std::int64_t{1} << 16;
+  const std::int64_t blocks = (n + block - 1) / block;
+  auto* sums = reinterpret_cast<double*>(scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
+  team_.ranges(blocks, 1, n, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) sums[i] = sum_of_squares(x + i * block, std::min(block, n - i * block));
+  });
+  double sum = 0;
+  for (std::int64_t i = 0; i < blocks; ++i) sum += sums[i];
   *f64_scalar("square_sum", args.total) += sum;
 }
 

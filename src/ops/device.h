@@ -31,8 +31,9 @@ struct Backend {
   ~Backend();
 };
 
-/// The CPU backend, single-threaded per rank (src/cpu).
-Backend make_cpu_backend();
+/// The CPU backend (src/cpu) with `threads` for its mathematics, the calling one included; to be used by the thread
+/// that made it. Throws Error(configuration) if OpenMP's environment allows fewer.
+Backend make_cpu_backend(int threads = 1);
 /// The CUDA backend for one visible device; throws Error(configuration) where the build has none (cuda/).
 Backend make_cuda_backend(int local_rank);
 

@@ -122,7 +122,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"checkpoint.async", "true", {}},
       {"run.device", "\"cuda\"", {}},
       {"run.communication", "\"nccl\"", {}},
-      {"run.threads", "2", {}},
   };
   std::set<std::string> tried;
   for (const Case& c : cases) {
