@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/utf8.h"
+#include "tokenizer/token_index.h"
 
 namespace megatron {
 
@@ -81,8 +81,6 @@ class ByteAlphabet {
   std::array<int, 256 + 68> bytes_;
 };
 
-using Ids = std::unordered_map<std::string, std::int32_t>;  // by bytes
-
 /// A token as it may stand in an error message.
 std::string shown(std::string_view token) {
   constexpr std::size_t kShown = 60;
@@ -90,7 +88,8 @@ std::string shown(std::string_view token) {
 }
 
 /// Adds the next `"token": id`.
-void read_entry(const NamedText& file, const ByteAlphabet& alphabet, JsonReader& json, std::string& buffer, Ids& ids) {
+void read_entry(const NamedText& file, const ByteAlphabet& alphabet, JsonReader& json, std::string& buffer,
+                TokenIndex& ids) {
   json.peek();
   const std::size_t at = json.position();
   const std::string_view written = json.string(buffer);
@@ -103,14 +102,13 @@ void read_entry(const NamedText& file, const ByteAlphabet& alphabet, JsonReader&
                  shown(written), id);
   }
   if (bytes->size() > kLongestToken) file.fail_at(at, "a token of {} bytes", bytes->size());
-  const bool added = ids.emplace(std::move(*bytes), static_cast<std::int32_t>(id)).second;
-  if (!added) file.fail_at(at, "token \"{}\" is there twice", shown(written));
+  if (ids.find(*bytes) != nullptr) file.fail_at(at, "token \"{}\" is there twice", shown(written));
+  ids.add(std::move(*bytes), static_cast<std::int32_t>(id));
 }
 
-Ids read_ids(const NamedText& file) {
+TokenIndex read_ids(const NamedText& file) {
   const ByteAlphabet alphabet;
-  Ids ids;
-  ids.reserve(std::min<std::size_t>(file.text.size() / 16, kMostTokens));
+  TokenIndex ids;
   std::string buffer;
   try {
     JsonReader json(file.text);
@@ -128,16 +126,17 @@ Ids read_ids(const NamedText& file) {
   return ids;
 }
 
-std::vector<std::string> by_id(const NamedText& file, const Ids& ids) {
-  std::vector<std::string> tokens(ids.size());
-  for (const auto& [token, id] : ids) {
+std::vector<std::string> by_id(const NamedText& file, const TokenIndex& ids) {
+  std::vector<std::string> tokens(ids.entries().size());
+  for (const auto& [token, id] : ids.entries()) {
     const auto place = static_cast<std::size_t>(id);
-    if (place >= tokens.size()) file.fail_at(0, "{} tokens, but one has id {}: ids must be 0 .. n-1", ids.size(), id);
+    if (place >= tokens.size())
+      file.fail_at(0, "{} tokens, but one has id {}: ids must be 0 .. n-1", tokens.size(), id);
     if (!tokens[place].empty()) file.fail_at(0, "two tokens have id {}", id);
     tokens[place] = token;
   }
   for (int byte = 0; byte < 256; ++byte) {
-    if (ids.count(std::string(1, static_cast<char>(byte))) == 0) {
+    if (ids.find(std::string(1, static_cast<char>(byte))) == nullptr) {
       file.fail_at(0, "byte 0x{:02x} is no token, so that not every text can be encoded", byte);
     }
   }
@@ -153,7 +152,7 @@ bool is_special(std::string_view token) {
 /// The merges of merges.txt, one line after the other.
 class MergeReader {
  public:
-  MergeReader(const NamedText& file, const Ids& ids, const std::vector<std::string>& tokens)
+  MergeReader(const NamedText& file, const TokenIndex& ids, const std::vector<std::string>& tokens)
       : file_(file), ids_(ids), tokens_(tokens) {
     made_.resize(tokens.size());
     pairs_.reserve(tokens.size());
@@ -191,30 +190,29 @@ class MergeReader {
         line.find(' ', space + 1) != std::string_view::npos) {
       file_.fail_at(at, "expected two tokens with one space between them, found \"{}\"", shown(line));
     }
-    const auto [left, left_bytes] = part(at, line.substr(0, space));
-    const auto [right, right_bytes] = part(at, line.substr(space + 1));
-    const auto result = ids_.find(left_bytes + right_bytes);
-    if (result == ids_.end()) file_.fail_at(at, "\"{}\" makes a token that the vocabulary lacks", shown(line));
-    if (result->first == kEndOfText) file_.fail_at(at, "a merge makes {}, which no text may encode to", kEndOfText);
-    const std::uint64_t pair = static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint64_t>(right);
+    const TokenIndex::Entry &left = part(at, line.substr(0, space)), &right = part(at, line.substr(space + 1));
+    const TokenIndex::Entry* const result = ids_.find(left.bytes + right.bytes);
+    if (result == nullptr) file_.fail_at(at, "\"{}\" makes a token that the vocabulary lacks", shown(line));
+    if (result->bytes == kEndOfText) file_.fail_at(at, "a merge makes {}, which no text may encode to", kEndOfText);
+    const std::uint64_t pair = static_cast<std::uint64_t>(left.id) << 32 | static_cast<std::uint64_t>(right.id);
     if (!pairs_.insert(pair).second) file_.fail_at(at, "merge \"{}\" is there twice", shown(line));
-    made_[static_cast<std::size_t>(result->second)] = true;
-    merges_.push_back({left, right, result->second});
+    made_[static_cast<std::size_t>(result->id)] = true;
+    merges_.push_back({left.id, right.id, result->id});
   }
 
-  std::pair<std::int32_t, std::string> part(std::size_t at, std::string_view written) {
-    std::optional<std::string> bytes = alphabet_.bytes_of(written);
-    const auto found = bytes ? ids_.find(*bytes) : ids_.end();
-    if (found == ids_.end()) file_.fail_at(at, "\"{}\" is no token of the vocabulary", shown(written));
-    if (!made_[static_cast<std::size_t>(found->second)]) {
+  const TokenIndex::Entry& part(std::size_t at, std::string_view written) {
+    const std::optional<std::string> bytes = alphabet_.bytes_of(written);
+    const TokenIndex::Entry* const found = bytes ? ids_.find(*bytes) : nullptr;
+    if (found == nullptr) file_.fail_at(at, "\"{}\" is no token of the vocabulary", shown(written));
+    if (!made_[static_cast<std::size_t>(found->id)]) {
       file_.fail_at(at, "\"{}\" is neither a byte nor made by a merge before this one: merges in a wrong order",
                     shown(written));
     }
-    return {found->second, std::move(*bytes)};
+    return *found;
   }
 
   const NamedText& file_;
-  const Ids& ids_;
+  const TokenIndex& ids_;
   const std::vector<std::string>& tokens_;
   ByteAlphabet alphabet_;
   std::vector<bool> made_;  // which tokens are a byte or the result of a merge so far
@@ -226,14 +224,15 @@ class MergeReader {
 
 BpeVocabulary read_bpe_vocabulary(const std::string& vocab_file, const std::string& merge_file) {
   NamedText vocab = read_file(vocab_file), merges = read_file(merge_file);
-  const Ids ids = read_ids(vocab);
+  const TokenIndex ids = read_ids(vocab);
   BpeVocabulary vocabulary;
   vocabulary.tokens = by_id(vocab, ids);
-  const auto end_of_text = ids.find(std::string(kEndOfText));
-  if (end_of_text == ids.end()) {
-    vocab.fail_at(0, "no token {}, which ends documents; add it with the next free id, {}", kEndOfText, ids.size());
+  const TokenIndex::Entry* const end_of_text = ids.find(kEndOfText);
+  if (end_of_text == nullptr) {
+    vocab.fail_at(0, "no token {}, which ends documents; add it with the next free id, {}", kEndOfText,
+                  ids.entries().size());
   }
-  vocabulary.end_of_text = end_of_text->second;
+  vocabulary.end_of_text = end_of_text->id;
   vocabulary.merges = MergeReader(merges, ids, vocabulary.tokens).read();
   vocabulary.vocab_text = std::move(vocab.text);
   vocabulary.merge_text = std::move(merges.text);

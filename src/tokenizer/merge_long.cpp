@@ -78,7 +78,7 @@ void encode_long(const MergeRules& rules, std::vector<std::int32_t> symbols, std
   std::vector<std::uint32_t> before(count), behind(count);
   MergeQueue queue;
   const auto offer = [&](std::uint32_t left, std::uint32_t right) {
-    const std::uint32_t rank = rules.find(symbols[left], symbols[right]).rank;
+    const std::uint32_t rank = rules.rank_of(symbols[left], symbols[right]);
     if (rank != kNoRank) queue.push(rank, left);
   };
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -90,9 +90,8 @@ void encode_long(const MergeRules& rules, std::vector<std::int32_t> symbols, std
     const std::uint32_t rank = queue.lowest_rank(), left = queue.pop();
     const std::uint32_t right = symbols[left] < 0 ? kNone : behind[left];
     if (right == kNone) continue;
-    const MergeRule rule = rules.find(symbols[left], symbols[right]);
-    if (rule.rank != rank) continue;  // a neighbour has been merged since
-    symbols[left] = rule.result;
+    if (rules.rank_of(symbols[left], symbols[right]) != rank) continue;  // a neighbour has been merged since
+    symbols[left] = rules.result_of(rank);
     symbols[right] = -1;
     behind[left] = behind[right];
     if (behind[left] != kNone) {

@@ -19,14 +19,14 @@ MergeRules::MergeRules(const BpeVocabulary& vocabulary) {
     const std::string& token = vocabulary.tokens[id];
     if (token.size() == 1) byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<std::int32_t>(id);
   }
-  slots_.resize(std::bit_ceil(2 * vocabulary.merges.size() + 2));
+  slots_.assign(std::bit_ceil(2 * vocabulary.merges.size() + 2), kEmpty);
   mask_ = slots_.size() - 1;
-  for (std::uint32_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-    const BpeMerge& merge = vocabulary.merges[rank];
+  for (const BpeMerge& merge : vocabulary.merges) {
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t slot = slot_of(key);
-    while (slots_[slot].rule.rank != kNoRank) slot = (slot + 1) & mask_;
-    slots_[slot] = {key, {rank, merge.result}};
+    while (slots_[slot] != kEmpty) slot = (slot + 1) & mask_;
+    slots_[slot] = key << kRankBits | results_.size();
+    results_.push_back(merge.result);
   }
 }
 
@@ -40,32 +40,23 @@ void MergeRules::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
 }
 
 void MergeRules::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  std::array<std::int32_t, kShortPiece> symbols, results;
-  std::array<std::uint32_t, kShortPiece> ranks;  // with the results, of the merge of a symbol with the one behind it
+  std::array<std::int32_t, kShortPiece> symbols;
+  std::array<std::uint32_t, kShortPiece> ranks;  // of the merge of a symbol with the one behind it
   std::size_t count = piece.size();
-  const auto set = [&](std::size_t i, const MergeRule& rule) {
-    ranks[i] = rule.rank;
-    results[i] = rule.result;
-  };
   for (std::size_t i = 0; i < count; ++i) symbols[i] = byte_ids_[static_cast<unsigned char>(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) set(i, find(symbols[i], symbols[i + 1]));
+  for (std::size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_of(symbols[i], symbols[i + 1]);
   while (count > 1) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < count; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
-    }
+    const std::size_t best = static_cast<std::size_t>(
+        std::min_element(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(count) - 1) - ranks.begin());
     if (ranks[best] == kNoRank) break;
-    symbols[best] = results[best];
+    symbols[best] = result_of(ranks[best]);
     --count;
-    for (std::size_t i = best + 1; i < count; ++i) {
-      symbols[i] = symbols[i + 1];
-      ranks[i] = ranks[i + 1];
-      results[i] = results[i + 1];
-    }
-    if (best > 0) set(best - 1, find(symbols[best - 1], symbols[best]));
-    if (best + 1 < count) set(best, find(symbols[best], symbols[best + 1]));
+    for (std::size_t i = best + 1; i < count; ++i) symbols[i] = symbols[i + 1];
+    for (std::size_t i = best + 1; i + 1 < count; ++i) ranks[i] = ranks[i + 1];
+    if (best > 0) ranks[best - 1] = rank_of(symbols[best - 1], symbols[best]);
+    if (best + 1 < count) ranks[best] = rank_of(symbols[best], symbols[best + 1]);
   }
-  ids.insert(ids.end(), symbols.begin(), symbols.begin() + count);
+  ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 }  // namespace megatron

@@ -17,11 +17,6 @@ namespace megatron {
 
 inline constexpr std::uint32_t kNoRank = UINT32_MAX;
 
-struct MergeRule {
-  std::uint32_t rank = kNoRank;
-  std::int32_t result = 0;
-};
-
 class MergeRules {
  public:
   explicit MergeRules(const BpeVocabulary& vocabulary);
@@ -29,30 +24,35 @@ class MergeRules {
   /// Appends the ids of a piece below 4 GiB.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
-  /// The merge of two neighbours; rank kNoRank if they have none.
-  MergeRule find(std::int32_t left, std::int32_t right) const {
+  /// The rank of the merge of two neighbours; kNoRank if they have none.
+  std::uint32_t rank_of(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t slot = slot_of(key);; slot = (slot + 1) & mask_) {
-      const Slot& found = slots_[slot];
-      if (found.key == key || found.rule.rank == kNoRank) return found.key == key ? found.rule : MergeRule{};
+      const std::uint64_t found = slots_[slot];
+      if (found >> kRankBits == key) return static_cast<std::uint32_t>(found & kRankMask);
+      if (found == kEmpty) return kNoRank;
     }
   }
+  /// What the merge of this rank makes.
+  std::int32_t result_of(std::uint32_t rank) const { return results_[rank]; }
 
  private:
-  struct Slot {
-    std::uint64_t key = UINT64_MAX;
-    MergeRule rule;
-  };
+  // A slot holds left, right and rank, twenty bits each: small enough for the table to stay in the processor's cache.
+  static constexpr int kIdBits = 20, kRankBits = 24;
+  static constexpr std::uint64_t kRankMask = (std::uint64_t{1} << kRankBits) - 1, kEmpty = UINT64_MAX;
+  static_assert(kMostTokens < std::uint64_t{1} << kIdBits, "an id and a rank must fit into a slot");
+
   static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+    return static_cast<std::uint64_t>(left) << kIdBits | static_cast<std::uint64_t>(right);
   }
   std::size_t slot_of(std::uint64_t key) const {
-    return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 20) & mask_;
+    return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & mask_;
   }
   void encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   std::array<std::int32_t, 256> byte_ids_;
-  std::vector<Slot> slots_;  // open addressing, at most half full
+  std::vector<std::int32_t> results_;  // by rank
+  std::vector<std::uint64_t> slots_;   // open addressing, at most half full
   std::size_t mask_ = 0;
 };
 

@@ -19,16 +19,16 @@ BpeVocabulary small_vocabulary() {
 std::vector<std::int32_t> plainly(const MergeRules& rules, std::vector<std::int32_t> symbols) {
   while (true) {
     std::size_t best = 0;
-    MergeRule rule;
+    std::uint32_t lowest = kNoRank;
     for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-      const MergeRule here = rules.find(symbols[i], symbols[i + 1]);
-      if (here.rank < rule.rank) {
-        rule = here;
+      const std::uint32_t rank = rules.rank_of(symbols[i], symbols[i + 1]);
+      if (rank < lowest) {
+        lowest = rank;
         best = i;
       }
     }
-    if (rule.rank == kNoRank) return symbols;
-    symbols[best] = rule.result;
+    if (lowest == kNoRank) return symbols;
+    symbols[best] = rules.result_of(lowest);
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
   }
 }
