@@ -1,11 +1,13 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
-# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, FUZZ_SECONDS, PREFIX.
+# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, FUZZ_SECONDS, PREFIX,
+# PYTHON.
 
 export BUILD ?= build
 export JOBS
 export CMAKE_FLAGS
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+PYTHON ?= python3
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
@@ -28,8 +30,11 @@ fuzz: ## 60 seconds of fuzzing each reader of foreign input (FUZZ_SECONDS=N); in
 
 ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 .PHONY: bench
-bench: build ## model FLOP/s as a share of this machine's own matrix-multiply rate
+bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks; beside PyTorch's if found
 	@./megatron_bench
+	@scripts/launch.sh 2 ./megatron_bench
+	@if $(PYTHON) -c 'import torch' 2> /dev/null; then $(PYTHON) scripts/bench_pytorch.py; \
+	else echo "bench: no comparison with PyTorch: $(PYTHON) has no torch (make bench PYTHON=...)"; fi
 endif
 
 slurm-test: build ## the job files of slurm/ under a private Slurm on this machine; skipped where there is none
@@ -56,4 +61,4 @@ clean: ## remove build/ and the links to it; data/ and runs/ stay
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
 	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
-	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX)"
+	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"

@@ -124,8 +124,8 @@ std::vector<Key> parallel_keys() {
        "Order of forwards and backwards in a pipeline.", ""},
       {MEGATRON_KEY(parallel, layers_per_stage), noted(extent, "one number a stage; their sum is layers"), "layers",
        "evenly", "An uneven cut.", ""},
-      {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "", "Sum gradients over data ranks during the backward.",
-       ""},
+      {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "",
+       "Sum gradients over data ranks during the backward. The same numbers either way.", ""},
   };
 }
 

@@ -73,10 +73,11 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
                                       .scale = static_cast<float>(context.micro_batch.gradient_scale)});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
   const Tensor share = context.region.share(context.scratch, dnormed);
+  TensorRegion::Entering entering = context.region.start_enter(context.scratch, saved.normed);
   context.ops.matmul({.a = saved.logits, .b = word.value, .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dnormed);
-  const ConstTensor whole = context.region.enter(context.scratch, saved.normed);
-  add_weight_gradient(context, saved.logits, as_matrix(whole), word.gradient);
+  entering.gathered.wait();
+  add_weight_gradient(context, saved.logits, as_matrix(entering.whole), word.gradient);
   sum.wait();
   norm_.backward(context, dnormed, saved.norm, {}, dx);
 }

@@ -50,10 +50,12 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) co
 void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor share = context.region.share(context.scratch, dx);
+  TensorRegion::Entering entering = context.region.start_enter(context.scratch, x);
   context.ops.matmul({.a = as_matrix(dy), .b = store_->joint_value(weight_, records_, in_), .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dx);
-  const ConstTensor whole = context.region.enter(context.scratch, x);
-  add_weight_gradient(context, as_matrix(dy), as_matrix(whole), store_->joint_gradient(weight_, records_, in_));
+  entering.gathered.wait();
+  add_weight_gradient(context, as_matrix(dy), as_matrix(entering.whole),
+                      store_->joint_gradient(weight_, records_, in_));
   sum.wait();
 }
 

@@ -1,7 +1,8 @@
 // The two tensor-parallel matrices (Shoeybi et al. 2019): cut by output (column parallel) and cut by input (row
 // parallel). Weights are [out, in] as everywhere in the field; y = x · Wᵀ.
 //
-// The input gradient's sum over tensor ranks is started before the weight gradient is computed and waited for after it.
+// In a backward the input's gather is under way while the input gradient is computed, and the input gradient's sum
+// while the weight gradient is.
 #pragma once
 
 #include "nn/context.h"

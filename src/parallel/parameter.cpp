@@ -1,5 +1,7 @@
 #include "parallel/parameter.h"
 
+#include <algorithm>
+
 #include "base/philox.h"
 
 namespace megatron {
@@ -38,6 +40,7 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
 }
 
 void ParameterStore::cut_buckets() {
+  const std::int64_t enough = std::max(kBucketElements, flat_elements_ / kMostBuckets);
   std::int64_t first = 0, end = 0;  // of the bucket that is open
   const auto close = [&] {
     if (end > first) buckets_.push_back(gradients_.slice(0, first, end - first));
@@ -48,7 +51,7 @@ void ParameterStore::cut_buckets() {
       passed_over = true;
       continue;
     }
-    if (passed_over || end - first >= kBucketElements) {
+    if (passed_over || end - first >= enough) {
       close();
       first = parameter.first;
     }

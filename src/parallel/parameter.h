@@ -94,6 +94,7 @@ class ParameterStore {
   /// kBucketElements each: what is summed as one, perhaps while the backward still runs.
   const std::vector<Tensor>& gradient_buckets() const { return buckets_; }
   static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
+  static constexpr std::int64_t kMostBuckets = 256;  ///< they may all be in flight: larger models have larger ones
 
  private:
   void set_views(Tensor values, Tensor gradients);

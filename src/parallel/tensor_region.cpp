@@ -11,10 +11,15 @@ Shape whole_shape(const ConstTensor& outside, int size) {
 }  // namespace
 
 ConstTensor TensorRegion::enter(Arena& arena, ConstTensor outside) const {
-  if (!sequence_parallel_) return outside;
+  Entering entering = start_enter(arena, outside);
+  entering.gathered.wait();
+  return entering.whole;
+}
+
+TensorRegion::Entering TensorRegion::start_enter(Arena& arena, ConstTensor outside) const {
+  if (!sequence_parallel_) return {outside, {}};
   const Tensor whole = arena.allocate("gathered sequence", whole_shape(outside, size()), outside.dtype());
-  tensor_.all_gather(outside, whole);
-  return whole;
+  return {whole, tensor_.start_all_gather(outside, whole)};
 }
 
 Tensor TensorRegion::share(Arena& arena, Tensor outside) const {

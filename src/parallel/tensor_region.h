@@ -33,6 +33,12 @@ class TensorRegion {
 
   /// The whole [s, b, h] of an outside tensor: itself, or gathered into `arena`.
   ConstTensor enter(Arena& arena, ConstTensor outside) const;
+  /// The same without waiting: `whole` may be read once `gathered` has been waited for.
+  struct Entering {
+    ConstTensor whole;
+    Pending gathered;
+  };
+  Entering start_enter(Arena& arena, ConstTensor outside) const;
 
   /// Where a layer puts its share of the sum that is to become `outside`: there itself, or a whole one in `arena`.
   Tensor share(Arena& arena, Tensor outside) const;

@@ -167,79 +167,106 @@ std::vector<BenchmarkCase> benchmark_cases() {
 
 namespace {
 
-// What the steps of one kind, with sums under or behind the backward, have taken.
-struct StepSamples {
-  std::vector<Seconds> seconds;
-  std::vector<double> communication;
+// A model in training on this rank, and what its steps have taken.
+class BenchmarkJob {
+ public:
+  BenchmarkJob(const Config& config, Communicator& world)
+      : config_(config),
+        world_(world),
+        backend_(timed_cpu_backend(ops_)),
+        grid_(world, grid_shape(config)),
+        replica_(config, grid_, backend_),
+        batch_(config, grid_.data().rank(), *backend_.device) {
+    for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.model()}) group->set_meter(&meter_);
+  }
+
+  Backend& backend() { return backend_; }
+  double tokens() const { return static_cast<double>(config_.train.global_batch_size * config_.model.sequence_length); }
+
+  /// What the steps of one kind have taken.
+  struct Samples {
+    std::vector<Seconds> seconds;
+    std::vector<double> communication, page_faults;
+    PartSamples sections, verbs;
+  };
+
+  void step(bool overlap, Samples* samples) {
+    constexpr double learning_rate = 1e-4;
+    replica_.overlap_gradients(overlap);
+    world_.barrier();
+    ops_->take();
+    timers_.reset();
+    const double faults = minor_page_faults();
+    const Seconds seconds = time_of([&] {
+      replica_.forward_backward(batch_.micro_batches(), ++step_, tokens(), timers_);
+      replica_.update(learning_rate, timers_);
+    });
+    if (samples == nullptr) return;
+    samples->page_faults.push_back(minor_page_faults() - faults);
+    for (const Section section :
+         {Section::forward, Section::backward, Section::communication, Section::optimizer, Section::other}) {
+      samples->sections.add(name_of(section), {.wall = timers_.seconds(section)}, 0);
+    }
+    for (const auto& [verb, cost] : ops_->take()) samples->verbs.add(verb, cost.seconds, cost.calls);
+    const double communication = timers_.seconds(Section::communication);
+    samples->communication.push_back(-world_.all_reduce_value(-communication, Reduce::maximum));
+    samples->seconds.push_back(of_job(seconds, world_));
+  }
+
+  void describe_steps(BenchmarkResult& result, const Samples& samples) const {
+    result.step = median(samples.seconds);
+    result.communication = median(samples.communication);
+    result.page_faults = median(samples.page_faults);
+    result.sections = samples.sections.medians();
+    result.verbs = samples.verbs.medians();
+    count_flops(result.verbs, replica_.plan());
+    result.peak_resident_bytes = world_.all_reduce_value(static_cast<double>(peak_resident_bytes()));
+    result.planned_bytes = static_cast<double>(replica_.plan().total());
+  }
+
+ private:
+  const Config& config_;
+  Communicator& world_;
+  TimedOps* ops_ = nullptr;
+  Backend backend_;
+  ProcessGrid grid_;
+  Timers timers_;
+  TrafficMeter meter_{.timers = &timers_};
+  Replica replica_;
+  RandomBatch batch_;
+  std::int64_t step_ = 0;
 };
 
 }  // namespace
 
 BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world) {
   constexpr int warm_up = 2;
-  constexpr double learning_rate = 1e-4;
   const Config& config = benchmark.config;
-  const std::int64_t tokens = config.train.global_batch_size * config.model.sequence_length;
-  TimedOps* ops = nullptr;
-  Backend backend = timed_cpu_backend(ops);
-  const ProcessGrid grid(world, grid_shape(config));
-  Timers timers;
-  TrafficMeter meter{.timers = &timers};
-  for (Communicator* group : {&grid.tensor(), &grid.data(), &grid.model()}) group->set_meter(&meter);
-  Replica replica(config, grid, backend);
-  const RandomBatch batch(config, grid.data().rank(), *backend.device);
+  BenchmarkJob job(config, world);
   std::optional<SgemmReference> sgemm;
-  if (!settings.training_only)
-    sgemm.emplace(config.model, config.parallel.tensor, tokens / config.parallel.data, backend);
+  if (!settings.training_only) {
+    const auto rows = static_cast<std::int64_t>(job.tokens()) / config.parallel.data;
+    sgemm.emplace(config.model, config.parallel.tensor, rows, job.backend());
+  }
+
+  BenchmarkJob::Samples steps, overlapped_steps;
+  for (int step = 0; step < warm_up; ++step) job.step(false, nullptr);
+  for (int step = 0; step < (settings.steps > 0 ? settings.steps : benchmark.steps); ++step) {
+    world.barrier();
+    if (sgemm) sgemm->measure();
+    job.step(false, &steps);
+    if (config.parallel.data > 1) job.step(true, &overlapped_steps);
+  }
 
   BenchmarkResult result;
   result.ranks = world.size();
-  result.tokens = static_cast<double>(tokens);
+  result.tokens = job.tokens();
   result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
-  StepSamples overlapped, plain;
-  std::vector<double> fault_samples;
-  PartSamples sections, verbs;
-  const int steps = settings.steps > 0 ? settings.steps : benchmark.steps;
-  const bool compare = config.parallel.data > 1;
-  for (int step = 1; step <= warm_up + (compare ? 2 : 1) * steps; ++step) {
-    const bool overlap = compare && step % 2 == 0;
-    replica.overlap_gradients(overlap);
-    world.barrier();
-    if (sgemm && step > warm_up) sgemm->measure();
-    world.barrier();
-    ops->take();
-    timers.reset();
-    const double faults = minor_page_faults();
-    const Seconds seconds = time_of([&] {
-      replica.forward_backward(batch.micro_batches(), step, result.tokens, timers);
-      replica.update(learning_rate, timers);
-    });
-    const double communication = timers.seconds(Section::communication);
-    if (step <= warm_up) continue;
-    StepSamples& samples = overlap ? overlapped : plain;
-    samples.seconds.push_back(of_job(seconds, world));
-    samples.communication.push_back(-world.all_reduce_value(-communication, Reduce::maximum));
-    if (compare && !overlap) continue;
-    fault_samples.push_back(minor_page_faults() - faults);
-    for (const Section section :
-         {Section::forward, Section::backward, Section::communication, Section::optimizer, Section::other}) {
-      sections.add(name_of(section), {.wall = timers.seconds(section)}, 0);
-    }
-    for (const auto& [verb, cost] : ops->take()) verbs.add(verb, cost.seconds, cost.calls);
+  job.describe_steps(result, steps);
+  if (config.parallel.data > 1) {
+    result.overlapped_step = median(overlapped_steps.seconds);
+    result.overlapped_communication = median(overlapped_steps.communication);
   }
-  const StepSamples& main = compare ? overlapped : plain;
-  result.step = median(main.seconds);
-  result.communication = median(main.communication);
-  if (compare) {
-    result.plain_step = median(plain.seconds);
-    result.plain_communication = median(plain.communication);
-  }
-  result.page_faults = median(fault_samples);
-  result.peak_resident_bytes = world.all_reduce_value(static_cast<double>(peak_resident_bytes()));
-  result.planned_bytes = static_cast<double>(replica.plan().total());
-  result.sections = sections.medians();
-  result.verbs = verbs.medians();
-  count_flops(result.verbs, replica.plan());
   if (sgemm) {
     result.sgemm = mean_over_ranks(sgemm->seconds(), world);
     result.sgemm_flops = sgemm->flops();

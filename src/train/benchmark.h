@@ -47,8 +47,8 @@ struct BenchmarkResult {
   double planned_bytes = 0;             ///< of the first rank: what training holds (MemoryPlan)
   Seconds step;                         ///< one training step
   double communication = 0;             ///< seconds of it inside communication, of the rank that spent least there
-  Seconds plain_step;                   ///< with gradient sums behind the backward instead of under it; 0: not measured
-  double plain_communication = 0;       ///< the same of those steps
+  Seconds overlapped_step;              ///< with parallel.overlap_gradients, in turn with the others; 0: no data ranks
+  double overlapped_communication = 0;  ///< seconds of it, as above
   Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
   double sgemm_flops = 0;               ///< of these
   std::vector<BenchmarkPart> sections;  ///< of the first rank's step

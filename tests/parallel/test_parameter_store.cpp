@@ -151,6 +151,17 @@ TEST_CASE("initialize sets constants, and gaps and gradients to zero") {
   }
 }
 
+TEST_CASE("a large model has larger buckets, not more than can be in flight") {
+  ParameterStore store;
+  const std::int64_t size = ParameterStore::kBucketElements, count = 3 * ParameterStore::kMostBuckets;
+  for (std::int64_t i = 0; i < count; ++i) store.declare(vector_of(std::to_string(i), size));
+  store.allocate_sizing(DType::f32);
+  CHECK(store.gradient_buckets().size() == ParameterStore::kMostBuckets);
+  std::int64_t elements = 0;
+  for (const Tensor& bucket : store.gradient_buckets()) elements += bucket.elements();
+  CHECK(elements == count * size);
+}
+
 TEST_CASE("a tied copy is partial over the pipeline, and counts only if it is told to and counted before") {
   ParameterStore store;
   const int first = store.declare(vector_of("a", 5)), second = store.declare(vector_of("b", 5));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "comm/thread_communicator.h"
 #include "model/flops.h"
@@ -62,6 +63,45 @@ TEST_CASE("the benchmark's parts are within the whole") {
   for (const char* word : {"small_8x256", "share of sgemm", "attention_backward", "head, weight gradient"}) {
     CHECK_THAT(text, Catch::Contains(word));
   }
+}
+
+TEST_CASE("two ranks share the products, or the samples, and their sums are timed both ways") {
+  const std::string name = GENERATE("gpt2_124m_tensor2", "gpt2_124m_data2");
+  std::vector<BenchmarkCase> cases = benchmark_cases();
+  BenchmarkCase tiny =
+      *std::find_if(cases.begin(), cases.end(), [&](const BenchmarkCase& each) { return each.name == name; });
+  ModelConfig& model = tiny.config.model;
+  model.layers = 2;
+  model.hidden_size = 64;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 256;
+  model.sequence_length = model.max_position_embeddings = 32;
+  model.vocab_size = 200;  // padded to 256, so that halves are halves
+  BenchmarkResult result;
+  run_as_threads(2, [&](Communicator& world) {
+    const BenchmarkResult mine = run_benchmark(tiny, {.steps = 2}, world);
+    if (world.rank() == 0) result = mine;
+  });
+  CHECK(result.ranks == 2);
+  CHECK(result.tokens == 4 * 32);
+  CHECK(result.model_flops == flops_per_token(model, {}).model * 4 * 32);
+  CHECK(2 * result.sgemm_flops == 6.0 * 4 * 32 * static_cast<double>(multiplying_parameters(model)));
+  CHECK(part(result.verbs, "matmul").flops == result.sgemm_flops);
+  CHECK(result.communication > 0);
+  CHECK((result.overlapped_step.wall > 0) == (name == "gpt2_124m_data2"));
+  const nlohmann::json json = nlohmann::json::parse(to_json(tiny, result));
+  CHECK(json.at("case") == name);
+  CHECK(json.at("tokens_per_second") == result.tokens / result.step.wall);
+  CHECK(json.contains("overlapped_step_seconds") == (name == "gpt2_124m_data2"));
+}
+
+TEST_CASE("training alone multiplies nothing beside it") {
+  BenchmarkResult result;
+  run_as_threads(
+      1, [&](Communicator& world) { result = run_benchmark(tiny_case(), {.steps = 1, .training_only = true}, world); });
+  CHECK(result.products.empty());
+  CHECK(result.step.wall > 0);
+  CHECK_FALSE(nlohmann::json::parse(to_json(tiny_case(), result)).contains("share_of_sgemm"));
 }
 
 TEST_CASE("medians are the middle") {
