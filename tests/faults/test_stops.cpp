@@ -272,7 +272,7 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
   require_same_weights(directory, require_resumable(directory));
 }
 
-TEST_CASE("time limits save and stop in time, and say which limit it was") {
+TEST_CASE("time limits save and stop in time, and say which limit it was", "[fault-30]") {
   struct Way {
     const char* says;
     const char* max_minutes;
@@ -301,7 +301,7 @@ TEST_CASE("time limits save and stop in time, and say which limit it was") {
   }
 }
 
-TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed") {
+TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed", "[fault-30]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run"), file = directory + "/STOP";
   Process process(endless(directory, "0"));
@@ -323,7 +323,7 @@ TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped 
   require_resumable(directory);
 }
 
-TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start") {
+TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start", "[fault-27]") {
   const TemporaryFolder folder;
   const std::string straight = folder.file("straight"), stopped = folder.file("stopped");
   // About a second of evaluation on one rank.
