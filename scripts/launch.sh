@@ -4,7 +4,7 @@
 # The one place that knows Open MPI's flags for a laptop, a container or a CI machine. On a cluster use slurm/.
 #
 # Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 to this script all ask the ranks to save and stop (exit code 75); a second signal
-# ends them. The script stays between the signals and the launcher because mpirun itself cannot wait: after SIGTERM, and
+# ends them (128 + its number, unless they had stopped by then). The script stays between the signals and the launcher because mpirun itself cannot wait: after SIGTERM, and
 # after any rank's death, it sleeps without passing on output and then kills, for as long as
 # odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every error.
 set -euo pipefail
@@ -29,16 +29,21 @@ fi
 
 signals=0
 job=
-stop() {
+ended_by=
+stop() {  # EXIT_CODE
   signals=$((signals + 1))
-  [[ -n $job ]] || exit 143
+  [[ -n $job ]] || exit "$1"
   if ((signals == 1)); then
     kill -USR1 "$job" 2> /dev/null || true
   else
+    ended_by=$1
     kill -TERM "$job" 2> /dev/null || true
   fi
 }
-trap stop INT TERM HUP USR1
+trap 'stop 130' INT
+trap 'stop 143' TERM
+trap 'stop 129' HUP
+trap 'stop 138' USR1
 
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: nobody is pinned to a core
 # that another job also uses.  set -m: a process group of its own, so that a terminal's Ctrl-C comes here only.
@@ -50,5 +55,7 @@ while true; do
   seen=$signals
   code=0
   wait -f "$job" || code=$?  # -f: to its end; a job that is only suspended has not ended
-  ((seen == signals)) && exit "$code"  # else a signal ended the waiting, not the job
+  ((seen == signals)) || continue  # a signal has ended the waiting, not the job
+  ((code == 0 || code == 75)) && exit "$code"
+  exit "${ended_by:-$code}"
 done

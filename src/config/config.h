@@ -141,7 +141,7 @@ struct RunConfig {
   std::string communication = "auto";
   std::int64_t threads = 1;
   std::int64_t log_every = 1;
-  double max_minutes = 0;  // 0: no limit
+  double max_minutes = 0;    // 0: no limit
   double hang_minutes = 30;  // 0: never
 
   bool operator==(const RunConfig&) const = default;

@@ -81,7 +81,8 @@ TEST_CASE("a second run appends to run.log; silent ranks say and open nothing") 
   CHECK_FALSE(std::filesystem::exists(folder.file("silent.log")));
 }
 
-TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines and nothing else") {
+TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines and nothing else",
+          "[fault-45][fault-48]") {
   const TemporaryFolder folder;
   const std::string run_log = folder.file("run.log");
   const auto body = [&] {

@@ -42,7 +42,7 @@ class FileSizeLimit {
 
 }  // namespace
 
-TEST_CASE("retention keeps the newest complete ones", "[checkpoint]") {
+TEST_CASE("retention keeps the newest complete ones", "[checkpoint][fault-25]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 2, 0);
@@ -88,7 +88,7 @@ TEST_CASE("a step can be saved again, on another layout", "[checkpoint]") {
   CHECK(load_newest(folder.file("run"), kTensors, split_along(kTensors, 1, 0)).wrong == 0);
 }
 
-TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[checkpoint]") {
+TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[checkpoint][fault-21]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 2, 0);
@@ -115,7 +115,7 @@ TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[check
   CHECK(names_in(checkpoints + "/.tmp_step_00000004") == Names{"thesis.tex"});
 }
 
-TEST_CASE("a checkpoint that lost its name between two renames gets it back", "[checkpoint]") {
+TEST_CASE("a checkpoint that lost its name between two renames gets it back", "[checkpoint][fault-21]") {
   const TemporaryFolder folder;
   const Layout layout = split_along(kTensors, 2, 0);
   save_as(folder.file("run"), kTensors, layout, 6);
@@ -125,7 +125,8 @@ TEST_CASE("a checkpoint that lost its name between two renames gets it back", "[
   CHECK(load_newest(folder.file("run"), kTensors, layout).step == 6);
 }
 
-TEST_CASE("one rank that cannot write fails the save everywhere and harms nothing", "[checkpoint]") {
+TEST_CASE("one rank that cannot write fails the save everywhere and harms nothing",
+          "[checkpoint][fault-25][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kTensors, 3, 0);
@@ -156,7 +157,7 @@ TEST_CASE("one rank that cannot write fails the save everywhere and harms nothin
   CHECK(load_newest(run, large, split_along(large, 2, 0)).wrong == 0);
 }
 
-TEST_CASE("a disk without room is noticed before anything is written", "[checkpoint]") {
+TEST_CASE("a disk without room is noticed before anything is written", "[checkpoint][fault-45]") {
   const TemporaryFolder folder;
   const std::string disk = folder.file("disk");
   std::filesystem::create_directories(disk);
@@ -174,7 +175,7 @@ TEST_CASE("a disk without room is noticed before anything is written", "[checkpo
   ::umount(disk.c_str());
 }
 
-TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]") {
+TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint][fault-46]") {
   const TemporaryFolder folder;
   write_file(folder.file("file"), "not a folder");
   std::filesystem::create_symlink("loop", folder.file("loop"));
@@ -190,7 +191,7 @@ TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]
   CHECK(names_in(folder.file("new/with space/ünïcode")).empty());
 }
 
-TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on from", "[checkpoint]") {
+TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on from", "[checkpoint][fault-18]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Layout layout = split_along(kTensors, 2, 0);

@@ -56,28 +56,28 @@ void write_manifest_with_checksum(const std::string& path, nlohmann::json whole)
 
 }  // namespace
 
-TEST_CASE("a truncated rank file is passed over", "[checkpoint]") {
+TEST_CASE("a truncated rank file is passed over", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/rank_00001.h5";
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   saved.must_fall_back("rank_00001.h5 has");
 }
 
-TEST_CASE("a flipped bit in a rank file is found", "[checkpoint]") {
+TEST_CASE("a flipped bit in a rank file is found", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/rank_00002.h5";
   flip(file, std::filesystem::file_size(file) / 2, 0x10);
   saved.must_fall_back("rank_00002.h5 are not what was saved");
 }
 
-TEST_CASE("a missing file is found", "[checkpoint]") {
+TEST_CASE("a missing file is found", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   const std::string name = GENERATE("rank_00000.h5", "manifest.json");
   std::filesystem::remove(saved.newest() + "/" + name);
   saved.must_fall_back(name + " is missing");
 }
 
-TEST_CASE("swapped rank files are found", "[checkpoint]") {
+TEST_CASE("swapped rank files are found", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   const std::string a = saved.newest() + "/rank_00000.h5", b = saved.newest() + "/rank_00001.h5";
   const std::string bytes_a = contents_of(a), bytes_b = contents_of(b);
@@ -110,7 +110,7 @@ TEST_CASE("links out of the folder are not followed", "[checkpoint]") {
   CHECK(load_newest(saved.run(), kTensors, split_along(kTensors, 1, 0)).step == 10);
 }
 
-TEST_CASE("when all are damaged, nothing starts from scratch in silence", "[checkpoint]") {
+TEST_CASE("when all are damaged, nothing starts from scratch in silence", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   for (const char* name : {"step_00000010", "step_00000020"}) flip(saved.at(name) + "/rank_00000.h5", 300, 1);
   const Error error = error_of([&] { saved.load(); });
@@ -118,7 +118,7 @@ TEST_CASE("when all are damaged, nothing starts from scratch in silence", "[chec
   CHECK_THAT(error.what(), Contains("step_00000010") && Contains("step_00000020") && Contains("move them away"));
 }
 
-TEST_CASE("no flipped bit anywhere gives other numbers", "[checkpoint]") {
+TEST_CASE("no flipped bit anywhere gives other numbers", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   std::mt19937 random(7);
   for (int round = 0; round < 80; ++round) {
@@ -143,7 +143,7 @@ TEST_CASE("no flipped bit anywhere gives other numbers", "[checkpoint]") {
   CHECK(saved.load().step == 20);
 }
 
-TEST_CASE("no truncation gives other numbers", "[checkpoint]") {
+TEST_CASE("no truncation gives other numbers", "[checkpoint][fault-19]") {
   const TwoCheckpoints saved;
   std::mt19937 random(8);
   for (int round = 0; round < 40; ++round) {
@@ -159,7 +159,7 @@ TEST_CASE("no truncation gives other numbers", "[checkpoint]") {
   }
 }
 
-TEST_CASE("a useless `latest` means scanning", "[checkpoint]") {
+TEST_CASE("a useless `latest` means scanning", "[checkpoint][fault-20]") {
   const TwoCheckpoints saved;
   std::filesystem::create_directories(saved.run() + "/x");
   for (const std::string& text :

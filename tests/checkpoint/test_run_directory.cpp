@@ -7,7 +7,7 @@ using namespace megatron;
 using namespace megatron::test;
 using Catch::Matchers::Contains;
 
-TEST_CASE("facts that differ are all listed with both values", "[checkpoint]") {
+TEST_CASE("facts that differ are all listed with both values", "[checkpoint][fault-8]") {
   const nlohmann::json saved = {{"hidden_size", 64}, {"layers", 2}, {"gone", true}, {"model", {{"bias", true}}}};
   nlohmann::json current = saved;
   CHECK(compare_facts(saved, current).empty());
@@ -38,7 +38,7 @@ TEST_CASE("facts survive a save and a load as equal", "[checkpoint]") {
   CHECK(compare_facts(loaded.state.facts, state_at(1).facts).empty());
 }
 
-TEST_CASE("too little free space is told with both numbers", "[checkpoint]") {
+TEST_CASE("too little free space is told with both numbers", "[checkpoint][fault-45]") {
   const TemporaryFolder folder;
   CHECK_NOTHROW(check_free_space(folder.file("not/yet/there"), 1000));
   const Error error = error_of([&] { check_free_space(folder.file("not/yet/there"), std::int64_t{1} << 60); });

@@ -60,7 +60,7 @@ TEST_CASE("every kind of value", "[config]") {
   CHECK(blend.data.train_blend == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
 }
 
-TEST_CASE("unknown keys and tables name the place and the nearest known key", "[config]") {
+TEST_CASE("unknown keys and tables name the place and the nearest known key", "[config][fault-1]") {
   struct Case {
     std::string text, expected;
   };
@@ -110,7 +110,7 @@ TEST_CASE("an unknown key brings no second message that the meant one is missing
   CHECK(lines(error) == 1);
 }
 
-TEST_CASE("wrong types and values out of range are named", "[config]") {
+TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fault-5]") {
   struct Case {
     std::string option, expected;
   };
@@ -185,7 +185,7 @@ TEST_CASE("broken --set options", "[config]") {
   CHECK(contains(set_error("model.layers=1\nx = 2"), "expected integer, got string"));
 }
 
-TEST_CASE("--set wins over the file, the last one wins, and text needs no quotes", "[config]") {
+TEST_CASE("--set wins over the file, the last one wins, and text needs no quotes", "[config][fault-7]") {
   const Config c = parse_small({"model.layers=6", "model.layers = 4", "run.directory=runs/a b#c", "data.split=1",
                                 "checkpoint.load=2024-01-01", "model.activation=relu", "checkpoint.initialize_from="});
   CHECK(c.model.layers == 4);
@@ -214,7 +214,7 @@ TEST_CASE("--set of one way to say a length replaces the file's", "[config]") {
   CHECK(warm.learning_rate.decay_samples == 300);
 }
 
-TEST_CASE("all errors of a file and its options come at once, in order", "[config]") {
+TEST_CASE("all errors of a file and its options come at once, in order", "[config][fault-3]") {
   const std::string error = error_of([] {
     parse_config_text(
         "[train]\nsteps = \"x\"\n[model]\nlayres = 1\nhidden_size = 50\nattention_heads = 12\n"
@@ -279,7 +279,7 @@ TEST_CASE("variables in paths", "[config]") {
   CHECK(contains(set_error("run.directory=${MEGATRON_TEST_ROOT}"), "not valid UTF-8"));
 }
 
-TEST_CASE("texts that no parser should see", "[config]") {
+TEST_CASE("texts that no parser should see", "[config][fault-52]") {
   CHECK(contains(parse_error("\xEF\xBB\xBF" + small_file()),
                  "f.toml:1:1: error: the file begins with a byte-order mark"));
   CHECK(contains(parse_error(std::string("\xFF\xFEm\0", 4)), "byte-order mark"));
@@ -310,7 +310,7 @@ TEST_CASE("texts that no parser should see", "[config]") {
   CHECK(lines(parse_error(wide)) >= 2000);
 }
 
-TEST_CASE("damaged files end in an error, never in a crash", "[config]") {
+TEST_CASE("damaged files end in an error, never in a crash", "[config][fault-52]") {
   std::ifstream file(repository() / "inputs/gpt3_175b.toml", std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   REQUIRE(whole.size() > 1000);
@@ -329,7 +329,7 @@ TEST_CASE("damaged files end in an error, never in a crash", "[config]") {
   CHECK(refused > 700);  // the others hit comments and strings
 }
 
-TEST_CASE("files: missing, directories, too large, CRLF, names in UTF-8", "[config]") {
+TEST_CASE("files: missing, directories, too large, CRLF, names in UTF-8", "[config][fault-52]") {
   const auto folder = std::filesystem::temp_directory_path() / ("config_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   CHECK(

@@ -36,7 +36,7 @@ TEST_CASE("the schema: every key once, in a table that exists, with help", "[con
   }
 }
 
-TEST_CASE("a printed configuration reads back identical", "[config]") {
+TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
   const std::vector<std::vector<std::string>> cases = {
       {},
       {"model.preset=gpt2-xl", "model.layers=6"},
@@ -62,7 +62,7 @@ TEST_CASE("a printed configuration reads back identical", "[config]") {
   }
 }
 
-TEST_CASE("any key changes the hash", "[config]") {
+TEST_CASE("any key changes the hash", "[config][fault-6]") {
   const Config base = parse_small();
   CHECK(config_hash(base).size() == 16);
   std::set<std::string> hashes = {config_hash(base)};

@@ -77,7 +77,7 @@ TEST_CASE("the padded vocabulary is the file's choice, not the tensor size's", "
   CHECK(resolved({"model.vocab_size=257"}, 1, &bytes).model.padded_vocab() == 384);
 }
 
-TEST_CASE("rules between keys: the arithmetic and what would work", "[config]") {
+TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fault-4]") {
   struct Case {
     std::vector<std::string> options;
     int ranks;
@@ -231,7 +231,7 @@ TEST_CASE("missing sizes and lengths", "[config]") {
   CHECK(no_vocabulary.model.vocab_size == 100);
 }
 
-TEST_CASE("all violations come at once, and a refused configuration is unchanged", "[config]") {
+TEST_CASE("all violations come at once, and a refused configuration is unchanged", "[config][fault-3]") {
   Config config = parse_small({"train.samples=7"});
   config.model.attention_heads = 7;
   config.parallel.pipeline = 5;

@@ -125,7 +125,7 @@ TEST_CASE("preprocess: whatever the size of a block, every document is there onc
   CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5"});
 }
 
-TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document", "[preprocess]") {
+TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document", "[preprocess][fault-16]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"),
              "\xEF\xBB\xBF{\"text\":\"a\"}\r\n\r\n  \n{\"x\":[1],\"text\":\"\"}\n"
@@ -145,7 +145,7 @@ TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document",
   CHECK(texts_of(job.output) == std::vector<std::string>{"b"});
 }
 
-TEST_CASE("preprocess: a line of 50 MB", "[preprocess]") {
+TEST_CASE("preprocess: a line of 50 MB", "[preprocess][fault-16]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("first") + json_line(std::string(50'000'000, 'y')) + json_line("last"));
   PreprocessJob job = job_of(folder, {"a.jsonl"});
@@ -194,7 +194,7 @@ TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[pre
   CHECK(documents[4].size() == 200001);
 }
 
-TEST_CASE("preprocess: one error, with file and line, and nothing left", "[preprocess]") {
+TEST_CASE("preprocess: one error, with file and line, and nothing left", "[preprocess][fault-16]") {
   ShardFolder folder;
   std::string good;
   for (std::uint64_t i = 0; i < 100; ++i) good += json_line(sample_story(1, i));

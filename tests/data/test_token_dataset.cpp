@@ -52,7 +52,7 @@ TEST_CASE("dataset: any range over any shards, more of them than stay open", "[d
   });
 }
 
-TEST_CASE("dataset: a set that lacks, mixes or mislabels shards", "[dataset]") {
+TEST_CASE("dataset: a set that lacks, mixes or mislabels shards", "[dataset][fault-9]") {
   ShardFolder folder;
   namespace fs = std::filesystem;
   refuse(folder, {"p-00000.h5", "not found", "--output"});
@@ -73,7 +73,7 @@ TEST_CASE("dataset: a set that lacks, mixes or mislabels shards", "[dataset]") {
   refuse(folder, {"p-00003.h5"});
 }
 
-TEST_CASE("dataset: a damaged chunk names its file and place, and stays local", "[dataset]") {
+TEST_CASE("dataset: a damaged chunk names its file and place, and stays local", "[dataset][fault-11]") {
   ShardFolder folder;
   std::vector<std::int32_t> document(200000);
   for (std::size_t i = 0; i < document.size(); ++i) document[i] = static_cast<std::int32_t>(i * 7 % 251);

@@ -97,7 +97,7 @@ TEST_CASE("shard: many documents and one larger than the writer's buffers", "[sh
   CHECK(all->documents == starts);
 }
 
-TEST_CASE("shard: a token outside the vocabulary is refused at write and at load", "[shard]") {
+TEST_CASE("shard: a token outside the vocabulary is refused at write and at load", "[shard][fault-12]") {
   ShardFolder folder;
   for (const std::int32_t bad : {257, -1, 65536 + 3}) {
     require_error(ErrorKind::data, {std::to_string(bad), "vocabulary of 257"}, [&] {
@@ -117,7 +117,7 @@ TEST_CASE("shard: a token outside the vocabulary is refused at write and at load
   CHECK_FALSE(shard_contents(shard_path(folder.file("w"), 0)).has_value());
 }
 
-TEST_CASE("shard: attributes and offsets that make no sense", "[shard]") {
+TEST_CASE("shard: attributes and offsets that make no sense", "[shard][fault-9][fault-12]") {
   ShardFolder folder;
   const std::string path = shard_path(folder.file("p"), 0);
   const auto spoil = [&](const std::string& name, std::uint64_t value) {
@@ -148,7 +148,7 @@ TEST_CASE("shard: attributes and offsets that make no sense", "[shard]") {
                 [&] { TokenShard shard(shard_path(folder.file("e"), 0)); });
 }
 
-TEST_CASE("shard: cut anywhere, it is refused", "[shard]") {
+TEST_CASE("shard: cut anywhere, it is refused", "[shard][fault-10]") {
   ShardFolder folder;
   Documents documents;
   for (std::int32_t i = 0; i < 300; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);
@@ -163,7 +163,7 @@ TEST_CASE("shard: cut anywhere, it is refused", "[shard]") {
   }
 }
 
-TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard]") {
+TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard][fault-11]") {
   ShardFolder folder;
   Documents documents;
   for (std::int32_t i = 0; i < 200; ++i) documents.emplace_back(static_cast<std::size_t>(100 + i), i % 257);

@@ -50,7 +50,7 @@ TEST_CASE("the plan of gpt2-large has the published numbers of parameters") {
   CHECK(mentions(plan.out, "\n      1    209445120 "));
 }
 
-TEST_CASE("every input file plans, and its printed configuration prints itself") {
+TEST_CASE("every input file plans, and its printed configuration prints itself", "[fault-7]") {
   const TemporaryFolder folder;
   int files = 0;
   for (const auto& entry : fs::directory_iterator(source_folder() + "/inputs")) {

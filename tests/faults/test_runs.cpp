@@ -76,7 +76,7 @@ TEST_CASE("a run on eight ranks leaves what is documented, and is complete the s
   CHECK(all_files(directory) == before);
 }
 
-TEST_CASE("a resumed run is bit-identical to one without a break") {
+TEST_CASE("a resumed run is bit-identical to one without a break", "[fault-17]") {
   for (const Layout& layout : {kOneRank, kCube}) {
     CAPTURE(layout.name());
     const TemporaryFolder folder;

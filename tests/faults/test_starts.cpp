@@ -70,6 +70,25 @@ TEST_CASE("ranks with different input files are refused, with rank and line", "[
   CHECK_FALSE(fs::exists(run));
 }
 
+TEST_CASE("input files that are none, on all ranks", "[fault-52]") {
+  const TemporaryFolder folder;
+  const std::string huge = folder.file("huge.toml"), deep = folder.file("deep.toml");
+  write_file(huge, "[model]\n");
+  fs::resize_file(huge, std::uintmax_t{1} << 30);
+  std::string dotted = "a";
+  for (int i = 0; i < 100000; ++i) dotted += ".a";
+  write_file(deep, dotted + " = 1\n");
+  for (const std::string& input : {huge, deep}) {
+    // 400 MB of addresses are enough to say no.
+    const Finished finished = run_command(launched(2, {"bash", "-c",
+                                                       "ulimit -v 400000; exec " + train_program() + " " + input +
+                                                           " --set run.directory=" + folder.file("run")}),
+                                          30);
+    require_refused(finished, 2, {input});
+    CHECK_FALSE(fs::exists(folder.file("run")));
+  }
+}
+
 TEST_CASE("ranks with different builds are refused, with both", "[fault-41]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), other = folder.file("megatron_train");

@@ -74,7 +74,7 @@ void require_same_weights(const std::string& directory, std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("a stop signal saves at the next step and leaves with 75") {
+TEST_CASE("a stop signal saves at the next step and leaves with 75", "[fault-27]") {
   struct Way {
     const char* name;
     int signal;
@@ -154,7 +154,7 @@ TEST_CASE("a stop signal at any moment, from the start of main on: one checkpoin
   require_resumable(directory);
 }
 
-TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly") {
+TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly", "[fault-27]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   Process process(endless(directory, "2"));
@@ -168,34 +168,53 @@ TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly") {
 }
 
 TEST_CASE("a second signal ends at once, with the old checkpoint intact", "[fault-28]") {
-  const int signal = GENERATE(SIGTERM, SIGINT);
-  CAPTURE(signal);
-  const TemporaryFolder folder;
-  const std::string directory = folder.file("run");
-  Process process(endless(directory, "5"));
-  REQUIRE(wait_for_lines(process, directory, 8));
-  const std::vector<pid_t> ranks = process.children("megatron_train");
-  REQUIRE(ranks.size() == 8);
-  // A rank that stands still keeps the others from agreeing to save: so they are all waiting when the second comes.
-  REQUIRE(::kill(ranks[3], SIGSTOP) == 0);
-  for (const int round : {1, 2}) {
-    CAPTURE(round);
-    CHECK(process.running());
-    for (const pid_t rank : ranks) {
-      if (rank != ranks[3]) ::kill(rank, signal);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    CAPTURE(signal);
+    const TemporaryFolder folder;
+    const std::string directory = folder.file("run");
+    Process process(endless(directory, "5"));
+    REQUIRE(wait_for_lines(process, directory, 8));
+    const std::vector<pid_t> ranks = process.children("megatron_train");
+    REQUIRE(ranks.size() == 8);
+    // A rank that stands still keeps the others from agreeing to save: so they are all waiting when the second comes.
+    REQUIRE(::kill(ranks[3], SIGSTOP) == 0);
+    for (const int round : {1, 2}) {
+      CAPTURE(round);
+      CHECK(process.running());
+      for (const pid_t rank : ranks) {
+        if (rank != ranks[3]) ::kill(rank, signal);
+      }
+      pause_milliseconds(round == 1 ? 300 : 0);
     }
-    pause_milliseconds(round == 1 ? 300 : 0);
+    ::kill(ranks[3], SIGCONT);
+    const Finished finished = process.wait(10);
+    INFO(finished.out << finished.err);
+    CHECK_FALSE(finished.timed_out);
+    CHECK(finished.code == 128 + signal);
+    CHECK_FALSE(mentions(finished.out, "stopped on"));
+    CHECK(saved_steps(directory).back() % 5 == 0);
+    require_resumable(directory);
   }
-  ::kill(ranks[3], SIGCONT);
-  const Finished finished = process.wait(10);
-  CHECK_FALSE(finished.timed_out);
-  CHECK(finished.code == 128 + signal);
-  CHECK_FALSE(mentions(finished.out, "stopped on"));
-  CHECK(saved_steps(directory).back() % 5 == 0);
-  require_resumable(directory);
 }
 
-TEST_CASE("the death of one rank ends the job within seconds, and it can be resumed") {
+TEST_CASE("Ctrl-C twice ends the launch script at once, with 130", "[fault-28]") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  // A step takes seconds: both come before the first can be obeyed.
+  Process process(training({2, 1, 1}, directory, {kEndless, "train.global_batch_size=65536"}));
+  for (int waited = 0; waited < 3000 && !mentions(process.out(), "validation"); ++waited) pause_milliseconds(5);
+  process.signal(SIGINT);
+  pause_milliseconds(200);
+  REQUIRE(process.running());
+  process.signal(SIGINT);
+  const Finished finished = process.wait(10);
+  INFO(finished.out << finished.err);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code == 130);
+  CHECK(saved_steps(directory).empty());
+}
+
+TEST_CASE("the death of one rank ends the job within seconds, and it can be resumed", "[fault-32]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   Process process(endless(directory, "5"));
@@ -253,7 +272,7 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
   require_same_weights(directory, require_resumable(directory));
 }
 
-TEST_CASE("time limits save and stop in time, and say which limit it was") {
+TEST_CASE("time limits save and stop in time, and say which limit it was", "[fault-30]") {
   struct Way {
     const char* says;
     const char* max_minutes;
@@ -282,7 +301,7 @@ TEST_CASE("time limits save and stop in time, and say which limit it was") {
   }
 }
 
-TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed") {
+TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed", "[fault-30]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run"), file = directory + "/STOP";
   Process process(endless(directory, "0"));
@@ -304,7 +323,7 @@ TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped 
   require_resumable(directory);
 }
 
-TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start") {
+TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start", "[fault-27]") {
   const TemporaryFolder folder;
   const std::string straight = folder.file("straight"), stopped = folder.file("stopped");
   // About a second of evaluation on one rank.

@@ -157,7 +157,7 @@ TEST_CASE("a folder that cannot be written is a filesystem error when truncating
   CHECK(steps_in(path, "train") == std::vector<std::int64_t>{1});
 }
 
-TEST_CASE("a deleted file is begun anew, an impossible or full one only loses lines") {
+TEST_CASE("a deleted file is begun anew, an impossible or full one only loses lines", "[fault-45][fault-48]") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);

@@ -20,7 +20,7 @@ double seconds_since_1970() {
 
 }  // namespace
 
-TEST_CASE("a time limit leaves room for one step and one save, as measured") {
+TEST_CASE("a time limit leaves room for one step and one save, as measured", "[fault-30]") {
   const TemporaryFolder folder;
   now = 1000;
   RunLimits limits({.started = 1000, .max_minutes = 10}, folder.path(), test_clock);
@@ -69,7 +69,7 @@ TEST_CASE("the nearer of two time limits counts, and is named") {
   CHECK(reached(0, -5, 0) != "");  // over already
 }
 
-TEST_CASE("without limits only the stop file counts, and it is looked for once a second") {
+TEST_CASE("without limits only the stop file counts, and it is looked for once a second", "[fault-30]") {
   const TemporaryFolder folder;
   now = 0;
   RunLimits limits({}, folder.path(), test_clock);

@@ -34,7 +34,7 @@ int exit_code_of(Body body) {
 
 }  // namespace
 
-TEST_CASE("the first stop signal sets the flag, the second ends the process with 128 + its number") {
+TEST_CASE("the first stop signal sets the flag, the second ends the process with 128 + its number", "[fault-28]") {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     CAPTURE(signal);
     CHECK(exit_code_of([&] {
@@ -58,7 +58,7 @@ TEST_CASE("the first stop signal sets the flag, the second ends the process with
         }) == 130);
 }
 
-TEST_CASE("a signal from another process interrupts no system call for good") {
+TEST_CASE("a signal from another process interrupts no system call for good", "[fault-27]") {
   CHECK(exit_code_of([] {
           const StopSignals signals;
           const pid_t parent = ::getpid();
@@ -76,7 +76,7 @@ TEST_CASE("a signal from another process interrupts no system call for good") {
         }) == 0);
 }
 
-TEST_CASE("a closed pipe does not kill, nohup's ignored hang-up stays ignored") {
+TEST_CASE("a closed pipe does not kill, nohup's ignored hang-up stays ignored", "[fault-28]") {
   CHECK(exit_code_of([] {
           const StopSignals signals;
           int ends[2];
