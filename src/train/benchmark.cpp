@@ -120,8 +120,8 @@ class PartSamples {
   std::map<std::string, Samples> parts_;
 };
 
-Backend timed_cpu_backend(TimedOps*& timed) {
-  Backend backend = make_cpu_backend();
+Backend timed_cpu_backend(int threads, TimedOps*& timed) {
+  Backend backend = make_cpu_backend(threads);
   auto ops = std::make_unique<TimedOps>(std::move(backend.ops));
   timed = ops.get();
   backend.ops = std::move(ops);
@@ -181,7 +181,7 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSet
   const Config& config = benchmark.config;
   const std::int64_t tokens = config.train.global_batch_size * config.model.sequence_length;
   TimedOps* ops = nullptr;
-  Backend backend = timed_cpu_backend(ops);
+  Backend backend = timed_cpu_backend(settings.threads, ops);
   const ProcessGrid grid(world, grid_shape(config));
   Timers timers;
   TrafficMeter meter{.timers = &timers};
@@ -194,6 +194,7 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSet
 
   BenchmarkResult result;
   result.ranks = world.size();
+  result.threads = settings.threads;
   result.tokens = static_cast<double>(tokens);
   result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
   StepSamples overlapped, plain;
