@@ -232,7 +232,10 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "", "Where the mathematics runs.", ""},
       {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "", "What moves tensors between ranks.",
        ""},
-      {MEGATRON_KEY(run, threads), from_to(1, 1 << 16), "threads a rank", "", "Of the CPU's mathematics.", ""},
+      {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads a rank", "",
+       "Of the CPU's mathematics. With the same number two runs are bit-identical; with another they agree to "
+       "rounding.",
+       ""},
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
       {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
        "Save and stop (exit code 75) before the program has run so long; 0: no limit.", ""},

@@ -28,6 +28,7 @@ po::options_description options(Arguments& arguments) {
   add("case", po::value(&arguments.name)->value_name("NAME"), "this case only");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
+  add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads a rank (default: 1)");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
       "no matrix products beside the training, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
@@ -65,7 +66,8 @@ int run(const Arguments& arguments, MpiSession& session) {
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json) {
     std::cout << make_cpu_backend().device->description()
-              << "; one thread a rank, fp32, no dropout; medians; FLOPs are counted causally\n";
+              << fmt::format("; {} thread{} a rank, fp32, no dropout; medians; FLOPs are counted causally\n",
+                             arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
   }
   for (const BenchmarkCase& benchmark : cases) {
     const BenchmarkResult result = run_benchmark(benchmark, arguments.settings, session.world());
@@ -88,6 +90,8 @@ int main(int argc, char** argv) {
     const po::variables_map values = parse_command_line(argc, argv, options(arguments), none);
     int& steps = arguments.settings.steps;
     verify(values.count("steps") == 0 || steps > 0, ErrorKind::configuration, "--steps {}: at least 1", steps);
+    const int threads = arguments.settings.threads;
+    verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
     done = arguments.help || arguments.version;
     if (arguments.help) print_help();

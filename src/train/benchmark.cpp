@@ -120,8 +120,8 @@ class PartSamples {
   std::map<std::string, Samples> parts_;
 };
 
-Backend timed_cpu_backend(TimedOps*& timed) {
-  Backend backend = make_cpu_backend();
+Backend timed_cpu_backend(int threads, TimedOps*& timed) {
+  Backend backend = make_cpu_backend(threads);
   auto ops = std::make_unique<TimedOps>(std::move(backend.ops));
   timed = ops.get();
   backend.ops = std::move(ops);
@@ -170,10 +170,10 @@ namespace {
 // A model in training on this rank, and what its steps have taken.
 class BenchmarkJob {
  public:
-  BenchmarkJob(const Config& config, Communicator& world)
+  BenchmarkJob(const Config& config, int threads, Communicator& world)
       : config_(config),
         world_(world),
-        backend_(timed_cpu_backend(ops_)),
+        backend_(timed_cpu_backend(threads, ops_)),
         grid_(world, grid_shape(config)),
         replica_(config, grid_, backend_),
         batch_(config, grid_.data().rank(), *backend_.device) {
@@ -242,7 +242,7 @@ class BenchmarkJob {
 BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world) {
   constexpr int warm_up = 2;
   const Config& config = benchmark.config;
-  BenchmarkJob job(config, world);
+  BenchmarkJob job(config, settings.threads, world);
   std::optional<SgemmReference> sgemm;
   if (!settings.training_only) {
     const auto rows = static_cast<std::int64_t>(job.tokens()) / config.parallel.data;
@@ -260,6 +260,7 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSet
 
   BenchmarkResult result;
   result.ranks = world.size();
+  result.threads = settings.threads;
   result.tokens = job.tokens();
   result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
   job.describe_steps(result, steps);

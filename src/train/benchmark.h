@@ -39,7 +39,7 @@ struct BenchmarkPart {
 /// Medians over the measured steps. Of a step the slowest rank's wall time counts and the ranks' mean CPU time (a rank
 /// that waits keeps its core busy); of products alone the ranks' mean.
 struct BenchmarkResult {
-  int ranks = 1;
+  int ranks = 1, threads = 1;           ///< threads of each rank
   double tokens = 0;                    ///< per step, of the job
   double model_flops = 0;               ///< per step, of the job
   double page_faults = 0;               ///< per step, of the first rank
@@ -63,6 +63,7 @@ struct BenchmarkResult {
 
 struct BenchmarkSettings {
   int steps = 0;               ///< 0: the case's
+  int threads = 1;             ///< a rank
   bool training_only = false;  ///< no bare products: their operands would count as memory of the training
 };
 

@@ -40,7 +40,9 @@ std::string shares(const BenchmarkResult& result) {
 
 std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& result) {
   const Seconds step = result.step;
-  std::string text = fmt::format("{}: {}\n", benchmark.name, benchmark.title);
+  std::string text = fmt::format("{}: {}", benchmark.name, benchmark.title);
+  // A rank's CPU time is its calling thread's.
+  text += result.threads == 1 ? "\n" : fmt::format(", {} threads a rank (CPU time: of the first)\n", result.threads);
   if (result.sgemm_flops > 0) text += shares(result);
   text +=
       fmt::format("  model          {:8.1f} GFLOP/s a rank\n", gigaflops(result.model_flops / result.ranks, step.wall));
@@ -64,6 +66,7 @@ std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& resu
 std::string to_json(const BenchmarkCase& benchmark, const BenchmarkResult& result) {
   nlohmann::json json = {{"case", benchmark.name},
                          {"ranks", result.ranks},
+                         {"threads_per_rank", result.threads},
                          {"tokens_per_step", result.tokens},
                          {"tokens_per_second", result.tokens / result.step.wall},
                          {"step_seconds", result.step.wall},

@@ -64,6 +64,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   fmt::format_to(out, "grid      {} ranks = tensor {} x context {} x data {} x pipeline {} (tensor fastest){}\n",
                  shape.ranks(), shape.tensor, shape.context, shape.data, shape.pipeline,
                  config.parallel.sequence_parallel ? ", sequence parallel" : "");
+  fmt::format_to(out, "threads   {} a rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   fmt::format_to(out,
                  "model     {}: {} parameters; {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, "
                  "vocabulary {} (padded to {})\n",

@@ -9,6 +9,7 @@
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "config/unsupported.h"
+#include "train/cores.h"
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/run_lock.h"
@@ -49,7 +50,7 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 }
 
 Backend make_backend(const RunConfig& run, int local_rank) {
-  return run.device == "cuda" ? make_cuda_backend(local_rank) : make_cpu_backend();
+  return run.device == "cuda" ? make_cuda_backend(local_rank) : make_cpu_backend(static_cast<int>(run.threads));
 }
 
 // Rank 0 prepares the run directory and locks it; what goes wrong there ends all ranks alike.
@@ -129,6 +130,7 @@ TimeLimits time_limits(const Config& config, const RunEnvironment& environment) 
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
                 const Backend& backend, const std::vector<MemoryPlan>& stages) {
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
+  const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
   if (!log.speaking()) return;
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
   log.info("megatron_train {}", environment.version);
@@ -139,6 +141,7 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   if (!ends.empty()) log.info("ends      {}", ends);
   log.info("device    {}", backend.device->description());
   log.info(std::string_view(describe_plan(config, stages)));
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
 }
 
 }  // namespace

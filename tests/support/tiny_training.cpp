@@ -77,7 +77,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   std::mutex mutex;
   run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, {.tensor = tensor, .data = data, .pipeline = pipeline});
-    Backend backend = make_cpu_backend();
+    Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
