@@ -1,6 +1,6 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
-# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, TEST_FLAGS, FUZZ_SECONDS, PREFIX,
-# PYTHON.
+# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, ARCH, TEST_FLAGS, FUZZ_SECONDS,
+# PREFIX, PYTHON.
 
 export BUILD ?= build
 export JOBS
@@ -8,6 +8,10 @@ export CMAKE_FLAGS
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 PYTHON ?= python3
+# Only as an argument of make: in some clusters' environments ARCH means something else.
+ifeq ($(origin ARCH),command line)
+export MEGATRON_ARCH := $(ARCH)
+endif
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
@@ -61,4 +65,5 @@ clean: ## remove build/ and the links to it; data/ and runs/ stay
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
 	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
-	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... TEST_FLAGS=... FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"
+	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... ARCH=native|x86-64-v3|... TEST_FLAGS=..."
+	@echo "             FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"

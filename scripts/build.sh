@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Configures (once, or when CMAKE_FLAGS is given) and builds CMake targets. Usage: scripts/build.sh TARGET...
-# From the environment: BUILD (folder, build), JOBS (default: cores, capped by memory), CMAKE_FLAGS.
+# Configures (once, when CMAKE_FLAGS is given, or for another MEGATRON_ARCH) and builds CMake targets.
+# Usage: scripts/build.sh TARGET...
+# From the environment: BUILD (folder, build), JOBS (default: cores, capped by memory), CMAKE_FLAGS, and MEGATRON_ARCH,
+# the CPU to build for (make ARCH=...; default: what this folder was configured for, at first the CPU it is built on).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,13 +27,18 @@ default_jobs() {
   echo "$jobs"
 }
 
-if [[ ! -f $build/CMakeCache.txt || -n ${CMAKE_FLAGS:-} ]]; then
+arch_flag=()
+if [[ -n ${MEGATRON_ARCH:-} ]] && ! grep -qsxF "MEGATRON_ARCH:STRING=$MEGATRON_ARCH" "$build/CMakeCache.txt"; then
+  arch_flag=("-DMEGATRON_ARCH:STRING=$MEGATRON_ARCH")
+fi
+
+if [[ ! -f $build/CMakeCache.txt || -n ${CMAKE_FLAGS:-} || ${#arch_flag[@]} -gt 0 ]]; then
   generator=()
   if [[ ! -f $build/CMakeCache.txt ]] && command -v ninja >/dev/null; then
     generator=(-G Ninja)
   fi
   # CMAKE_FLAGS is a list of words on purpose.
   # shellcheck disable=SC2086
-  cmake -S . -B "$build" "${generator[@]}" ${CMAKE_FLAGS:-}
+  cmake -S . -B "$build" "${generator[@]}" ${CMAKE_FLAGS:-} "${arch_flag[@]}"
 fi
 cmake --build "$build" --parallel "${JOBS:-$(default_jobs)}" --target "$@"
