@@ -235,12 +235,20 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
   std::mt19937 random = seeded();
   const int rounds = times("MEGATRON_KILLS", 12);
   int inside = 0;
+  const auto unfinished = [&] {
+    int count = 0;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(directory + "/checkpoints", error), end; !error && at != end;
+         at.increment(error)) {
+      count += at->path().filename().string().starts_with(".tmp_step") ? 1 : 0;
+    }
+    return count;
+  };
   for (int round = 0; round < rounds; ++round) {
     const bool all = random() % 2 == 0;
     CAPTURE(round, all);
     const std::int64_t before = saved_steps(directory).empty() ? -1 : saved_steps(directory).back();
     Process process(endless(directory, "1"));
-    // Saving is nearly all that this run does: most of these moments are inside a save.
     const auto progressed = [&] {
       const auto steps = saved_steps(directory);
       return !steps.empty() && steps.back() > before;
@@ -249,7 +257,12 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
     REQUIRE(process.running());
     const std::vector<pid_t> ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 8);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 150000));
+    // Not the first save that comes, and then a moment of it, or shortly behind it.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
+    for (int waited = 0; waited < 10000 && unfinished() == 0; ++waited) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 40000));
     const pid_t victim = ranks[random() % 8];
     for (const pid_t rank : ranks) {
       if (all || rank == victim) ::kill(rank, SIGKILL);
@@ -261,9 +274,7 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
     CHECK_FALSE(mentions(finished.out, "already"));
     if (before >= 0) CHECK(mentions(finished.out, "resuming from " + checkpoint(directory, before)));
     CHECK_FALSE(mentions(finished.out + finished.err, "is damaged"));
-    for (const auto& entry : std::filesystem::directory_iterator(directory + "/checkpoints")) {
-      inside += entry.path().filename().string().starts_with(".tmp_step") ? 1 : 0;
-    }
+    inside += unfinished();
   }
   const std::int64_t last = saved_steps(directory).back();
   std::printf("%d kills up to step %lld, %d of them have left an unfinished save\n", rounds,
