@@ -11,20 +11,20 @@ namespace {
 
 constexpr std::int64_t kChunk = 1024;  // multipliers kept on the stack at a time; a multiple of kDropoutBlock
 
-/// Calls body(row, first, count, scales) for all pieces of at most kChunk columns of all [s, b] rows of x: ranges of
-/// columns on different threads, each going through the rows in order.
+/// Calls body(row, first, count, scales) for all pieces of at most kChunk columns of all [s, b] rows of x. Threads
+/// share the rows; or, where body adds up over rows, the columns, so that each goes through all rows in order.
 template <class Body>
 void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor& x, const Dropout& dropout,
-                           const Body& body) {
+                           bool adds_over_rows, const Body& body) {
   internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]");
-  const std::int64_t samples = x.dim(1), columns = x.dim(2);
+  const std::int64_t samples = x.dim(1), rows = x.dim(0) * samples, columns = x.dim(2);
   const bool masked = dropout.probability != 0;
   const std::int32_t* positions = masked ? i32_elements(verb, dropout.positions, x.dim(0)) : nullptr;
   const DropoutRule rule(dropout.probability);
-  team.columns(x.dim(0) * samples, columns, [&](std::int64_t low, std::int64_t high) {
+  const auto mask_box = [&](std::int64_t top, std::int64_t bottom, std::int64_t low, std::int64_t high) {
     alignas(64) float scales[kChunk];
     if (!masked) std::fill(scales, scales + kChunk, 1.0f);
-    for (std::int64_t row = 0; row < x.dim(0) * samples; ++row) {
+    for (std::int64_t row = top; row < bottom; ++row) {
       for (std::int64_t first = low; first < high; first += kChunk) {
         const std::int64_t count = std::min(kChunk, high - first);
         if (masked) {
@@ -37,7 +37,12 @@ void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor
         body(row * columns, first, count, scales);
       }
     }
-  });
+  };
+  if (adds_over_rows) {
+    team.columns(rows, columns, [&](std::int64_t first, std::int64_t last) { mask_box(0, rows, first, last); });
+  } else {
+    team.rows(rows, columns, [&](std::int64_t first, std::int64_t last) { mask_box(first, last, 0, columns); });
+  }
 }
 
 template <bool with_bias, bool with_residual>
@@ -60,7 +65,7 @@ void CpuOps::dropout_add_forward(const DropoutAddForwardArgs& args) {
   float* y = f32_elements("dropout_add_forward", args.y, size.elements());
   const auto piece = bias ? (residual ? forward_piece<true, true> : forward_piece<true, false>)
                           : (residual ? forward_piece<false, true> : forward_piece<false, false>);
-  for_each_masked_piece("dropout_add_forward", team_, args.x, args.dropout,
+  for_each_masked_piece("dropout_add_forward", team_, args.x, args.dropout, false,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
                           const std::int64_t at = row + first;
                           piece(x + at, bias ? bias + first : nullptr, residual ? residual + at : nullptr, scales,
@@ -73,7 +78,7 @@ void CpuOps::dropout_add_backward(const DropoutAddBackwardArgs& args) {
   const float* dy = f32_elements("dropout_add_backward", args.dy, size.elements());
   float* dx = f32_elements("dropout_add_backward", args.dx, size.elements());
   float* dbias = optional_f32_elements("dropout_add_backward", args.dbias, size.columns);
-  for_each_masked_piece("dropout_add_backward", team_, args.dy, args.dropout,
+  for_each_masked_piece("dropout_add_backward", team_, args.dy, args.dropout, dbias != nullptr,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
                           const float* dy_piece = dy + row + first;
                           float* dx_piece = dx + row + first;

@@ -6,37 +6,29 @@
 
 namespace megatron {
 
-void CpuOps::adamw(const AdamWArgs& args) {
-  const std::int64_t n = args.value.elements();
-  float* value = f32_elements("adamw", args.value, n);
-  const float* gradient = f32_elements("adamw", args.gradient, n);
-  float* m = f32_elements("adamw", args.m, n);
-  float* v = f32_elements("adamw", args.v, n);
-  const float factor = *f32_elements("adamw", args.clip_factor, 1);
-  internal_check(args.step >= 1, "adamw: updates are counted from 1");
-  if (*f32_elements("adamw", args.skip, 1) != 0) return;
-
-  // Bias corrections in double: 1 - beta^step cancels at small steps.
-  const double step = static_cast<double>(args.step);
-  const auto m_correction = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(args.beta1), step)));
-  const auto v_correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(args.beta2), step)));
-  const float beta1 = args.beta1, beta2 = args.beta2, new1 = 1.0f - beta1, new2 = 1.0f - beta2;
-  const float learning_rate = args.learning_rate, decay = args.weight_decay, epsilon = args.epsilon;
-  team_.elements(n, [=](std::int64_t first, std::int64_t last) {
-#pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      const float g = gradient[i] * factor;
-      const float m_new = beta1 * m[i] + new1 * g;
-      const float v_new = beta2 * v[i] + new2 * g * g;
-      const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
-      m[i] = m_new;
-      v[i] = v_new;
-      value[i] -= learning_rate * (direction + decay * value[i]);
-    }
-  });
-}
-
 namespace {
+
+/// What all elements of an update have in common.
+struct AdamWUpdate {
+  float factor, beta1, beta2, m_correction, v_correction, learning_rate, epsilon, weight_decay;
+};
+
+/// Not inline: GCC 12 does not vectorise the loop inside its caller, which is four times slower than memory.
+[[gnu::noinline]] void update_elements(const AdamWUpdate& update, const float* gradient, float* m, float* v,
+                                       float* value, std::int64_t n) {
+  const auto [factor, beta1, beta2, m_correction, v_correction, learning_rate, epsilon, decay] = update;
+  const float new1 = 1.0f - beta1, new2 = 1.0f - beta2;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * factor;
+    const float m_new = beta1 * m[i] + new1 * g;
+    const float v_new = beta2 * v[i] + new2 * g * g;
+    const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
+    m[i] = m_new;
+    v[i] = v_new;
+    value[i] -= learning_rate * (direction + decay * value[i]);
+  }
+}
 
 /// Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
 double sum_of_squares(const float* x, std::int64_t n) {
@@ -56,6 +48,32 @@ double sum_of_squares(const float* x, std::int64_t n) {
 }
 
 }  // namespace
+
+void CpuOps::adamw(const AdamWArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = f32_elements("adamw", args.value, n);
+  const float* gradient = f32_elements("adamw", args.gradient, n);
+  float* m = f32_elements("adamw", args.m, n);
+  float* v = f32_elements("adamw", args.v, n);
+  internal_check(args.step >= 1, "adamw: updates are counted from 1");
+  if (*f32_elements("adamw", args.skip, 1) != 0) return;
+
+  // Bias corrections in double: 1 - beta^step cancels at small steps.
+  const double step = static_cast<double>(args.step);
+  const double m_share = 1.0 - std::pow(static_cast<double>(args.beta1), step);
+  const double v_share = 1.0 - std::pow(static_cast<double>(args.beta2), step);
+  const AdamWUpdate update{.factor = *f32_elements("adamw", args.clip_factor, 1),
+                           .beta1 = args.beta1,
+                           .beta2 = args.beta2,
+                           .m_correction = static_cast<float>(1.0 / m_share),
+                           .v_correction = static_cast<float>(1.0 / std::sqrt(v_share)),
+                           .learning_rate = args.learning_rate,
+                           .epsilon = args.epsilon,
+                           .weight_decay = args.weight_decay};
+  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+    update_elements(update, gradient + first, m + first, v + first, value + first, last - first);
+  });
+}
 
 void CpuOps::square_sum(const SquareSumArgs& args) {
   const std::int64_t n = args.x.elements();

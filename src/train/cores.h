@@ -16,6 +16,7 @@ namespace megatron {
 /// What one rank may use.
 struct RankCores {
   std::string host;
+  int of_host = 0;      ///< how many the host has
   std::set<int> cores;  ///< by the kernel's numbers; empty where they cannot be told
 };
 
@@ -23,7 +24,7 @@ struct RankCores {
 RankCores cores_of_process(const std::string& host);
 
 /// One line for each thing that is wrong with `threads` on each of these ranks, none if all is well or with one
-/// thread: ranks with fewer cores than threads, hosts with fewer cores than all their ranks' threads.
+/// thread: ranks that are bound to fewer cores than threads, other hosts with fewer cores than their ranks' threads.
 std::vector<std::string> core_warnings(const std::vector<RankCores>& ranks, std::int64_t threads);
 
 /// The same for a running job; collective, known to rank 0.
