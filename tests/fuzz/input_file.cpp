@@ -32,9 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Config config = parse_config_text(parts[0], "input.toml", {parts.begin() + 1, parts.end()});
     const Config printed = parse_config_text(print_config(config), "printed.toml");
     fuzz::require(printed == config, "what is printed is not read as what it was printed from");
-    const DataFacts data{.vocab_size = 257, .train_samples = 1'000'000};
+    const DataFacts facts{.vocab_size = 257, .train_samples = 1'000'000};
     resolve_twice(config, 1, nullptr);
-    resolve_twice(config, 8, &data);
+    resolve_twice(config, 8, &facts);
   });
   return 0;
 }
