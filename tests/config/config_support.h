@@ -55,7 +55,7 @@ inline Config parse_small(const std::vector<std::string>& overrides = {}) {
 }
 
 inline std::filesystem::path repository() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  return MEGATRON_SOURCE;
 }
 
 }  // namespace megatron::test
