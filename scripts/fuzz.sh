@@ -5,7 +5,8 @@
 # Builds into $BUILD (build-fuzz) with Clang, which is installed where it is missing. What a run learns stays there, in
 # corpus/TARGET, and is where the next one begins; the stored inputs of tests/fuzz/corpus are always part of it. A
 # finding ends the run of its target and this script with 1, and is left as $BUILD/finding-TARGET-*: fix it, then put
-# the file into tests/fuzz/corpus/TARGET, where an ordinary test replays it from then on. JOBS: targets at a time.
+# the file into tests/fuzz/corpus/TARGET, where an ordinary test replays it from then on. Ends with 77 where Clang or its
+# libFuzzer cannot be had. JOBS: targets at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,11 +16,13 @@ shift $(($# > 0 ? 1 : 0))
 export BUILD=${BUILD:-build-fuzz} seconds
 export kTimeout=70  # libFuzzer's exit code where an input took too long
 
-scripts/setup.sh clang
+cannot() { echo "fuzz: skipped, $1" >&2; exit 77; }
+scripts/setup.sh clang || cannot "Clang could not be installed"
+command -v clang++ >/dev/null || cannot "there is no clang++"
 # Debian and Ubuntu keep libFuzzer in a package of the compiler's version.
 major=$(clang++ -dumpversion | cut -d. -f1)
 if command -v apt-cache >/dev/null && apt-cache show "libclang-rt-$major-dev" >/dev/null 2>&1; then
-  scripts/setup.sh "libclang-rt-$major-dev"
+  scripts/setup.sh "libclang-rt-$major-dev" || cannot "libFuzzer could not be installed"
 fi
 if [[ ! -f $BUILD/CMakeCache.txt ]]; then
   export CC=clang CXX=clang++ CMAKE_FLAGS="-DMEGATRON_FUZZ=ON ${CMAKE_FLAGS:-}"
