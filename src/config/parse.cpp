@@ -66,7 +66,9 @@ class Parser {
 
   // A text that cannot be parsed has one problem, and nothing more can be said about the file.
   void read_file(const std::string& text) {
-    if (const auto problem = check_text(text)) {
+    auto problem = check_text(text);
+    if (!problem) problem = find_stray_character(text);
+    if (problem) {
       unreadable_ = true;
       return issue(file_place(problem->line, problem->column), problem->message);
     }
@@ -140,6 +142,8 @@ class Parser {
     }
     const bool wants_text = std::holds_alternative<Access<std::string>>(key.access) ||
                             std::holds_alternative<Access<DataConfig>>(key.access);
+    const auto as_string = [&] { return documents_.emplace_back(toml::table{{"value", text}}).get("value"); };
+    if (find_stray_character(text)) return as_string();
     try {
       toml::table parsed = toml::parse("value = " + text);
       const toml::node* value = parsed.get("value");
@@ -155,7 +159,7 @@ class Parser {
         return nullptr;
       }
     }
-    return documents_.emplace_back(toml::table{{"value", text}}).get("value");
+    return as_string();
   }
 
   static std::string trimmed(const std::string& text) {

@@ -35,10 +35,17 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
+bool is_ascii(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
+
 /// Walks over TOML text outside strings and comments, counting open brackets and dots within one key or value.
 class NestingScan {
  public:
   explicit NestingScan(std::string_view text) : text_(text) {}
+
+  /// Of what is neither in a comment nor in a string of one line; known after run().
+  std::optional<std::size_t> first_beyond_ascii() const { return beyond_ascii_; }
 
   std::optional<TextProblem> run() {
     while (at_ < text_.size()) {
@@ -48,6 +55,7 @@ class NestingScan {
       } else if (c == '"' || c == '\'') {
         skip_string(c);
       } else {
+        note(at_);
         count(c);
         if (depth_ > kMaxNesting)
           return problem_at(text_, at_, fmt::format("more than {} nested brackets", kMaxNesting));
@@ -61,6 +69,10 @@ class NestingScan {
   }
 
  private:
+  void note(std::size_t at) {
+    if (!beyond_ascii_ && !is_ascii(text_[at])) beyond_ascii_ = at;
+  }
+
   void count(char c) {
     if (c == '[' || c == '{') ++depth_;
     if ((c == ']' || c == '}') && depth_ > 0) --depth_;
@@ -73,7 +85,11 @@ class NestingScan {
     const std::string triple(3, quote);
     if (text_.substr(at_, 3) == triple) {
       std::size_t end = at_ + 3;
-      while (end < text_.size() && text_.substr(end, 3) != triple) end += quote == '"' && text_[end] == '\\' ? 2 : 1;
+      while (end < text_.size() && text_.substr(end, 3) != triple) {
+        note(end);
+        if (quote == '"' && text_[end] == '\\' && end + 1 < text_.size()) note(++end);
+        ++end;
+      }
       at_ = std::min(end + 3, text_.size());
       return;
     }
@@ -86,6 +102,7 @@ class NestingScan {
 
   std::string_view text_;
   std::size_t at_ = 0;
+  std::optional<std::size_t> beyond_ascii_;
   int depth_ = 0, dots_ = 0;
 };
 
@@ -98,6 +115,14 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
     at += length;
   }
   return {};
+}
+
+std::optional<TextProblem> find_stray_character(std::string_view text) {
+  NestingScan scan(text);
+  scan.run();
+  if (!scan.first_beyond_ascii()) return {};
+  return problem_at(text, *scan.first_beyond_ascii(),
+                    "a character that is not ASCII belongs into quotes \"...\" on one line, or into a comment");
 }
 
 std::optional<TextProblem> check_text(std::string_view text) {

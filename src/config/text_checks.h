@@ -1,5 +1,7 @@
-// What the text of an input file must satisfy before a TOML parser sees it: bounded size and nesting, clean UTF-8. The
-// parser itself recurses per nesting level and per dotted-key part, so that hostile or damaged files would crash it.
+// What the text of an input file must satisfy before a TOML parser sees it: bounded size and nesting, clean UTF-8,
+// nothing but ASCII where TOML has nothing else. The parser itself (toml++ 3.3) recurses per nesting level and per
+// dotted-key part, and asks of some characters whether they are white space without having an answer, so that hostile
+// or damaged files would crash it.
 #pragma once
 
 #include <optional>
@@ -18,6 +20,11 @@ struct TextProblem {
 
 /// The first problem that makes the text unfit for parsing, or nothing.
 std::optional<TextProblem> check_text(std::string_view text);
+
+/// The first character beyond ASCII that is neither in a comment nor in a string of one line, or nothing. (In strings
+/// of several lines TOML allows it, but after a backslash the parser does not survive it.) For text that check_text
+/// accepts.
+std::optional<TextProblem> find_stray_character(std::string_view text);
 
 /// The offset of the first byte that is not part of well-formed UTF-8, or nothing.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);

@@ -304,6 +304,15 @@ TEST_CASE("texts that no parser should see", "[config][fault-52]") {
                                 "\ntest = '''" + many + "\n" + many + "'''\n",
                             "f.toml");
         }).empty());
+  // Nothing but ASCII outside of comments and one-line strings: the parser's own answer to such text is undefined.
+  const std::string stray = "a character that is not ASCII";
+  CHECK(contains(parse_error("[model]\nlayers = \xC3\xA9\n"), "f.toml:2:10: error: " + stray));
+  CHECK(contains(parse_error("[model\xC3\x97]\n"), "f.toml:1:7: error: " + stray));
+  CHECK(contains(parse_error("x = \"\"\"\\\n\xC3\xA9\"\"\""), stray));
+  CHECK(contains(parse_error("x = \"\"\"\\\xC3\xA9\"\"\""), stray));
+  CHECK(parse_config_text(small_file() + "test = \"caf\xC3\xA9\" # \xC3\xA9\n", "f.toml").data.test == "caf\xC3\xA9");
+  CHECK(parse_small({"data.test=caf\xC3\xA9"}).data.test == "caf\xC3\xA9");
+  CHECK(contains(error_of([] { parse_small({"model.layers=\xC3\xA9"}); }), "model.layers"));
   // Many keys are no depth.
   std::string wide = "[model]\n";
   for (int i = 0; i < 2000; ++i) wide += "key" + std::to_string(i) + " = 1.5\n";
