@@ -19,6 +19,7 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kStackBytes = 64 << 10;
+constexpr unsigned kSecondsForStack = 10;
 constexpr std::array<int, 5> kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 // What the handler needs: it has no argument through which it could reach an object.
@@ -90,6 +91,8 @@ void write_stack(std::string_view why) {
 }
 
 extern "C" void on_crash(int signal) {
+  std::signal(SIGALRM, SIG_DFL);
+  ::alarm(kSecondsForStack);  // a crash inside the loader or malloc may leave a lock that backtrace() waits for
   SafeLine line;
   line << "error: " << where_text.data() << ": " << name_of_signal(signal);
   add_doing(line);

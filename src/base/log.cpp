@@ -1,9 +1,12 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -80,11 +83,27 @@ void Log::write_to_file(std::string_view text) {
   write_all(file_, stamped);
 }
 
+// A reader that has stopped reading must not stop the run, which other ranks wait for.
+void Log::write_to_stream(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    pollfd stream{descriptor, POLLOUT, 0};
+    const int ready = ::poll(&stream, 1, stuck_ ? 0 : static_cast<int>(1000 * patience_));
+    if (ready < 0 && errno == EINTR) continue;
+    stuck_ = ready == 0;
+    if (stuck_) return;
+    // A pipe that is ready takes so much without waiting.
+    const ssize_t written = ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 void Log::write(int descriptor, std::string_view text) {
   std::string lines = printable(text);
   if (lines.empty() || lines.back() != '\n') lines += '\n';
-  write_all(descriptor, lines);
   write_to_file(lines);
+  write_to_stream(descriptor, lines);
 }
 
 void Log::info(std::string_view text) {

@@ -18,7 +18,9 @@ namespace megatron {
 class Log {
  public:
   /// `speaking`: whether this rank prints at all (one rank of a job does).
-  explicit Log(bool speaking) : speaking_(speaking) {}
+  /// `patience`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
+  /// they are lost to it, and the run goes on; the file has them all.
+  explicit Log(bool speaking, double patience = 60) : speaking_(speaking), patience_(patience) {}
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -47,9 +49,12 @@ class Log {
 
  private:
   void write(int descriptor, std::string_view text);
+  void write_to_stream(int descriptor, std::string_view text);
   void write_to_file(std::string_view text);
 
   bool speaking_;
+  double patience_;
+  bool stuck_ = false;  // the stream took nothing the last time
   int file_ = -1;
   std::string path_;
 };

@@ -142,7 +142,10 @@ std::string digest_text(std::string_view text) {
 
 FileType file_type(const std::string& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return FileType::absent;
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail_with_errno("look at", path);
+    return FileType::absent;
+  }
   if (S_ISREG(status.st_mode)) return FileType::regular;
   return S_ISDIR(status.st_mode) ? FileType::directory : FileType::other;
 }

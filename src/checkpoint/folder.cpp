@@ -19,13 +19,16 @@ namespace {
 constexpr const char* kTemporaryPrefix = ".tmp_";
 constexpr const char* kAsidePrefix = ".old_";
 
-/// The names in a folder; none if it cannot be read.
+/// The names in a folder; none if it is not there. Error(filesystem) if it cannot be read: taking that for empty would
+/// begin a run anew over its own checkpoints.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     names.push_back(at->path().filename().string());
   }
+  verify(!error || error == std::errc::no_such_file_or_directory, ErrorKind::filesystem, "cannot read {}: {}", folder,
+         error.message());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -139,7 +142,7 @@ void clean_leftovers(const std::string& folder) {
   }
 }
 
-std::string remove_checkpoint(const std::string& path) {
+std::string remove_checkpoint(const std::string& path) try {
   // The manifest goes first, so that what a crash leaves does not look complete.
   (void)::unlink((path + "/" + kManifestName).c_str());
   for (const std::string& name : names_in(path)) {
@@ -148,9 +151,11 @@ std::string remove_checkpoint(const std::string& path) {
   }
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
   return fmt::format("{} could not be removed: {}", path, std::generic_category().message(errno));
+} catch (const Error& error) {
+  return error.what();
 }
 
-std::vector<std::string> retain(const std::string& folder, std::int64_t step, std::int64_t keep_last) {
+std::vector<std::string> retain(const std::string& folder, std::int64_t step, std::int64_t keep_last) try {
   std::vector<std::string> complaints;
   if (keep_last <= 0) return complaints;
   std::int64_t kept = 1;  // the one just committed
@@ -165,6 +170,8 @@ std::vector<std::string> retain(const std::string& folder, std::int64_t step, st
     if (!complaint.empty()) complaints.push_back(complaint);
   }
   return complaints;
+} catch (const Error& error) {
+  return {error.what()};  // the commit is done; the next one tries again
 }
 
 }  // namespace megatron

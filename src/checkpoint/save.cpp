@@ -40,7 +40,7 @@ class Save {
   void gather_manifest();
   void write_manifest();
   void commit();
-  void name_latest();
+  std::vector<std::string> name_latest();  ///< complaints
   void remove_temporary() noexcept;
 
   bool root() const { return world_.rank() == 0; }
@@ -173,13 +173,12 @@ void Save::commit() {
       ErrorKind::filesystem);
 }
 
-void Save::name_latest() {
-  agree(
-      world_,
-      [&] {
-        if (root()) replace_file_durably(folder_, "latest", step_folder_name(state_.step) + "\n");
-      },
-      ErrorKind::filesystem);
+// `latest` is a hint for people: the step folders are what counts, so that failing here fails nothing.
+std::vector<std::string> Save::name_latest() try {
+  if (root()) replace_file_durably(folder_, "latest", step_folder_name(state_.step) + "\n");
+  return {};
+} catch (const Error& error) {
+  return {error.what()};
 }
 
 void Save::remove_temporary() noexcept {
@@ -206,9 +205,12 @@ SaveReport save_checkpoint(Communicator& world, const std::string& run_directory
     if (save.root()) save.remove_temporary();
     throw;
   }
-  save.name_latest();
-  SaveReport report{save.path(), save.bytes(), 0, {}};
-  if (save.root()) report.warnings = retain(save.folder(), state.step, options.keep_last);
+  SaveReport report{save.path(), save.bytes(), 0, save.name_latest()};
+  if (save.root()) {
+    for (std::string& complaint : retain(save.folder(), state.step, options.keep_last)) {
+      report.warnings.push_back(std::move(complaint));
+    }
+  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

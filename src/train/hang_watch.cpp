@@ -48,12 +48,13 @@ HangWatch::HangWatch(Activity& own, std::vector<Activity*> ranks, std::int32_t r
       interval_(std::clamp(settings_.limit_seconds / 20, 0.01, 1.0)),
       seen_(ranks_.size()) {
   own_.set_owner(rank, ::getpid());
-  // Signals are for the thread that computes, but for the alarm: that one may be beyond reach.
+  // Signals are for the thread that computes, but for the alarm: that thread may be beyond reach.
   sigset_t all, before;
   sigfillset(&all);
   sigdelset(&all, SIGALRM);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { watch(); });
+  sigaddset(&before, SIGALRM);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -65,6 +66,10 @@ HangWatch::~HangWatch() {
   }
   stopped_.notify_all();
   thread_.join();
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
 }
 
 bool HangWatch::wait(double seconds) {
@@ -90,7 +95,10 @@ void HangWatch::watch() {
     const double reported = longest();
     bool still = true;
     while (still && longest() < reported + grace) {
-      if (!look_again()) return void(::alarm(0));
+      if (!look_again()) {
+        ::alarm(0);
+        return ranks_.front()->release_report();
+      }
       still = longest() > settings_.limit_seconds;
     }
     if (still) {

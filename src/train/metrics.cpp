@@ -149,14 +149,19 @@ std::int64_t visit_metrics(const std::string& path,
   return passed_over;
 }
 
-std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step) {
+std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
+                              const std::vector<std::string>& evaluations_due) {
   if (::access(path.c_str(), F_OK) != 0) return 0;
   const std::string partial = path + ".partial";
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
   std::int64_t dropped = 0;
   const std::int64_t unreadable = visit_metrics(path, [&](const nlohmann::json& object, std::string_view text) {
-    const auto step = object.find("step");
-    if (step != object.end() && step->is_number_integer() && step->get<std::int64_t>() > last_step) {
+    const auto step = object.find("step"), split = object.find("split");
+    const bool has_step = step != object.end() && step->is_number_integer();
+    const bool later = has_step && step->get<std::int64_t>() > last_step;
+    const bool due = has_step && *step == last_step && split != object.end() &&
+                     std::find(evaluations_due.begin(), evaluations_due.end(), *split) != evaluations_due.end();
+    if (later || due) {
       ++dropped;
     } else {
       kept << text << '\n';

@@ -76,9 +76,11 @@ class MetricsWriter {
 std::int64_t visit_metrics(const std::string& path,
                            const std::function<void(const nlohmann::json& object, std::string_view text)>& visit);
 
-/// For resuming at a checkpoint of `last_step`: removes the lines of later steps, and lines that cannot be read.
-/// Returns how many. The file is replaced by rename, so that it is whole whatever happens; memory does not depend on
-/// its length. Nothing happens without a file. Errors: filesystem, if the shorter file cannot be written.
-std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step);
+/// For resuming at a checkpoint of `last_step`: removes the lines of later steps, those of this step's evaluations that
+/// are still due (splits), and lines that cannot be read. Returns how many. The file is replaced by rename, so that it
+/// is whole whatever happens; memory does not depend on its length. Nothing happens without a file. Errors: filesystem,
+/// if the shorter file cannot be written.
+std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
+                              const std::vector<std::string>& evaluations_due = {});
 
 }  // namespace megatron

@@ -216,7 +216,8 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   agree(
       world,
       [&] {
-        if (world.rank() == 0) truncate_metrics(config.run.directory + "/metrics.jsonl", loop.step());
+        if (world.rank() != 0) return;
+        truncate_metrics(config.run.directory + "/metrics.jsonl", loop.step(), loop.evaluations_due());
       },
       ErrorKind::filesystem);
   return loop.run();

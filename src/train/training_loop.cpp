@@ -56,7 +56,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
-      last_save_(wall_seconds()) {}
+      last_save_(Timers::steady_seconds()) {}
 
 // A run goes on in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
@@ -114,7 +114,7 @@ TrainingLoop::Request TrainingLoop::request() {
   if (stopping_) return Request::stop;
   Request mine = Request::none;
   const double minutes = config_.checkpoint.every_minutes;
-  if (world_.rank() == 0 && minutes > 0 && wall_seconds() - last_save_ > 60 * minutes) mine = Request::save;
+  if (world_.rank() == 0 && minutes > 0 && Timers::steady_seconds() - last_save_ > 60 * minutes) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank.
@@ -218,7 +218,6 @@ bool TrainingLoop::evaluate_what_is_due() {
 
 void TrainingLoop::save() {
   if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
-  last_save_ = wall_seconds();  // an attempt that fails counts: the next is due as long after it
   SaveReport report;
   try {
     report = trainer_.save(
@@ -226,6 +225,7 @@ void TrainingLoop::save() {
         {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}, {kEvaluationsDue, evaluations_due_}});
   } catch (const Error& error) {  // on all ranks alike
     if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
+    last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
     log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", trainer_.step(),
                  error.what(), saved_step_);
     return;
@@ -233,6 +233,7 @@ void TrainingLoop::save() {
   saved_step_ = trainer_.step();
   saved_due_ = evaluations_due_.size();
   limits_.save_took(report.seconds);
+  last_save_ = Timers::steady_seconds();
   if (!log_.speaking()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
   log_.info("saved {} ({} in {:.2f} s)", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds);
@@ -241,7 +242,7 @@ void TrainingLoop::save() {
 
 void TrainingLoop::save_last() {
   save();
-  if (saved_step_ == trainer_.step()) return;
+  if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
   finish();
   fail(ErrorKind::filesystem,
        "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
@@ -270,7 +271,10 @@ int TrainingLoop::run() {
   while (!trainer_.finished() || !evaluations_due_.empty()) {
     const Request request = this->request();
     if (request == Request::stop) return stop();
-    if (request == Request::save) save();
+    if (request == Request::save) {
+      save();
+      if (stop_requested()) return stop();  // what time there is was reckoned for one save, not for two and a step
+    }
     if (evaluations_due_.empty()) train_one_step();
     if (!evaluate_what_is_due()) continue;  // to be stopped
     const std::int64_t step = trainer_.step();

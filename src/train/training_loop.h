@@ -25,6 +25,8 @@ class TrainingLoop {
   /// Goes on from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
+  /// Splits that this step has yet to be evaluated on.
+  const std::vector<std::string>& evaluations_due() const { return evaluations_due_; }
 
   /// Trains to the end, or until a stop signal, a time limit or the stop file ends it. Returns 0, or kExitStoppedEarly
   /// with a good checkpoint.
@@ -61,7 +63,7 @@ class TrainingLoop {
   MetricsWriter metrics_;
   Progress progress_;
   LossPlot plot_;
-  double last_save_;  // seconds since 1970
+  double last_save_;  // by the steady clock
   std::int64_t saved_step_ = -1;
   std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <string>
@@ -30,6 +31,27 @@ int in_child(const std::string& out, const std::string& error, Body body) {
 }
 
 }  // namespace
+
+TEST_CASE("a reader that stops reading costs lines on the screen, not the run") {
+  const TemporaryFolder folder;
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    Log log(true, 0.05);
+    log.append_to(folder.file("run.log"));
+    for (int line = 0; line < 3000; ++line) log.info("line {} of far more than a pipe holds of them", line);
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  REQUIRE(status == 0);
+  ::close(ends[0]);
+  const std::string file = contents_of(folder.file("run.log"));
+  CHECK(std::count(file.begin(), file.end(), '\n') == 3000);
+}
 
 TEST_CASE("information goes to standard output, warnings to standard error, both to run.log with the time") {
   const TemporaryFolder folder;

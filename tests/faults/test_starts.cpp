@@ -154,6 +154,33 @@ TEST_CASE("a file system without locks costs a warning", "[fault-33]") {
   CHECK(mentions(finished.err, "cannot be locked"));
 }
 
+TEST_CASE("checkpoints that cannot be looked at are an error, not a reason to begin anew over them", "[fault-20]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  train(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=4"});
+  const auto before = all_files(run);
+  if (run_command({"strace", "-qq", "-o", "/dev/null", "true"}).code != 0) {
+    WARN("no strace here: unreadable checkpoints are not tested");
+    return;
+  }
+  Command command = {"strace",
+                     "-f",
+                     "-qq",
+                     "-o",
+                     "/dev/null",
+                     "-P",
+                     run + "/checkpoints",
+                     "-e",
+                     "trace=openat",
+                     "-e",
+                     "inject=openat:error=EIO"};
+  for (const std::string& word : training(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=6"})) {
+    command.push_back(word);
+  }
+  require_refused(run_command(command, 30), 7, {"cannot read " + run + "/checkpoints"});
+  CHECK(all_files(run) == before);
+}
+
 TEST_CASE("a directory that cannot be written is refused before the first step", "[fault-46]") {
   const TemporaryFolder folder;
   write_file(folder.file("file"), "");

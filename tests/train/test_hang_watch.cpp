@@ -103,7 +103,7 @@ TEST_CASE("time in which the whole process was suspended does not count", "[faul
     Activity rank;
     Witness witness;
     {
-      const HangWatch watch(rank, {&rank}, 0, witness.settings(1));
+      const HangWatch watch(rank, {&rank}, 0, witness.settings(3));
       pause_milliseconds(100);
       std::raise(SIGSTOP);
       pause_milliseconds(300);  // in which the watch looks, with nothing having moved since before the stop
