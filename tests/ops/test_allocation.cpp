@@ -28,7 +28,7 @@ void operator delete(void* memory, std::size_t) noexcept {
 }
 
 TEST_CASE("no row-wise or elementwise verb allocates") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_cpu_backend(GENERATE(1, 2));
   Ops& ops = *backend.ops;
   const std::int64_t s = 4, b = 2, h = 2050, n = s * b;
   Owned<float> x({s, b, h}), y({s, b, h}), bias({h}), dbias({h}), mean({n}), rstd({n}), one({1}, 1.0f), zero({1});
