@@ -5,7 +5,8 @@
 
 Needs a Python with PyTorch (`make bench PYTHON=/path/to/python`) and ./megatron_bench; a C++ compiler if torch.compile is
 to take part. For each case every PyTorch variant is tried for a few steps; the fastest then runs in turn with
-ours, a fresh process each time, so that whatever else the machine does meets both alike. Medians over all steps.
+ours, a fresh process each time, so that whatever else the machine does meets both alike. A round counts by the median of its steps,
+a side by the median of its rounds.
 
 The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
 scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout, fp32. PyTorch gets huge
@@ -211,9 +212,9 @@ def run_ours(case_name, steps):
 
 
 def merged(runs):
-    """Medians over the runs of one side."""
-    return dict(wall=statistics.median(step for run in runs for step in run["wall"]),
-                cpu=statistics.median(step for run in runs for step in run["cpu"]),
+    """Medians over the runs of one side; ours brings the median of its steps already."""
+    return dict(wall=statistics.median(statistics.median(run["wall"]) for run in runs),
+                cpu=statistics.median(statistics.median(run["cpu"]) for run in runs),
                 peak=statistics.median(run["peak"] for run in runs))
 
 
@@ -246,7 +247,10 @@ def compare(case_name, arguments):
     for _ in range(arguments.rounds):
         ours.append(run_ours(case_name, arguments.steps))
         theirs.append(run_pytorch(case_name, variant, arguments.steps))
-    case, ours, theirs = CASES[case_name], merged(ours), merged([run for run in theirs if run])
+    theirs = [run for run in theirs if run]
+    if not theirs:
+        sys.exit(f"bench_pytorch: PyTorch's {variant} ran {case_name} when it was tried, but in none of the rounds")
+    case, ours, theirs = CASES[case_name], merged(ours), merged(theirs)
     tokens = case["batch"] * case["sequence"]
     threads = case["threads"]
     return dict(case=case_name, variant=variant, ours_tokens_per_second=tokens / ours["wall"],
@@ -282,7 +286,7 @@ def main():
     for case_name in arguments.cases:
         rows.append(compare(case_name, arguments))
     import torch
-    print(f"PyTorch {torch.__version__}, its fastest variant each; medians of {arguments.rounds} rounds of "
+    print(f"PyTorch {torch.__version__}, its fastest variant each; medians of {arguments.rounds} rounds' medians of "
           f"{arguments.steps} steps; peak resident memory of all ranks")
     print(f"{'case':<20}{'ours tok/s':>11}{'PyTorch':>10}{'ratio':>8}{'by CPU':>8}{'ours GiB':>10}{'PyTorch':>9}  variant")
     for row in rows:

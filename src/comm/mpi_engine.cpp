@@ -94,9 +94,9 @@ bool MpiEngine::may_begin(const MpiOperation& operation) const {
   int ahead = 0;
   for (const auto& other : active_) {
     if (other.get() == &operation) break;
-    if (other->comm == operation.comm && is_large(*other) && !other->done) ++ahead;
+    if (other->comm == operation.comm && is_large(*other) && !other->done && ++ahead == 2) return false;
   }
-  return ahead < 2;
+  return true;
 }
 
 bool MpiEngine::progress() {

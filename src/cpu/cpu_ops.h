@@ -17,7 +17,7 @@ namespace megatron {
 
 class CpuOps final : public Ops {
  public:
-  /// `threads` per rank, at least 1. Throws Error(configuration) if they cannot be had.
+  /// `threads` per rank, at least 1. Errors are those of Team.
   explicit CpuOps(Allocator& allocator, int threads = 1) : allocator_(allocator), team_(threads) {}
 
   // matmul.cpp

@@ -8,8 +8,9 @@
 // result is computed by one thread in an order that depends on neither. So verbs that use a team give the same bits
 // with any number of threads (all but matmul, see matmul.cpp).
 //
-// Belongs to the thread that made it: every rank that is a thread has workers of its own. Workers block all signals:
-// matrix kernels may run with their stack pointer in heap memory, where no handler must run, and the stack for handlers
+// Belongs to the thread that made it: every rank that is a thread has workers of its own. Workers block all signals
+// but those of crashes, which are reported whichever thread dies (base/crash_report.h): matrix kernels may run with
+// their stack pointer in heap memory, where no handler must run that is to return, and the stack for handlers
 // (train/stop_signals.h) is the caller's alone. Knows nothing of tensors.
 #pragma once
 
@@ -20,7 +21,8 @@ namespace megatron {
 
 class Team {
  public:
-  /// Starts the workers. Throws Error(configuration) if OpenMP's environment allows fewer threads.
+  /// Starts the workers. Throws Error(configuration) if OpenMP's environment allows fewer threads. Where the system
+  /// refuses one (limits on processes or memory), OpenMP itself says so and ends the process.
   explicit Team(int threads);
 
   int threads() const { return threads_; }

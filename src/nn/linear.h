@@ -1,8 +1,8 @@
 // The two tensor-parallel matrices (Shoeybi et al. 2019): cut by output (column parallel) and cut by input (row
 // parallel). Weights are [out, in] as everywhere in the field; y = x · Wᵀ.
 //
-// In a backward the input's gather is under way while the input gradient is computed, and the input gradient's sum
-// while the weight gradient is.
+// In a column-parallel backward the input's gather is under way while the input gradient is computed, and the input
+// gradient's sum while the weight gradient is.
 #pragma once
 
 #include "nn/context.h"
@@ -48,8 +48,8 @@ class RowParallelLinear {
   int weight_, bias_;
 };
 
-/// gradient [out, in] += dyᵀ · x for dy [n, out] and x [n, in]. Tensor ranks do it in two halves, between which the sum
-/// of the input gradient moves along.
+/// gradient [out, in] += dyᵀ · x for dy [n, out] and x [n, in], while the sum of an input gradient is in flight: tensor
+/// ranks do it in two halves, between which that sum moves along.
 void add_weight_gradient(Context& context, ConstTensor dy, ConstTensor x, Tensor gradient);
 
 /// x of any shape [..., c] as a matrix [n, c].

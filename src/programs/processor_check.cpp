@@ -113,10 +113,11 @@ struct Message {
 
 /// Most ranks find the same: rank 0 says it at once, the others give it the time to end the job.
 bool first_rank(char** environment) {
+  // The closest launcher's word counts: under mpirun in a Slurm job all ranks of a node may share one SLURM_PROCID.
   constexpr const char* launchers[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
-  for (; *environment != nullptr; ++environment) {
-    for (const char* rank : launchers) {
-      const char* variable = *environment;
+  for (const char* const launcher : launchers) {
+    for (char** entry = environment; *entry != nullptr; ++entry) {
+      const char *rank = launcher, *variable = *entry;
       while (*rank != 0 && *variable == *rank) ++variable, ++rank;
       if (*rank == 0) return variable[0] == '0';
     }

@@ -1,6 +1,9 @@
 // Programs on a CPU that lacks what they were compiled for. The check is the programs' own, linked into a program that
-// asks for sse3 (which every CPU since 2005 has), xop (which none has since 2017) and a name nobody knows.
+// asks for sse3 (which every CPU since 2005 has), xop (which none has since 2017) and a name nobody knows; and into one
+// that asks for all names it knows.
 #include <catch2/catch.hpp>
+#include <map>
+#include <sstream>
 
 #include "faults/runs.h"
 
@@ -35,6 +38,38 @@ TEST_CASE("the same under the launcher: its exit code, and one message") {
   const Finished finished = run_command(launched(3, {MEGATRON_NEVER_STARTS}), 30);
   require_refusal(finished);
   CHECK(finished.err.find("this one lacks") == finished.err.rfind("this one lacks"));
+}
+
+TEST_CASE("all the instructions that this CPU has according to the kernel are found") {
+  const Finished finished = run_command({MEGATRON_ALL_STARTS}, 10);
+  INFO(finished.err);
+  CHECK(finished.code == 2);
+  const std::string before = "this one lacks ", after = " never.\n";
+  const std::size_t first = finished.err.find(before), last = finished.err.find(after);
+  REQUIRE((first != std::string::npos && last != std::string::npos));
+  // Where Linux has another name than the compilers.
+  const std::map<std::string, std::string> linux_names = {
+      {"sse3", "pni"},
+      {"sse4.1", "sse4_1"},
+      {"sse4.2", "sse4_2"},
+      {"lzcnt", "abm"},
+      {"bmi", "bmi1"},
+      {"avx512vbmi2", "avx512_vbmi2"},
+      {"avx512vnni", "avx512_vnni"},
+      {"avx512bitalg", "avx512_bitalg"},
+      {"avx512vpopcntdq", "avx512_vpopcntdq"},
+      {"avx512bf16", "avx512_bf16"},
+      {"avx512fp16", "avx512_fp16"},
+      {"avxvnni", "avx_vnni"},
+      {"avxifma", "avx_ifma"},
+      {"apx_f", "apx"},
+  };
+  std::istringstream missing(finished.err.substr(first, last - first).substr(before.size() - 1));
+  for (std::string name; missing >> name;) {
+    CAPTURE(name);
+    const auto other = linux_names.find(name);
+    CHECK_FALSE(cpu_has(other == linux_names.end() ? name : other->second));
+  }
 }
 
 #endif

@@ -1,6 +1,8 @@
 // The MPI communicator: the same cases as the threads', on however many ranks this job has.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <thread>
 
 #include "comm/mpi_check.h"
 #include "comm/process_grid.h"
@@ -26,6 +28,26 @@ TEST_CASE("MPI: results are the same bits in every run") {
       world.all_reduce(communicator_cases::tensor_of(again));
       communicator_cases::expect_same_bits(again, first.data(), "all-reduce", world);
     }
+  });
+}
+
+TEST_CASE("MPI: an operation ends by progress() alone") {
+  run_on_all_ranks("progress", [](Communicator& world) {
+    if (world.size() == 1) return;
+    std::vector<float> values(8 << 20, static_cast<float>(world.rank() + 1));  // 32 MiB: several pieces
+    const auto sum = static_cast<float>(world.size() * (world.size() + 1) / 2);
+    Pending pending = world.start_all_reduce(communicator_cases::tensor_of(values));
+    const volatile float& last = values.back();  // nobody but a test looks before wait()
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (last != sum && std::chrono::steady_clock::now() < deadline) {
+      world.progress();
+      std::this_thread::yield();
+    }
+    const float seen = last;
+    communicator_cases::expect(seen == sum, "before wait() the last element is {}, not the sum {}", seen, sum);
+    pending.wait();
+    const auto wrong = std::count_if(values.begin(), values.end(), [&](float value) { return value != sum; });
+    communicator_cases::expect(wrong == 0, "{} elements are not the sum", wrong);
   });
 }
 

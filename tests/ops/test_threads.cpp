@@ -295,7 +295,7 @@ TEST_CASE("an error on any thread of a team reaches the caller", "[threads]") {
   }
 }
 
-TEST_CASE("workers are started once, block signals, and one thread starts none", "[threads]") {
+TEST_CASE("workers are started once, block signals except those of crashes, and one thread starts none", "[threads]") {
   std::thread([] {  // a rank of its own, so that no other test's workers are counted
     const std::vector<std::string> before = tasks_of_process();
     const auto new_tasks = [&] {
@@ -312,6 +312,9 @@ TEST_CASE("workers are started once, block signals, and one thread starts none",
     for (const std::string& worker : workers) {
       for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
         CHECK((blocked_signals(worker) >> (signal - 1) & 1) == 1);
+      }
+      for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {  // have to be reported
+        CHECK((blocked_signals(worker) >> (crash - 1) & 1) == 0);
       }
     }
     sigset_t mine;
