@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Submits the job files of slurm/ to a real Slurm (scripts/private_slurm.sh starts one) with the real programs on 8
 # tasks, and checks what becomes of the jobs. Usage: make slurm-test, or scripts/slurm_test.sh
-# Takes about two minutes. Ends with 0, 1 when something was wrong, or 77 and a reason where no private
+# Takes about three minutes. Ends with 0, 1 when something was wrong, or 77 and a reason where no private
 # Slurm can be started. From the environment: BUILD (folder with the programs, build).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
