@@ -4,9 +4,10 @@
 # The one place that knows Open MPI's flags for a laptop, a container or a CI machine. On a cluster use slurm/.
 #
 # Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 to this script all ask the ranks to save and stop (exit code 75); a second signal
-# ends them (128 + its number, unless they had stopped by then). The script stays between the signals and the launcher because mpirun itself cannot wait: after SIGTERM, and
-# after any rank's death, it sleeps without passing on output and then kills, for as long as
-# odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every error.
+# ends them (128 + its number, unless they had stopped by then). The script stays between the signals and the launcher
+# because mpirun itself cannot wait: after SIGTERM, and after any rank's death, it sleeps without passing on output and
+# then kills, for as long as odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every
+# error.
 set -euo pipefail
 
 if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then

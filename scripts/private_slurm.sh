@@ -4,7 +4,8 @@
 #   scripts/private_slurm.sh start [FOLDER]    then: export SLURM_CONF=FOLDER/slurm.conf; sbatch, squeue, scancel ...
 #   scripts/private_slurm.sh stop [FOLDER]
 #   scripts/private_slurm.sh run COMMAND...    in a new folder, for as long as COMMAND runs; ends with its exit code
-# FOLDER: /tmp/private_slurm_USER by default; short, since sockets lie in it, and of the local disk.
+# FOLDER: /tmp/private_slurm_USER by default; new or empty, since stop removes it with all that is in it; short, since
+# sockets lie in it, and of the local disk.
 # Needs slurmctld, slurmd and munged (Debian: slurm-wlm munge); ends with 77 and a reason where it cannot be.
 #
 # It touches nothing outside the folder: own configuration, ports, munge key and socket; a Slurm that is installed and
@@ -88,11 +89,33 @@ PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP
 END
 }
 
+refuse() {
+  echo "private_slurm: $*" >&2
+  exit 1
+}
+
+# /tmp is everybody's, and the default folder's name can be guessed.
+check_own() {
+  [[ -d $folder && ! -L ${folder%/} && -O $folder ]] || refuse "$folder is no folder of your own; name another"
+}
+
+# A folder that start has made: only such a one may be removed.
+is_ours() {
+  [[ -e $folder/munge.key ]] && grep -q '^ClusterName=private$' "$folder/slurm.conf" 2> /dev/null
+}
+
 # The daemons go into the background by themselves and leave their process numbers in the folder.
 start() {
   check_can_run
-  [[ ! -e $folder/slurm.conf ]] || { echo "private_slurm: $folder is in use; stop it first" >&2; exit 1; }
-  mkdir -p "$folder" && chmod 700 "$folder" && folder=$(cd "$folder" && pwd)
+  local contents
+  # Made first and looked at then: nobody can slip another in between.
+  [[ -e $folder || -L $folder ]] || (umask 077 && mkdir -p -- "$folder")
+  check_own
+  contents=$(ls -A -- "$folder")
+  ! is_ours || refuse "$folder is in use; stop it first"
+  [[ -z $contents ]] || refuse "$folder is not empty, and stop would remove it; name a new folder"
+  chmod 700 -- "$folder"
+  folder=$(cd -- "$folder" && pwd)
   ((${#folder} <= 80)) || cannot "$folder: too long a name for a socket in it"
   mkdir -p "$folder/state" "$folder/spool"
   trap 'stop' ERR
@@ -121,7 +144,9 @@ give_up() {
 # Ends the jobs, then the daemons, by their own process numbers, and removes the folder.
 stop() {
   trap - ERR
-  [[ -e $folder/slurm.conf ]] || { echo "private_slurm: nothing is running in $folder" >&2; return 1; }
+  [[ -e $folder/slurm.conf ]] || refuse "nothing is running in $folder"
+  check_own
+  is_ours || refuse "$folder was not made by private_slurm.sh start: left as it is"
   export SLURM_CONF=$folder/slurm.conf
   local waited pid_file pid
   if timeout 5 scancel --full --signal=KILL --user="$(id -un)" 2> /dev/null; then
@@ -149,7 +174,7 @@ end_run() {
   trap - EXIT
   trap '' INT TERM HUP
   [[ -z $child ]] || kill "$child" 2> /dev/null || true
-  [[ ! -e $folder/slurm.conf ]] || stop
+  ! is_ours || stop
   [[ -z $child ]] || wait "$child" || true
   rm -rf "$folder"
   exit "$code"

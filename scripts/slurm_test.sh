@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Submits the job files of slurm/ to a real Slurm (scripts/private_slurm.sh starts one) with the real programs on 8
 # tasks, and checks what becomes of the jobs. Usage: make slurm-test, or scripts/slurm_test.sh
-# Takes about two minutes. Ends with 0, 1 when something was wrong, or 77 and a reason where no private
+# Takes about three minutes. Ends with 0, 1 when something was wrong, or 77 and a reason where no private
 # Slurm can be started. From the environment: BUILD (folder with the programs, build).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -148,6 +148,46 @@ train = "data/corpus"
 split = "90,8,2"
 END
 
+section "turn.sh tells progress from none, and a requeueing that fails (with stand-ins for srun and scontrol)"
+mkdir stand_in
+cat > stand_in/srun << 'END'
+#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+END
+cat > stand_in/trainer << 'END'
+#!/bin/bash
+save() { mkdir -p "$run/checkpoints/step_$1" && touch "$run/checkpoints/step_$1/manifest.json"; }
+if [[ $2 == --print-config ]]; then
+  printf '[data]\ndirectory = "other"\n[run]\ndirectory = "%s"\n' "$run"
+else
+  eval "$does"
+  exit 75
+fi
+END
+cat > stand_in/scontrol << 'END'
+#!/bin/bash
+exit "$refused"
+END
+chmod +x stand_in/*
+
+turn() {  # RUN WHAT_THE_TRAINER_DOES EXIT_CODE TEXT [EXIT_CODE_OF_SCONTROL]
+  local code=0
+  run=$1 does=$2 refused=${5:-0} PATH=$PWD/stand_in:$PATH SLURM_JOB_ID=1 SLURM_JOB_NODELIST=here \
+    slurm/turn.sh -- trainer input.toml > turn.log 2>&1 || code=$?
+  ((code == $3)) || failed "turn.sh ended with $code, not $3, after: $2"
+  expect_text turn.log "$4"
+}
+
+turn "a turn" "save 00000000" 75 "gained nothing"
+turn "a turn" "save 00000020" 75 "stopped at step 20: back to the queue"
+turn "a turn" "true" 75 "gained nothing"
+turn "a turn" "save 00000020" 75 "stopped at step 20: back to the queue"  # the same step, one evaluation further
+turn "a turn" "save 00000015" 75 "stopped at step 15: back to the queue"  # 20 was damaged
+turn "a turn" "rm -r '$PWD/a turn/checkpoints/step_00000015'" 75 "gained nothing"
+turn "a turn" "save 00000030" 75 "scontrol requeue failed" 1
+turn 'a \"turn\"' "save 00000030" 2 "a name without quotes, backslashes"
+
 section "preprocess.sbatch makes the shards that one process makes"
 ./megatron_preprocess sample-corpus --output corpus.jsonl --megabytes 1 > /dev/null || exit 1
 ./megatron_preprocess --input corpus.jsonl --output alone/corpus --tokenizer byte > /dev/null || exit 1
@@ -180,7 +220,7 @@ cmp <(numbers straight) <(numbers limited) || failed "the runs with and without 
 echo "  $steps steps, restarts: $restarts"
 
 section "scancel --signal=USR1: back to the queue; run.max_minutes: likewise; a file STOP: stopped for good"
-job=$(submit asked --time=00:10:00 --signal=USR1@60 -- run.max_minutes=0.25)
+job=$(submit asked --time=00:10:00 --signal=USR1@60 -- run.max_minutes=0.5)
 progressed asked 10
 scancel --signal=USR1 "$job"
 progressed asked $(($(lines asked) + 10))
@@ -191,7 +231,7 @@ touch asked/STOP
 finish "$job"
 expect_state "$job" FAILED 75
 expect_text "$log" "stopped on SIGUSR1" 1
-expect_text "$log" "stopped on run.max_minutes = 0.25"
+expect_text "$log" "stopped on run.max_minutes = 0.5"
 expect_text "$log" "stopped on asked/STOP" 1
 expect_text "$log" "== asked/STOP is there: not requeued" 1
 expect_same_numbers asked
@@ -200,11 +240,11 @@ finish "$job"
 expect_state "$job" FAILED 75
 expect_text "megatron_train-$job.out" "stopped on asked/STOP before the first step"
 
-section "a turn that gains no step is not repeated"
+section "a turn that gains nothing is not repeated"
 job=$(submit short --time=00:10:00 -- run.max_minutes=0.001)
 finish "$job"
 expect_state "$job" FAILED 75
-expect_text "megatron_train-$job.out" "== this turn gained no step (0 before, 0 now): not requeued"
+expect_text "megatron_train-$job.out" "== this turn gained nothing, no step and no evaluation: not requeued"
 
 section "kill -9 of one rank ends the job, without requeueing; scancel ends it, and saves"
 job=$(submit killed --time=00:10:00 -- checkpoint.every_steps=10)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How long an 8-rank run needs from the launch to its first step when it resumes, and what of that is not ours.
 # Usage: scripts/time_start.sh [INPUT.toml [RUNS]], from the top level, with the programs built. The input's data must be
-# there; without an input a small model is trained on a generated corpus.
+# there; without an input a small model is trained on a generated corpus. Each run is a step longer than the one before:
+# with data.order = "megatron" the input must set data.order_samples, or resuming is refused.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,16 +37,25 @@ END
 fi
 
 # median NAME: of the seconds on standard input.
-median() { sort -n | awk -v name="$1" '{ s[NR] = $1 } END { printf "%-58s %.2f s (of %d: %.2f to %.2f)\n", name, s[int((NR + 1) / 2)], NR, s[1], s[NR] }'; }
+median() {
+  sort -n | awk -v name="$1" '{ s[NR] = $1 } END { if (NR == 0) exit 1
+    printf "%-58s %.2f s (of %d: %.2f to %.2f)\n", name, s[int((NR + 1) / 2)], NR, s[1], s[NR] }'
+}
+quietly() {  # COMMAND...: its output is shown when it fails
+  "$@" > "$scratch/output" 2>&1 && return
+  tail -n 20 "$scratch/output" >&2
+  echo "time_start: failed: $*" >&2
+  exit 1
+}
 seconds_of() {
   local start
   start=$(date +%s.%N)
-  "$@" > /dev/null 2>&1
+  quietly "$@"
   awk -v a="$start" -v b="$(date +%s.%N)" 'BEGIN { print b - a }'
 }
 train() {  # STEPS
-  scripts/launch.sh 8 ./megatron_train "$input" --set run.directory="$scratch/run" --set train.steps="$1" \
-    --set train.evaluate_every=0 --set checkpoint.every_steps=1000000 > /dev/null 2>&1
+  quietly scripts/launch.sh 8 ./megatron_train "$input" --set run.directory="$scratch/run" --set train.steps="$1" \
+    --set train.evaluate_every=0 --set checkpoint.every_steps=1000000
 }
 
 train 1

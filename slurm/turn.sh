@@ -19,31 +19,35 @@ echo "== job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NOD
 
 config=$("${launch[@]}" --nodes=1 --ntasks=1 --ntasks-per-node=1 "$@" --print-config) || exit
 directory=$(awk '/^\[/ { table = $1 } table == "[run]" && sub(/^directory = "/, "") { sub(/"$/, ""); print }' <<< "$config")
+if [[ -z $directory || $directory == *\\* ]]; then
+  echo "== run.directory = \"$directory\": under turn.sh a name without quotes, backslashes and control characters" >&2
+  exit 2
+fi
 
-newest_step() {
-  local folder newest=0
-  for folder in "$directory"/checkpoints/step_*; do
-    [[ $folder =~ /step_([0-9]+)$ ]] && ((10#${BASH_REMATCH[1]} > newest)) && newest=$((10#${BASH_REMATCH[1]}))
-  done
-  echo "$newest"
+# Name and time of each complete checkpoint. That of step 0 is no progress.
+checkpoints() {
+  stat --format='%n %y' "$directory"/checkpoints/step_*/manifest.json 2> /dev/null | grep -v '/step_00000000/' |
+    LC_ALL=C sort
 }
 
-before=$(newest_step)
+before=$(checkpoints)
 status=0
 "${launch[@]}" "$@" || status=$?
-after=$(newest_step)
+gained=$(LC_ALL=C comm -13 <(echo "$before") <(checkpoints) | tail -n 1)
+[[ $gained =~ /step_0*([0-9]+)/manifest.json\ [^/]*$ ]] && step=${BASH_REMATCH[1]}
 
 # 75: stopped early, with a good checkpoint. 0: done. Everything else is an error that trying again will not cure.
 ((status == 75)) || exit "$status"
 if [[ -e $directory/STOP ]]; then
   echo "== $directory/STOP is there: not requeued; remove it and submit again to go on"
-elif ((after <= before)); then
-  echo "== this turn gained no step ($before before, $after now): not requeued; the time limit must leave room for" \
+elif [[ -z $gained ]]; then
+  echo "== this turn gained nothing, no step and no evaluation: not requeued; the time limit must leave room for" \
     "starting, a step and a save"
 elif [[ ${MEGATRON_REQUEUE:-yes} == no ]]; then
-  echo "== stopped at step $after: another job goes on"
+  echo "== stopped at step $step: another job goes on"
 else
-  echo "== stopped at step $after: back to the queue"
-  scontrol requeue "$SLURM_JOB_ID"
+  echo "== stopped at step $step: back to the queue"  # said before: requeueing ends this script
+  scontrol requeue "$SLURM_JOB_ID" ||
+    echo "== scontrol requeue failed (see above): the job ends here; submit it again to go on"
 fi
 exit "$status"
