@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "tokenizer/token_index.h"
 
@@ -41,8 +42,11 @@ NamedText read_file(const std::string& path) {
   const bool regular = std::filesystem::is_regular_file(path, error);
   verify(regular, ErrorKind::data, "{}: {}; {}", path, error ? error.message() : "not a regular file", kAdvice);
   const std::uint64_t bytes = std::filesystem::file_size(path, error);
-  verify(!error && bytes <= kLargestVocabularyFile, ErrorKind::data, "{}: {} bytes are too many for a vocabulary", path,
-         bytes);
+  verify(!error && bytes <= kLargestVocabularyFile, ErrorKind::data, "{}: {}; {}", path,
+         error ? error.message()
+               : fmt::format("{} bytes are too many for a vocabulary, whose files have at most {}", bytes,
+                             kLargestVocabularyFile),
+         kAdvice);
   NamedText file{path, std::string(bytes, '\0')};
   std::ifstream stream(path, std::ios::binary);
   stream.read(file.text.data(), static_cast<std::streamsize>(bytes));
@@ -81,10 +85,19 @@ class ByteAlphabet {
   std::array<int, 256 + 68> bytes_;
 };
 
-/// A token as it may stand in an error message.
+/// A token (UTF-8) as it may stand in an error message of one line.
 std::string shown(std::string_view token) {
-  constexpr std::size_t kShown = 60;
-  return token.size() <= kShown ? std::string(token) : std::string(token.substr(0, kShown)) + "...";
+  std::size_t length = std::min<std::size_t>(token.size(), 60);
+  while (length < token.size() && (static_cast<unsigned char>(token[length]) & 0xC0) == 0x80) --length;
+  std::string text;
+  for (const char c : token.substr(0, length)) {
+    if (c == '\n' || c == '\t') {
+      text += c == '\n' ? "\\n" : "\\t";
+    } else {
+      text += c;
+    }
+  }
+  return printable(text) + (length < token.size() ? "..." : "");
 }
 
 /// Adds the next `"token": id`.
@@ -177,8 +190,12 @@ class MergeReader {
   void check_all_made() const {
     for (std::size_t id = 0; id < made_.size(); ++id) {
       if (made_[id] || is_special(tokens_[id])) continue;
+      const std::string& token = tokens_[id];
+      const bool text = first_invalid_utf8(token) == token.size();
       file_.fail_at(file_.text.size(),
-                    "ends before any merge makes the token with id {}: cut off, or of another vocabulary", id);
+                    "ends before any merge makes the token {}with id {}: cut off, or of another vocabulary, or, if it "
+                    "is an added token, write it as <...>",
+                    text ? fmt::format("\"{}\" ", shown(token)) : "", id);
     }
   }
 
