@@ -41,6 +41,11 @@ class TokenDataset final : public TokenSource {
   /// First token of a document; tokens() for document == documents().
   std::uint64_t document_start(std::uint64_t document) const { return document_starts_.at(document); }
   std::span<const std::uint64_t> document_starts() const { return document_starts_; }  ///< [documents() + 1]
+  /// Of the lengths of the first `documents`, however they are spread over shards.
+  std::uint64_t hash_of_lengths(std::uint64_t documents) const {
+    const auto starts = document_starts().first(documents + 1);
+    return XXH3_64bits(starts.data(), starts.size_bytes());
+  }
 
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
 

@@ -74,6 +74,7 @@ void Datasets::order_as_megatron(const Config& config, const DocumentRange& trai
   const std::int64_t run = samples_of_run(config, facts_);
   order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
   order_steps_ = schedule.steps_for(order_samples_);
+  document_lengths_ = train.source->hash_of_lengths(train_documents_);
   evaluation_interval_ = evaluation_interval(config, facts_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + (evaluation_interval_ > 0 ? order_steps_ / evaluation_interval_ : 0);

@@ -41,9 +41,11 @@ class Datasets {
   std::int64_t first_validation_sample(std::int64_t step) const;
 
   std::string fingerprint() const;  ///< of all token sets: equal for equal contents
-  /// With Megatron's order: the sample count that it is made for, and the documents it shuffles.
+  /// With Megatron's order: the sample count that it is made for, the documents it shuffles and a hash of their
+  /// lengths.
   std::int64_t order_samples() const { return order_samples_; }
   std::uint64_t train_documents() const { return train_documents_; }
+  std::uint64_t document_lengths() const { return document_lengths_; }
   const TokenDataset& train_source() const { return *sources_.front(); }
 
  private:
@@ -54,7 +56,7 @@ class Datasets {
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   DataFacts facts_;
   std::optional<SampleSet> train_, validation_, test_;
-  std::uint64_t train_documents_ = 0;
+  std::uint64_t train_documents_ = 0, document_lengths_ = 0;
   // With Megatron's order: its sample count, the steps of a run of that length, steps between evaluations and samples
   // of one.
   std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_interval_ = 0, evaluation_samples_ = 0;

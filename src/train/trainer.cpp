@@ -34,7 +34,8 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   return {{"order", config.data.order},
           {"order_samples", datasets.order_samples()},
           {"seed", config.train.seed},
-          {"train_documents", datasets.train_documents()}};
+          {"train_documents", datasets.train_documents()},
+          {"document_lengths", datasets.document_lengths()}};
 }
 
 Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
