@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <utility>
 
 #include "base/utf8.h"
@@ -125,16 +126,32 @@ class Preprocessor::BlockReader {
 
  private:
   void add(std::string_view text, TextFormat format) {
+    try {
+      encode(text, format);
+    } catch (const std::bad_alloc&) {
+      ids_ = {};
+      unescaped_ = {};
+      throw BadDocument{"too little memory to encode this document"};
+    }
+    if (ids_.empty()) {
+      ++summary_.empty;
+    } else {
+      writer_.add_document(ids_);  // not tried: half a document in the shard could not be left out
+    }
+  }
+
+  /// The document's ids in ids_; none of an empty text.
+  void encode(std::string_view text, TextFormat format) {
     check_utf8(text);
     if (format == TextFormat::json_lines) text = text_of_json(text, owner_.job_.json_key, unescaped_);
     ids_.clear();
-    owner_.encoder_->encode(text, ids_);
-    if (ids_.empty()) {
-      ++summary_.empty;
-      return;
+    try {
+      owner_.encoder_->encode(text, ids_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      throw BadDocument{error.what()};
     }
-    if (owner_.job_.append_eod) ids_.push_back(owner_.tokenizer_->eod_id());
-    writer_.add_document(ids_);
+    if (!ids_.empty() && owner_.job_.append_eod) ids_.push_back(owner_.tokenizer_->eod_id());
   }
 
   void reject(const InputFile& file, std::string_view text, std::uint64_t offset, const BadDocument& bad) {
@@ -214,7 +231,9 @@ void Preprocessor::finish(const std::vector<BlockSummary>& all, bool remove_left
     if (shard || (rest.starts_with("part-") && rest.ends_with(".h5.tmp"))) remove_quietly(entry.path().string());
   }
   for (const char* file : {kVocabFile, kMergeFile}) {
-    remove_quietly(vocabulary_path(job_.output, file) + kTemporary);
+    const std::string path = vocabulary_path(job_.output, file);
+    remove_quietly(path + kTemporary);
+    if (!tokenizer_has_files(tokenizer_->name())) remove_quietly(path);
   }
   sync_path(folder_of(job_.output));
 }

@@ -66,7 +66,7 @@ class Preprocessor {
   /// block, by block.
   void publish(const std::vector<BlockSummary>& all);
   /// All ranks have published. One of them removes what older runs have left under this prefix: shards of a longer set,
-  /// and temporary files of a killed run.
+  /// the vocabulary of another tokenizer, and temporary files of a killed run.
   void finish(const std::vector<BlockSummary>& all, bool remove_leftovers);
   /// Removes everything this object has written, unless it is finished.
   void discard() noexcept;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "tokenizer/tokenizer.h"
 
 namespace megatron {
 
@@ -32,7 +33,9 @@ MergeRules::MergeRules(const BpeVocabulary& vocabulary) {
 
 void MergeRules::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (piece.size() <= kShortPiece) return encode_short(piece, ids);
-  verify(piece.size() < UINT32_MAX, ErrorKind::data, "a word of {} bytes; at most {}", piece.size(), UINT32_MAX - 1);
+  verify(piece.size() <= kLongestPiece, ErrorKind::data,
+         "a word of {} bytes without a space or another break in it, longer than {} MiB", piece.size(),
+         kLongestPiece >> 20);
   std::vector<std::int32_t> symbols(piece.size());
   std::transform(piece.begin(), piece.end(), symbols.begin(),
                  [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; });

@@ -21,7 +21,7 @@ class MergeRules {
  public:
   explicit MergeRules(const BpeVocabulary& vocabulary);
 
-  /// Appends the ids of a piece below 4 GiB.
+  /// Appends the ids of a piece; ErrorKind::data if it is longer than kLongestPiece (tokenizer.h).
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   /// The rank of the merge of two neighbours; kNoRank if they have none.
@@ -37,7 +37,8 @@ class MergeRules {
   std::int32_t result_of(std::uint32_t rank) const { return results_[rank]; }
 
  private:
-  // A slot holds left, right and rank, twenty bits each: small enough for the table to stay in the processor's cache.
+  // A slot holds left and right, twenty bits each, and a rank of 24: small enough for the table to stay in the
+  // processor's cache.
   static constexpr int kIdBits = 20, kRankBits = 24;
   static constexpr std::uint64_t kRankMask = (std::uint64_t{1} << kRankBits) - 1, kEmpty = UINT64_MAX;
   static_assert(kMostTokens < std::uint64_t{1} << kIdBits, "an id and a rank must fit into a slot");

@@ -7,6 +7,7 @@
 // the same size are told apart. This layer must not know what shards or samples are.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,9 @@
 
 namespace megatron {
 
+/// Bytes of one piece: merging takes some 24 times as much memory.
+inline constexpr std::size_t kLongestPiece = std::size_t{64} << 20;
+
 /// Not thread-safe; must not outlive its tokenizer.
 class Encoder {
  public:
@@ -24,7 +28,8 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  /// Appends the ids of `text`, which may be any bytes, to `ids`.
+  /// Appends the ids of `text`, which may be any bytes, to `ids`. ErrorKind::data, with some of them appended, if a
+  /// piece (a word, roughly) that the tokenizer has to look at as a whole is longer than kLongestPiece.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 

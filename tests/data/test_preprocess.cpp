@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,6 +13,7 @@
 #include "data/sample_corpus.h"
 #include "data/token_dataset.h"
 #include "data_support.h"
+#include "support/memory_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -375,6 +377,42 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
   require_clean_error(folder, job, ErrorKind::configuration, {"--vocab-file", "download_vocab.sh"});
   job.tokenizer.vocab_file = job.tokenizer.merge_file = golden(kMergeFile);
   require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
+}
+
+TEST_CASE("preprocess: shards made again without a vocabulary do not keep the old one", "[preprocess]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("good"));
+  run(gpt2_job(folder, {"a.jsonl"}), 2);
+  write_file(folder.file("out/q.vocab.json"), "of another set");
+  run(job_of(folder, {"a.jsonl"}), 2);
+  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "q.vocab.json"});
+}
+
+TEST_CASE("preprocess: a word too long to be merged is a bad document", "[preprocess][fault-16]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("a") + json_line(std::string(kLongestPiece + 1, 'a')) + json_line("b"));
+  PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
+  require_clean_error(folder, job, ErrorKind::data, {"a.jsonl:2: a word of 67108865 bytes", "--skip-bad"});
+  job.skip_bad = true;
+  const BlockSummary sum = run(job);
+  CHECK((sum.documents == 2 && sum.bad == 1));
+}
+
+TEST_CASE("preprocess: a document for which there is too little memory is a bad one", "[preprocess][fault-16]") {
+#ifdef MEGATRON_TEST_SANITIZED
+  std::cout << "SKIPPED: too little memory; a sanitizer ends the program where memory does\n";
+#else
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("a") + json_line(std::string(20'000'000, 'a')) + json_line("b"));
+  PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
+  job.skip_bad = true;
+  job.shard_bytes = 1 << 30;
+  const MemoryLimit limit(std::uint64_t{256} << 20);  // for all but the merges, which would take some 480 MB
+  const BlockSummary sum = run(job);
+  CHECK((sum.documents == 2 && sum.bad == 1));
+  job.skip_bad = false;
+  require_error(ErrorKind::data, {"a.jsonl:2: too little memory to encode this document"}, [&] { run(job); });
+#endif
 }
 
 TEST_CASE("preprocess: shards made with another vocabulary of the same size are told apart", "[preprocess]") {

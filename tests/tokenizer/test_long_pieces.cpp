@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "gpt2_support.h"
+#include "support/require_error.h"
 #include "tokenizer/merge_rules.h"
 #include "tokenizer/piece_scanner.h"
 
@@ -87,6 +88,14 @@ std::string repeated(const std::string& part, std::size_t bytes) {
 
 TEST_CASE("gpt2: short and long pieces as a plain encoder merges them", "[tokenizer]") {
   compare(small_vocabulary(), 3);
+}
+
+TEST_CASE("gpt2: a piece that merging would need too much memory for", "[tokenizer]") {
+  const MergeRules rules(small_vocabulary());
+  const std::string piece(kLongestPiece + 1, 'a');
+  std::vector<std::int32_t> ids;
+  require_error(ErrorKind::data, {"a word of 67108865 bytes without a space", "longer than 64 MiB"},
+                [&] { rules.encode(piece, ids); });
 }
 
 TEST_CASE("gpt2: vocabularies in which two merges make one token", "[tokenizer]") {
