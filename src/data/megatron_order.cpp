@@ -1,6 +1,7 @@
 #include "data/megatron_order.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 #include "data/numpy_random.h"
@@ -13,11 +14,10 @@ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kBlock = 64;
 constexpr std::uint64_t kMostEntries = std::uint64_t{1} << 36;
-constexpr std::uint64_t kNarrowEnd = std::uint64_t{1} << 32;
 
 }  // namespace
 
-CompactIndex::CompactIndex(std::uint64_t size, std::uint64_t end) : is_wide_(end > kNarrowEnd) {
+CompactIndex::CompactIndex(std::uint64_t size, std::uint64_t end) : is_wide_(bytes_each(end) == 8) {
   is_wide_ ? wide_.reserve(size) : narrow_.reserve(size);
 }
 
@@ -64,6 +64,20 @@ MegatronOrder::MegatronOrder(std::span<const std::uint64_t> starts, std::uint64_
 }
 
 void MegatronOrder::build() const {
+  try {
+    try_to_build();
+  } catch (const std::bad_alloc&) {
+    documents_ = shuffle_ = {};
+    block_tokens_ = {};
+    fail(ErrorKind::configuration,
+         "data.order = \"megatron\": too little memory for an index of {} bytes on each rank that reads data, for {} "
+         "samples in {} passes over {} documents; use fewer ranks a node, a smaller data.order_samples, or data.order "
+         "= \"epoch\", which needs no index",
+         index_bytes(), samples_, epochs_, end_document_ - first_document_);
+  }
+}
+
+void MegatronOrder::try_to_build() const {
   NumpyRandom random(seed_);
   documents_ = CompactIndex(document_entries(), end_document_);
   documents_.append_shuffled(first_document_, end_document_, separate_last_epoch_ ? epochs_ - 1 : epochs_, random);
@@ -72,7 +86,6 @@ void MegatronOrder::build() const {
   shuffle_ = CompactIndex(samples_, samples_);
   shuffle_.append_shuffled(0, together, 1, random);
   shuffle_.append_shuffled(together, samples_, 1, random);
-  block_tokens_.clear();  // of an attempt that ran out of memory
   block_tokens_.reserve(documents_.size() / kBlock + 1);
   std::uint64_t tokens = 0;
   for (std::uint64_t position = 0; position < documents_.size(); ++position) {
@@ -90,12 +103,16 @@ double MegatronOrder::passes(std::uint64_t samples) const {
   return static_cast<double>(samples) * static_cast<double>(sequence_length_) / static_cast<double>(tokens_per_epoch_);
 }
 
+std::uint64_t MegatronOrder::index_bytes() const {
+  return document_entries() * CompactIndex::bytes_each(end_document_) + samples_ * CompactIndex::bytes_each(samples_) +
+         document_entries() / kBlock * 8;
+}
+
 std::string MegatronOrder::description() const {
-  const std::uint64_t bytes = document_entries() * (end_document_ > kNarrowEnd ? 8 : 4) +
-                              samples_ * (samples_ > kNarrowEnd ? 8 : 4) + document_entries() / kBlock * 8;
   return fmt::format("megatron: made for {} samples, {} pass{}{}, an index of {:.1f} MiB on ranks that read data",
                      wanted_samples_, epochs_, epochs_ == 1 ? "" : "es",
-                     separate_last_epoch_ ? ", the last on its own" : "", static_cast<double>(bytes) / (1 << 20));
+                     separate_last_epoch_ ? ", the last on its own" : "",
+                     static_cast<double>(index_bytes()) / (1 << 20));
 }
 
 std::uint64_t MegatronOrder::document_index(std::uint64_t position) const {

@@ -30,6 +30,7 @@ class CompactIndex {
   CompactIndex() = default;
   /// With room for `size` numbers below `end`.
   CompactIndex(std::uint64_t size, std::uint64_t end);
+  static std::uint64_t bytes_each(std::uint64_t end) { return end > std::uint64_t{1} << 32 ? 8 : 4; }
   std::uint64_t operator[](std::uint64_t i) const { return wide_.empty() ? narrow_[i] : wide_[i]; }
   std::uint64_t size() const { return narrow_.size() + wide_.size(); }
   /// Appends the numbers [first, end), `copies` times over, in the order of `random`.
@@ -71,6 +72,8 @@ class MegatronOrder final : public SampleOrder {
 
  private:
   void build() const;
+  void try_to_build() const;
+  std::uint64_t index_bytes() const;
   std::uint64_t length_at(std::uint64_t position) const;
 
   std::span<const std::uint64_t> starts_;

@@ -7,6 +7,7 @@
 
 #include "config/resolve.h"
 #include "config/unsupported.h"
+#include "data/megatron_order.h"
 #include "pipeline/simulate.h"
 #include "train/datasets.h"
 #include "train/report.h"
@@ -27,6 +28,16 @@ std::string list_features(const Config& config, bool planned) {
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
+// The memory of Megatron's order without the data: how many documents and passes there are is unknown.
+std::string index_note(const Config& config) {
+  const auto samples = static_cast<std::uint64_t>(config.data.order_samples);
+  if (samples == 0)
+    return "megatron: an index of 4 bytes a sample and 4 bytes a document and pass on ranks that read data";
+  return fmt::format(
+      "megatron: made for {} samples, an index of {:.1f} MiB, and 4 bytes a document and pass, on ranks that read data",
+      samples, static_cast<double>(samples * CompactIndex::bytes_each(samples)) / (1 << 20));
+}
+
 int count_ranks(const ParallelConfig& parallel) {
   double ranks = 1;
   for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, parallel.data}) {
@@ -44,10 +55,12 @@ std::string dry_run(Config config, int ranks) {
   // Schedules that are still to come are planned as 1F1B; the note below says so.
   if (config.parallel.schedule != "gpipe") config.parallel.schedule = "1f1b";
 
-  std::string data_note;
+  std::string data_note, order_note;
   std::optional<DataFacts> facts;
   try {
-    facts = Datasets(config).facts();
+    const Datasets datasets(config);
+    facts = datasets.facts();
+    if (config.data.order == "megatron") order_note = datasets.train().order->description();
   } catch (const Error& error) {
     data_note = fmt::format("data: planned without ({})", error.what());
     if (config.model.vocab_size == 0) {
@@ -67,6 +80,8 @@ std::string dry_run(Config config, int ranks) {
         make_schedules(config.parallel.schedule, shape.pipeline, std::min(micro_batches, kMostMicroBatchesDrawn)));
   }
   text += data_note;
+  if (config.data.order == "megatron")
+    text += "data.order = " + (order_note.empty() ? index_note(config) : order_note) + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
   if (facts && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";

@@ -1,5 +1,6 @@
 // Megatron-LM's sample order: every element of its three indices, against numpy (scripts/megatron_order_oracle.py).
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include "data/numpy_random.h"
 #include "data/split.h"
 #include "data_support.h"
+#include "support/memory_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -215,6 +217,40 @@ TEST_CASE("megatron: beyond 2^32 tokens and in large strides", "[megatron]") {
     for (const TokenRange& piece : pieces) tokens += piece.count;
     CHECK(tokens == (1 << 24) + 1);
   }
+}
+
+TEST_CASE("megatron: numbers below 2^32 in four bytes, others in eight", "[megatron]") {
+  const std::uint64_t border = std::uint64_t{1} << 32;
+  CHECK(CompactIndex::bytes_each(border) == 4);
+  CHECK(CompactIndex::bytes_each(border + 1) == 8);
+  const auto shuffled = [](std::uint64_t end) {
+    NumpyRandom random(1);
+    CompactIndex index(20, end);
+    index.append_shuffled(end - 10, end, 2, random);
+    return index;
+  };
+  const CompactIndex expected = shuffled(10);
+  REQUIRE(expected.size() == 20);
+  for (const std::uint64_t end : {border, border + 1, std::uint64_t{1} << 40}) {
+    const CompactIndex index = shuffled(end);
+    REQUIRE(index.size() == 20);
+    for (std::uint64_t i = 0; i < 20; ++i) CHECK(index[i] == expected[i] + end - 10);
+  }
+}
+
+TEST_CASE("megatron: an index for which there is too little memory", "[megatron]") {
+#ifdef MEGATRON_TEST_SANITIZED
+  std::cout << "SKIPPED: too little memory; a sanitizer ends the program where memory does\n";
+#else
+  const Numbers starts = {0, std::uint64_t{1} << 40};
+  const MegatronOrder order(starts, 0, 1, 32, 1, 1000);
+  const MemoryLimit limit(std::uint64_t{64} << 20);
+  for (int round = 0; round < 2; ++round) {
+    require_error(ErrorKind::configuration,
+                  {"274877906940 bytes", "34359738367 samples in 1 passes", "data.order_samples", "\"epoch\""},
+                  [&] { order.shuffle_index(0); });
+  }
+#endif
 }
 
 TEST_CASE("megatron: what cannot be ordered, and asking beyond the end", "[megatron]") {

@@ -3,6 +3,7 @@
 
 #include "data/data_support.h"
 #include "data/megatron_order.h"
+#include "train/dry_run.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -74,6 +75,44 @@ TEST_CASE("datasets: Megatron's sample counts, and evaluations that go on where 
   config.train.evaluate_every = 0;
   CHECK(Datasets(config).first_validation_sample(90) == 0);
   CHECK(megatron_order(*Datasets(config).validation()).wanted_samples() == 8);
+}
+
+TEST_CASE("datasets: the lengths of the training documents are told apart, their shards are not", "[datasets]") {
+  Corpus corpus;
+  corpus.config.data.order = "megatron";
+  const auto hash = [&](const std::string& prefix) {
+    corpus.config.data.train = corpus.folder.file(prefix);
+    return Datasets(corpus.config).document_lengths();
+  };
+  Documents documents(100, std::vector<std::int32_t>(10, 7));
+  const std::uint64_t original = hash("p");
+  make_shard(corpus.folder.file("r"), Documents(documents.begin(), documents.begin() + 30), 0, 2);
+  make_shard(corpus.folder.file("r"), Documents(documents.begin() + 30, documents.end()), 1, 2);
+  CHECK(hash("r") == original);
+  documents[98].push_back(7);  // of the validation split
+  make_shard(corpus.folder.file("s"), documents);
+  CHECK(hash("s") == original);
+  documents[3].push_back(7);  // as many documents and tokens as before
+  documents[4].pop_back();
+  make_shard(corpus.folder.file("t"), documents);
+  CHECK(hash("t") != original);
+}
+
+TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and without the data", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  config.model.layers = 1;
+  config.model.hidden_size = 8;
+  config.model.attention_heads = 1;
+  config.train.micro_batch_size = 1;
+  CHECK(dry_run(config, 1).find("data.order") == std::string::npos);
+  config.data.order = "megatron";
+  config.data.order_samples = std::int64_t{1} << 30;
+  CHECK(dry_run(config, 1).find("data.order = megatron: made for 1073741824 samples, 8855603 passes") !=
+        std::string::npos);
+  config.data.train = corpus.folder.file("absent");
+  CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes a document") !=
+        std::string::npos);
 }
 
 TEST_CASE("datasets: how a run's length becomes the sample count of Megatron's order", "[datasets]") {
