@@ -28,7 +28,6 @@ nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
           {"tokenizer_hash", data.vocabulary().hash}};
 }
 
-// Empty if it depends on nothing that can change but the data.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   if (config.data.order != "megatron") return nlohmann::json::object();
   return {{"order", config.data.order},

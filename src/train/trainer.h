@@ -72,5 +72,7 @@ class Trainer {
 
 /// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.
 nlohmann::json model_facts(const Config& config, const TokenDataset& data);
+/// What the order of samples depends on; empty if on nothing that can change but the data.
+nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 
 }  // namespace megatron

@@ -4,6 +4,7 @@
 #include "data/data_support.h"
 #include "data/megatron_order.h"
 #include "train/dry_run.h"
+#include "train/trainer.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -82,7 +83,8 @@ TEST_CASE("datasets: the lengths of the training documents are told apart, their
   corpus.config.data.order = "megatron";
   const auto hash = [&](const std::string& prefix) {
     corpus.config.data.train = corpus.folder.file(prefix);
-    return Datasets(corpus.config).document_lengths();
+    const Datasets datasets(corpus.config);
+    return order_facts(corpus.config, datasets).at("document_lengths").get<std::uint64_t>();
   };
   Documents documents(100, std::vector<std::int32_t>(10, 7));
   const std::uint64_t original = hash("p");
