@@ -203,6 +203,7 @@ TEST_CASE("Ctrl-C twice ends the launch script at once, with 130", "[fault-28]")
   // A step takes seconds: both come before the first can be obeyed.
   Process process(training({2, 1, 1}, directory, {kEndless, "train.global_batch_size=65536"}));
   for (int waited = 0; waited < 3000 && !mentions(process.out(), "validation"); ++waited) pause_milliseconds(5);
+  pause_milliseconds(1000);  // well into the first step: before it, the first signal would be obeyed at once
   process.signal(SIGINT);
   pause_milliseconds(200);
   REQUIRE(process.running());
