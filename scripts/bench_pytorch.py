@@ -51,7 +51,7 @@ VARIANTS = ["eager", "compile", "onednn", "onednn_compile"]
 def build_model(torch, shape, use_onednn):
     functional, nn = torch.nn.functional, torch.nn
 
-    @torch.library.custom_op("bench::product", mutates_args=())
+    @torch.library.custom_op("megatron::product", mutates_args=())
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:  # a [m, k] times b [n, k] transposed, by oneDNN
         return torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
 

@@ -32,9 +32,13 @@ if [[ -n ${MEGATRON_ARCH:-} ]] && ! grep -qsxF "MEGATRON_ARCH:STRING=$MEGATRON_A
   arch_flag=("-DMEGATRON_ARCH:STRING=$MEGATRON_ARCH")
 fi
 
-if [[ ! -f $build/CMakeCache.txt || -n ${CMAKE_FLAGS:-} || ${#arch_flag[@]} -gt 0 ]]; then
+# A folder whose first configuration failed has a cache, but nothing to build with.
+configured=no
+[[ -f $build/build.ninja || -f $build/Makefile ]] && configured=yes
+
+if [[ $configured == no || -n ${CMAKE_FLAGS:-} || ${#arch_flag[@]} -gt 0 ]]; then
   generator=()
-  if [[ ! -f $build/CMakeCache.txt ]] && command -v ninja >/dev/null; then
+  if [[ $configured == no ]] && command -v ninja >/dev/null; then
     generator=(-G Ninja)
   fi
   # CMAKE_FLAGS is a list of words on purpose.

@@ -145,6 +145,8 @@ CheckpointReader open_named_checkpoint(Communicator& world, const std::string& p
   const json found = found_by_root(world, [&] {
     const std::string below = checkpoints_folder(path);
     if (file_type(below + "/.") == FileType::directory) return json(below);
+    verify(file_type(path + "/.") == FileType::directory, ErrorKind::checkpoint,
+           "{} is no folder: name a run directory or a checkpoint folder", path);
     return steps_in(path).empty() ? json("") : json(path);
   });
   const auto folder = found.get<std::string>();

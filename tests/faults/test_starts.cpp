@@ -40,6 +40,22 @@ void require_refused(const Finished& finished, int code, const std::vector<std::
   }
 }
 
+/// Whether system calls can be made to fail here; says so where not.
+bool can_inject(const char* what) {
+  if (run_command({"strace", "-qq", "-o", "/dev/null", "true"}).code == 0) return true;
+  WARN("no strace here: not tested: " << what);
+  return false;
+}
+
+/// `command`, for which every `call` on `path` fails with `error`.
+Command with_injected(const std::string& path, const std::string& call, const std::string& error,
+                      const Command& command) {
+  Command whole = {"strace", "-f", "-qq", "-o", "/dev/null", "-P", path};
+  whole.insert(whole.end(), {"-e", "trace=" + call, "-e", "inject=" + call + ":error=" + error});
+  whole.insert(whole.end(), command.begin(), command.end());
+  return whole;
+}
+
 }  // namespace
 
 TEST_CASE("ranks with different input files are refused, with rank and line", "[fault-6]") {
@@ -132,22 +148,8 @@ TEST_CASE("a file system without locks costs a warning", "[fault-33]") {
   const std::string run = folder.file("run");
   fs::create_directory(run);
   write_file(run + "/lock", "");
-  if (run_command({"strace", "-qq", "-o", "/dev/null", "true"}).code != 0) {
-    WARN("no strace here: a file system without locks is not tested");
-    return;
-  }
-  Command command = {"strace",
-                     "-f",
-                     "-qq",
-                     "-o",
-                     "/dev/null",
-                     "-P",
-                     run + "/lock",
-                     "-e",
-                     "trace=fcntl",
-                     "-e",
-                     "inject=fcntl:error=ENOLCK"};
-  for (const std::string& word : training(kOneRank, run, {"train.steps=1"})) command.push_back(word);
+  if (!can_inject("a file system without locks")) return;
+  const Command command = with_injected(run + "/lock", "fcntl", "ENOLCK", training(kOneRank, run, {"train.steps=1"}));
   const Finished finished = run_command(command, 30);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 0);
@@ -159,24 +161,9 @@ TEST_CASE("checkpoints that cannot be looked at are an error, not a reason to be
   const std::string run = folder.file("run");
   train(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=4"});
   const auto before = all_files(run);
-  if (run_command({"strace", "-qq", "-o", "/dev/null", "true"}).code != 0) {
-    WARN("no strace here: unreadable checkpoints are not tested");
-    return;
-  }
-  Command command = {"strace",
-                     "-f",
-                     "-qq",
-                     "-o",
-                     "/dev/null",
-                     "-P",
-                     run + "/checkpoints",
-                     "-e",
-                     "trace=openat",
-                     "-e",
-                     "inject=openat:error=EIO"};
-  for (const std::string& word : training(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=6"})) {
-    command.push_back(word);
-  }
+  if (!can_inject("unreadable checkpoints")) return;
+  const Command command = with_injected(run + "/checkpoints", "openat", "EIO",
+                                        training(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=6"}));
   require_refused(run_command(command, 30), 7, {"cannot read " + run + "/checkpoints"});
   CHECK(all_files(run) == before);
 }
