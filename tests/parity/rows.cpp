@@ -1,0 +1,76 @@
+#include "parity/rows.h"
+
+namespace megatron::test {
+
+// Small and awkward: 8 layers give uneven stages and up to 4 chunks on 2 stages; 12 samples give micro-batches that are
+// no multiple of the stages; the vocabulary is padded; dropout is on.
+const char* const kInput = R"(
+[model]
+layers = 8
+hidden_size = 32
+attention_heads = 4
+sequence_length = 16
+vocab_size = 50
+vocab_multiple = 64
+
+[train]
+steps = 5
+micro_batch_size = 1
+global_batch_size = 12
+
+[optimizer]
+weight_decay = 0.1
+
+[learning_rate]
+peak = 1e-3
+decay = "constant"
+
+[data]
+train = "made up by tests/support/tiny_training.h"
+)";
+
+// Subjects are separate lists, so that a lever's rows stand together.
+std::vector<Row> parity_rows() {
+  const std::vector<Row> layouts = {
+      // name, tensor, data, pipeline, how, trains, same as
+      {"one rank", 1, 1, 1, {}, {}, ""},
+      {"tensor 2", 2, 1, 1, {}, {}, ""},
+      {"tensor 4", 4, 1, 1, {}, {}, ""},
+      {"data 2", 1, 2, 1, {}, {}, ""},
+      {"data 3", 1, 3, 1, {}, {}, ""},
+      {"data 4", 1, 4, 1, {}, {}, ""},
+      {"pipeline 2", 1, 1, 2, {}, {}, ""},
+      {"pipeline 4", 1, 1, 4, {}, {}, ""},
+      {"pipeline 8", 1, 1, 8, {}, {}, ""},
+      {"2 x 2 x 2", 2, 2, 2, {}, {}, ""},
+      {"micro-batch 2", 1, 1, 1, {"train.micro_batch_size=2"}, {}, ""},
+      {"micro-batch 3", 1, 1, 1, {"train.micro_batch_size=3"}, {}, ""},
+      {"micro-batch 12", 1, 1, 1, {"train.micro_batch_size=12"}, {}, ""},
+      {"2 x 2 x 2, micro-batch 3", 2, 2, 2, {"train.micro_batch_size=3"}, {}, ""},
+      {"fewer micro-batches than stages", 1, 2, 4, {"train.micro_batch_size=3"}, {}, ""},
+      {"uneven stages", 1, 1, 2, {"parallel.layers_per_stage=[1, 7]"}, {}, ""},
+      {"uneven stages, pipeline 4", 1, 1, 4, {"parallel.layers_per_stage=[1, 3, 3, 1]"}, {}, ""},
+  };
+  const std::vector<Row> sequence_parallel = {
+      {"sequence", 2, 1, 1, {"parallel.sequence_parallel=true", "train.micro_batch_size=2"}, {}, ""},
+      {"sequence, tensor 4", 4, 1, 2, {"parallel.sequence_parallel=true"}, {}, ""},
+      {"sequence, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {}, ""},
+  };
+  const std::vector<Row> schedules = {
+      {"gpipe", 1, 1, 2, {"parallel.schedule=gpipe"}, {}, "pipeline 2"},
+      {"gpipe, pipeline 4", 1, 1, 4, {"parallel.schedule=gpipe"}, {}, "pipeline 4"},
+      {"gpipe, 2 x 2 x 2", 2, 2, 2, {"parallel.schedule=gpipe"}, {}, "2 x 2 x 2"},
+  };
+  const std::vector<Row> gradient_sums = {
+      {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
+      {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},
+  };
+
+  std::vector<Row> rows;
+  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums}) {
+    rows.insert(rows.end(), list->begin(), list->end());
+  }
+  return rows;
+}
+
+}  // namespace megatron::test
