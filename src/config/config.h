@@ -83,7 +83,13 @@ struct PrecisionConfig {
 
 struct RecomputeConfig {
   std::string mode = "none";
-  std::int64_t layers = 1;
+  std::int64_t layers = 0;  // of a model chunk, from its first on; 0: all
+
+  /// How many of a model chunk's `chunk_layers` layers are recomputed: the first so many.
+  std::int64_t of_chunk(std::int64_t chunk_layers) const {
+    if (mode != "full") return 0;
+    return layers == 0 || layers > chunk_layers ? chunk_layers : layers;
+  }
 
   bool operator==(const RecomputeConfig&) const = default;
 };

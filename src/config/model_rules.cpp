@@ -164,17 +164,9 @@ void check_stages(const Config& c, Violations& violations) {
 
 void check_recompute(const Config& c, Violations& violations) {
   const RecomputeConfig& r = c.recompute;
-  if (r.mode != "full" && r.layers != 1) {
+  if (r.mode != "full" && r.layers != 0) {
     violations.add({"recompute.layers", "recompute.mode"},
                    "recompute.layers = {} has a meaning with mode = \"full\" only, not \"{}\"", r.layers, r.mode);
-  }
-  if (r.mode != "full" || c.model.layers <= 0) return;
-  const auto& uneven = c.parallel.layers_per_stage;
-  const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
-                                           : *std::max_element(uneven.begin(), uneven.end());
-  if (most > 0 && r.layers > most) {
-    violations.add({"recompute.layers", "parallel.pipeline", "model.layers"},
-                   "recompute.layers = {} is more than the {} layers a stage holds", r.layers, most);
   }
 }
 

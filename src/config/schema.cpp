@@ -171,9 +171,13 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
        "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},
       {MEGATRON_KEY(recompute, mode), one_of({"none", "selective", "full"}), "", "",
-       "Activations computed again in the backward instead of kept: none, attention's, or whole layers'.", ""},
-      {MEGATRON_KEY(recompute, layers), noted(from_to(1, kMaxExtent), "with mode \"full\"; at most a stage's layers"),
-       "layers", "", "Layers recomputed together.", ""},
+       "Activations computed again in the backward instead of kept: none; attention's core (selective: nothing is left "
+       "to do, since our kernel keeps no scores anyway); or all of a layer but its input (full). The same bits.",
+       ""},
+      {MEGATRON_KEY(recompute, layers), noted(from_to(1, kMaxExtent), "with mode \"full\""), "layers", "all of them",
+       "The first so many layers of each model chunk (a stage's, or a virtual stage's) are recomputed, one at a time; "
+       "the others keep their activations. More than a chunk has: all of it.",
+       ""},
       {MEGATRON_KEY(optimizer, name), one_of({"adamw", "sgd"}), "", "", "Which optimizer.", ""},
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), below_one(), "", "", "Decay of AdamW's two moments.", ""},
       {MEGATRON_KEY(optimizer, epsilon), above(0), "", "", "Added to the root of the second moment.", ""},

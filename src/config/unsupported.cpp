@@ -34,7 +34,6 @@ constexpr Unsupported kUnsupported[] = {
     {"loss.name", true, "other than \"language_model\"",
      [](const Config& c) { return c.loss.name != "language_model"; }},
     {"precision.compute", true, "other than \"fp32\"", [](const Config& c) { return c.precision.compute != "fp32"; }},
-    {"recompute.mode", false, "other than \"none\"", [](const Config& c) { return c.recompute.mode != "none"; }},
     {"optimizer.name", false, "other than \"adamw\"", [](const Config& c) { return c.optimizer.name != "adamw"; }},
     {"optimizer.distributed", true, "true", [](const Config& c) { return c.optimizer.distributed; }},
     {"learning_rate.decay", true, "\"wsd\"", [](const Config& c) { return c.learning_rate.decay == "wsd"; }},

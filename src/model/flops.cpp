@@ -22,19 +22,16 @@ std::int64_t multiplying_parameters(const ModelConfig& model) {
   return model.layers * multiplying_parameters_of_a_layer(model) + model.hidden_size * model.padded_vocab();
 }
 
-FlopsPerToken flops_per_token(const ModelConfig& model, const RecomputeConfig& recompute) {
+FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers) {
   const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
   // Scores and their product with the values, forward, over half of the square.
-  const double attention_core =
-      2 * static_cast<double>(model.layers) * attention_width * static_cast<double>(model.sequence_length);
+  const double attention_core = 2 * attention_width * static_cast<double>(model.sequence_length);  // of a layer
   FlopsPerToken flops;
-  flops.model = 6 * static_cast<double>(multiplying_parameters(model)) + 3 * attention_core;
-  flops.hardware = flops.model;
-  if (recompute.mode == "selective") flops.hardware += attention_core;
-  if (recompute.mode == "full") {
-    const std::int64_t layers = model.layers * multiplying_parameters_of_a_layer(model);
-    flops.hardware += 2 * static_cast<double>(layers) + attention_core;
-  }
+  flops.model =
+      6 * static_cast<double>(multiplying_parameters(model)) + 3 * static_cast<double>(model.layers) * attention_core;
+  const std::int64_t repeated = multiplying_parameters_of_a_layer(model) - model.hidden_size * model.ffn_hidden_size;
+  flops.hardware =
+      flops.model + static_cast<double>(recomputed_layers) * (2 * static_cast<double>(repeated) + attention_core);
   return flops;
 }
 

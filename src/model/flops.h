@@ -16,14 +16,15 @@ namespace megatron {
 
 struct FlopsPerToken {
   double model = 0;     ///< what the mathematics needs: 6 N + 6 L h s
-  double hardware = 0;  ///< model + the forward work that recomputation repeats
+  double hardware = 0;  ///< model + the products that recomputation repeats
 };
 
 /// N of the convention above, for the whole model. `model` must be resolved.
 std::int64_t multiplying_parameters(const ModelConfig& model);
 
-/// At the model's own sequence length. Recomputation "selective" repeats the attention core's forward of all layers,
-/// "full" the whole forward of all layers (not the head's); "none" repeats nothing.
-FlopsPerToken flops_per_token(const ModelConfig& model, const RecomputeConfig& recompute);
+/// At the model's own sequence length. A recomputed layer repeats its forward without the last projection (ffn to
+/// hidden), whose result no backward reads; published counts repeat that as well. (What attention's backward computes
+/// again in any case is a part of its kernel, and not counted.)
+FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers = 0);
 
 }  // namespace megatron

@@ -16,6 +16,16 @@ std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const Paral
   return std::vector<std::int64_t>(static_cast<std::size_t>(parallel.pipeline), each);
 }
 
+std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
+                               const RecomputeConfig& recompute) {
+  std::int64_t sum = 0;
+  for (const std::int64_t layers : layers_per_stage(model, parallel)) {
+    const std::int64_t chunks = parallel.virtual_stages;
+    sum += chunks * recompute.of_chunk(exact_division(layers, chunks, "a stage's layers over virtual stages"));
+  }
+  return sum;
+}
+
 namespace {
 
 BlockSizes block_sizes(const ModelConfig& model) {
@@ -41,7 +51,7 @@ int declare_word_table(Declare& declare, const ModelConfig& model, const Process
 }  // namespace
 
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
-                   const TensorRegion& region, ParameterStore& store)
+                   const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute)
     : model_(model), region_(region) {
   Declare declare(store, region);
   const std::vector<std::int64_t> split = layers_per_stage(model, parallel);
@@ -56,8 +66,10 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
                                       model.hidden_dropout, model.init_std});
   }
   blocks_.reserve(static_cast<std::size_t>(split[stage]));
+  const std::int64_t recomputed = recompute.of_chunk(split[stage]);
   for (std::int64_t layer = first_layer; layer < first_layer + split[stage]; ++layer) {
-    blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer);
+    blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer,
+                         layer - first_layer < recomputed);
   }
   if (grid.last_stage()) {
     head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});

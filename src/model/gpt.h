@@ -15,13 +15,16 @@ namespace megatron {
 
 /// Layers of each stage: parallel.layers_per_stage, or evenly.
 std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const ParallelConfig& parallel);
+/// Layers of the whole model that a backward computes again: the first recompute.layers of each model chunk.
+std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
+                               const RecomputeConfig& recompute);
 
 class GptStage final : public Stage {
  public:
   /// Declares this stage's parameters in `store`, which the caller allocates afterwards. All arguments but the
   /// configuration must outlive the stage.
   GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
-           const TensorRegion& region, ParameterStore& store);
+           const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {});
 
   bool first() const override { return embedding_.has_value(); }
   bool last() const override { return head_.has_value(); }

@@ -2,17 +2,36 @@
 
 namespace megatron {
 
-Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer)
+Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute)
     : store_(&declare.store()),
       first_parameter_(static_cast<int>(declare.store().all().size())),
       sizes_(sizes),
       layer_(layer),
+      recompute_(recompute),
       attention_norm_(declare, name + ".attention_norm", sizes.attention.hidden, sizes.norm_epsilon),
       attention_(declare, name + ".attention", sizes.attention, layer),
       mlp_norm_(declare, name + ".mlp_norm", sizes.attention.hidden, sizes.norm_epsilon),
       mlp_(declare, name + ".mlp", sizes.mlp) {}
 
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  if (!recompute_) return run(context, x, y, saved);
+  const ArenaScope scope(context.scratch);
+  Context passing = context.saving_in(context.scratch);
+  Saved given_back;
+  run(passing, x, y, given_back);
+  saved.attention_norm.x = x;
+}
+
+void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  if (!recompute_) return run_back(context, dy, saved, dx);
+  const ArenaScope scope(context.scratch);
+  Context again = context.saving_in(context.scratch);
+  Saved recomputed;
+  activate(again, saved.attention_norm.x, recomputed);
+  run_back(again, dy, recomputed, dx);
+}
+
+void Block::activate(Context& context, ConstTensor x, Saved& saved) const {
   Arena& keep = context.saved;
   const DType type = context.activation_type;
   const Tensor normed = keep.allocate("attention norm", x.shape(), type);
@@ -29,11 +48,16 @@ void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) con
        .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::attention_output)});
 
   mlp_norm_.forward(context, middle, middle_normed, saved.mlp_norm);
-  mlp_.forward(context, middle_normed, y, saved.mlp);
+  mlp_.activate(context, middle_normed, saved.mlp);
+}
+
+void Block::run(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  activate(context, x, saved);
+  mlp_.project(context, saved.mlp, y);
   context.ops.dropout_add_forward(
       {.x = y,
        .bias = mlp_.down().bias(),
-       .residual = middle,
+       .residual = saved.mlp_norm.x,
        .y = y,
        .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::mlp_output)});
 }
@@ -49,7 +73,7 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
   return dropped;
 }
 
-void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
   const Tensor dmiddle = context.scratch.allocate("residual gradient", dy.shape(), dy.dtype());

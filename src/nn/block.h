@@ -1,4 +1,8 @@
 // One pre-norm transformer block (GPT-2's): x + dropout(attention(norm(x)) + bias), then the same with the MLP.
+//
+// A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
+// back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
+// of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it.
 #pragma once
 
 #include <string>
@@ -18,14 +22,14 @@ struct BlockSizes {
 
 class Block {
  public:
-  struct Saved {
+  struct Saved {  // of a recomputed block the input, attention_norm.x, alone
     LayerNorm::Saved attention_norm, mlp_norm;
     Attention::Saved attention;
     Mlp::Saved mlp;
   };
 
   /// Declares NAME.{attention_norm,attention,mlp_norm,mlp}.…; `layer` is the global index, from 0.
-  Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer);
+  Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute = false);
 
   /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
@@ -33,6 +37,10 @@ class Block {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
+  // The forward up to the last projection, which backward does not need.
+  void activate(Context& context, ConstTensor x, Saved& saved) const;
+  void run(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
+  void run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
   // The gradient of dropout(f + bias) with respect to f: dy itself where nothing is dropped. Adds the bias' gradient.
   ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const;
 
@@ -40,6 +48,7 @@ class Block {
   int first_parameter_;
   BlockSizes sizes_;
   std::int64_t layer_;
+  bool recompute_;
   LayerNorm attention_norm_;
   Attention attention_;
   LayerNorm mlp_norm_;

@@ -27,7 +27,8 @@ enum class RandomSite : std::uint64_t { embedding = 0, attention = 1, attention_
 struct Context {
   Ops& ops;
   const TensorRegion& region;
-  Arena& saved;    ///< lives until this micro-batch's backward; forward allocates here what backward reads
+  Arena& saved;    ///< lives until this micro-batch's backward; forward allocates here what backward reads. A block's
+                   ///< layers do so outside of any scope of scratch, so that it may be the same arena (recomputation)
   Arena& scratch;  ///< temporaries: every function leaves it as it found it
   const MicroBatch& micro_batch;
   DType activation_type = DType::f32;
@@ -43,6 +44,14 @@ struct Context {
   void progress() const {
     region.communicator().progress();
     if (gradient_sums != nullptr) gradient_sums->progress();
+  }
+
+  /// The same, but what backward reads goes to `arena`.
+  Context saving_in(Arena& arena) const {
+    // Names every member: one that is added and forgotten here does not compile.
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums] = *this;
+    static_cast<void>(saved_);
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums};
   }
 
   /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).

@@ -22,6 +22,11 @@ Mlp::Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes)
     : up_(declare_up(declare, name, sizes)), down_(declare_down(declare, name, sizes)) {}
 
 void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  activate(context, x, saved);
+  project(context, saved, y);
+}
+
+void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
   const Shape shape = {context.micro_batch.sequence, context.micro_batch.samples, up_.local_out()};
   saved.x = x;
   saved.up = context.saved.allocate("mlp up", shape, context.activation_type);
@@ -29,6 +34,9 @@ void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const
 
   up_.forward(context, x, saved.up);
   context.ops.bias_gelu_forward({.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated)});
+}
+
+void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
   down_.forward(context, saved.activated, y);
 }
 

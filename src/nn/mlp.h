@@ -26,7 +26,10 @@ class Mlp {
 
   const RowParallelLinear& down() const { return down_; }
 
-  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y [s(/t), b, h], no bias
+  /// Sets y [s(/t), b, h], no bias: activate() and project().
+  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
+  void activate(Context& context, ConstTensor x, Saved& saved) const;  ///< everything that backward reads
+  void project(Context& context, const Saved& saved, Tensor y) const;  ///< the rest of forward
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;  ///< sets dx
 
  private:

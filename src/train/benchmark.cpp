@@ -262,7 +262,7 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSet
   result.ranks = world.size();
   result.threads = settings.threads;
   result.tokens = job.tokens();
-  result.model_flops = flops_per_token(config.model, config.recompute).model * result.tokens;
+  result.model_flops = flops_per_token(config.model).model * result.tokens;
   job.describe_steps(result, steps);
   if (config.parallel.data > 1) {
     result.overlapped_step = median(overlapped_steps.seconds);

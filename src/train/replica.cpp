@@ -48,7 +48,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
   ParameterStore store;
-  const GptStage stage(config.model, config.parallel, grid, region, store);
+  const GptStage stage(config.model, config.parallel, grid, region, store, config.recompute);
   store.allocate_sizing(type);
 
   const std::vector<Action> actions = training_schedule(config, grid);
@@ -93,7 +93,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       plan_(plan_memory(config, grid.shape(), grid.at())),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
-      stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_)),
+      stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_, config.recompute)),
       scratch_("scratch"),
       training_actions_(training_schedule(config, grid)),
       evaluation_actions_(forward_only(grid.at().pipeline, grid.shape().pipeline,

@@ -45,6 +45,18 @@ std::string describe_bubble(const Config& config) {
                      100 * simulation.bubble_fraction);
 }
 
+std::string describe_recomputation(const Config& config) {
+  if (config.recompute.mode == "selective") {
+    return "recompute selective: nothing is left to do; the attention kernel keeps no scores, its backward makes them "
+           "again in any case\n";
+  }
+  if (config.recompute.mode != "full") return "";
+  const std::int64_t layers = recomputed_layers(config.model, config.parallel, config.recompute);
+  const double extra = flops_per_token(config.model, layers).hardware / flops_per_token(config.model).model - 1;
+  return fmt::format("recompute {} of {} layers keep their input alone: {:.1f} % more operations\n", layers,
+                     config.model.layers, 100 * extra);
+}
+
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
   const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
   return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} x {:>11} {:>11} {:>11}\n", stage, plan.parameters,
@@ -77,6 +89,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   if (config.train.steps > 0) fmt::format_to(out, "length    {} steps\n", config.train.steps);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
   fmt::format_to(out, "layers    {} by stage\n", fmt::join(layers, " "));
+  text += describe_recomputation(config);
   fmt::format_to(out,
                  "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} "
                  "{:>11} {:>11}\n",

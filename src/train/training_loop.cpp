@@ -139,7 +139,8 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   if (trainer_.step() % every != 0 && !trainer_.finished()) return;
   const double step_seconds = seconds_since_line_ / static_cast<double>(steps_since_line_);
   const auto step_tokens = static_cast<double>(config_.train.global_batch_size * config_.model.sequence_length);
-  const FlopsPerToken flops = flops_per_token(config_.model, config_.recompute);
+  const FlopsPerToken flops =
+      flops_per_token(config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute));
   const double tokens_per_second = step_tokens / step_seconds;
   const double token_rate_of_rank = tokens_per_second / grid_.shape().ranks();
   if (log_.speaking()) {

@@ -108,10 +108,10 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
 
   // All features that are still to come, by name, in one go.
   const Finished refused =
-      run_command(with({"precision.compute=bf16", "recompute.mode=full", "optimizer.distributed=true"}), 30);
+      run_command(with({"model.activation=relu", "parallel.context=2", "checkpoint.async=true"}), 30);
   INFO(refused.err);
   CHECK(refused.code == 2);
-  for (const char* key : {"precision.compute", "recompute.mode", "optimizer.distributed"}) {
+  for (const char* key : {"model.activation", "parallel.context", "checkpoint.async"}) {
     CHECK(mentions(refused.err, key));
   }
 }

@@ -91,8 +91,8 @@ struct TestedMlp final : TestedLayer {
 };
 
 struct TestedBlock final : TestedLayer {
-  TestedBlock(Declare& declare, double dropout)
-      : block(declare, "layers.2", {attention_sizes(dropout), kMlpSizes, 1e-5, dropout}, 2) {}
+  TestedBlock(Declare& declare, double dropout, bool recompute)
+      : block(declare, "layers.2", {attention_sizes(dropout), kMlpSizes, 1e-5, dropout}, 2, recompute) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { block.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { block.backward(context, dy, saved, dx); }
   Block block;
@@ -147,7 +147,8 @@ std::vector<LayerCase> layer_cases(double dropout) {
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
       {"Attention", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedAttention>(), dropout)},
       {"Mlp", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedMlp>())},
-      {"Block", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), dropout)},
+      {"Block", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), dropout, false)},
+      {"Recomputed block", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), dropout, true)},
       {"Embedding", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), dropout)},
       {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>())},
   };

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "comm/thread_communicator.h"
+#include "model/flops.h"
 #include "support/tiny_training.h"
 #include "train/replica.h"
 
@@ -75,6 +76,7 @@ struct Layout {
   const char* schedule = "1f1b";
   std::vector<std::int64_t> layers_per_stage = {};
   double dropout = 0.1;
+  RecomputeConfig recompute = {};
 };
 
 Config config_of(const Layout& layout) {
@@ -86,6 +88,7 @@ Config config_of(const Layout& layout) {
   config.parallel.schedule = layout.schedule;
   config.parallel.layers_per_stage = layout.layers_per_stage;
   config.train.micro_batch_size = layout.micro_batch;
+  config.recompute = layout.recompute;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
@@ -141,7 +144,9 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.data = 2, .micro_batch = 2}, Layout{.pipeline = 2}, Layout{.pipeline = 4, .schedule = "gpipe"},
       Layout{.tensor = 2, .data = 2, .pipeline = 2}, Layout{.dropout = 0},
       Layout{.tensor = 2, .pipeline = 2, .micro_batch = 2, .sequence_parallel = true, .layers_per_stage = {1, 3}},
-      Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}});
+      Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}}, Layout{.micro_batch = 2, .recompute = {"full"}},
+      Layout{.micro_batch = 2, .recompute = {"full", 3}}, Layout{.recompute = {"selective"}},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -159,6 +164,32 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
   }
 }
 
+TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is computed again in scratch") {
+  const auto plan = [](RecomputeConfig recompute) {
+    return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
+  };
+  const Config config = config_of({});
+  const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
+  // What a layer saves beside its output (the next one's input): two norms with their statistics, the residual stream
+  // in the middle, query, key and value, attention's output and statistics, up and activated.
+  const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
+  const MemoryPlan none = plan({});
+  for (std::int64_t layers = 1; layers <= 5; ++layers) {
+    const MemoryPlan some = plan({"full", layers});
+    const auto recomputed = static_cast<std::size_t>(std::min<std::int64_t>(layers, config.model.layers));
+    CHECK(none.slot_bytes - some.slot_bytes == recomputed * layer);
+    CHECK(some.scratch == none.scratch + layer);
+    // The repeated products are those of the FLOPs that metrics report.
+    const double tokens = 8.0 * 16;
+    const double repeated = flops_per_token(config.model, static_cast<std::int64_t>(recomputed)).hardware -
+                            flops_per_token(config.model).model;
+    CHECK(some.matmul_flops + some.attention_flops - none.matmul_flops - none.attention_flops ==
+          Approx(tokens * repeated));
+  }
+  CHECK(plan({"full"}).slot_bytes == plan({"full", 4}).slot_bytes);
+  CHECK(plan({"selective"}).slot_bytes == none.slot_bytes);
+}
+
 TEST_CASE("slots in flight are the schedule's") {
   const auto slots = [](const char* schedule, int pipeline, int stage) {
     const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
@@ -170,8 +201,8 @@ TEST_CASE("slots in flight are the schedule's") {
 }
 
 TEST_CASE("a steady step allocates nothing") {
-  for (const Layout& layout :
-       {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"}, Layout{.dropout = 0}}) {
+  for (const Layout& layout : {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
+                               Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout);
     const Config config = config_of(layout);
     std::vector<long> by_step;
