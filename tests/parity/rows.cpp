@@ -65,9 +65,31 @@ std::vector<Row> parity_rows() {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
       {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},
   };
+  const std::vector<Row> recomputation = {
+      {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},
+      {"recompute 3 layers", 1, 1, 1, {"recompute.mode=full", "recompute.layers=3"}, {}, "one rank"},
+      {"selective", 1, 1, 1, {"recompute.mode=selective"}, {}, "one rank"},
+      {"recompute, tensor 2", 2, 1, 1, {"recompute.mode=full"}, {}, "tensor 2"},
+      {"recompute, sequence, 2 x 2 x 2",
+       2,
+       2,
+       2,
+       {"recompute.mode=full", "recompute.layers=2", "parallel.sequence_parallel=true"},
+       {},
+       "sequence, 2 x 2 x 2"},
+      {"recompute, gpipe", 1, 1, 4, {"recompute.mode=full", "parallel.schedule=gpipe"}, {}, "pipeline 4"},
+      {"recompute more than a stage has",
+       1,
+       1,
+       2,
+       {"recompute.mode=full", "recompute.layers=3", "parallel.layers_per_stage=[1, 7]"},
+       {},
+       "uneven stages"},
+      {"recompute, overlap", 1, 2, 1, {"recompute.mode=full", "parallel.overlap_gradients=true"}, {}, "data 2"},
+  };
 
   std::vector<Row> rows;
-  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums}) {
+  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums, &recomputation}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
   return rows;

@@ -1,0 +1,62 @@
+// Recomputation changes no bit where the parity table (tests/parity/rows.cpp) does not look: evaluation, and threads.
+#include <catch2/catch.hpp>
+
+#include "comm/thread_communicator.h"
+#include "support/tiny_training.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+Config config_of(RecomputeConfig recompute) {
+  Config config = tiny_config();
+  config.train.micro_batch_size = 2;
+  config.recompute = recompute;
+  return config;
+}
+
+/// Losses of an evaluation before and after a training step.
+std::vector<double> evaluations(const RecomputeConfig& recompute, int pipeline) {
+  Config config = config_of(recompute);
+  config.parallel.pipeline = pipeline;
+  std::vector<double> losses;
+  run_as_threads(pipeline, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.pipeline = pipeline});
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, 0);
+    Timers timers;
+    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+    const double before = replica.evaluate(batches.step(9), targets, timers);
+    replica.forward_backward(batches.step(1), 1, targets, timers);
+    replica.update(1e-3, timers);
+    const double after = replica.evaluate(batches.step(9), targets, timers);
+    if (world.rank() == 0) losses = {before, after};
+  });
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("evaluation of a model with recomputed layers is the same, bit for bit") {
+  const int pipeline = GENERATE(1, 2);
+  const std::vector<double> none = evaluations({}, pipeline);
+  CHECK(none[0] != none[1]);
+  CHECK(evaluations({"full"}, pipeline) == none);
+  CHECK(evaluations({"full", 1}, pipeline) == none);
+}
+
+TEST_CASE("recomputation on several threads a rank is the same, bit for bit") {
+  Config config = config_of({});
+  config.model.hidden_size = 128;  // wide enough that products and norms are cut up
+  config.model.ffn_hidden_size = 512;
+  config.model.sequence_length = config.model.max_position_embeddings = 64;
+  config.run.threads = 2;
+  const TrainingTrace none = train_tiny(config, 1, 1, 1, 2);
+  config.recompute = {"full"};
+  const TrainingTrace full = train_tiny(config, 1, 1, 1, 2);
+  CHECK(full.losses == none.losses);
+  CHECK(full.gradients == none.gradients);
+  CHECK(full.parameters == none.parameters);
+}
