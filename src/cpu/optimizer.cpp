@@ -92,11 +92,13 @@ void CpuOps::square_sum(const SquareSumArgs& args) {
 
 void CpuOps::clip_factor(const ClipFactorArgs& args) {
   internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares");
-  const double exact_norm = std::sqrt(*args.square_sum.as<double>());
+  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive");
+  const double exact_norm = std::sqrt(*args.square_sum.as<double>()) / args.loss_scale;
   const auto norm = static_cast<float>(exact_norm);
   const double factor = static_cast<double>(args.maximum) / (exact_norm + 1e-6);
+  const double clip = args.maximum != 0 && factor < 1 ? factor : 1.0;
   *f32_elements("clip_factor", args.norm, 1) = norm;
-  *f32_elements("clip_factor", args.factor, 1) = args.maximum != 0 && factor < 1 ? static_cast<float>(factor) : 1.0f;
+  *f32_elements("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
   *f32_elements("clip_factor", args.skip, 1) = std::isfinite(norm) ? 0.0f : 1.0f;
 }
 

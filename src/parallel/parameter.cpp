@@ -75,16 +75,23 @@ void ParameterStore::allocate_sizing(DType value_type) {
 }
 
 void ParameterStore::initialize(Ops& ops, std::uint64_t seed) {
-  ops.fill(values_, 0);
+  draw_initial(ops, seed, values_);
   ops.fill(gradients_, 0);
-  for (Parameter& parameter : parameters_) {
+}
+
+void ParameterStore::draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const {
+  internal_check(numbers.dtype() == DType::f32 && numbers.elements() == flat_elements_,
+                 "initial numbers need a flat f32 tensor of the store's size");
+  ops.fill(numbers, 0);
+  for (const Parameter& parameter : parameters_) {
+    const Tensor value = numbers.slice(0, parameter.first, parameter.elements()).view(parameter.box.extent);
     if (parameter.initialization.deviation <= 0) {
-      ops.fill(parameter.value, parameter.initialization.constant);
+      ops.fill(value, parameter.initialization.constant);
       continue;
     }
     const bool matrix = parameter.global_shape.rank() == 2;
     internal_check(matrix, "only matrices are initialised from a normal distribution");
-    ops.normal({.y = parameter.value,
+    ops.normal({.y = value,
                 .key = random_key(seed, 0, hash_name(parameter.name)),
                 .deviation = static_cast<float>(parameter.initialization.deviation),
                 .first_row = parameter.box.offset[0],

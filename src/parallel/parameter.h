@@ -76,8 +76,11 @@ class ParameterStore {
   /// As allocate, but with addresses that must not be dereferenced: for planning.
   void allocate_sizing(DType value_type);
 
-  /// Sets values from their Initialization, as functions of (seed, name, global element index); gradients to 0.
+  /// Sets f32 values from their Initialization and gradients to 0. (Optimizer::initialize does values of any type.)
   void initialize(Ops& ops, std::uint64_t seed);
+  /// Sets `numbers`, flat f32 [flat_elements], to the parameters' initial ones, as functions of (seed, name, global
+  /// element index); gaps to 0.
+  void draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const;
 
   const std::vector<Parameter>& all() const { return parameters_; }
   const Parameter& at(int index) const { return parameters_[static_cast<std::size_t>(index)]; }

@@ -199,7 +199,7 @@ class BenchmarkJob {
     const double faults = minor_page_faults();
     const Seconds seconds = time_of([&] {
       replica_.forward_backward(batch_.micro_batches(), ++step_, tokens(), timers_);
-      replica_.update(learning_rate, timers_);
+      replica_.update({.learning_rate = learning_rate, .weight_decay = 0.01}, timers_);
     });
     if (samples == nullptr) return;
     samples->page_faults.push_back(minor_page_faults() - faults);

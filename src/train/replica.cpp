@@ -17,8 +17,8 @@ std::vector<Action> training_schedule(const Config& config, const ProcessGrid& g
                        static_cast<int>(micro_batches_per_step(config)));
 }
 
-AdamWSettings adamw_settings(const OptimizerConfig& optimizer) {
-  return {optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip_grad_norm};
+OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
+  return {optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.clip_grad_norm};
 }
 
 // A micro-batch of the configured size without memory.
@@ -72,8 +72,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   }
   plan.weights = flat * size_of(type);
   plan.gradients = flat * sizeof(float);
-  plan.optimizer = AdamW::state_bytes(store.flat_elements());
-  if (type != DType::f32) plan.optimizer += flat * sizeof(float);  // master copy
+  plan.optimizer = Optimizer::state_bytes(store.flat_elements(), type);
   if (config.optimizer.distributed) plan.optimizer /= static_cast<std::size_t>(shape.data);
   plan.slot_bytes = executor.slot_bytes();
   plan.scratch = scratch.high_water();
@@ -100,9 +99,9 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
                                        static_cast<int>(micro_batches_per_step(config)), std::min(2, plan_.slots))) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype());
-  store_.initialize(*backend.ops, config.train.seed);
   gradient_sums_ = std::make_unique<GradientSums>(grid, store_);
-  optimizer_ = std::make_unique<AdamW>(store_, adamw_settings(config.optimizer), device, *backend.ops);
+  optimizer_ = std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops);
+  optimizer_->initialize(config.train.seed);
   executor_ = std::make_unique<PipelineExecutor>(*stage_, grid, region_, plan_.slots, device, plan_.slot_bytes);
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
@@ -111,7 +110,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
 }
 
 std::size_t Replica::used_bytes() const {
-  return store_.values().bytes() + store_.gradients().bytes() + optimizer_->m().bytes() + optimizer_->v().bytes() +
+  return store_.values().bytes() + store_.gradients().bytes() + optimizer_->state_bytes() +
          static_cast<std::size_t>(executor_->slots()) * executor_->slot_bytes() + scratch_.high_water();
 }
 
@@ -139,9 +138,9 @@ double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std:
   return total_loss(targets);
 }
 
-AdamW::Update Replica::update(double learning_rate, Timers& timers) {
+Optimizer::Update Replica::update(const UpdateSettings& settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
-  return optimizer_->update(grid_, learning_rate);
+  return optimizer_->update(grid_, settings);
 }
 
 double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers) {
@@ -154,7 +153,7 @@ double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targe
 Piece Replica::piece(const Parameter& parameter, std::int64_t first, std::int64_t count, bool with_optimizer) const {
   Piece piece{parameter.name, parameter.global_shape, parameter.box, first, count, {}, {}, {}};
   const std::int64_t flat = parameter.first + first;
-  piece.value = store_.values().slice(0, flat, count);
+  piece.value = optimizer_->master().slice(0, flat, count);
   if (with_optimizer) {
     piece.m = optimizer_->m().slice(0, flat, count);
     piece.v = optimizer_->v().slice(0, flat, count);

@@ -10,7 +10,7 @@
 #include "base/timers.h"
 #include "config/config.h"
 #include "model/gpt.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "parallel/gradient_sums.h"
 #include "pipeline/executor.h"
 
@@ -49,13 +49,13 @@ class Replica {
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   /// Applies the gradients.
-  AdamW::Update update(double learning_rate, Timers& timers);
+  Optimizer::Update update(const UpdateSettings& settings, Timers& timers);
   /// Mean loss of a forward pass without dropout.
   double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
 
   const ParameterStore& store() const { return store_; }
-  AdamW& optimizer() { return *optimizer_; }
-  const AdamW& optimizer() const { return *optimizer_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   const GptStage& stage() const { return *stage_; }
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
@@ -65,7 +65,8 @@ class Replica {
 
   /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d.
   std::vector<Piece> owned_pieces() const;
-  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only.
+  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
+  /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<Piece> all_pieces(bool with_optimizer) const;
 
  private:
@@ -85,7 +86,7 @@ class Replica {
   Buffer scratch_memory_, loss_memory_;
   Arena scratch_;
   Tensor loss_total_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::vector<Action> training_actions_, evaluation_actions_;
 };
 

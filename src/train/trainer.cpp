@@ -78,7 +78,8 @@ StepResult Trainer::train_step() {
   StepResult result;
   result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets_per_step(), timers_);
   result.learning_rate = learning_rate_.at(samples_ + config_.train.global_batch_size);
-  const AdamW::Update update = replica_.update(result.learning_rate, timers_);
+  const Optimizer::Update update =
+      replica_.update({.learning_rate = result.learning_rate, .weight_decay = config_.optimizer.weight_decay}, timers_);
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   ++step_;
@@ -125,6 +126,7 @@ SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json&
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source()), checkpoint.path());
   checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer));
+  replica_.optimizer().set_values_from_master();
 }
 
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {

@@ -99,13 +99,14 @@ Results compute(const Layout& layout) {
       }
     }
     // A norm is asked for without an effect on values.
-    const double norm = replica.update(0, timers).gradient_norm;
+    const double norm = replica.update({}, timers).gradient_norm;
     backend.ops->fill(replica.optimizer().m(), 0);
     backend.ops->fill(replica.optimizer().v(), 0);
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden().steps.size(); ++i) {
       const double step_loss = forward_backward(golden().steps[i], static_cast<int>(i) + 1);
-      const AdamW::Update update = replica.update(golden().learning_rate, timers);
+      const Optimizer::Update update = replica.update(
+          {.learning_rate = golden().learning_rate, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() != 0) continue;
       results.losses.push_back(step_loss);
       results.norms.push_back(update.gradient_norm);

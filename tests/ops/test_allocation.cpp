@@ -52,7 +52,8 @@ TEST_CASE("no row-wise or elementwise verb allocates") {
   ops.cross_entropy_loss({mean, rstd, mean, {}, {}, total});
   ops.cross_entropy_backward({x, ids, 0, h, mean, rstd, {}, 1});
   ops.square_sum({x, total});
-  ops.clip_factor({total, 1, mean.tensor().slice(0, 0, 1), one, zero});
+  ops.clip_factor(
+      {.square_sum = total, .maximum = 1, .norm = mean.tensor().slice(0, 0, 1), .factor = one, .skip = zero});
   ops.adamw({.value = x, .gradient = y, .m = x, .v = y, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);

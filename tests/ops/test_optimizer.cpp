@@ -94,11 +94,12 @@ TEST_CASE("square_sum adds in double") {
 
 TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   const Backend backend = make_cpu_backend();
-  const auto clip = [&](double square_sum, float maximum) {
+  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1) {
     const Owned<double> sum({1}, square_sum);
     Owned<float> results({3}, -5.0f);
     backend.ops->clip_factor({.square_sum = sum,
                               .maximum = maximum,
+                              .loss_scale = loss_scale,
                               .norm = results.tensor().slice(0, 0, 1),
                               .factor = results.tensor().slice(0, 1, 1),
                               .skip = results.tensor().slice(0, 2, 1)});
@@ -111,6 +112,10 @@ TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   CHECK(below == std::vector<float>{0.5f, 1, 0});
   CHECK(off == std::vector<float>{4, 1, 0});
   CHECK(zero == std::vector<float>{0, 1, 0});
+  // Gradients of a scaled loss: the norm is the loss' own, the factor takes the scale off.
+  CHECK(clip(16.0 * 1024 * 1024, 0, 1024) == std::vector<float>{4, 1.0f / 1024, 0});
+  const std::vector<float> scaled = clip(16.0 * 1024 * 1024, 1, 1024);
+  CHECK(scaled == std::vector<float>{4, above[1] / 1024, 0});
   CHECK(clip(std::numeric_limits<double>::infinity(), 1)[2] == 1);
   CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 1)[2] == 1);
   CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 0)[2] == 1);

@@ -90,7 +90,8 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
           if (parameter.counted) assemble(parameter, parameter.gradient, trace.gradients);
         }
       }
-      const AdamW::Update update = replica.update(1e-3, timers);
+      const Optimizer::Update update =
+          replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() == 0) {
         trace.losses.push_back(loss);
         trace.norms.push_back(update.gradient_norm);

@@ -121,7 +121,7 @@ std::vector<RankMemory> measure(const Layout& layout) {
     const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
     for (int step = 1; step <= 2; ++step) {
       replica.forward_backward(batches.step(step), step, targets, timers);
-      replica.update(1e-3, timers);
+      replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       memory.slot = replica.slot_high_water();
       memory.scratch = replica.scratch_high_water();
       replica.evaluate(batches.step(step), targets, timers);
@@ -129,7 +129,7 @@ std::vector<RankMemory> measure(const Layout& layout) {
     internal_check(replica.slot_high_water() <= memory.plan.slot_bytes, "evaluation took more than training");
     memory.weights = replica.store().values().bytes();
     memory.gradients = replica.store().gradients().bytes();
-    memory.optimizer = replica.optimizer().m().bytes() + replica.optimizer().v().bytes();
+    memory.optimizer = replica.optimizer().state_bytes();
     memory.blocks_after = device.blocks();
     for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
   });
@@ -218,7 +218,7 @@ TEST_CASE("a steady step allocates nothing") {
         const std::vector<MicroBatch>& micro_batches = batches.step(step);
         const long before = allocations;
         replica.forward_backward(micro_batches, step, targets, timers);
-        replica.update(1e-3, timers);
+        replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
         by_step.push_back(allocations - before);
       }
     });

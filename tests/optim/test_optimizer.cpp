@@ -4,7 +4,7 @@
 
 #include "base/philox.h"
 #include "comm/thread_communicator.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "support/tensors.h"
 
 using namespace megatron;
@@ -12,8 +12,8 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr AdamWSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
-constexpr double kLearningRate = 1e-2;
+constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
+constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
 
 Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool counted = true) {
   Parameter parameter;
@@ -95,8 +95,9 @@ struct Reference {
         state.m[i] = beta1 * state.m[i] + (1 - beta1) * g;
         state.v[i] = beta2 * state.v[i] + (1 - beta2) * g * g;
         const double m_hat = state.m[i] / (1 - std::pow(beta1, step)), v_hat = state.v[i] / (1 - std::pow(beta2, step));
-        const double decay = parameter.decay ? kSettings.weight_decay : 0;
-        state.value[i] -= kLearningRate * (m_hat / (std::sqrt(v_hat) + kSettings.epsilon) + decay * state.value[i]);
+        const double decay = parameter.decay ? kUpdate.weight_decay : 0;
+        state.value[i] -=
+            kUpdate.learning_rate * (m_hat / (std::sqrt(v_hat) + kSettings.epsilon) + decay * state.value[i]);
       }
     }
   }
@@ -117,7 +118,7 @@ TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, de
     store.allocate(*backend.device, DType::f32);
     store.initialize(*backend.ops, 1);
     set_values(store);
-    AdamW optimizer(store, kSettings, *backend.device, *backend.ops);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
     Reference reference(store);
     int clipped = 0;
     for (int step = 1; step <= 8; ++step) {
@@ -126,7 +127,7 @@ TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, de
       const double norm = Reference::norm(store);
       if (norm > kSettings.clip_norm) ++clipped;
       reference.update(store, norm);
-      const AdamW::Update update = optimizer.update(grid, kLearningRate);
+      const Optimizer::Update update = optimizer.update(grid, kUpdate);
       CHECK(update.gradient_norm == Approx(norm).epsilon(1e-6));
       CHECK_FALSE(update.skipped);
       CHECK(optimizer.updates() == step);
@@ -164,19 +165,19 @@ TEST_CASE("moments and the update count carry on where they were put") {
     store.allocate(*backend.device, DType::f32);
     store.initialize(*backend.ops, 1);
     set_values(store);
-    AdamW through(store, kSettings, *backend.device, *backend.ops);
+    Optimizer through(store, kSettings, *backend.device, *backend.ops);
     set_gradients(store, 1, 0.3);
-    through.update(grid, kLearningRate);
+    through.update(grid, kUpdate);
     const std::vector<float> values = copy_of(store.values());
-    AdamW resumed(store, kSettings, *backend.device, *backend.ops);
+    Optimizer resumed(store, kSettings, *backend.device, *backend.ops);
     backend.ops->copy(through.m(), resumed.m());
     backend.ops->copy(through.v(), resumed.v());
     resumed.set_updates(through.updates());
     set_gradients(store, 2, 0.3);
-    through.update(grid, kLearningRate);
+    through.update(grid, kUpdate);
     const std::vector<float> want = copy_of(store.values());
     std::copy(values.begin(), values.end(), store.values().as<float>());
-    resumed.update(grid, kLearningRate);
+    resumed.update(grid, kUpdate);
     CHECK(copy_of(store.values()) == want);
     CHECK(resumed.updates() == 2);
   });
@@ -186,7 +187,7 @@ namespace {
 
 struct RankState {
   std::vector<float> values, m, v;
-  std::vector<AdamW::Update> updates;
+  std::vector<Optimizer::Update> updates;
   std::int64_t count = 0;
   bool operator==(const RankState& other) const {
     return values == other.values && m == other.m && v == other.v && count == other.count;
@@ -207,7 +208,7 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
     store.allocate(*backend.device, DType::f32);
     store.initialize(*backend.ops, 1);
     set_values(store);
-    AdamW optimizer(store, kSettings, *backend.device, *backend.ops);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
     RankState& state = states[static_cast<std::size_t>(world.rank())];
     const auto snapshot = [&] {
       state.values = copy_of(store.values());
@@ -217,18 +218,18 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
     };
     const auto seed = static_cast<std::uint64_t>(100 * world.rank());
     set_gradients(store, seed + 1, 0.3);
-    state.updates.push_back(optimizer.update(grid, kLearningRate));
+    state.updates.push_back(optimizer.update(grid, kUpdate));
     if (check_unchanged) {
       snapshot();
       const RankState before = state;
       set_gradients(store, seed + 2, 0.3);
       if (world.rank() == bad_rank) store.at(3).gradient.as<float>()[1] = bad;
-      state.updates.push_back(optimizer.update(grid, kLearningRate));
+      state.updates.push_back(optimizer.update(grid, kUpdate));
       snapshot();
       same[static_cast<std::size_t>(world.rank())] = before == state ? 1 : 0;
     }
     set_gradients(store, seed + 3, 0.3);
-    state.updates.push_back(optimizer.update(grid, kLearningRate));
+    state.updates.push_back(optimizer.update(grid, kUpdate));
     snapshot();
   });
   unchanged.assign(same.begin(), same.end());
@@ -283,14 +284,81 @@ TEST_CASE("clip_norm 0 leaves gradients as they are") {
     declare_all(store);
     store.allocate(*backend.device, DType::f32);
     store.initialize(*backend.ops, 1);
-    AdamWSettings settings = kSettings;
+    OptimizerSettings settings = kSettings;
     settings.clip_norm = 0;
-    AdamW optimizer(store, settings, *backend.device, *backend.ops);
+    Optimizer optimizer(store, settings, *backend.device, *backend.ops);
     set_gradients(store, 1, 100);
-    const AdamW::Update update = optimizer.update(grid, kLearningRate);
+    const Optimizer::Update update = optimizer.update(grid, kUpdate);
     CHECK(update.gradient_norm > 100);
     const float g = store.at(0).gradient.as<float>()[0];
     CHECK(static_cast<double>(optimizer.m().as<float>()[0]) ==
           Approx((1 - 0.9) * static_cast<double>(g)).epsilon(1e-5));
+  });
+}
+
+TEST_CASE("scaled gradients with their loss scale are the update of the gradients themselves, bit for bit") {
+  const auto train = [](double loss_scale, double width) {
+    std::vector<float> values;
+    run_as_threads(1, [&](Communicator& world) {
+      const ProcessGrid grid(world, {});
+      Backend backend = make_cpu_backend();
+      ParameterStore store;
+      declare_all(store);
+      store.allocate(*backend.device, DType::f32);
+      store.initialize(*backend.ops, 1);
+      set_values(store);
+      Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+      for (std::uint64_t step = 1; step <= 3; ++step) {
+        set_gradients(store, step, width);
+        backend.ops->scale(store.gradients(), loss_scale);
+        UpdateSettings settings = kUpdate;
+        settings.loss_scale = loss_scale;
+        const Optimizer::Update update = optimizer.update(grid, settings);
+        backend.ops->scale(store.gradients(), 1 / loss_scale);
+        CHECK(update.gradient_norm == Approx(Reference::norm(store)).epsilon(1e-6));
+      }
+      values = copy_of(store.values());
+    });
+    return values;
+  };
+  for (const double width : {0.05, 0.8}) CHECK(train(65536, width) == train(1, width));  // not clipped, clipped
+}
+
+TEST_CASE("16-bit values are the rounded master, and the master trains as f32 values do") {
+  const DType type = GENERATE(DType::bf16, DType::f16);
+  run_as_threads(1, [&](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore wide, narrow;
+    for (ParameterStore* store : {&wide, &narrow}) {
+      for (const bool decay : {true, false}) {
+        Parameter parameter = parameter_of(decay ? "matrix" : "vector", decay ? Shape{5, 7} : Shape{9}, decay);
+        (decay ? parameter.initialization.deviation : parameter.initialization.constant) = 1;
+        store->declare(parameter);
+      }
+      store->allocate(*backend.device, store == &wide ? DType::f32 : type);
+    }
+    Optimizer reference(wide, kSettings, *backend.device, *backend.ops);
+    Optimizer optimizer(narrow, kSettings, *backend.device, *backend.ops);
+    reference.initialize(7);
+    optimizer.initialize(7);
+    Owned<float> widened({narrow.flat_elements()}), rounded({narrow.flat_elements()});
+    const Buffer memory(*backend.device, static_cast<std::size_t>(2 * narrow.flat_elements()));
+    const Tensor expected = memory.tensor({narrow.flat_elements()}, type);
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow.flat_elements(), type));
+    for (std::uint64_t step = 0; step <= 3; ++step) {
+      CAPTURE(step);
+      CHECK(copy_of(optimizer.master()) == copy_of(wide.values()));
+      backend.ops->copy(wide.values(), expected);
+      backend.ops->copy(expected, rounded.tensor());
+      backend.ops->copy(narrow.values(), widened.tensor());
+      CHECK(widened == rounded);
+      CHECK(copy_of(narrow.gradients()) == copy_of(wide.gradients()));
+      set_gradients(wide, step, 0.3);
+      set_gradients(narrow, step, 0.3);
+      reference.update(grid, kUpdate);
+      optimizer.update(grid, kUpdate);
+    }
+    CHECK_FALSE(widened.values()[0] == wide.values().as<float>()[0]);  // something was rounded
   });
 }
