@@ -30,7 +30,7 @@ std::vector<double> evaluations(const RecomputeConfig& recompute, int pipeline) 
     const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
     const double before = replica.evaluate(batches.step(9), targets, timers);
     replica.forward_backward(batches.step(1), 1, targets, timers);
-    replica.update(1e-3, timers);
+    replica.update({.learning_rate = 1e-3}, timers);
     const double after = replica.evaluate(batches.step(9), targets, timers);
     if (world.rank() == 0) losses = {before, after};
   });
