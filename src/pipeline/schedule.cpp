@@ -10,33 +10,102 @@ namespace megatron {
 
 namespace {
 
-void check_arguments(int stage, int stages, int micro_batches) {
+using Kind = Action::Kind;
+
+void check_arguments(int stage, int stages, int micro_batches, int chunks = 1) {
   internal_check(stages >= 1 && stage >= 0 && stage < stages, "a schedule's stage must be in [0, stages)");
   internal_check(micro_batches >= 1, "a schedule needs at least one micro-batch");
+  internal_check(chunks >= 1 && (chunks == 1 || stages > 1), "several chunks need several stages");
 }
 
-}  // namespace
+/// A micro-batch's way through one chunk.
+struct Piece {
+  int micro_batch, chunk;
+};
 
-void assign_slots(std::vector<Action>& actions) {
+/// The order in which interleaved stages take forwards, and backwards if `reversed`; the first group's size too.
+struct Order {
+  std::vector<Piece> pieces;
+  int first_group = 0;
+};
+
+Order interleaved_order(int stages, int micro_batches, int chunks, bool reversed) {
+  const int groups = std::max(1, micro_batches / stages);
+  Order order;
+  for (int group = 0, first = 0; group < groups; ++group) {
+    const int size = micro_batches / groups + (group < micro_batches % groups ? 1 : 0);
+    if (group == 0) order.first_group = size;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int i = 0; i < size; ++i) order.pieces.push_back({first + i, reversed ? chunks - 1 - chunk : chunk});
+    }
+    first += size;
+  }
+  return order;
+}
+
+/// Warm-up forwards, then a forward and a backward in turn, then the remaining backwards.
+std::vector<Action> in_turn(const std::vector<Piece>& forwards, const std::vector<Piece>& backwards,
+                            std::size_t warm_up) {
+  std::vector<Action> actions;
+  actions.reserve(2 * forwards.size());
+  const auto add = [&](Kind kind, Piece piece) {
+    actions.push_back({.kind = kind, .micro_batch = piece.micro_batch, .chunk = piece.chunk});
+  };
+  for (std::size_t i = 0; i < forwards.size(); ++i) {
+    add(Kind::forward, forwards[i]);
+    if (i >= warm_up) add(Kind::backward, backwards[i - warm_up]);
+  }
+  for (std::size_t i = forwards.size() - warm_up; i < backwards.size(); ++i) add(Kind::backward, backwards[i]);
+  return actions;
+}
+
+// The slots of one pool, numbered from `first` on.
+class SlotPool {
+ public:
+  explicit SlotPool(int first) : first_(first) {}
+  int take() {
+    const auto free = std::find(taken_.begin(), taken_.end(), false);
+    const auto index = static_cast<int>(free - taken_.begin());
+    if (free == taken_.end()) taken_.push_back(true);
+    taken_[index] = true;
+    return first_ + index;
+  }
+  void give_back(int slot) { taken_[slot - first_] = false; }
+  int end() const { return first_ + static_cast<int>(taken_.size()); }
+
+ private:
+  int first_;
+  std::vector<bool> taken_;
+};
+
+/// Slots for the actions that `mine` chooses; returns the first number that was not used.
+template <class Mine>
+int assign_pool(std::vector<Action>& actions, int first, const Mine& mine) {
+  SlotPool pool(first);
   std::map<std::pair<int, int>, int> slot_of;  // (micro-batch, chunk) in flight -> its slot
-  std::vector<bool> taken;
   for (Action& action : actions) {
+    if (!mine(action)) continue;
     const std::pair piece{action.micro_batch, action.chunk};
-    if (action.kind == Action::Kind::forward) {
-      const auto free = std::find(taken.begin(), taken.end(), false);
-      action.slot = static_cast<int>(free - taken.begin());
-      if (free == taken.end()) taken.push_back(true);
-      taken[action.slot] = true;
+    if (action.kind == Kind::forward) {
+      action.slot = pool.take();
       internal_check(slot_of.emplace(piece, action.slot).second, "a micro-batch is in flight twice in a schedule");
       continue;
     }
     const auto found = slot_of.find(piece);
     internal_check(found != slot_of.end(), "a schedule has a backward without a forward before it");
     action.slot = found->second;
-    if (action.kind == Action::Kind::backward_input) continue;
-    taken[action.slot] = false;
+    if (action.kind == Kind::backward_input) continue;
+    pool.give_back(action.slot);
     slot_of.erase(found);
   }
+  return pool.end();
+}
+
+}  // namespace
+
+void assign_slots(std::vector<Action>& actions, int apart) {
+  const int first = assign_pool(actions, 0, [&](const Action& action) { return action.chunk == apart; });
+  assign_pool(actions, first, [&](const Action& action) { return action.chunk != apart; });
 }
 
 int slot_count(const std::vector<Action>& actions) {
@@ -45,53 +114,93 @@ int slot_count(const std::vector<Action>& actions) {
   return count;
 }
 
+int gradient_buffers(int stages, int micro_batches, int chunks) {
+  if (chunks == 1) return 2;
+  return std::max(2, interleaved_order(stages, micro_batches, 1, false).first_group - stages + 1);
+}
+
 std::vector<Action> gpipe(int stage, int stages, int micro_batches) {
   check_arguments(stage, stages, micro_batches);
   std::vector<Action> actions;
   actions.reserve(2 * micro_batches);
-  for (int i = 0; i < micro_batches; ++i) actions.push_back({.kind = Action::Kind::forward, .micro_batch = i});
-  for (int i = 0; i < micro_batches; ++i) actions.push_back({.kind = Action::Kind::backward, .micro_batch = i});
+  for (int i = 0; i < micro_batches; ++i) actions.push_back({.kind = Kind::forward, .micro_batch = i});
+  for (int i = 0; i < micro_batches; ++i) actions.push_back({.kind = Kind::backward, .micro_batch = i});
   assign_slots(actions);
   return actions;
 }
 
 std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches) {
   check_arguments(stage, stages, micro_batches);
-  const int warm_up = std::min(stages - stage - 1, micro_batches);
-  std::vector<Action> actions;
-  actions.reserve(2 * micro_batches);
-  int forwards = 0, backwards = 0;
-  while (forwards < warm_up) actions.push_back({.kind = Action::Kind::forward, .micro_batch = forwards++});
-  while (forwards < micro_batches) {
-    actions.push_back({.kind = Action::Kind::forward, .micro_batch = forwards++});
-    actions.push_back({.kind = Action::Kind::backward, .micro_batch = backwards++});
-  }
-  while (backwards < micro_batches) actions.push_back({.kind = Action::Kind::backward, .micro_batch = backwards++});
+  const std::vector<Piece> order = interleaved_order(stages, micro_batches, 1, false).pieces;
+  std::vector<Action> actions = in_turn(order, order, std::min(stages - stage - 1, micro_batches));
   assign_slots(actions);
   return actions;
 }
 
-std::vector<Action> forward_only(int stage, int stages, int micro_batches, int slots) {
+std::vector<Action> interleaved(int stage, int stages, int micro_batches, int chunks) {
+  check_arguments(stage, stages, micro_batches, chunks);
+  const Order forwards = interleaved_order(stages, micro_batches, chunks, false);
+  const Order backwards = interleaved_order(stages, micro_batches, chunks, true);
+  const int warm_up = std::min(2 * (stages - stage - 1) + (chunks - 1) * forwards.first_group, micro_batches * chunks);
+  std::vector<Action> actions = in_turn(forwards.pieces, backwards.pieces, warm_up);
+  // The logits of the model's last chunk are large: no other chunk's slots should have to be as large.
+  assign_slots(actions, stage == stages - 1 ? chunks - 1 : -1);
+  return actions;
+}
+
+std::vector<Action> zero_bubble(int stage, int stages, int micro_batches) {
   check_arguments(stage, stages, micro_batches);
-  internal_check(slots > 0, "a schedule without slots");
   std::vector<Action> actions;
-  actions.reserve(micro_batches);
-  for (int i = 0; i < micro_batches; ++i) {
-    actions.push_back({.kind = Action::Kind::forward, .micro_batch = i, .slot = i % slots});
+  actions.reserve(3 * micro_batches);
+  const int warm_up = std::min(stages - stage - 1, micro_batches);
+  // Weight gradients at once, as long as the last `stages` micro-batches leave enough of them for the end.
+  const int at_once = std::max(micro_batches - stages, 0);
+  int forwards = 0, inputs = 0, weights = 0;
+  const auto add = [&](Kind kind, int& next) { actions.push_back({.kind = kind, .micro_batch = next++}); };
+  while (forwards < warm_up) add(Kind::forward, forwards);
+  while (forwards < micro_batches) {
+    add(Kind::forward, forwards);
+    add(Kind::backward_input, inputs);
+    if (weights < at_once) add(Kind::backward_weight, weights);
+  }
+  while (inputs < micro_batches) {
+    if (weights < inputs) add(Kind::backward_weight, weights);
+    add(Kind::backward_input, inputs);
+  }
+  while (weights < micro_batches) add(Kind::backward_weight, weights);
+  assign_slots(actions);
+  return actions;
+}
+
+std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks) {
+  check_arguments(stage, stages, micro_batches, chunks);
+  std::vector<Action> actions;
+  actions.reserve(micro_batches * chunks);
+  const int first = stage == stages - 1 && chunks > 1 ? 1 : 0;
+  int sent = 0;
+  for (const Piece& piece : interleaved_order(stages, micro_batches, chunks, false).pieces) {
+    const bool end = stage == stages - 1 && piece.chunk == chunks - 1;
+    actions.push_back({.micro_batch = piece.micro_batch, .chunk = piece.chunk, .slot = end ? 0 : first + sent++ % 2});
   }
   return actions;
 }
 
-std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches) {
+std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches, int chunks) {
+  if (name == "interleaved") return interleaved(stage, stages, micro_batches, chunks);
+  internal_check(chunks == 1, "only the interleaved schedule has chunks");
   if (name == "1f1b") return one_f_one_b(stage, stages, micro_batches);
   if (name == "gpipe") return gpipe(stage, stages, micro_batches);
-  fail(ErrorKind::configuration, "parallel.schedule = \"{}\" is not available: use \"1f1b\" or \"gpipe\"", name);
+  if (name == "zero_bubble") return zero_bubble(stage, stages, micro_batches);
+  fail(ErrorKind::configuration,
+       "parallel.schedule = \"{}\" is unknown: use \"1f1b\", \"gpipe\", \"interleaved\" or \"zero_bubble\"", name);
 }
 
-std::vector<std::vector<Action>> make_schedules(const std::string& name, int stages, int micro_batches) {
+std::vector<std::vector<Action>> make_schedules(const std::string& name, int stages, int micro_batches, int chunks) {
   std::vector<std::vector<Action>> lists;
   lists.reserve(stages);
-  for (int stage = 0; stage < stages; ++stage) lists.push_back(make_schedule(name, stage, stages, micro_batches));
+  for (int stage = 0; stage < stages; ++stage) {
+    lists.push_back(make_schedule(name, stage, stages, micro_batches, chunks));
+  }
   return lists;
 }
 

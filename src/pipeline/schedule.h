@@ -1,9 +1,10 @@
 // Pipeline schedules as data: for one stage, the list of actions that an executor plays in order.
 //
-// Pure functions of (stage, stages, micro-batches); every stage can compute every other stage's list. An action names
-// the slot its activations live in: a forward takes the smallest free slot, and the micro-batch's last backward frees
-// it, so that the memory for micro-batches in flight is slot_count(list) times one arena. Nothing here knows tensors,
-// communicators or time; simulate.h adds time.
+// Pure functions of (stage, stages, micro-batches, chunks); every stage can compute every other stage's list. A stage
+// holds one chunk of the model, or several: chunk c of stage r is piece c · stages + r, so that the stages are a ring.
+// An action names the slot its activations live in: a forward takes the smallest free slot, and the micro-batch's last
+// backward frees it. Every parameter's gradients are added in the order of the micro-batches, whatever the list.
+// Nothing here knows tensors, communicators or time; simulate.h adds time.
 //
 // A forward often takes the very slot that the action before it frees (every steady 1F1B pair does). An input that is
 // received ahead, while that action still reads the slot, therefore needs a buffer outside the slots.
@@ -18,7 +19,12 @@
 namespace megatron {
 
 struct Action {
-  enum class Kind { forward, backward, backward_input, backward_weight };
+  enum class Kind {
+    forward,
+    backward,         ///< both halves of a backward at once
+    backward_input,   ///< the gradient of the input (and of biases and norms): what the previous stage waits for
+    backward_weight,  ///< the gradients of the matrices, which nobody waits for
+  };
 
   Kind kind = Kind::forward;
   int micro_batch = 0;  ///< in [0, micro_batches) of this step
@@ -35,22 +41,42 @@ std::vector<Action> gpipe(int stage, int stages, int micro_batches);
 /// remaining backwards; holds at most stages - stage micro-batches.
 std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches);
 
-/// Forwards only, for evaluation: `slots` slots in turn; with two, one output is still being sent while the other
-/// works.
-std::vector<Action> forward_only(int stage, int stages, int micro_batches, int slots = 2);
+/// Interleaved 1F1B (Narayanan et al. 2021): groups of micro-batches go through chunk 0, then the whole group through
+/// chunk 1, and so on; backwards the other way round. With n micro-batches in the first group, 2 (stages - stage - 1) +
+/// (chunks - 1) n forwards to warm up; one more is the most that is held at once.
+///
+/// Groups have `stages` micro-batches. Where that does not divide them, the remainder is spread over the groups: a
+/// smaller last group, which comes to mind first, deadlocks (4 stages, 3 chunks, 5 micro-batches), while larger ones
+/// have the bubble of the formula for any number of micro-batches from `stages` on. Needs at least two stages.
+std::vector<Action> interleaved(int stage, int stages, int micro_batches, int chunks);
 
-/// The training schedule with the input file's name ("1f1b" or "gpipe").
-/// Errors: configuration, for a name that is unknown or not available.
-std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches);
+/// ZB-H1 (Qi et al. 2023): 1F1B with backwards cut in two, so that the previous stage waits for the first half only.
+/// A weight gradient follows its input gradient at once, but those of the last micro-batches are kept for the end,
+/// where they fill what would be idle: there a stage holds min(stages, micro_batches), which is what 1F1B's first
+/// stage holds.
+std::vector<Action> zero_bubble(int stage, int stages, int micro_batches);
+
+/// Forwards only, for evaluation, in the order of interleaved(). Two slots in turn, so that one output is still being
+/// sent while the other is computed; the end of the model, which sends nothing, has one of its own (slot 0).
+std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks = 1);
+
+/// The training schedule with the input file's name ("1f1b", "gpipe", "interleaved" or "zero_bubble").
+/// Errors: configuration, for an unknown name; internal, for chunks in a schedule without them.
+std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches, int chunks = 1);
 
 /// make_schedule for every stage in order.
-std::vector<std::vector<Action>> make_schedules(const std::string& name, int stages, int micro_batches);
+std::vector<std::vector<Action>> make_schedules(const std::string& name, int stages, int micro_batches, int chunks = 1);
 
 /// Sets every action's slot: the smallest one free at a (micro-batch, chunk)'s forward, freed by its `backward` or
-/// `backward_weight`. Errors: internal, for a backward before its forward or a piece that appears twice at a time.
-void assign_slots(std::vector<Action>& actions);
+/// `backward_weight`. Chunk `apart` (-1: none) shares its slots, which come first, with no other chunk.
+/// Errors: internal, for a backward before its forward or a piece that appears twice at a time.
+void assign_slots(std::vector<Action>& actions, int apart = -1);
 
 /// Slots an executor must provide for this list: the highest slot named + 1, 0 for an empty list.
 int slot_count(const std::vector<Action>& actions);
+
+/// Buffers for gradients on their way to the previous stage, which outlive their slot, so that no stage ever waits for
+/// one: with chunks a stage may send some before they are asked for. From two on there is no deadlock.
+int gradient_buffers(int stages, int micro_batches, int chunks = 1);
 
 }  // namespace megatron

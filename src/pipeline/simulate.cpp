@@ -1,8 +1,6 @@
 #include "pipeline/simulate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "base/error.h"
 
@@ -10,11 +8,19 @@ namespace megatron {
 
 namespace {
 
-constexpr double kNotYet = -1;
+/// From one stage to a neighbour, one direction of the model. Sends and receives meet by their numbers.
+struct Channel {
+  struct End {
+    double time;
+    int what;  // the message that is meant
+  };
+  std::vector<End> sends, receives;
+};
 
-/// One tensor on its way between two neighbouring chunks.
-struct Message {
-  double sent = kNotYet, receive_posted = kNotYet;
+/// A started send: when it has been received is the channel's to say.
+struct Sent {
+  const Channel* channel = nullptr;
+  std::size_t number = 0;
 };
 
 class Simulator {
@@ -28,12 +34,12 @@ class Simulator {
         micro_batches_ = std::max(micro_batches_, action.micro_batch + 1);
       }
     }
-    const auto messages = static_cast<std::size_t>(stages_) * chunks_ * micro_batches_;
-    outputs_.resize(messages);
-    gradients_.resize(messages);
-    state_.resize(stages_);
+    outputs_.resize(schedules.size());
+    gradients_.resize(schedules.size());
+    state_.resize(schedules.size());
     for (int stage = 0; stage < stages_; ++stage) {
       state_[stage].slot_sends.resize(slot_count(schedules[stage]));
+      state_[stage].receives.assign(schedules[stage].size(), kNotPosted);
       result_.spans.emplace_back(schedules[stage].size());
     }
   }
@@ -52,30 +58,45 @@ class Simulator {
  private:
   enum class Phase { begin, start, send };
 
+  static constexpr std::size_t kNotPosted = static_cast<std::size_t>(-1);
+
   struct StageState {
     std::size_t next = 0;  // action being performed
     Phase phase = Phase::begin;
     double clock = 0;
-    std::vector<std::vector<Message*>> slot_sends;  // by slot: sends not known to have been received
+    std::vector<std::vector<Sent>> slot_sends;  // by slot: outputs not known to have been received
+    std::vector<Sent> gradient_sends;           // all, in order
+    std::vector<std::size_t> receives;          // by action: its receive's number in its channel
+    Sent last_send;                             // of the action in phase send
   };
 
-  int position(int stage, const Action& action) const { return action.chunk * stages_ + stage; }
-  Message& output(int position, int micro_batch) { return outputs_[position * micro_batches_ + micro_batch]; }
-  Message& gradient(int position, int micro_batch) { return gradients_[position * micro_batches_ + micro_batch]; }
+  /// A place of the message between two pieces of the model, and the channel it travels on; none at the ends.
+  struct Link {
+    Channel* channel = nullptr;
+    int what = 0;
+  };
 
-  /// The message that `action` cannot start without; none at the ends of the model. A `backward_weight` needs nothing.
-  Message* needed(int stage, const Action& action) {
-    const int at = position(stage, action), last = stages_ * chunks_ - 1;
-    if (action.kind == Action::Kind::forward) return at == 0 ? nullptr : &output(at - 1, action.micro_batch);
-    if (action.kind == Action::Kind::backward_weight || at == last) return nullptr;
-    return &gradient(at + 1, action.micro_batch);
+  Link link(std::vector<Channel>& channels, int stage, int position, int micro_batch) {
+    return {&channels[stage], position * micro_batches_ + micro_batch};
   }
 
-  Message* produced(int stage, const Action& action) {
-    const int at = position(stage, action), last = stages_ * chunks_ - 1;
-    if (action.kind == Action::Kind::forward) return at == last ? nullptr : &output(at, action.micro_batch);
-    if (action.kind == Action::Kind::backward_weight || at == 0) return nullptr;
-    return &gradient(at, action.micro_batch);
+  /// What `action` cannot start without. A `backward_weight` needs nothing.
+  Link needed(int stage, const Action& action) {
+    const int at = action.chunk * stages_ + stage, last = stages_ * chunks_ - 1;
+    if (action.kind == Action::Kind::backward_weight) return {};
+    if (action.kind == Action::Kind::forward) {
+      return at == 0 ? Link{} : link(outputs_, (stage + stages_ - 1) % stages_, at - 1, action.micro_batch);
+    }
+    return at == last ? Link{} : link(gradients_, (stage + 1) % stages_, at + 1, action.micro_batch);
+  }
+
+  Link produced(int stage, const Action& action) {
+    const int at = action.chunk * stages_ + stage, last = stages_ * chunks_ - 1;
+    if (action.kind == Action::Kind::backward_weight) return {};
+    if (action.kind == Action::Kind::forward) {
+      return at == last ? Link{} : link(outputs_, stage, at, action.micro_batch);
+    }
+    return at == 0 ? Link{} : link(gradients_, stage, at, action.micro_batch);
   }
 
   double seconds(Action::Kind kind) const {
@@ -89,17 +110,19 @@ class Simulator {
   }
 
   /// When the message is in the receiver's memory, if that is known by now.
-  std::optional<double> arrival(const Message& message) const {
-    if (message.sent == kNotYet) return std::nullopt;
-    if (options_.sends == SendMode::buffered) return message.sent;
-    if (message.receive_posted == kNotYet) return std::nullopt;
-    return std::max(message.sent, message.receive_posted);
+  std::optional<double> arrival(const Channel& channel, std::size_t number) const {
+    if (number >= channel.sends.size()) return std::nullopt;
+    if (options_.sends == SendMode::buffered) return channel.sends[number].time;
+    if (number >= channel.receives.size()) return std::nullopt;
+    return std::max(channel.sends[number].time, channel.receives[number].time);
   }
 
   void post_receive(int stage, std::size_t index) {
-    if (index >= schedules_[stage].size()) return;
-    Message* message = needed(stage, schedules_[stage][index]);
-    if (message != nullptr && message->receive_posted == kNotYet) message->receive_posted = state_[stage].clock;
+    if (index >= schedules_[stage].size() || state_[stage].receives[index] != kNotPosted) return;
+    const Link wanted = needed(stage, schedules_[stage][index]);
+    if (wanted.channel == nullptr) return;
+    state_[stage].receives[index] = wanted.channel->receives.size();
+    wanted.channel->receives.push_back({state_[stage].clock, wanted.what});
   }
 
   /// Takes `stage` one phase further; false if it must wait or is done.
@@ -116,53 +139,67 @@ class Simulator {
         state.phase = Phase::start;
         return true;
       case Phase::start: return start(stage, action);
-      case Phase::send: return complete_send(stage, action);
+      case Phase::send: return complete_send(stage);
     }
     return false;
   }
 
   bool start(int stage, const Action& action) {
     StageState& state = state_[stage];
-    if (action.kind == Action::Kind::forward && !slot_is_free(state, action.slot)) return false;
+    if (!memory_is_free(stage, action)) return false;
     post_receive(stage, state.next);
     double clock = state.clock;
-    if (const Message* message = needed(stage, action)) {
-      const auto arrived = arrival(*message);
-      if (!arrived) return false;
+    if (const Channel* channel = needed(stage, action).channel) {
+      const std::size_t number = state.receives[state.next];
+      const auto arrived = arrival(*channel, number);
+      if (!arrived || channel->sends[number].what != channel->receives[number].what) return false;
       clock = std::max(clock, *arrived);
     }
     const double finish = clock + seconds(action.kind);
     result_.spans[stage][state.next] = {clock, finish};
     state.clock = finish;
-    if (Message* message = produced(stage, action)) {
-      message->sent = finish;
-      state.slot_sends[action.slot].push_back(message);
+    state.last_send = {};
+    if (const Link output = produced(stage, action); output.channel != nullptr) {
+      state.last_send = {output.channel, output.channel->sends.size()};
+      output.channel->sends.push_back({finish, output.what});
+      if (action.kind == Action::Kind::forward) {
+        state.slot_sends[action.slot].push_back(state.last_send);
+      } else {
+        state.gradient_sends.push_back(state.last_send);
+      }
     }
     state.phase = Phase::send;
     return true;
   }
 
-  /// Waits for the slot's earlier sends to be received; false while one is not.
-  bool slot_is_free(StageState& state, int slot) const {
-    auto& sends = state.slot_sends[slot];
-    if (options_.sends == SendMode::buffered) sends.clear();
-    for (const Message* message : sends) {
-      const auto received = arrival(*message);
-      if (!received) return false;
-      state.clock = std::max(state.clock, *received);
+  /// Waits until what the action writes for a neighbour may be overwritten: a forward for its slot, whose earlier
+  /// output must have been received; a gradient for its buffer. False while it is not.
+  bool memory_is_free(int stage, const Action& action) {
+    StageState& state = state_[stage];
+    if (action.kind == Action::Kind::forward) {
+      std::vector<Sent>& outputs = state.slot_sends[action.slot];
+      for (const Sent& sent : outputs) {
+        if (!wait_for(state, sent)) return false;
+      }
+      outputs.clear();
+      return true;
     }
-    sends.clear();
-    return true;
+    const auto buffers = static_cast<std::size_t>(options_.gradient_buffers), sends = state.gradient_sends.size();
+    const bool writes = produced(stage, action).channel != nullptr;
+    return !writes || sends < buffers || wait_for(state, state.gradient_sends[sends - buffers]);
   }
 
-  bool complete_send(int stage, const Action& action) {
+  bool wait_for(StageState& state, const Sent& sent) const {
+    if (options_.sends == SendMode::buffered) return true;
+    const auto received = arrival(*sent.channel, sent.number);
+    if (received) state.clock = std::max(state.clock, *received);
+    return received.has_value();
+  }
+
+  bool complete_send(int stage) {
     StageState& state = state_[stage];
-    if (options_.sends == SendMode::synchronous) {
-      if (const Message* message = produced(stage, action)) {
-        const auto received = arrival(*message);
-        if (!received) return false;
-        state.clock = std::max(state.clock, *received);
-      }
+    if (options_.sends == SendMode::synchronous && state.last_send.channel != nullptr) {
+      if (!wait_for(state, state.last_send)) return false;
     }
     ++state.next;
     state.phase = Phase::begin;
@@ -188,11 +225,18 @@ class Simulator {
 
   void explain(int stage, const Action& action) {
     result_.deadlock = true;
-    const char* reason = "for its input";
+    std::string reason = "for its input";
+    const std::size_t number = state_[stage].receives[state_[stage].next];
+    const Channel* channel = needed(stage, action).channel;
     if (state_[stage].phase == Phase::send) {
       reason = "for its send to be received";
-    } else if (action.kind == Action::Kind::forward && !slot_is_free(state_[stage], action.slot)) {
-      reason = "for a slot whose sends nobody has received";
+    } else if (!memory_is_free(stage, action)) {
+      reason = action.kind == Action::Kind::forward ? "for a slot whose output nobody has received"
+                                                    : "for a gradient buffer that nobody has received";
+    } else if (channel != nullptr && number < channel->sends.size()) {
+      const int what = channel->sends[number].what;
+      reason = fmt::format("for its input and gets micro-batch {}'s of piece {} of the model", what % micro_batches_,
+                           what / micro_batches_);
     }
     result_.explanation += fmt::format(
         "stage {}, action {} ({} of micro-batch {}, chunk {}) waits {}\n", stage, state_[stage].next,
@@ -202,20 +246,10 @@ class Simulator {
   const std::vector<std::vector<Action>>& schedules_;
   const SimulationOptions& options_;
   int stages_, chunks_ = 1, micro_batches_ = 1;
-  std::vector<Message> outputs_, gradients_;
+  std::vector<Channel> outputs_, gradients_;  // by sending stage
   std::vector<StageState> state_;
   Simulation result_;
 };
-
-char letter(Action::Kind kind) {
-  switch (kind) {
-    case Action::Kind::forward: return 'F';
-    case Action::Kind::backward:
-    case Action::Kind::backward_input: return 'B';
-    case Action::Kind::backward_weight: return 'W';
-  }
-  return '?';
-}
 
 }  // namespace
 
@@ -223,38 +257,14 @@ Simulation simulate(const std::vector<std::vector<Action>>& schedules, const Sim
   return Simulator(schedules, options).run();
 }
 
-std::string draw_schedules(const std::vector<std::vector<Action>>& schedules, int width) {
-  const Simulation simulation = simulate(schedules, {.sends = SendMode::buffered});
-  if (simulation.deadlock) return "the schedule cannot be played:\n" + simulation.explanation;
-  int highest = 0;
-  for (const auto& list : schedules) {
-    for (const Action& action : list) highest = std::max(highest, action.micro_batch);
-  }
-  const std::size_t cell = fmt::formatted_size("F{} ", highest);
-  const auto columns = static_cast<std::size_t>(std::lround(simulation.makespan));
-  const std::size_t label = fmt::formatted_size("stage {:>3}  ", 0);
-  const std::size_t room = static_cast<std::size_t>(width) > label + cell ? width - label - 3 : cell;
-  const std::size_t shown = std::min(columns, room / cell);
-  std::string text;
-  for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
-    std::string row;
-    for (std::size_t i = 0; i < columns; ++i) row += fmt::format("{:<{}}", '.', cell);
-    for (std::size_t i = 0; i < schedules[stage].size(); ++i) {
-      const Action& action = schedules[stage][i];
-      const auto [start, finish] = simulation.spans[stage][i];
-      const std::size_t begin = cell * static_cast<std::size_t>(std::lround(start));
-      const std::size_t length = cell * static_cast<std::size_t>(std::lround(finish - start)) - 1;
-      const std::string name = fmt::format("{}{}", letter(action.kind), action.micro_batch);
-      row.replace(begin, length, fmt::format("{:-<{}}", name, length));
-    }
-    row.resize(shown * cell);
-    text += fmt::format("stage {:>3}  {}{}\n", stage, row, shown < columns ? "..." : "");
-  }
-  if (shown < columns) {
-    text +=
-        fmt::format("(the first {} of {} columns; a column is one forward, a backward takes two)\n", shown, columns);
-  }
-  return text;
+std::optional<double> published_bubble(const std::string& schedule, int stages, int micro_batches, int chunks) {
+  const bool any_number = schedule == "1f1b" || schedule == "gpipe";
+  if (!any_number && micro_batches < stages) return std::nullopt;
+  const double bubble = stages - 1;
+  if (any_number) return bubble / (micro_batches + bubble);
+  if (schedule == "interleaved") return bubble / (chunks * micro_batches + bubble);
+  if (schedule == "zero_bubble") return bubble / (3 * micro_batches + bubble);
+  return std::nullopt;
 }
 
 }  // namespace megatron

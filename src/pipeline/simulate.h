@@ -1,12 +1,16 @@
-// Plays all stages' schedules on paper: finds deadlocks, and gives the makespan, the bubble and the slots in flight.
+// Plays all stages' schedules on paper: finds deadlocks and mixed-up messages, and gives the makespan, the bubble and
+// the slots in flight.
 //
-// The model is that of the executor. A stage performs its list in order. A forward takes its slot when every earlier
-// send out of that slot has been received; then the action's receive is posted (or, to study what that is good for,
-// already before the preceding action, into memory outside the slots); then the action waits for its input, computes,
-// and starts its send. Moving the data takes no time. Stages are a ring of model chunks: chunk c of stage r follows
-// stage r - 1's chunk c, and stage 0's chunk c follows the last stage's chunk c - 1.
+// The model is that of the executor. A stage performs its list in order. A forward takes its slot when the earlier
+// output out of that slot has been received, a backward its gradient buffer likewise; then the action's receive is
+// posted (or, to study what that is good for, already before the preceding action, into memory outside the slots); then
+// the action waits for its input, computes, and starts its send. Moving the data takes no time. Stages are a ring of
+// model chunks: chunk c of stage r follows stage r - 1's chunk c, and stage 0's chunk c follows the last stage's chunk
+// c - 1. A stage has one channel to each neighbour for outputs and one for gradients; the n-th receive of a channel
+// gets the n-th send, whatever either means.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +30,11 @@ struct SimulationOptions {
   double input_share = 0.5;  ///< of a backward that `backward_input` takes; the rest is weights'
   SendMode sends = SendMode::nonblocking;
   bool receive_ahead = false;  ///< post every receive before the preceding action
+  int gradient_buffers = 2;    ///< of each stage, taken in turn: see gradient_buffers() of schedule.h
 };
 
 struct Simulation {
-  bool deadlock = false;
+  bool deadlock = false;             ///< also when a message arrives where another one is meant to
   std::string explanation;           ///< on deadlock: a line per stage that stands still, saying what it waits for
   double makespan = 0;               ///< seconds from the first action's start to the last one's end
   double bubble_fraction = 0;        ///< share of makespan × stages in which a stage does not compute
@@ -43,8 +48,14 @@ struct Simulation {
 /// `schedules[stage]` is that stage's list. Errors: internal, for an empty set of stages.
 Simulation simulate(const std::vector<std::vector<Action>>& schedules, const SimulationOptions& options = {});
 
-/// A table of stages × time: F3 is the forward of micro-batch 3, B3 its backward (twice as long), dots are idle. Rows
-/// longer than `width` characters are cut and say so. For people; ends with a newline.
-std::string draw_schedules(const std::vector<std::vector<Action>>& schedules, int width = 110);
+/// The published bubble as a share of the whole time, stages being equally fast and a backward twice a forward:
+/// (p-1) / (m+p-1) of 1F1B and GPipe, (p-1) / (v·m+p-1) interleaved, (p-1) / (3m+p-1) zero bubble (ZB-H1, both halves
+/// of a backward as long as a forward). None where no formula holds: the last two below p micro-batches.
+std::optional<double> published_bubble(const std::string& schedule, int stages, int micro_batches, int chunks = 1);
+
+/// A table of stages × time: F3 is the forward of micro-batch 3, B3 its backward (twice as long), or, where it is cut
+/// in two, B3 and W3; dots are idle. With several chunks a letter names the chunk: F3a, F3b. Wrapped at `width`
+/// characters; what is beyond `most_blocks` times that is cut, and it says so. For people; ends with a newline.
+std::string draw_schedules(const std::vector<std::vector<Action>>& schedules, int width = 110, int most_blocks = 3);
 
 }  // namespace megatron

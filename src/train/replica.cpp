@@ -95,8 +95,8 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_, config.recompute)),
       scratch_("scratch"),
       training_actions_(training_schedule(config, grid)),
-      evaluation_actions_(forward_only(grid.at().pipeline, grid.shape().pipeline,
-                                       static_cast<int>(micro_batches_per_step(config)), std::min(2, plan_.slots))) {
+      evaluation_actions_(
+          forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)))) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype());
   gradient_sums_ = std::make_unique<GradientSums>(grid, store_);

@@ -12,28 +12,33 @@ using Kind = Action::Kind;
 
 namespace {
 
-/// Each micro-batch exactly once forward and (unless forward_only) once backward, the forward first, in one slot that
-/// nobody else holds in between.
-void check_list(const std::vector<Action>& list, int micro_batches) {
-  std::map<int, int> holder;  // slot -> micro-batch
-  std::set<int> forwards, backwards;
+/// Each piece exactly once forward and once backward (whole, or the input's half and then the weights'), the forward
+/// first, in one slot that nobody else holds in between.
+void check_list(const std::vector<Action>& list, int micro_batches, int chunks = 1) {
+  using Piece = std::pair<int, int>;
+  std::map<int, Piece> holder;  // slot -> who
+  std::set<Piece> forwards, inputs, done;
   for (const Action& action : list) {
+    const Piece piece{action.micro_batch, action.chunk};
     REQUIRE(action.micro_batch >= 0);
     REQUIRE(action.micro_batch < micro_batches);
-    REQUIRE(action.chunk == 0);
+    REQUIRE(action.chunk >= 0);
+    REQUIRE(action.chunk < chunks);
     if (action.kind == Kind::forward) {
-      REQUIRE(forwards.insert(action.micro_batch).second);
-      REQUIRE(holder.emplace(action.slot, action.micro_batch).second);
-    } else {
-      REQUIRE(action.kind == Kind::backward);
-      REQUIRE(forwards.count(action.micro_batch) == 1);
-      REQUIRE(backwards.insert(action.micro_batch).second);
-      REQUIRE(holder.at(action.slot) == action.micro_batch);
-      holder.erase(action.slot);
+      REQUIRE(forwards.insert(piece).second);
+      REQUIRE(holder.emplace(action.slot, piece).second);
+      continue;
     }
+    REQUIRE(forwards.count(piece) == 1);
+    REQUIRE(holder.at(action.slot) == piece);
+    if (action.kind != Kind::backward_weight) REQUIRE(inputs.insert(piece).second);
+    if (action.kind == Kind::backward_input) continue;
+    REQUIRE(inputs.count(piece) == 1);
+    REQUIRE(done.insert(piece).second);
+    holder.erase(action.slot);
   }
-  REQUIRE(static_cast<int>(forwards.size()) == micro_batches);
-  REQUIRE(static_cast<int>(backwards.size()) == micro_batches);
+  REQUIRE(static_cast<int>(forwards.size()) == micro_batches * chunks);
+  REQUIRE(static_cast<int>(done.size()) == micro_batches * chunks);
   REQUIRE(holder.empty());
 }
 
@@ -42,12 +47,21 @@ int leading_forwards(const std::vector<Action>& list) {
       std::find_if(list.begin(), list.end(), [](const Action& a) { return a.kind != Kind::forward; }) - list.begin());
 }
 
-std::vector<int> order_of(const std::vector<Action>& list, Kind kind) {
+std::vector<int> order_of(const std::vector<Action>& list, Kind kind, int chunk = 0) {
   std::vector<int> order;
   for (const Action& action : list) {
-    if (action.kind == kind) order.push_back(action.micro_batch);
+    if (action.kind == kind && action.chunk == chunk) order.push_back(action.micro_batch);
   }
   return order;
+}
+
+/// The chunks of a list's forwards, or backwards, as digits.
+std::string chunks_of(const std::vector<Action>& list, Kind kind) {
+  std::string chunks;
+  for (const Action& action : list) {
+    if (action.kind == kind) chunks += std::to_string(action.chunk);
+  }
+  return chunks;
 }
 
 }  // namespace
@@ -67,8 +81,68 @@ TEST_CASE("every training schedule does every piece once and holds the slots it 
         CHECK(slot_count(alternating) == std::min(stages - stage, micro_batches));
 
         // Both accumulate gradients in the same order, which is what makes them bit-identical to each other.
-        CHECK(order_of(all_first, Kind::backward) == order_of(alternating, Kind::backward));
+        const std::vector<int> order = order_of(all_first, Kind::backward);
+        CHECK(order == order_of(alternating, Kind::backward));
+
+        const auto cut = zero_bubble(stage, stages, micro_batches);
+        check_list(cut, micro_batches);
+        CHECK(slot_count(cut) <= std::min(stages, micro_batches));  // what 1F1B's first stage holds
+        CHECK(leading_forwards(cut) == leading_forwards(alternating));
+        CHECK(order == order_of(cut, Kind::backward_input));
+        CHECK(order == order_of(cut, Kind::backward_weight));
+        CHECK(order_of(cut, Kind::backward).empty());
       }
+    }
+  }
+}
+
+TEST_CASE("interleaved does every piece once and holds the slots it promises, for any number of micro-batches") {
+  for (int stages = 2; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+        const int groups = std::max(1, micro_batches / stages), group = (micro_batches + groups - 1) / groups;
+        for (int stage = 0; stage < stages; ++stage) {
+          CAPTURE(stages, chunks, micro_batches, stage);
+          const auto list = interleaved(stage, stages, micro_batches, chunks);
+          check_list(list, micro_batches, chunks);
+          const int warm_up = 2 * (stages - stage - 1) + (chunks - 1) * group;
+          const int promised = std::min(warm_up + 1, micro_batches * chunks);
+          CHECK(leading_forwards(list) == promised);
+          // The last stage keeps slots apart for the model's end.
+          const int slots = slot_count(list);
+          if (stage < stages - 1) CHECK(slots == promised);
+          if (stage == stages - 1) CHECK(slots >= promised);
+          if (stage == stages - 1) CHECK(slots <= promised + group - 1 + (micro_batches >= stages ? 1 : 0));
+          // Micro-batches in order through each chunk: gradients add up as in any other schedule.
+          for (int chunk = 0; chunk < chunks; ++chunk) {
+            const std::vector<int> order = order_of(list, Kind::backward, chunk);
+            CHECK(std::is_sorted(order.begin(), order.end()));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("interleaved with 4 stages, 2 chunks and 8 micro-batches is Megatron-LM's") {
+  for (int stage = 0; stage < 4; ++stage) {
+    const auto list = interleaved(stage, 4, 8, 2);
+    CHECK(leading_forwards(list) == 10 - 2 * stage + 1);  // the warm-up's and the first steady one
+    CHECK(chunks_of(list, Kind::forward) == "0000111100001111");
+    CHECK(chunks_of(list, Kind::backward) == "1111000011110000");
+    CHECK(order_of(list, Kind::forward) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  }
+  CHECK(chunks_of(interleaved(1, 2, 5, 2), Kind::forward) == "0001110011");
+  CHECK(interleaved(1, 4, 6, 1) != one_f_one_b(1, 4, 6));  // twice the warm-up, for what it is worth
+}
+
+TEST_CASE("the end of the model shares no slot with other chunks, whose slots need no room for logits") {
+  for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+    for (const auto& list : {interleaved(3, 4, micro_batches, 3), forward_only(3, 4, micro_batches, 3)}) {
+      std::set<int> ends, others;
+      for (const Action& action : list) (action.chunk == 2 ? ends : others).insert(action.slot);
+      CHECK(*ends.rbegin() < *others.begin());
+      CHECK(*others.begin() == static_cast<int>(ends.size()));
     }
   }
 }
@@ -89,6 +163,23 @@ TEST_CASE("a forward-only list uses two slots in turn") {
     CHECK(list[i] == Action{.kind = Kind::forward, .micro_batch = i, .chunk = 0, .slot = i % 2});
   }
   CHECK(slot_count(forward_only(0, 1, 1)) == 1);
+  CHECK(slot_count(forward_only(2, 3, 5)) == 1);  // the end of the model sends nothing
+}
+
+TEST_CASE("a forward-only list never needs more slots than training") {
+  for (const std::string name : {"1f1b", "gpipe", "zero_bubble", "interleaved"}) {
+    for (int stages = name == "interleaved" ? 2 : 1; stages <= 8; ++stages) {
+      for (int chunks = 1; chunks <= (name == "interleaved" ? 4 : 1); ++chunks) {
+        for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+          for (int stage = 0; stage < stages; ++stage) {
+            CAPTURE(name, stages, chunks, micro_batches, stage);
+            CHECK(slot_count(forward_only(stage, stages, micro_batches, chunks)) <=
+                  slot_count(make_schedule(name, stage, stages, micro_batches, chunks)));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("slots are freed out of order, by the weight gradient where a backward is cut in two") {
@@ -114,8 +205,12 @@ TEST_CASE("slots are freed out of order, by the weight gradient where a backward
 TEST_CASE("schedules are found by the input file's name, others refused by name") {
   CHECK(make_schedule("1f1b", 1, 4, 6) == one_f_one_b(1, 4, 6));
   CHECK(make_schedule("gpipe", 1, 4, 6) == gpipe(1, 4, 6));
+  CHECK(make_schedule("zero_bubble", 1, 4, 6) == zero_bubble(1, 4, 6));
+  CHECK(make_schedule("interleaved", 1, 4, 6, 3) == interleaved(1, 4, 6, 3));
   CHECK(make_schedules("1f1b", 4, 6).at(3) == one_f_one_b(3, 4, 6));
-  for (const std::string name : {"interleaved", "zero_bubble", "1F1B", ""}) {
+  CHECK_THROWS_AS(make_schedule("1f1b", 0, 2, 4, 2), Error);
+  CHECK_THROWS_AS(interleaved(0, 1, 4, 2), Error);
+  for (const std::string name : {"interlaced", "zero bubble", "1F1B", ""}) {
     try {
       make_schedule(name, 0, 2, 4);
       FAIL("accepted " << name);

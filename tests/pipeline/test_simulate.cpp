@@ -9,11 +9,13 @@ using Kind = Action::Kind;
 
 namespace {
 
-std::vector<std::vector<Action>> evaluation_lists(int stages, int micro_batches) {
+std::vector<std::vector<Action>> evaluation_lists(int stages, int micro_batches, int chunks = 1) {
   std::vector<std::vector<Action>> lists;
-  for (int stage = 0; stage < stages; ++stage) lists.push_back(forward_only(stage, stages, micro_batches));
+  for (int stage = 0; stage < stages; ++stage) lists.push_back(forward_only(stage, stages, micro_batches, chunks));
   return lists;
 }
+
+constexpr SendMode kModes[] = {SendMode::buffered, SendMode::nonblocking};
 
 template <class Check>
 void for_all_sizes(Check check) {
@@ -50,14 +52,91 @@ TEST_CASE("GPipe and 1F1B have the published bubble and hold what they promise, 
   });
 }
 
+TEST_CASE("interleaved has the published bubble for any number of micro-batches from the stages on, and no deadlock") {
+  for_all_sizes([](int p, int m) {
+    for (int v = 1; p > 1 && v <= 4; ++v) {
+      for (const SendMode mode : kModes) {
+        for (const double backward : {1.0, 2.0}) {
+          for (const bool ahead : {false, true}) {
+            const auto lists = make_schedules("interleaved", p, m, v);
+            const auto result = simulate(lists, {.backward_seconds = backward,
+                                                 .sends = mode,
+                                                 .receive_ahead = ahead,
+                                                 .gradient_buffers = gradient_buffers(p, m, v)});
+            CAPTURE(v, static_cast<int>(mode), backward, ahead, result.explanation);
+            REQUIRE_FALSE(result.deadlock);
+            CHECK_FALSE(simulate(lists, {.sends = mode, .receive_ahead = ahead}).deadlock);  // but perhaps a stall
+            if (m < p) continue;
+            CHECK(result.makespan == Approx((v * m + p - 1) * (1 + backward)));
+            CHECK(result.bubble_fraction == Approx(*published_bubble("interleaved", p, m, v)).margin(1e-12));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a smaller last group of micro-batches would deadlock: 4 stages, 3 chunks, 5 micro-batches") {
+  // The lists as Megatron-LM's rules would make them, were it not for its rule that stages divide micro-batches.
+  std::vector<std::vector<Action>> lists;
+  for (int stage = 0; stage < 4; ++stage) {
+    std::vector<Action> forwards, backwards, list;
+    for (const int first : {0, 4}) {
+      for (int chunk = 0; chunk < 3; ++chunk) {
+        for (int i = first; i < std::min(first + 4, 5); ++i) {
+          forwards.push_back({.kind = Kind::forward, .micro_batch = i, .chunk = chunk});
+          backwards.push_back({.kind = Kind::backward, .micro_batch = i, .chunk = 2 - chunk});
+        }
+      }
+    }
+    const std::size_t warm_up = std::min<std::size_t>(2 * (4 - stage - 1) + 2 * 4, forwards.size());
+    for (std::size_t i = 0; i < forwards.size() + warm_up; ++i) {
+      if (i < forwards.size()) list.push_back(forwards[i]);
+      if (i >= warm_up) list.push_back(backwards[i - warm_up]);
+    }
+    assign_slots(list);
+    lists.push_back(list);
+  }
+  CHECK(simulate(lists, {.sends = SendMode::buffered}).deadlock);
+}
+
+TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B's first stage, and never deadlocks") {
+  for_all_sizes([](int p, int m) {
+    const auto one = simulate(make_schedules("1f1b", p, m));
+    for (const SendMode mode : kModes) {
+      for (const bool ahead : {false, true}) {
+        // F = B = W: a whole backward takes two.
+        const auto lists = make_schedules("zero_bubble", p, m);
+        const auto result = simulate(lists, {.sends = mode, .receive_ahead = ahead});
+        CAPTURE(static_cast<int>(mode), ahead, result.explanation);
+        REQUIRE_FALSE(result.deadlock);
+        for (const int slots : result.slots_in_flight) CHECK(slots <= std::min(p, m));
+        CHECK(result.makespan <= one.makespan);
+        if (m < p) continue;
+        CHECK(result.makespan == Approx(3 * m + p - 1));
+        CHECK(result.bubble_fraction == Approx(*published_bubble("zero_bubble", p, m)).margin(1e-12));
+        const double idle = result.makespan - 3 * m, idle_of_one = one.makespan - 3 * m;
+        CHECK(idle <= idle_of_one / 3 + 1e-9);
+      }
+    }
+    // Other shares must not deadlock either, nor take longer than 1F1B.
+    for (const double share : {0.3, 0.7}) {
+      const auto result = simulate(make_schedules("zero_bubble", p, m), {.input_share = share});
+      CHECK_FALSE(result.deadlock);
+      CHECK(result.makespan <= one.makespan + 1e-9);
+    }
+  });
+}
+
 TEST_CASE("no schedule deadlocks when every send waits for its receiver, given receives posted ahead") {
   for_all_sizes([](int p, int m) {
-    for (const std::string name : {"gpipe", "1f1b"}) {
-      const auto result = simulate(make_schedules(name, p, m), {.sends = SendMode::synchronous, .receive_ahead = true});
+    const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true};
+    for (const std::string name : {"gpipe", "1f1b", "zero_bubble"}) {
+      const auto result = simulate(make_schedules(name, p, m), options);
       CAPTURE(name, result.explanation);
       CHECK_FALSE(result.deadlock);
     }
-    CHECK_FALSE(simulate(evaluation_lists(p, m), {.sends = SendMode::synchronous, .receive_ahead = true}).deadlock);
+    CHECK_FALSE(simulate(evaluation_lists(p, m), options).deadlock);
   });
 }
 
@@ -71,6 +150,30 @@ TEST_CASE("evaluation with two slots runs without stalls") {
       }
     }
   });
+}
+
+TEST_CASE(
+    "evaluation over chunks never deadlocks with its two slots, and runs without stalls from p micro-batches on") {
+  for_all_sizes([](int p, int m) {
+    for (int v = 2; p > 1 && v <= 4; ++v) {
+      for (const SendMode mode : kModes) {
+        const auto result = simulate(evaluation_lists(p, m, v), {.sends = mode});
+        CAPTURE(v, static_cast<int>(mode), result.explanation);
+        REQUIRE_FALSE(result.deadlock);
+        if (m % p == 0) CHECK(result.makespan == Approx(v * m + p - 1));
+      }
+    }
+  });
+}
+
+TEST_CASE("a message that is not the one meant is found: channels are queues") {
+  // Stage 1 asks for chunk 1's input first; stage 0 sends chunk 0's output first.
+  std::vector<std::vector<Action>> lists(2);
+  lists[0] = {{.chunk = 0}, {.micro_batch = 1, .chunk = 0, .slot = 1}};
+  lists[1] = {{.micro_batch = 1, .chunk = 0}, {.chunk = 0, .slot = 1}};
+  const auto result = simulate(lists);
+  REQUIRE(result.deadlock);
+  CHECK(result.explanation.find("gets micro-batch 0's of piece 0") != std::string::npos);
 }
 
 TEST_CASE("synchronous sends without receives posted ahead are the classic 1F1B deadlock, and it is found") {
@@ -93,16 +196,31 @@ TEST_CASE("mismatched lists deadlock and the explanation names the stage and wha
         std::string::npos);
 }
 
-TEST_CASE("a slot is not reused before its sends were received") {
-  // Stage 1 takes its micro-batches in reverse order, so stage 0's single slot can never be given free.
-  std::vector<std::vector<Action>> lists = {{{.micro_batch = 0}, {.micro_batch = 1}, {.micro_batch = 2}},
-                                            {{.micro_batch = 2}, {.micro_batch = 1}, {.micro_batch = 0}}};
-  CHECK(simulate(lists, {.sends = SendMode::nonblocking}).deadlock);
-  CHECK_FALSE(simulate(lists, {.sends = SendMode::buffered}).deadlock);
-  for (auto& list : lists) {
-    for (auto& action : list) action.slot = action.micro_batch;
-  }
-  CHECK_FALSE(simulate(lists, {.sends = SendMode::nonblocking}).deadlock);
+TEST_CASE("a slot is not reused before its output was received, nor a gradient's buffer") {
+  // The neighbour works three seconds on something else before it asks.
+  const std::vector<Action> busy(3, {.kind = Kind::backward_weight});
+  std::vector<std::vector<Action>> lists = {{{.micro_batch = 0}, {.micro_batch = 1}}, busy};
+  lists[1].insert(lists[1].end(), {{.micro_batch = 0}, {.micro_batch = 1, .slot = 1}});
+  CHECK(simulate(lists, {.sends = SendMode::buffered}).spans[0][1].start == Approx(1));
+  CHECK(simulate(lists, {.sends = SendMode::nonblocking}).spans[0][1].start == Approx(3));
+  lists[0][1].slot = 1;
+  CHECK(simulate(lists, {.sends = SendMode::nonblocking}).spans[0][1].start == Approx(1));
+
+  lists = {busy, {{.kind = Kind::backward}, {.kind = Kind::backward, .micro_batch = 1}}};
+  lists[0].insert(lists[0].end(), {{.kind = Kind::backward}, {.kind = Kind::backward, .micro_batch = 1}});
+  const auto second = [&](SendMode mode, int buffers) {
+    return simulate(lists, {.sends = mode, .gradient_buffers = buffers}).spans[1][1].start;
+  };
+  CHECK(second(SendMode::buffered, 1) == Approx(2));
+  CHECK(second(SendMode::nonblocking, 1) == Approx(3));
+  CHECK(second(SendMode::nonblocking, 2) == Approx(2));
+}
+
+TEST_CASE("with a single gradient buffer two stages of two chunks deadlock") {
+  const auto lists = make_schedules("interleaved", 2, 4, 2);
+  const auto result = simulate(lists, {.gradient_buffers = 1});
+  REQUIRE(result.deadlock);
+  CHECK(result.explanation.find("for a gradient buffer that nobody has received") != std::string::npos);
 }
 
 TEST_CASE("chunks follow each other around the ring and a cut backward frees the next stage early") {
@@ -119,13 +237,38 @@ TEST_CASE("chunks follow each other around the ring and a cut backward frees the
         Approx(2 + 1 + 2));  // against 2 + 2 + 2: stage 0 starts when the input's part is done
 }
 
-TEST_CASE("the drawing shows stages × time and is cut to the width") {
+TEST_CASE("published bubbles are known where they hold") {
+  CHECK(published_bubble("1f1b", 4, 8) == Approx(3.0 / 11));
+  CHECK(published_bubble("gpipe", 4, 2) == Approx(3.0 / 5));
+  CHECK(published_bubble("interleaved", 4, 8, 2) == Approx(3.0 / 19));
+  CHECK(published_bubble("zero_bubble", 4, 8) == Approx(3.0 / 27));
+  CHECK_FALSE(published_bubble("interleaved", 4, 3, 2).has_value());
+  CHECK_FALSE(published_bubble("zero_bubble", 4, 3).has_value());
+}
+
+TEST_CASE("the drawing shows stages × time, chunks and both halves of a backward") {
   CHECK(draw_schedules(make_schedules("1f1b", 2, 3)) ==
         "stage   0  F0 F1 .  .  B0--- F2 B1--- .  B2--- \n"
         "stage   1  .  F0 B0--- F1 B1--- F2 B2--- .  .  \n");
-  const std::string cut = draw_schedules(make_schedules("gpipe", 4, 64), 80);
-  CHECK(cut.find("...\n") != std::string::npos);
-  CHECK(cut.find("of 201 columns") != std::string::npos);
-  std::size_t begin = 0;
-  for (std::size_t end; (end = cut.find('\n', begin)) != std::string::npos; begin = end + 1) CHECK(end - begin <= 80);
+  CHECK(draw_schedules(make_schedules("zero_bubble", 2, 3)) ==
+        "stage   0  F0 F1 .  B0 W0 F2 B1 W1 B2 W2 \n"
+        "stage   1  .  F0 B0 W0 F1 B1 F2 B2 W1 W2 \n");
+  CHECK(draw_schedules(make_schedules("interleaved", 2, 2, 2)) ==
+        "stage   0  F0a F1a F0b F1b .   .   B0b---- .   B1b---- B0a---- B1a---- \n"
+        "stage   1  .   F0a F1a F0b B0b---- F1b B1b---- B0a---- B1a---- .   .   \n");
+}
+
+TEST_CASE("the drawing is wrapped to the width and cut after some blocks") {
+  const auto lists = make_schedules("gpipe", 4, 64);
+  for (const int blocks : {1, 2, 3, 100}) {
+    const std::string text = draw_schedules(lists, 80, blocks);
+    CHECK((text.find("of 201 columns") != std::string::npos) == (blocks < 100));
+    CHECK((text.find("B63") != std::string::npos) == (blocks == 100));
+    std::size_t begin = 0, rows = 0;
+    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      if (text.compare(begin, 5, "stage") == 0) ++rows;
+      if (text[begin] != '(') CHECK(end - begin <= 80);
+    }
+    CHECK(rows == static_cast<std::size_t>(4 * (blocks < 100 ? blocks : 12)));
+  }
 }
