@@ -64,6 +64,7 @@ struct TrainConfig {
   std::int64_t evaluate_every = 0;  // steps; 0: only at the end
   bool evaluate_every_epoch = false;
   std::int64_t evaluate_steps = 10;
+  std::int64_t check_replicas_every = 100;  // steps, and before each save; 0: never
 
   bool operator==(const TrainConfig&) const = default;
 };

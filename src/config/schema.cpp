@@ -160,6 +160,10 @@ std::vector<Key> train_keys() {
       {MEGATRON_KEY_IN(train, evaluate_every, train), from_to(0, kMaxSteps), "updates", "",
        "Evaluate on the validation split so often; \"epoch\": once a pass over the data; 0: only at the end.", ""},
       {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "", "Batches of one evaluation.", ""},
+      {MEGATRON_KEY(train, check_replicas_every), from_to(0, kMaxSteps), "updates", "",
+       "Compare the copies of parameters that ranks hold so often, and before each save: ones that differ (a fault of "
+       "memory, a processor or the network) are named, and the run ends with 5; 0: never.",
+       ""},
   };
 }
 

@@ -101,6 +101,7 @@ constexpr KeyAlias kAliases[] = {
     {"eval_interval", "train.evaluate_every"},
     {"eval_steps", "train.evaluate_every"},
     {"eval_iters", "train.evaluate_steps"},
+    {"check_weight_hash_across_dp_replicas_interval", "train.check_replicas_every"},
     {"fp16", "precision.compute"},
     {"bf16", "precision.compute"},
     {"dtype", "precision.compute"},

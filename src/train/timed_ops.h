@@ -14,7 +14,7 @@
 
 namespace megatron {
 
-class TimedOps final : public Ops {
+class TimedOps : public Ops {
  public:
   struct Cost {
     Seconds seconds;

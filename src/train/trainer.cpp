@@ -102,6 +102,15 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   return sum / static_cast<double>(steps);
 }
 
+void Trainer::check_replicas() {
+  if (replica_check_ == nullptr) {
+    const Tensor values = replica_.store().values(), master = replica_.optimizer().master();
+    const ConstTensor copy = master.data() == values.data() ? ConstTensor() : ConstTensor(master);
+    replica_check_ = std::make_unique<ReplicaCheck>(grid_, replica_.store(), *backend_.device, copy);
+  }
+  replica_check_->run(fmt::format("after step {}", step_));
+}
+
 TrainingState Trainer::state(const nlohmann::json& loop) const {
   TrainingState state;
   state.step = step_;

@@ -10,6 +10,7 @@
 #include "optim/learning_rate.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
+#include "train/replica_check.h"
 
 namespace megatron {
 
@@ -39,6 +40,9 @@ class Trainer {
   /// Weights alone: a new run from another's model.
   void initialize_from(const CheckpointReader& checkpoint);
 
+  /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are not.
+  void check_replicas();
+
   /// What this run's order of samples depends on and has other values in the checkpoint.
   std::vector<FactDifference> changed_order(const CheckpointReader& checkpoint) const;
 
@@ -66,7 +70,8 @@ class Trainer {
   TrafficMeter traffic_;
   Replica replica_;
   LearningRate learning_rate_;
-  std::unique_ptr<DeviceBatches> batches_;  // from the first step after a start or resume
+  std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
+  std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
   std::int64_t step_ = 0, samples_ = 0;
 };
 

@@ -185,6 +185,9 @@ void TrainingLoop::train_one_step() {
   const double seconds = Timers::steady_seconds() - start;
   limits_.step_took(seconds);
   record(result, seconds);
+  if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
+    check_replicas();
+  }
   const std::int64_t every = config_.train.evaluate_every;
   if (trainer_.finished()) {
     evaluations_due_ = {"validation", "test"};
@@ -217,8 +220,15 @@ bool TrainingLoop::evaluate_what_is_due() {
   return true;
 }
 
+void TrainingLoop::check_replicas() {
+  if (checked_step_ == trainer_.step()) return;
+  trainer_.check_replicas();
+  checked_step_ = trainer_.step();
+}
+
 void TrainingLoop::save() {
   if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
+  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   SaveReport report;
   try {
     report = trainer_.save(

@@ -40,6 +40,8 @@ class TrainingLoop {
   void check_order(const CheckpointReader& checkpoint, bool own);
   void go_on_from(const CheckpointReader& checkpoint);
   void train_one_step();
+  /// Unless this step has been checked already.
+  void check_replicas();
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
@@ -65,6 +67,7 @@ class TrainingLoop {
   LossPlot plot_;
   double last_save_;  // by the steady clock
   std::int64_t saved_step_ = -1;
+  std::int64_t checked_step_ = -1;
   std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
   double seconds_since_line_ = 0;

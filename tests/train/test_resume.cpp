@@ -5,8 +5,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
-#include "data/data_support.h"
-#include "support/tiny_training.h"
+#include "train/loop_on_threads.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -16,17 +15,6 @@ using namespace megatron::test;
 namespace {
 
 constexpr int kSteps = 4;
-
-std::string make_corpus(const ShardFolder& folder) {
-  Documents documents;
-  for (int i = 0; i < 60; ++i) {
-    documents.emplace_back();
-    for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
-    documents.back().push_back(49);
-  }
-  make_shard(folder.file("corpus"), documents, 0, 1, small_vocabulary(50));
-  return folder.file("corpus");
-}
 
 /// Trains from `from` (empty: from the start) to the last step, saving every step below `directory`; the numbers of
 /// every step as text, every digit of them.

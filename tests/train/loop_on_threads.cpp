@@ -1,0 +1,56 @@
+#include "train/loop_on_threads.h"
+
+#include "comm/thread_communicator.h"
+#include "train/report.h"
+#include "train/training_loop.h"
+
+namespace megatron::test {
+
+std::string make_corpus(const ShardFolder& folder) {
+  Documents documents;
+  for (int i = 0; i < 60; ++i) {
+    documents.emplace_back();
+    for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
+    documents.back().push_back(49);
+  }
+  make_shard(folder.file("corpus"), documents, 0, 1, small_vocabulary(50));
+  return folder.file("corpus");
+}
+
+LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil) {
+  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+  LoopResult result;
+  result.told.resize(static_cast<std::size_t>(ranks));
+  std::filesystem::create_directories(config.run.directory);
+  StopSignals signals;
+  run_as_threads(ranks, [&](Communicator& world) {
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, ranks, &facts);
+    const ProcessGrid grid(world, grid_shape(own));
+    Backend backend = make_cpu_backend();
+    auto ops = std::make_unique<InjectedOps>(std::move(backend.ops));
+    if (spoil) spoil(*ops, grid);
+    backend.ops = std::move(ops);
+    Log log(world.rank() == 0);
+    log.append_to(own.run.directory + "/run.log");
+    try {
+      TrainingLoop loop(own, grid, backend, datasets, log, signals, {.started = Timers::steady_seconds()});
+      std::vector<std::string> warnings;
+      loop.load(open_newest_checkpoint(world, own.run.directory, warnings));
+      loop.run();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::communication) throw;
+      result.told[static_cast<std::size_t>(world.rank())] = fmt::format("{}: {}", name_of(error.kind()), error.what());
+    }
+  });
+  if (std::filesystem::exists(config.run.directory + "/run.log")) {
+    result.log = contents_of(config.run.directory + "/run.log");
+  }
+  visit_metrics(config.run.directory + "/metrics.jsonl",
+                [&](const nlohmann::json& object, std::string_view) { result.metrics.push_back(object); });
+  return result;
+}
+
+}  // namespace megatron::test

@@ -1,0 +1,29 @@
+// Whole runs of the training loop with ranks as threads, on a small corpus, whose operations a test may spoil.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "data/data_support.h"
+#include "support/injected_ops.h"
+#include "support/tiny_training.h"
+
+namespace megatron::test {
+
+/// Shards of a small corpus below the folder; what data.train is to name.
+std::string make_corpus(const ShardFolder& folder);
+
+struct LoopResult {
+  std::vector<std::string> told;  ///< by rank: "kind: message" of the error that ended it, or nothing
+  std::string log;                ///< run.log
+  std::vector<nlohmann::json> metrics;
+};
+
+/// Trains `config` (not resolved; its grid gives the number of ranks) in run.directory, from its newest checkpoint if
+/// it has one. `spoil` is called on each rank before the start.
+LoopResult run_loop(const Config& config,
+                    const std::function<void(InjectedOps& ops, const ProcessGrid& grid)>& spoil = nullptr);
+
+}  // namespace megatron::test

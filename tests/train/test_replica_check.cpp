@@ -1,0 +1,164 @@
+// One flipped bit in one copy of a parameter is found, whatever made the copies, and named with tensor and rank.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "comm/thread_communicator.h"
+#include "train/loop_on_threads.h"
+#include "train/replica_check.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+struct Flip {
+  GridShape shape;
+  const char* name = "";
+  int rank = -1;  // nobody
+  bool master = false;
+  bool sequence_parallel = false;
+};
+
+/// Trains two steps, flips one bit of `name` (or of its f32 master) on `rank`, and checks. What every rank was told:
+/// nothing if all was well.
+std::vector<std::string> told_after(const Flip& flip) {
+  Config config = tiny_config();
+  config.parallel.tensor = flip.shape.tensor;
+  config.parallel.data = flip.shape.data;
+  config.parallel.pipeline = flip.shape.pipeline;
+  config.parallel.sequence_parallel = flip.sequence_parallel;
+  std::vector<std::string> told(static_cast<std::size_t>(flip.shape.ranks()));
+  run_as_threads(flip.shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, flip.shape);
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, grid.data().rank());
+    Timers timers;
+    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+    Buffer memory(*backend.device, replica.store().values().bytes());
+    const Tensor master = memory.tensor(replica.store().values().shape(), DType::f32);
+    ReplicaCheck check(grid, replica.store(), *backend.device, master);
+    for (int step = 1; step <= 2; ++step) {
+      replica.forward_backward(batches.step(step), step, targets, timers);
+      replica.update({.learning_rate = 1e-2}, timers);
+      backend.ops->copy(replica.store().values(), master);
+      check.run("in a healthy run");
+    }
+    bool flipped = false;
+    for (const Parameter& parameter : replica.store().all()) {
+      if (parameter.name != flip.name || world.rank() != flip.rank) continue;
+      const Tensor values = flip.master ? master.slice(0, parameter.first, parameter.elements())
+                                        : parameter.value.view({parameter.elements()});
+      auto* last = static_cast<std::uint8_t*>(values.data()) + values.bytes() - 4;
+      *last ^= 1;  // the least there is
+      flipped = true;
+    }
+    internal_check(flipped == (world.rank() == flip.rank), "the rank that is to be hurt has no such parameter");
+    try {
+      check.run("after step 2");
+    } catch (const Error& error) {
+      told[static_cast<std::size_t>(world.rank())] = fmt::format("{}: {}", name_of(error.kind()), error.what());
+    }
+  });
+  return told;
+}
+
+/// All ranks were told the same, of one tensor, with these words.
+void require_told(const Flip& flip, const char* start, const char* then, const char* end = "") {
+  CAPTURE(flip.name, flip.rank);
+  const std::vector<std::string> told = told_after(flip);
+  CHECK(std::set<std::string>(told.begin(), told.end()).size() == 1);
+  CHECK_THAT(told.front(), StartsWith("numerics: after step 2, ranks that must hold the same values do not"));
+  CHECK_THAT(told.front(), Contains(start) && Contains(then) && Contains(end));
+  CHECK(std::count(told.front().begin(), told.front().end(), '\n') == 1);
+}
+
+}  // namespace
+
+TEST_CASE("healthy copies are the same bits on every layout, and a single rank has none") {
+  for (const GridShape& shape : {GridShape{}, GridShape{.tensor = 2, .data = 2, .pipeline = 2}, GridShape{.tensor = 4},
+                                 GridShape{.data = 4}, GridShape{.pipeline = 4}}) {
+    for (const bool sequence_parallel : {false, true}) {
+      CAPTURE(shape.tensor, shape.data, shape.pipeline, sequence_parallel);
+      for (const std::string& told : told_after({.shape = shape, .sequence_parallel = sequence_parallel})) {
+        CHECK(told.empty());
+      }
+    }
+  }
+  const Flip alone{.shape = {.tensor = 2}, .name = "layers.0.mlp.up.weight", .rank = 1};  // each has its own half
+  for (const std::string& told : told_after(alone)) CHECK(told.empty());
+}
+
+TEST_CASE("a flipped bit on one data rank is named with tensor and rank", "[fault-37]") {
+  // Three copies against one.
+  require_told({.shape = {.data = 4}, .name = "layers.2.mlp.down.weight", .rank = 2},
+               "\n  layers.2.mlp.down.weight: rank 2 (", ") disagrees with the 3 others");
+  // One against one: both, and that nobody knows. Ranks 2 and 3 are data rank 1; rank 3 has the second half.
+  require_told({.shape = {.tensor = 2, .data = 2}, .name = "layers.0.attention.query.weight", .rank = 3},
+               "\n  layers.0.attention.query.weight [part [16, 32] at [16, 0]]: rank 1 (", ") and rank 3 (",
+               "which is right cannot be told");
+  // In the fp32 master alone: its 16-bit value may well be the same.
+  require_told({.shape = {.data = 4}, .name = "final_norm.weight", .rank = 3, .master = true},
+               "\n  final_norm.weight (fp32 master): rank 3 (", ") disagrees with the 3 others");
+}
+
+TEST_CASE("a flipped bit in one tensor rank's copy of a norm is named with tensor and rank", "[fault-37]") {
+  for (const bool sequence_parallel : {false, true}) {
+    require_told({.shape = {.tensor = 4},
+                  .name = "layers.1.attention_norm.weight",
+                  .rank = 3,
+                  .sequence_parallel = sequence_parallel},
+                 "\n  layers.1.attention_norm.weight: rank 3 (", ") disagrees with the 3 others");
+  }
+  // Two tensor ranks alone could not tell, nor two data ranks; together there are four copies.
+  require_told({.shape = {.tensor = 2, .data = 2}, .name = "layers.1.attention_norm.bias", .rank = 1},
+               "\n  layers.1.attention_norm.bias: rank 1 (", ") disagrees with the 3 others");
+}
+
+TEST_CASE("a flipped bit in one stage's copy of a tied table is named with tensor and rank", "[fault-37]") {
+  require_told({.shape = {.data = 2, .pipeline = 2}, .name = "embedding.word.weight", .rank = 3},
+               "\n  embedding.word.weight: rank 3 (", ") disagrees with the 3 others");
+  require_told({.shape = {.pipeline = 4}, .name = "embedding.word.weight", .rank = 0},
+               "\n  embedding.word.weight: rank 0 (", ") and rank 3 (");
+}
+
+TEST_CASE("a run looks every so often and before each save, and keeps no checkpoint of copies that differ",
+          "[fault-37]") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.parallel.data = 2;
+  config.data.train = make_corpus(folder);
+  config.train.steps = 8;
+  const auto hurt_in_step_5 = [](InjectedOps& ops, const ProcessGrid& grid) {
+    if (grid.data().rank() != 1) return;
+    // Four micro-batches a step on each of two data ranks, nine norms in each: inside of step 5.
+    ops.after_norm = [calls = 0](const LayerNormForwardArgs& args) mutable {
+      if (++calls == 4 * 4 * 9 + 5)
+        *const_cast<std::uint32_t*>(static_cast<const std::uint32_t*>(args.gamma.data())) ^= 1;
+    };
+  };
+  const auto run = [&](const char* name, std::int64_t check_every, std::int64_t save_every) {
+    config.run.directory = folder.file(name);
+    config.train.check_replicas_every = check_every;
+    config.checkpoint.every_steps = save_every;
+    const LoopResult result = run_loop(config, hurt_in_step_5);
+    CHECK(result.told[0] == result.told[1]);
+    return result;
+  };
+
+  const LoopResult every_second = run("every second", 2, 0);
+  CHECK_THAT(every_second.told[0], StartsWith("numerics: after step 6, ranks that must hold the same values do not"));
+  CHECK_THAT(every_second.told[0], Contains("layers.2.attention_norm.weight: rank 0 (") && Contains("and rank 1 ("));
+  CHECK_THAT(every_second.told[0], !Contains("layers.1."));
+
+  const LoopResult saves = run("before saves", 100, 3);
+  CHECK_THAT(saves.told[0], StartsWith("numerics: after step 6, "));
+  CHECK(std::filesystem::exists(folder.file("before saves/checkpoints/step_00000003")));
+  CHECK_FALSE(std::filesystem::exists(folder.file("before saves/checkpoints/step_00000006")));
+
+  const LoopResult never = run("never", 0, 3);
+  CHECK(never.told[0].empty());
+  CHECK(std::filesystem::exists(folder.file("never/checkpoints/step_00000008")));
+}
