@@ -1,5 +1,6 @@
 #include "config/batch_schedule.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -60,6 +61,17 @@ std::int64_t BatchSchedule::steps_for(std::int64_t samples) const {
   auto level = levels_.rbegin();
   while (level->first_sample > samples) ++level;
   return level->first_step + (samples - level->first_sample) / level->batch;
+}
+
+std::int64_t BatchSchedule::completions(std::int64_t steps, std::int64_t period) const {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < levels_.size() && levels_[i].first_step < steps; ++i) {
+    const Level& level = levels_[i];
+    const std::int64_t end = i + 1 < levels_.size() ? std::min(steps, levels_[i + 1].first_step) : steps;
+    // A batch of a period or more completes one every time; of a smaller one, none completes two.
+    count += level.batch >= period ? end - level.first_step : samples_after(end) / period - level.first_sample / period;
+  }
+  return count;
 }
 
 std::vector<std::int64_t> BatchSchedule::sizes() const {

@@ -28,6 +28,10 @@ class BatchSchedule {
   /// Most whole updates that `samples` samples are enough for; the rest of the samples is not used.
   std::int64_t steps_for(std::int64_t samples) const;
 
+  /// How many of the first `steps` updates complete a multiple of `period` samples (of an epoch, say): an update that
+  /// completes several counts once.
+  std::int64_t completions(std::int64_t steps, std::int64_t period) const;
+
   /// Every batch size that occurs, in order; one entry without ramp-up.
   std::vector<std::int64_t> sizes() const;
 

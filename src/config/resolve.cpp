@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "config/batch_schedule.h"
 #include "config/rules.h"
+#include "config/run_schedule.h"
 
 namespace megatron {
 namespace {
@@ -32,16 +32,12 @@ void resolve_vocabulary(Config& config, const DataFacts* data, Messages& problem
   }
 }
 
-BatchSchedule batch_schedule(const Config& config) {
-  return BatchSchedule(config.train.global_batch_size, config.train.batch_ramp_up);
-}
-
-void resolve_steps(Config& config, const BatchSchedule& schedule, const DataFacts* data, Messages& problems) {
+void resolve_steps(Config& config, const RunSchedule& schedule, const DataFacts* data, Messages& problems) {
   TrainConfig& train = config.train;
   if (train.steps == 0) {
     if (train.epochs > 0 && data == nullptr) return;
     const std::int64_t samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
-    train.steps = schedule.steps_for(samples);
+    train.steps = schedule.steps_for_samples(samples);
     if (train.steps == 0) {
       problems.push_back(fmt::format(
           "the run has {} samples ({}), fewer than one batch of {}", samples,
@@ -49,7 +45,7 @@ void resolve_steps(Config& config, const BatchSchedule& schedule, const DataFact
           : train.tokens > 0
               ? fmt::format("train.tokens = {} / sequence_length {}", train.tokens, config.model.sequence_length)
               : fmt::format("train.epochs = {} × {} samples", train.epochs, data->train_samples),
-          schedule.batch_at(0)));
+          schedule.step_after(0).samples));
     }
     train.samples = train.tokens = 0;
     train.epochs = 0;
@@ -61,7 +57,7 @@ void resolve_steps(Config& config, const BatchSchedule& schedule, const DataFact
 }
 
 /// Warm-up and decay in samples. Needs train.steps.
-void resolve_learning_rate(Config& config, const BatchSchedule& schedule, Messages& problems) {
+void resolve_learning_rate(Config& config, const RunSchedule& schedule, Messages& problems) {
   LearningRateConfig& rate = config.learning_rate;
   if (rate.decay_steps > 0) rate.decay_samples = schedule.samples_after(rate.decay_steps);
   if (rate.decay_samples == 0) rate.decay_samples = schedule.samples_after(config.train.steps);
@@ -84,16 +80,12 @@ void resolve_learning_rate(Config& config, const BatchSchedule& schedule, Messag
 }
 
 void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) {
-  const BatchSchedule schedule = batch_schedule(config);
+  const RunSchedule schedule(config);
   if (config.data.order == "megatron" && config.data.order_samples == 0) {
     config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
   }
   resolve_steps(config, schedule, data, problems);
   if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, schedule, problems);
-  if (config.train.evaluate_every_epoch && data != nullptr) {
-    config.train.evaluate_every = evaluation_interval(config, *data);
-    config.train.evaluate_every_epoch = false;
-  }
 }
 
 bool concerns_lengths(const Violation& violation) {
@@ -108,14 +100,17 @@ std::int64_t samples_of_run(const Config& config, const DataFacts& data) {
   const TrainConfig& train = config.train;
   if (train.samples > 0) return train.samples;
   if (train.tokens > 0) return train.tokens / config.model.sequence_length;
-  if (train.steps > 0) return batch_schedule(config).samples_after(train.steps);
+  if (train.steps > 0) return RunSchedule(config).samples_after(train.steps);
   // The factor keeps products like 0.29 · 100 from falling below the whole number they mean.
   return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data.train_samples) * (1 + 1e-12)));
 }
 
-std::int64_t evaluation_interval(const Config& config, const DataFacts& data) {
-  if (!config.train.evaluate_every_epoch) return config.train.evaluate_every;
-  return std::max<std::int64_t>(1, data.train_samples / config.train.global_batch_size);
+std::int64_t evaluations_within(const Config& config, const DataFacts& data, std::int64_t steps) {
+  const TrainConfig& train = config.train;
+  if (train.evaluate_every_epoch) {
+    return BatchSchedule(train.global_batch_size, train.batch_ramp_up).completions(steps, data.train_samples);
+  }
+  return train.evaluate_every > 0 ? steps / train.evaluate_every : 0;
 }
 
 void resolve(Config& config, int ranks, const DataFacts* data) {

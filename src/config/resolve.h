@@ -18,12 +18,12 @@ struct DataFacts {
 /// is smaller than a batch counts. After `resolve` the run is in steps and the rest is gone.
 std::int64_t samples_of_run(const Config& config, const DataFacts& data);
 
-/// train.evaluate_every in steps, "epoch" included.
-std::int64_t evaluation_interval(const Config& config, const DataFacts& data);
+/// How many of the first `steps` steps an evaluation follows: every train.evaluate_every-th, or with "epoch" those that
+/// complete a pass over the training data. So one follows step n if this is more for n than for n - 1.
+std::int64_t evaluations_within(const Config& config, const DataFacts& data, std::int64_t steps);
 
 /// Fills in what follows from other values: data size, query groups, feed-forward size, positions, vocabulary, steps,
-/// warm-up and decay in samples, the samples of Megatron's order, evaluate_every = "epoch" in steps. Resolving a
-/// resolved configuration changes nothing.
+/// warm-up and decay in samples, the samples of Megatron's order. Resolving a resolved configuration changes nothing.
 ///
 /// `data` may be absent for planning: then model.vocab_size must be given, and with train.epochs train.steps (and the
 /// warm-up and decay that follow from it) stay 0: unknown.

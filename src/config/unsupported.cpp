@@ -30,7 +30,6 @@ constexpr Unsupported kUnsupported[] = {
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
     {"parallel.schedule", false, "\"interleaved\", \"zero_bubble\"",
      [](const Config& c) { return c.parallel.schedule == "interleaved" || c.parallel.schedule == "zero_bubble"; }},
-    {"train.batch_ramp_up", true, "any", [](const Config& c) { return c.train.batch_ramp_up.start != 0; }},
     {"loss.name", true, "other than \"language_model\"",
      [](const Config& c) { return c.loss.name != "language_model"; }},
     {"precision.compute", true, "other than \"fp32\"", [](const Config& c) { return c.precision.compute != "fp32"; }},

@@ -91,8 +91,10 @@ void GptBatches::read_ahead() {
 }
 
 void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples) {
-  const std::int64_t s = order_.sequence_length(), b = shape_.micro_batch_size, d = shape_.data_size;
-  internal_check(samples.samples <= shape_.most_samples, "a step larger than the largest batch");
+  const std::int64_t s = samples.sequence > 0 ? samples.sequence : order_.sequence_length();
+  const std::int64_t b = shape_.micro_batch_size, d = shape_.data_size;
+  internal_check(samples.samples <= shape_.most_samples && s <= order_.sequence_length(),
+                 "a step larger than the largest batch");
   const std::int64_t count = exact_division(samples.samples, b * d, "samples of a step into micro-batches");
   slot.batch.step = step;
   slot.batch.samples = samples;
@@ -106,17 +108,18 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
         const std::lock_guard lock(mutex_);
         if (stop_) return;
       }
-      place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), tokens + j, targets + j);
+      place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), s, tokens + j, targets + j);
     }
     slot.batch.micro_batches.push_back(
         {ConstTensor(tokens, {s, b}, DType::i32), ConstTensor(targets, {s, b}, DType::i32), first});
   }
 }
 
-void GptBatches::place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets) {
-  const std::int64_t s = order_.sequence_length(), b = shape_.micro_batch_size;
+void GptBatches::place_sample(std::uint64_t sample, std::int64_t sequence, std::int32_t* tokens,
+                              std::int32_t* targets) {
+  const std::int64_t b = shape_.micro_batch_size;
   const std::span<const std::int32_t> read = samples_.read(sample);
-  for (std::int64_t i = 0; i < s; ++i) {
+  for (std::int64_t i = 0; i < sequence; ++i) {
     tokens[i * b] = read[static_cast<std::size_t>(i)];
     targets[i * b] = read[static_cast<std::size_t>(i + 1)];
   }

@@ -25,17 +25,19 @@
 
 namespace megatron {
 
-/// The global batch of one step. samples == 0: there is no such step, the run has ended.
+/// The global batch of one step. samples == 0: there is no such step, the run has ended. Of each sample the first
+/// `sequence` tokens are used; 0: all of the order's sequence length.
 struct StepSamples {
   std::uint64_t first_sample = 0;
   std::int64_t samples = 0;
+  std::int64_t sequence = 0;
 };
 
 /// Step (0, 1, ...) to its samples; a pure function, called from the reading thread.
 using StepPlan = std::function<StepSamples(std::int64_t step)>;
 
 struct MicroBatchTokens {
-  ConstTensor tokens;               ///< i32 [s, b]
+  ConstTensor tokens;               ///< i32 [s, b], s being the step's sequence
   ConstTensor targets;              ///< i32 [s, b]: the tokens that follow
   std::int64_t first_in_batch = 0;  ///< place of column 0 in the global batch; column j is at first_in_batch + j
 };
@@ -87,7 +89,7 @@ class GptBatches {
   };
   void read_ahead();
   void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
-  void place_sample(std::uint64_t sample, std::int32_t* tokens, std::int32_t* targets);
+  void place_sample(std::uint64_t sample, std::int64_t sequence, std::int32_t* tokens, std::int32_t* targets);
 
   const SampleOrder& order_;
   BatchShape shape_;

@@ -1,6 +1,6 @@
 #include "train/datasets.h"
 
-#include "config/batch_schedule.h"
+#include "config/run_schedule.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
 
@@ -27,7 +27,7 @@ std::optional<SampleSet> megatron_set(const DocumentRange& part, const Config& c
 
 }  // namespace
 
-Datasets::Datasets(const Config& config) {
+Datasets::Datasets(const Config& config) : config_(config) {
   const DataConfig& data = config.data;
   const std::int64_t s = config.model.sequence_length;
   TokenDataset& source = open(data.train);
@@ -70,14 +70,12 @@ Datasets::Datasets(const Config& config) {
 // together, those at the interval and one more at the end.
 void Datasets::order_as_megatron(const Config& config, const DocumentRange& train, const DocumentRange& validation,
                                  const DocumentRange& test) {
-  const BatchSchedule schedule(config.train.global_batch_size, config.train.batch_ramp_up);
   const std::int64_t run = samples_of_run(config, facts_);
   order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
-  order_steps_ = schedule.steps_for(order_samples_);
+  order_steps_ = RunSchedule(config).steps_for_samples(order_samples_);
   document_lengths_ = train.source->hash_of_lengths(train_documents_);
-  evaluation_interval_ = evaluation_interval(config, facts_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
-  const std::int64_t evaluations = 1 + (evaluation_interval_ > 0 ? order_steps_ / evaluation_interval_ : 0);
+  const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
   train_ = megatron_set(train, config, order_samples_);
   validation_ =
       megatron_set(validation, config, BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
@@ -89,10 +87,8 @@ void Datasets::order_as_megatron(const Config& config, const DocumentRange& trai
 }
 
 std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
-  if (evaluation_interval_ == 0) return 0;
-  const std::int64_t before =
-      step < order_steps_ ? (step - 1) / evaluation_interval_ : order_steps_ / evaluation_interval_;
-  return before * evaluation_samples_;
+  if (evaluation_samples_ == 0) return 0;
+  return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 
 TokenDataset& Datasets::open(const std::string& prefix) {

@@ -53,13 +53,13 @@ class Datasets {
   void order_as_megatron(const Config& config, const DocumentRange& train, const DocumentRange& validation,
                          const DocumentRange& test);
 
+  Config config_;
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   DataFacts facts_;
   std::optional<SampleSet> train_, validation_, test_;
   std::uint64_t train_documents_ = 0, document_lengths_ = 0;
-  // With Megatron's order: its sample count, the steps of a run of that length, steps between evaluations and samples
-  // of one.
-  std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_interval_ = 0, evaluation_samples_ = 0;
+  // With Megatron's order: its sample count, the steps of a run of that length, and samples of one evaluation.
+  std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_samples_ = 0;
 };
 
 }  // namespace megatron

@@ -16,11 +16,11 @@ Tensor upload(Device& device, Buffer& memory, std::size_t& used, const std::vect
 }  // namespace
 
 DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Device& device, const SampleSet& samples,
-                             std::int64_t first_sample, std::int64_t steps)
-    : device_(device), reads_(grid.first_stage() || grid.last_stage()) {
+                             StepPlan plan)
+    : device_(device), reads_(grid.first_stage() || grid.last_stage()), plan_(std::move(plan)) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-  const std::int64_t batch = config.train.global_batch_size, count = micro_batches_per_step(config);
-  targets_ = static_cast<double>(batch * s);
+  const std::int64_t count = micro_batches_per_step(config);
+  samples_together_ = b * grid.data().size();
   std::vector<std::int32_t> positions, position_ids;
   for (std::int64_t i = 0; i < s; ++i) {
     positions.push_back(static_cast<std::int32_t>(i));
@@ -28,43 +28,53 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Devi
   }
   memory_ = Buffer(device, static_cast<std::size_t>(s + s * b + 2 * count * s * b) * sizeof(std::int32_t));
   std::size_t used = 0;
-  MicroBatch shared;
-  shared.positions = upload(device, memory_, used, positions, {s});
-  shared.position_ids = upload(device, memory_, used, position_ids, {s, b});
-  shared.sequence = s;
-  shared.samples = b;
-  shared.gradient_scale = 1 / targets_;
+  positions_ = upload(device, memory_, used, positions, {s});
+  position_ids_ = upload(device, memory_, used, position_ids, {s, b});
+  const auto take = [&] {
+    const Tensor tensor = memory_.tensor({s, b}, DType::i32, used);
+    used += tensor.bytes();
+    return tensor;
+  };
   for (std::int64_t k = 0; k < count; ++k) {
-    tokens_.push_back(memory_.tensor({s, b}, DType::i32, used));
-    used += tokens_.back().bytes();
-    targets_of_.push_back(memory_.tensor({s, b}, DType::i32, used));
-    used += targets_of_.back().bytes();
-    shared.tokens = tokens_.back();
-    shared.targets = targets_of_.back();
-    shared.first_sample = (k * grid.data().size() + grid.data().rank()) * b;
-    micro_batches_.push_back(shared);
+    const Tensor tokens = take(), targets = take();
+    columns_.push_back({tokens, targets});
+    MicroBatch& micro_batch = micro_batches_.emplace_back();
+    micro_batch.samples = b;
+    micro_batch.first_sample = k * samples_together_ + grid.data().rank() * b;
   }
   if (!reads_) return;
-  const auto plan = [=](std::int64_t step) {
-    const bool exists = step < steps;
-    return StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), exists ? batch : 0};
-  };
-  const BatchShape shape{
-      .micro_batch_size = b, .most_samples = batch, .data_rank = grid.data().rank(), .data_size = grid.data().size()};
-  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan, 0);
+  const BatchShape shape{.micro_batch_size = b,
+                         .most_samples = config.train.global_batch_size,
+                         .data_rank = grid.data().rank(),
+                         .data_size = grid.data().size()};
+  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0);
 }
 
 std::span<const MicroBatch> DeviceBatches::next() {
-  if (reads_) {
-    const StepBatch& batch = reader_->next();
-    for (std::size_t k = 0; k < micro_batches_.size(); ++k) {
-      const MicroBatchTokens& from = batch.micro_batches[k];
-      internal_check(from.first_in_batch == micro_batches_[k].first_sample, "micro-batch out of place");
-      device_.copy_to_device(tokens_[k].data(), from.tokens.data(), from.tokens.bytes());
-      device_.copy_to_device(targets_of_[k].data(), from.targets.data(), from.targets.bytes());
+  const StepSamples step = plan_(step_++);
+  internal_check(step.samples > 0, "a batch was asked for after the last step");
+  const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
+  const std::int64_t s = step.sequence > 0 ? step.sequence : positions_.dim(0);
+  const StepBatch* const batch = reads_ ? &reader_->next() : nullptr;
+  targets_ = static_cast<double>(step.samples * s);
+  for (std::size_t k = 0; k < count; ++k) {
+    MicroBatch& to = micro_batches_[k];
+    const Tensor tokens = columns_[k].tokens.slice(0, 0, s), targets = columns_[k].targets.slice(0, 0, s);
+    if (batch != nullptr) {
+      const MicroBatchTokens& from = batch->micro_batches[k];
+      internal_check(from.first_in_batch == to.first_sample && from.tokens.bytes() == tokens.bytes(),
+                     "micro-batch out of place");
+      device_.copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes());
+      device_.copy_to_device(targets.data(), from.targets.data(), targets.bytes());
     }
+    to.tokens = tokens;
+    to.targets = targets;
+    to.position_ids = position_ids_.slice(0, 0, s);
+    to.positions = positions_.slice(0, 0, s);
+    to.sequence = s;
+    to.gradient_scale = 1 / targets_;
   }
-  return micro_batches_;
+  return std::span(micro_batches_).first(count);
 }
 
 }  // namespace megatron

@@ -1,5 +1,6 @@
 // DeviceBatches: a step's micro-batches where the model can read them. Owns the device memory of tokens, targets and
-// positions; reads ahead through GptBatches. Stages in the middle of a pipeline need no tokens and read none.
+// positions, enough for the largest batch; reads ahead through GptBatches. Stages in the middle of a pipeline need no
+// tokens and read none.
 #pragma once
 
 #include <memory>
@@ -16,22 +17,31 @@ namespace megatron {
 
 class DeviceBatches {
  public:
-  /// Delivers the samples from `first_sample` on, a global batch a step, for `steps` steps.
-  DeviceBatches(const Config& config, const ProcessGrid& grid, Device& device, const SampleSet& samples,
-                std::int64_t first_sample, std::int64_t steps);
+  /// Delivers what `plan` says, step after step from 0: at most train.global_batch_size samples of at most
+  /// model.sequence_length tokens.
+  DeviceBatches(const Config& config, const ProcessGrid& grid, Device& device, const SampleSet& samples, StepPlan plan);
 
-  /// The next step's micro-batches; valid until the next call. Targets count for 1 / `targets` each in the gradient.
+  /// The next step's micro-batches; valid until the next call. Targets count for 1 / targets() each in the gradient.
   std::span<const MicroBatch> next();
-  double targets_per_step() const { return targets_; }
+  /// Targets in the global batch that next() gave.
+  double targets() const { return targets_; }
   std::size_t bytes() const { return memory_.bytes(); }
 
  private:
+  /// Tokens and targets of the largest batch, by micro-batch: i32 [s, b].
+  struct Columns {
+    Tensor tokens, targets;
+  };
+
   Device& device_;
   bool reads_;
-  double targets_;
+  StepPlan plan_;
+  std::int64_t step_ = 0, samples_together_;  // samples of one micro-batch on all data ranks
+  double targets_ = 0;
   Buffer memory_;
+  Tensor positions_, position_ids_;
+  std::vector<Columns> columns_;
   std::vector<MicroBatch> micro_batches_;
-  std::vector<Tensor> tokens_, targets_of_;  // by micro-batch
   std::unique_ptr<GptBatches> reader_;
 };
 

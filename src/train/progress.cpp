@@ -45,9 +45,9 @@ std::string format_duration(double seconds) {
 
 void Progress::print(ProgressLine line) {
   if (lines_++ % kLinesPerHeader == 0) log_.info(progress_header(total_steps_));
-  const bool first = mean_step_seconds_ == 0;
-  mean_step_seconds_ += (first ? 1.0 : 0.1) * (line.step_seconds - mean_step_seconds_);
-  line.remaining_seconds = mean_step_seconds_ * static_cast<double>(total_steps_ - line.step);
+  const bool first = mean_token_seconds_ == 0;
+  mean_token_seconds_ += (first ? 1.0 : 0.1) * (1 / line.tokens_per_second - mean_token_seconds_);
+  line.remaining_seconds = mean_token_seconds_ * line.remaining_tokens;
   log_.info(progress_line(line, total_steps_));
 }
 

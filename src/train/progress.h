@@ -13,6 +13,7 @@ struct ProgressLine {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double step_seconds = 0;       ///< of one step
   double tokens_per_second = 0;  ///< the whole job's
+  double remaining_tokens = 0;   ///< to the end of the run
   double remaining_seconds = 0;  ///< not finite: unknown
   bool skipped = false;          ///< the update was skipped for a non-finite gradient
 };
@@ -29,7 +30,7 @@ class Progress {
  public:
   Progress(Log& log, std::int64_t total_steps) : log_(log), total_steps_(total_steps) {}
 
-  /// Sets line.remaining_seconds from a running mean of the seconds a step took, and prints.
+  /// Sets line.remaining_seconds from a running mean of the seconds a token took (steps may grow), and prints.
   void print(ProgressLine line);
 
   /// The next line gets a header (something else was printed in between).
@@ -41,7 +42,7 @@ class Progress {
   Log& log_;
   std::int64_t total_steps_;
   std::int64_t lines_ = 0;
-  double mean_step_seconds_ = 0;
+  double mean_token_seconds_ = 0;
 };
 
 }  // namespace megatron

@@ -1,6 +1,7 @@
 #include "train/replica.h"
 
 #include "comm/counting_communicator.h"
+#include "config/run_schedule.h"
 #include "ops/counting_ops.h"
 
 namespace megatron {
@@ -10,11 +11,26 @@ std::int64_t micro_batches_per_step(const Config& config) {
                         "micro-batches per step");
 }
 
+std::vector<std::int64_t> micro_batch_counts(const Config& config) {
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t samples : RunSchedule(config).batches().sizes()) {
+    counts.push_back(
+        exact_division(samples, config.train.micro_batch_size * config.parallel.data, "micro-batches per step"));
+  }
+  return counts;
+}
+
 namespace {
 
-std::vector<Action> training_schedule(const Config& config, const ProcessGrid& grid) {
-  return make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline,
-                       static_cast<int>(micro_batches_per_step(config)));
+using TrainingActions = std::map<std::int64_t, std::vector<Action>>;
+
+TrainingActions training_schedules(const Config& config, const ProcessGrid& grid) {
+  TrainingActions actions;
+  for (const std::int64_t count : micro_batch_counts(config)) {
+    actions[count] =
+        make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline, static_cast<int>(count));
+  }
+  return actions;
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
@@ -51,14 +67,15 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const GptStage stage(config.model, config.parallel, grid, region, store, config.recompute);
   store.allocate_sizing(type);
 
-  const std::vector<Action> actions = training_schedule(config, grid);
+  const TrainingActions schedules = training_schedules(config, grid);
+  const std::vector<Action>& actions = schedules.rbegin()->second;  // of the largest step
   Arena scratch("scratch"), batch("batch"), loss("loss");
   const MicroBatch micro_batch = sizing_micro_batch(config, batch);
   const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
   const Tensor loss_total = loss.allocate("loss", {1}, DType::f64);
   MemoryPlan plan;
-  plan.slots = slot_count(actions);
+  for (const auto& [count, list] : schedules) plan.slots = std::max(plan.slots, slot_count(list));
   PipelineExecutor executor(stage, grid, region, plan.slots);
   CountingOps ops;
   Timers timers;
@@ -94,7 +111,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       region_(grid, config.parallel.sequence_parallel),
       stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_, config.recompute)),
       scratch_("scratch"),
-      training_actions_(training_schedule(config, grid)),
+      training_actions_(training_schedules(config, grid)),
       evaluation_actions_(
           forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)))) {
   Device& device = *backend.device;
@@ -133,7 +150,9 @@ double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std:
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
                               .gradient_sums = overlap_gradients_ ? gradient_sums_.get() : nullptr};
-  executor_->run(training_actions_, micro_batches, settings, ops, scratch_, loss_total_, timers);
+  const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
+  internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
+  executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
   gradient_sums_->finish(ops, scratch_);
   return total_loss(targets);
 }
@@ -175,16 +194,6 @@ std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
   std::vector<Piece> pieces;
   for (const Parameter& parameter : store_.all()) {
     pieces.push_back(piece(parameter, 0, parameter.elements(), with_optimizer));
-  }
-  return pieces;
-}
-
-std::vector<Piece> Replica::summed_gradients() const {
-  std::vector<Piece> pieces;
-  for (const Parameter& parameter : store_.all()) {
-    Piece piece{parameter.name, parameter.global_shape, parameter.box, 0, parameter.elements(), {}, {}, {}};
-    piece.value = parameter.gradient.view({piece.count});
-    pieces.push_back(piece);
   }
   return pieces;
 }

@@ -4,6 +4,7 @@
 // Knows micro-batches and steps; must not know data sets, files, checkpoints or logs.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 
@@ -32,8 +33,10 @@ struct MemoryPlan {
   std::size_t total() const { return weights + gradients + optimizer + activations() + scratch + batch; }
 };
 
-/// Micro-batches of one step on each data rank.
+/// Micro-batches of one step on each data rank: of the largest step, where the batch grows.
 std::int64_t micro_batches_per_step(const Config& config);
+/// Every number of them that occurs, ascending.
+std::vector<std::int64_t> micro_batch_counts(const Config& config);
 
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);
@@ -43,8 +46,9 @@ class Replica {
   /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica.
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
 
-  /// Forward and backward of one step: gradients are zeroed, the schedule is played, all partial sums are done. Returns
-  /// the mean loss over `targets` (the number of targets in the global batch), the same on every rank.
+  /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
+  /// schedule is played, all partial sums are done. Returns the mean loss over `targets` (the number of targets in the
+  /// global batch), the same on every rank.
   double forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
@@ -68,9 +72,6 @@ class Replica {
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
   /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<Piece> all_pieces(bool with_optimizer) const;
-  /// The gradients of the last step that this rank has in full after forward_backward, copies included, as the pieces'
-  /// values: the data ranks' sums, which an update leaves as they are.
-  std::vector<Piece> summed_gradients() const;
 
  private:
   double total_loss(double targets);
@@ -90,7 +91,8 @@ class Replica {
   Arena scratch_;
   Tensor loss_total_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<Action> training_actions_, evaluation_actions_;
+  std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
+  std::vector<Action> evaluation_actions_;
 };
 
 }  // namespace megatron

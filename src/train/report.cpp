@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "config/run_schedule.h"
 #include "model/flops.h"
 #include "pipeline/simulate.h"
 
@@ -39,10 +40,30 @@ namespace {
 std::string describe_bubble(const Config& config) {
   const auto stages = static_cast<int>(config.parallel.pipeline);
   if (stages == 1) return "no pipeline, no bubble";
-  const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
-  const Simulation simulation = simulate(make_schedules(config.parallel.schedule, stages, micro_batches));
-  return fmt::format("{}, bubble {:.1f} % of the time if all stages are equally fast", config.parallel.schedule,
-                     100 * simulation.bubble_fraction);
+  const auto bubble = [&](std::int64_t micro_batches) {
+    const auto lists = make_schedules(config.parallel.schedule, stages, static_cast<int>(micro_batches));
+    return 100 * simulate(lists).bubble_fraction;
+  };
+  const std::vector<std::int64_t> counts = micro_batch_counts(config);
+  return fmt::format("{}, bubble {:.1f} % of the time if all stages are equally fast{}", config.parallel.schedule,
+                     bubble(counts.back()),
+                     counts.size() > 1 ? fmt::format(" (of the first step: {:.1f} %)", bubble(counts.front())) : "");
+}
+
+// How the batch grows; nothing for one that does not.
+std::string describe_ramp_up(const Config& config, const RunSchedule& schedule) {
+  const BatchRampUp& ramp = config.train.batch_ramp_up;
+  if (ramp.start == 0) return "";
+  return fmt::format("ramp-up   from {} samples by {} to {}, in {} steps of {} samples together\n", ramp.start,
+                     ramp.increment, config.train.global_batch_size, schedule.batches().ramp_steps(),
+                     schedule.batches().ramp_samples());
+}
+
+std::string describe_length(const Config& config, const RunSchedule& schedule) {
+  const std::int64_t steps = config.train.steps;
+  if (steps == 0) return "";  // epochs of data that are not there
+  return fmt::format("length    {} steps = {} samples = {} tokens\n", steps, schedule.samples_after(steps),
+                     schedule.tokens_after(steps));
 }
 
 std::string describe_recomputation(const Config& config) {
@@ -86,7 +107,9 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   fmt::format_to(out, "batch     {} samples = {} micro-batches x {} samples x {} data ranks; {} tokens a step\n",
                  config.train.global_batch_size, micro_batches_per_step(config), config.train.micro_batch_size,
                  shape.data, config.train.global_batch_size * config.model.sequence_length);
-  if (config.train.steps > 0) fmt::format_to(out, "length    {} steps\n", config.train.steps);
+  const RunSchedule schedule(config);
+  text += describe_ramp_up(config, schedule);
+  text += describe_length(config, schedule);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
   fmt::format_to(out, "layers    {} by stage\n", fmt::join(layers, " "));
   text += describe_recomputation(config);

@@ -28,6 +28,11 @@ nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
           {"tokenizer_hash", data.vocabulary().hash}};
 }
 
+nlohmann::json schedule_facts(const Config& config) {
+  return {{"global_batch_size", config.train.global_batch_size},
+          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)}};
+}
+
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   if (config.data.order != "megatron") return nlohmann::json::object();
   return {{"order", config.data.order},
@@ -43,6 +48,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       backend_(backend),
       datasets_(datasets),
       replica_(config, grid, backend),
+      schedule_(config),
       learning_rate_{.peak = config.learning_rate.peak,
                      .minimum = config.learning_rate.minimum,
                      .warmup_samples = config.learning_rate.warmup_samples,
@@ -63,12 +69,20 @@ void Trainer::set_meters(TrafficMeter* meter) {
   }
 }
 
+// The samples of the steps from here to the end of the run.
+StepPlan Trainer::training_plan() const {
+  return [schedule = schedule_, first = step_, end = config_.train.steps](std::int64_t step) {
+    if (first + step >= end) return StepSamples{};
+    const StepShape shape = schedule.step_after(first + step);
+    return StepSamples{static_cast<std::uint64_t>(shape.first_sample), shape.samples, shape.sequence};
+  };
+}
+
 StepResult Trainer::train_step() {
   internal_check(!finished(), "a step after the last one");
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
-    batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), samples_,
-                                               config_.train.steps - step_);
+    batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), training_plan());
   }
   std::span<const MicroBatch> micro_batches;
   {
@@ -76,28 +90,32 @@ StepResult Trainer::train_step() {
     micro_batches = batches_->next();
   }
   StepResult result;
-  result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets_per_step(), timers_);
-  result.learning_rate = learning_rate_.at(samples_ + config_.train.global_batch_size);
+  result.batch = schedule_.step_after(step_);
+  result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets(), timers_);
+  result.learning_rate = learning_rate_.at(schedule_.samples_after(step_ + 1));
   const Optimizer::Update update =
       replica_.update({.learning_rate = result.learning_rate, .weight_decay = config_.optimizer.weight_decay}, timers_);
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   ++step_;
-  samples_ += config_.train.global_batch_size;
   return result;
 }
 
 std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
                                         const std::function<bool()>& stop) {
   const auto available = static_cast<std::int64_t>(samples.order->samples());
-  const std::int64_t steps =
-      std::clamp<std::int64_t>(available / config_.train.global_batch_size, 1, config_.train.evaluate_steps);
+  const std::int64_t batch = config_.train.global_batch_size;
+  const std::int64_t steps = std::clamp<std::int64_t>(available / batch, 1, config_.train.evaluate_steps);
+  const StepPlan plan = [=](std::int64_t step) {
+    return step < steps ? StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), batch} : StepSamples{};
+  };
   const Timers::Scope scope(timers_, Section::evaluation);
-  DeviceBatches batches(config_, grid_, *backend_.device, samples, first_sample, steps);
+  DeviceBatches batches(config_, grid_, *backend_.device, samples, plan);
   double sum = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
-    sum += replica_.evaluate(batches.next(), batches.targets_per_step(), timers_);
+    const std::span<const MicroBatch> micro_batches = batches.next();
+    sum += replica_.evaluate(micro_batches, batches.targets(), timers_);
   }
   return sum / static_cast<double>(steps);
 }
@@ -114,15 +132,15 @@ void Trainer::check_replicas() {
 TrainingState Trainer::state(const nlohmann::json& loop) const {
   TrainingState state;
   state.step = step_;
-  state.samples = samples_;
+  state.samples = samples();
   state.tokens = tokens();
   state.facts = model_facts(config_, datasets_.train_source());
   state.extra = {{"updates", replica_.optimizer().updates()},
                  {"config", print_config(config_)},
-                 {"global_batch_size", config_.train.global_batch_size},
                  {"loop", loop},
                  {"order", order_facts(config_, datasets_)},
                  {"data_hash", datasets_.train_source().set_hash()}};
+  state.extra.update(schedule_facts(config_));
   return state;
 }
 
@@ -139,15 +157,22 @@ void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
 }
 
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
-  // train.steps, warm-up and decay were turned into samples with this batch size: another one would end elsewhere.
-  const std::int64_t saved_batch = checkpoint.state().extra.value("global_batch_size", std::int64_t{0});
-  verify(saved_batch == config_.train.global_batch_size, ErrorKind::checkpoint,
-         "{} was trained with train.global_batch_size = {}, this run has {}; go on with the same, or start a new run "
-         "with checkpoint.initialize_from",
-         checkpoint.path(), saved_batch, config_.train.global_batch_size);
+  // Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
+  const nlohmann::json current = schedule_facts(config_);
+  nlohmann::json saved = nlohmann::json::object();
+  for (const auto& fact : current.items())
+    saved[fact.key()] = checkpoint.state().extra.value(fact.key(), nlohmann::json(""));
+  std::string changes;
+  for (const FactDifference& difference : compare_facts(saved, current)) {
+    changes += fmt::format("\n  train.{}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
+                           difference.current);
+  }
+  verify(changes.empty(), ErrorKind::checkpoint,
+         "{} was trained in other batches than this run's; go on with the same, or start a new run with "
+         "checkpoint.initialize_from:{}",
+         checkpoint.path(), changes);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
-  samples_ = checkpoint.state().samples;
   replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
   batches_.reset();
   return checkpoint.state().extra.value("loop", nlohmann::json::object());

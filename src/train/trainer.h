@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
+#include "config/run_schedule.h"
 #include "optim/learning_rate.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
@@ -15,6 +16,7 @@
 namespace megatron {
 
 struct StepResult {
+  StepShape batch;  ///< what the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   bool skipped = false;  ///< the gradient was not finite: nothing was changed
 };
@@ -47,8 +49,12 @@ class Trainer {
   std::vector<FactDifference> changed_order(const CheckpointReader& checkpoint) const;
 
   std::int64_t step() const { return step_; }
-  std::int64_t samples() const { return samples_; }
-  std::int64_t tokens() const { return samples_ * config_.model.sequence_length; }
+  std::int64_t samples() const { return schedule_.samples_after(step_); }
+  std::int64_t tokens() const { return schedule_.tokens_after(step_); }
+  double next_tokens() const { return static_cast<double>(schedule_.step_after(step_).tokens()); }
+  double remaining_tokens() const {
+    return static_cast<double>(schedule_.tokens_after(config_.train.steps) - tokens());
+  }
   bool finished() const { return step_ >= config_.train.steps; }
 
   Replica& replica() { return replica_; }
@@ -59,6 +65,7 @@ class Trainer {
 
  private:
   void load(const CheckpointReader& checkpoint, bool with_optimizer);
+  StepPlan training_plan() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);
 
@@ -69,14 +76,17 @@ class Trainer {
   Timers timers_;
   TrafficMeter traffic_;
   Replica replica_;
+  RunSchedule schedule_;
   LearningRate learning_rate_;
   std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
   std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
-  std::int64_t step_ = 0, samples_ = 0;
+  std::int64_t step_ = 0;                        // of samples and tokens the schedule tells the rest
 };
 
 /// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.
 nlohmann::json model_facts(const Config& config, const TokenDataset& data);
+/// What says which samples, and how much of them, each step of a run takes.
+nlohmann::json schedule_facts(const Config& config);
 /// What the order of samples depends on; empty if on nothing that can change but the data.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 

@@ -134,14 +134,14 @@ bool TrainingLoop::stop_requested() {
 
 void TrainingLoop::record(const StepResult& result, double seconds) {
   seconds_since_line_ += seconds;
+  tokens_since_line_ += static_cast<double>(result.batch.tokens());
   ++steps_since_line_;
   const std::int64_t every = config_.run.log_every;
   if (trainer_.step() % every != 0 && !trainer_.finished()) return;
   const double step_seconds = seconds_since_line_ / static_cast<double>(steps_since_line_);
-  const auto step_tokens = static_cast<double>(config_.train.global_batch_size * config_.model.sequence_length);
   const FlopsPerToken flops =
       flops_per_token(config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute));
-  const double tokens_per_second = step_tokens / step_seconds;
+  const double tokens_per_second = tokens_since_line_ / seconds_since_line_;
   const double token_rate_of_rank = tokens_per_second / grid_.shape().ranks();
   if (log_.speaking()) {
     metrics_.write(
@@ -153,7 +153,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .samples = trainer_.samples(),
                      .tokens = trainer_.tokens(),
                      .epoch = datasets_.train().order->passes(static_cast<std::uint64_t>(trainer_.samples())),
-                     .global_batch_size = config_.train.global_batch_size,
+                     .global_batch_size = result.batch.samples,
                      .step_seconds = step_seconds,
                      .tokens_per_second = tokens_per_second,
                      .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
@@ -167,10 +167,16 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .learning_rate = result.learning_rate,
                      .step_seconds = step_seconds,
                      .tokens_per_second = tokens_per_second,
+                     .remaining_tokens = trainer_.remaining_tokens(),
                      .skipped = result.skipped});
   }
-  seconds_since_line_ = 0;
+  seconds_since_line_ = tokens_since_line_ = 0;
   steps_since_line_ = skipped_ = 0;
+}
+
+bool TrainingLoop::evaluation_follows(std::int64_t step) const {
+  const DataFacts data = datasets_.facts();
+  return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
 }
 
 void TrainingLoop::train_one_step() {
@@ -183,15 +189,15 @@ void TrainingLoop::train_one_step() {
          "learning_rate.peak, lengthen the warm-up, or resume from an older checkpoint",
          trainer_.step(), skipped_in_a_row_);
   const double seconds = Timers::steady_seconds() - start;
-  limits_.step_took(seconds);
+  // The next step may be longer.
+  limits_.step_took(seconds * std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
   record(result, seconds);
   if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
     check_replicas();
   }
-  const std::int64_t every = config_.train.evaluate_every;
   if (trainer_.finished()) {
     evaluations_due_ = {"validation", "test"};
-  } else if (every > 0 && trainer_.step() % every == 0) {
+  } else if (evaluation_follows(trainer_.step())) {
     evaluations_due_ = {"validation"};
   }
 }

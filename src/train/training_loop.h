@@ -42,6 +42,7 @@ class TrainingLoop {
   void train_one_step();
   /// Unless this step has been checked already.
   void check_replicas();
+  bool evaluation_follows(std::int64_t step) const;
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
@@ -70,7 +71,8 @@ class TrainingLoop {
   std::int64_t checked_step_ = -1;
   std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
-  double seconds_since_line_ = 0;
+  // Since the line before:
+  double seconds_since_line_ = 0, tokens_since_line_ = 0;
   std::int64_t steps_since_line_ = 0;
 };
 

@@ -15,6 +15,9 @@ TEST_CASE("without ramp-up every batch is the same", "[config]") {
   CHECK(schedule.steps_for(0) == 0);
   CHECK(schedule.ramp_steps() == 0);
   CHECK(schedule.sizes() == std::vector<std::int64_t>{48});
+  CHECK(schedule.completions(10, 480) == 1);
+  CHECK(schedule.completions(9, 480) == 0);
+  CHECK(schedule.completions(10, 47) == 10);  // a step that completes two is one
   CHECK(BatchSchedule(1 << 30).samples_after(1'000'000'000'000) == std::numeric_limits<std::int64_t>::max());
 }
 
@@ -38,14 +41,17 @@ TEST_CASE("ramp-ups agree with stepping one batch at a time", "[config]") {
   for (const BatchRampUp& ramp : ramps) {
     CAPTURE(ramp.start, ramp.increment, ramp.samples);
     const BatchSchedule schedule(16, ramp);
-    std::int64_t consumed = 0;
+    std::int64_t consumed = 0, completed[3] = {};
+    const std::int64_t periods[3] = {5, 33, 400};
     for (std::int64_t step = 0; step < 400; ++step) {
+      for (int i = 0; i < 3; ++i) REQUIRE(schedule.completions(step, periods[i]) == completed[i]);
       REQUIRE(schedule.samples_after(step) == consumed);
       const std::int64_t k = (16 - ramp.start) / ramp.increment;
       const std::int64_t batch =
           consumed >= ramp.samples ? 16 : ramp.start + consumed * k / ramp.samples * ramp.increment;
       REQUIRE(schedule.batch_at(consumed) == batch);
       for (std::int64_t extra = 0; extra < batch; ++extra) REQUIRE(schedule.steps_for(consumed + extra) == step);
+      for (int i = 0; i < 3; ++i) completed[i] += (consumed + batch) / periods[i] > consumed / periods[i];
       consumed += batch;
     }
   }

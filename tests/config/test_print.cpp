@@ -90,8 +90,9 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
   for (const char* supported :
        {"parallel.schedule=gpipe", "parallel.sequence_parallel=true", "checkpoint.load=x",
         "checkpoint.initialize_from=x", "checkpoint.every_minutes=1", "train.evaluate_every=epoch",
-        "learning_rate.decay=inverse_sqrt", "run.device=cpu", "run.communication=mpi", "parallel.pipeline=2",
-        "model.query_groups=12", "recompute.mode=full", "recompute.mode=selective", "optimizer.clip_grad_norm=0"}) {
+        "train.batch_ramp_up={start = 2, increment = 2, samples = 10}", "learning_rate.decay=inverse_sqrt",
+        "run.device=cpu", "run.communication=mpi", "parallel.pipeline=2", "model.query_groups=12",
+        "recompute.mode=full", "recompute.mode=selective", "optimizer.clip_grad_norm=0"}) {
     INFO(supported);
     CHECK(error_of([&] { refuse_what_is_to_come(parse_small({supported})); }).empty());
   }
@@ -111,7 +112,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
       {"parallel.schedule", "\"zero_bubble\"", {}},
-      {"train.batch_ramp_up", "{start = 2, increment = 2, samples = 10}", {}},
       {"loss.name", "\"key_tokens\"", {}},
       {"precision.compute", "\"bf16\"", {}},
       {"optimizer.name", "\"sgd\"", {}},

@@ -164,6 +164,59 @@ TEST_CASE("Megatron's order: the same on two layouts, kept by resuming, and neve
   CHECK(mentions(too_long.err, "800000 samples, but data.order_samples = 64"));
 }
 
+TEST_CASE("a batch that grows, over some passes of the data, broken in the middle") {
+  const TemporaryFolder folder;
+  Settings settings = {"train.batch_ramp_up={start=2, increment=2, samples=60}",
+                       "train.micro_batch_size=1",
+                       "train.evaluate_every=epoch",
+                       "train.epochs=2.5",
+                       "data.split=\"0.4,50,49.6\"",
+                       "learning_rate.warmup_samples=20",
+                       "learning_rate.decay_samples=100",
+                       "checkpoint.every_steps=6",
+                       "checkpoint.keep_last=0"};
+  const std::string straight = folder.file("straight"), broken = folder.file("broken");
+  const Finished run = train(kCube, straight, settings);
+  CHECK(mentions(run.out, "ramp-up   from 2 samples by 2 to 8, in 19 steps of 64 samples together"));
+  // Batches of 2 up to sample 20, of 4 up to 40, of 6 up to 60, then 8.
+  std::int64_t samples = 0, passes = 0, steps = 0;
+  std::vector<std::int64_t> expected_evaluations, evaluations;
+  double pass = 0;
+  std::ifstream metrics(straight + "/metrics.jsonl");
+  for (std::string text; std::getline(metrics, text);) {
+    const auto line = nlohmann::json::parse(text);
+    if (line.at("kind") == "eval") {
+      if (line.at("split") == "validation") evaluations.push_back(line.at("step").get<std::int64_t>());
+      continue;
+    }
+    const std::int64_t batch = samples < 20 ? 2 : samples < 40 ? 4 : samples < 60 ? 6 : 8;
+    CHECK(line.at("global_batch_size") == batch);
+    samples += batch;
+    CHECK(line.at("step") == ++steps);
+    CHECK(line.at("samples") == samples);
+    CHECK(line.at("tokens") == 16 * samples);
+    CHECK(line.at("learning_rate").get<double>() ==
+          Approx(samples <= 20   ? 1e-3 * static_cast<double>(samples) / 20
+                 : samples > 100 ? 1e-4
+                                 : 1e-4 + 9e-4 * (1 + std::cos(M_PI * static_cast<double>(samples - 20) / 80)) / 2));
+    pass = static_cast<double>(samples) / line.at("epoch").get<double>();  // samples of a pass
+    if (std::floor(line.at("epoch").get<double>()) > static_cast<double>(passes)) expected_evaluations.push_back(steps);
+    passes = static_cast<std::int64_t>(line.at("epoch").get<double>());
+  }
+  CHECK(passes == 2);
+  CHECK(static_cast<double>(samples) <= 2.5 * pass);
+  CHECK(static_cast<double>(samples) + 8 > 2.5 * pass);
+  expected_evaluations.push_back(steps);
+  CHECK(evaluations == expected_evaluations);
+  CHECK(expected_evaluations.size() == 3);
+
+  copy_run(straight, broken, 12);
+  const Finished resumed = train(kCube, broken, settings);
+  CHECK(mentions(resumed.out, "at step 12"));
+  CHECK(numbers(broken) == numbers(straight));
+  CHECK(same_rank_files(broken, straight, steps));
+}
+
 TEST_CASE("checkpoint.load continues another run, optimizer included") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;

@@ -87,9 +87,24 @@ std::vector<Row> parity_rows() {
        "uneven stages"},
       {"recompute, overlap", 1, 2, 1, {"recompute.mode=full", "parallel.overlap_gradients=true"}, {}, "data 2"},
   };
+  // Batches of 4, 4, 8, 12 and 12 samples.
+  const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
+  const std::vector<Row> batches = {
+      {"ramp-up, data 4", 1, 4, 1, {}, {ramp_up}, ""},
+      {"ramp-up, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, {ramp_up}, ""},
+      {"ramp-up, fewer micro-batches than stages", 1, 1, 8, {"train.micro_batch_size=2"}, {ramp_up}, ""},
+      {"ramp-up, gpipe",
+       1,
+       1,
+       8,
+       {"train.micro_batch_size=2", "parallel.schedule=gpipe"},
+       {ramp_up},
+       "ramp-up, fewer micro-batches than stages"},
+      {"ramp-up, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {ramp_up}, ""},
+  };
 
   std::vector<Row> rows;
-  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums, &recomputation}) {
+  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums, &recomputation, &batches}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
   return rows;

@@ -31,7 +31,8 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
   return static_cast<int>(word % static_cast<std::uint32_t>(vocab));
 }
 
-TinyBatches::TinyBatches(const Config& config, int data_rank) : config_(config), data_rank_(data_rank) {
+TinyBatches::TinyBatches(const Config& config, int data_rank)
+    : config_(config), schedule_(config), data_rank_(data_rank) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const auto count = static_cast<std::size_t>(micro_batches_per_step(config));
   const auto size = static_cast<std::size_t>(s * b);
@@ -43,21 +44,25 @@ TinyBatches::TinyBatches(const Config& config, int data_rank) : config_(config),
   }
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch batch;
+    batch.samples = b;
+    batch.first_sample = (static_cast<std::int64_t>(k) * config.parallel.data + data_rank) * b;
+    micro_batches_.push_back(batch);
+  }
+}
+
+std::span<const MicroBatch> TinyBatches::step(int step) {
+  const StepShape shape = schedule_.step_after(step - 1);
+  const std::int64_t s = shape.sequence, b = config_.train.micro_batch_size;
+  const auto count = static_cast<std::size_t>(shape.samples / (b * config_.parallel.data));
+  targets_in_batch_ = static_cast<double>(shape.tokens());
+  for (std::size_t k = 0; k < count; ++k) {
+    MicroBatch& batch = micro_batches_[k];
     batch.tokens = {tokens_[k].data(), {s, b}, DType::i32};
     batch.targets = {targets_[k].data(), {s, b}, DType::i32};
     batch.position_ids = {position_ids_.data(), {s, b}, DType::i32};
     batch.positions = {positions_.data(), {s}, DType::i32};
     batch.sequence = s;
-    batch.samples = b;
-    batch.first_sample = (static_cast<std::int64_t>(k) * config.parallel.data + data_rank) * b;
-    batch.gradient_scale = 1.0 / static_cast<double>(config.train.global_batch_size * s);
-    micro_batches_.push_back(batch);
-  }
-}
-
-const std::vector<MicroBatch>& TinyBatches::step(int step) {
-  const std::int64_t s = config_.model.sequence_length, b = config_.train.micro_batch_size;
-  for (std::size_t k = 0; k < micro_batches_.size(); ++k) {
+    batch.gradient_scale = 1 / targets_in_batch_;
     for (std::int64_t i = 0; i < s; ++i) {
       for (std::int64_t j = 0; j < b; ++j) {
         const std::int64_t sample = micro_batches_[k].first_sample + j;
@@ -66,7 +71,7 @@ const std::vector<MicroBatch>& TinyBatches::step(int step) {
       }
     }
   }
-  return micro_batches_;
+  return std::span<const MicroBatch>(micro_batches_).first(count);
 }
 
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
@@ -81,12 +86,14 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
-    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
     for (int step = 1; step <= steps; ++step) {
-      const double loss = replica.forward_backward(batches.step(step), step, targets, timers);
+      const std::span<const MicroBatch> micro_batches = batches.step(step);
+      const double loss = replica.forward_backward(micro_batches, step, batches.targets(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
-        for (const Piece& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
+        for (const Parameter& parameter : replica.store().all()) {
+          if (parameter.counted) assemble(parameter, parameter.gradient, trace.gradients);
+        }
       }
       const Optimizer::Update update =
           replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);

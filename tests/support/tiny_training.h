@@ -2,9 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "config/config.h"
+#include "config/run_schedule.h"
 #include "support/boxes.h"
 #include "train/replica.h"
 
@@ -20,7 +21,7 @@ struct TrainingTrace {
 };
 
 /// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
-/// `data`). Tokens are a fixed pseudo-random function of (step, sample, position).
+/// `data`), a batch that grows included. Tokens are a fixed pseudo-random function of (step, sample, position).
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
 
 /// ‖a − b‖ / ‖b‖ over two equally long vectors.
@@ -31,12 +32,16 @@ class TinyBatches {
  public:
   TinyBatches(const Config& config, int data_rank);
   /// Views into this object; valid until the next call.
-  const std::vector<MicroBatch>& step(int step);
+  std::span<const MicroBatch> step(int step);
+  /// Targets in the global batch that step() gave.
+  double targets() const { return targets_in_batch_; }
   static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
 
  private:
   Config config_;
+  RunSchedule schedule_;
   int data_rank_;
+  double targets_in_batch_ = 0;
   std::vector<std::vector<int>> tokens_, targets_;
   std::vector<int> position_ids_, positions_;
   std::vector<MicroBatch> micro_batches_;

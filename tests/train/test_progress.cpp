@@ -47,16 +47,22 @@ TEST_CASE("progress lines keep the header's columns whatever the numbers") {
   CHECK(progress_line(line, 5000).ends_with("  skipped"));
 }
 
-TEST_CASE("the header returns every 20 lines and the ETA is the mean step time of what remains") {
+TEST_CASE("the header returns every 20 lines and the ETA is the mean time a token of what remains") {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0666), STDOUT_FILENO);
     Log log(true);
     Progress progress(log, 100);
-    for (std::int64_t step = 1; step <= 41; ++step) progress.print({.step = step, .step_seconds = 2});
+    const auto print = [&](std::int64_t step, double seconds) {  // of 10 tokens a step
+      progress.print({.step = step,
+                      .step_seconds = seconds,
+                      .tokens_per_second = 10 / seconds,
+                      .remaining_tokens = 10 * static_cast<double>(100 - step)});
+    };
+    for (std::int64_t step = 1; step <= 41; ++step) print(step, 2);
     progress.repeat_header();
-    progress.print({.step = 42, .step_seconds = 12});
+    print(42, 12);
     ::_exit(0);
   }
   int status = -1;

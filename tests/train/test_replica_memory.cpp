@@ -77,6 +77,7 @@ struct Layout {
   std::vector<std::int64_t> layers_per_stage = {};
   double dropout = 0.1;
   RecomputeConfig recompute = {};
+  BatchRampUp ramp_up = {};
 };
 
 Config config_of(const Layout& layout) {
@@ -89,6 +90,7 @@ Config config_of(const Layout& layout) {
   config.parallel.layers_per_stage = layout.layers_per_stage;
   config.train.micro_batch_size = layout.micro_batch;
   config.recompute = layout.recompute;
+  config.train.batch_ramp_up = layout.ramp_up;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
@@ -117,14 +119,18 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.blocks_before = device.blocks();
 
     TinyBatches batches(config, grid.data().rank());
+    Config unramped = config;
+    unramped.train.batch_ramp_up = {};
+    TinyBatches whole_batches(unramped, grid.data().rank());
     Timers timers;
-    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
-    for (int step = 1; step <= 2; ++step) {
-      replica.forward_backward(batches.step(step), step, targets, timers);
+    for (int step = 1; step <= 2 || batches.targets() < whole_batches.targets(); ++step) {
+      const std::span<const MicroBatch> micro_batches = batches.step(step);
+      replica.forward_backward(micro_batches, step, batches.targets(), timers);
       replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       memory.slot = replica.slot_high_water();
       memory.scratch = replica.scratch_high_water();
-      replica.evaluate(batches.step(step), targets, timers);
+      const std::span<const MicroBatch> whole_batch = whole_batches.step(step);
+      replica.evaluate(whole_batch, whole_batches.targets(), timers);
     }
     internal_check(replica.slot_high_water() <= memory.plan.slot_bytes, "evaluation took more than training");
     memory.weights = replica.store().values().bytes();
@@ -146,7 +152,9 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 2, .pipeline = 2, .micro_batch = 2, .sequence_parallel = true, .layers_per_stage = {1, 3}},
       Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}}, Layout{.micro_batch = 2, .recompute = {"full"}},
       Layout{.micro_batch = 2, .recompute = {"full", 3}}, Layout{.recompute = {"selective"}},
-      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}});
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}},
+      Layout{.pipeline = 4, .schedule = "gpipe", .ramp_up = {1, 1, 10}},
+      Layout{.tensor = 2, .data = 2, .pipeline = 2, .ramp_up = {2, 6, 5}});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -202,8 +210,9 @@ TEST_CASE("slots in flight are the schedule's") {
 
 TEST_CASE("a steady step allocates nothing") {
   for (const Layout& layout : {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
-                               Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}}}) {
-    CAPTURE(layout.micro_batch, layout.schedule, layout.dropout);
+                               Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
+                               Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}}}) {  // batches of 2 2 4 8 8
+    CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;
     run_as_threads(1, [&](Communicator& world) {
@@ -212,18 +221,18 @@ TEST_CASE("a steady step allocates nothing") {
       Replica replica(config, grid, backend);
       TinyBatches batches(config, 0);
       Timers timers;
-      const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
-      by_step.reserve(4);
-      for (int step = 1; step <= 4; ++step) {
-        const std::vector<MicroBatch>& micro_batches = batches.step(step);
+      by_step.reserve(5);
+      for (int step = 1; step <= 5; ++step) {
+        const std::span<const MicroBatch> micro_batches = batches.step(step);
         const long before = allocations;
-        replica.forward_backward(micro_batches, step, targets, timers);
+        replica.forward_backward(micro_batches, step, batches.targets(), timers);
         replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
         by_step.push_back(allocations - before);
       }
     });
     CHECK(by_step[2] == 0);
     CHECK(by_step[3] == 0);
+    CHECK(by_step[4] == 0);
   }
   // And the counter counts.
   const long before = allocations;

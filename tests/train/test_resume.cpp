@@ -51,15 +51,43 @@ std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
   return files;
 }
 
-}  // namespace
+std::string at(const std::string& directory, int step) {
+  return fmt::format("{}/checkpoints/step_{:08}", directory, step);
+}
 
-TEST_CASE("stopped after any step and resumed, every layout trains on as if nothing had happened", "[fault-17]") {
-  const ShardFolder folder;
+Config small_run(const ShardFolder& folder) {
   Config config = tiny_config();
   config.data.train = make_corpus(folder);
   config.train.steps = kSteps;
   config.learning_rate.peak = 1e-3;
   config.checkpoint.keep_last = 0;
+  return config;
+}
+
+/// Trains once without a break and once from each step's checkpoint. Returns the numbers of the run without a break.
+std::vector<std::string> require_no_trace_of_breaks(const Config& config, const ShardFolder& folder,
+                                                    const std::string& name) {
+  const auto steps = static_cast<int>(config.train.steps);
+  const std::string straight = folder.file(name);
+  const std::vector<std::string> expected = train(config, "", straight);
+  REQUIRE(expected.size() == static_cast<std::size_t>(steps));
+  const auto last = rank_files(at(straight, steps));
+  REQUIRE(!last.empty());
+  for (int k = 1; k < steps; ++k) {
+    CAPTURE(k);
+    const std::string resumed = folder.file(fmt::format("{}_from_{}", name, k));
+    const std::vector<std::string> lines = train(config, at(straight, k), resumed);
+    CHECK(lines == std::vector<std::string>(expected.begin() + k, expected.end()));
+    CHECK(rank_files(at(resumed, steps)) == last);  // weights and both moments, bit by bit
+  }
+  return expected;
+}
+
+}  // namespace
+
+TEST_CASE("stopped after any step and resumed, every layout trains on as if nothing had happened", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
   int layouts = 0;
   for (const int tensor : {1, 2, 4}) {
     for (const int pipeline : {1, 2, 4}) {
@@ -70,23 +98,34 @@ TEST_CASE("stopped after any step and resumed, every layout trains on as if noth
         config.parallel.tensor = tensor;
         config.parallel.pipeline = pipeline;
         config.parallel.data = data;
-        const std::string name = fmt::format("{}x{}x{}", tensor, pipeline, data), straight = folder.file(name);
-        const auto at = [](const std::string& directory, int step) {
-          return fmt::format("{}/checkpoints/step_{:08}", directory, step);
-        };
-        const std::vector<std::string> expected = train(config, "", straight);
-        REQUIRE(expected.size() == kSteps);
-        const auto last = rank_files(at(straight, kSteps));
-        REQUIRE(!last.empty());
-        for (int k = 1; k < kSteps; ++k) {
-          CAPTURE(k);
-          const std::string resumed = folder.file(fmt::format("{}_from_{}", name, k));
-          const std::vector<std::string> lines = train(config, at(straight, k), resumed);
-          CHECK(lines == std::vector<std::string>(expected.begin() + k, expected.end()));
-          CHECK(rank_files(at(resumed, kSteps)) == last);  // weights and both moments, bit by bit
-        }
+        require_no_trace_of_breaks(config, folder, fmt::format("{}x{}x{}", tensor, pipeline, data));
       }
     }
   }
   CHECK(layouts == 18);
+}
+
+TEST_CASE("resumed in the middle of a ramp-up, a run goes on with the same batches, and refuses others", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  config.train.steps = 7;
+  config.train.batch_ramp_up = {2, 2, 18};  // batches of 2 2 2 4 4 6 8
+  config.parallel.pipeline = 2;
+  const std::vector<std::string> lines = require_no_trace_of_breaks(config, folder, "ramp");
+  const std::int64_t samples[] = {2, 4, 6, 10, 14, 20, 28};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    CHECK(lines[i].find(fmt::format("samples {} ", samples[i])) != std::string::npos);
+  }
+  const auto refused = [&](const Config& other, const std::string& what) {
+    require_error(ErrorKind::checkpoint, {"in other batches", what},
+                  [&] { train(other, at(folder.file("ramp"), 3), folder.file("other")); });
+  };
+  Config other = config;
+  other.train.batch_ramp_up.samples = 20;
+  refused(other, "samples = 18}\" in the checkpoint, \"{start = 2, increment = 2, samples = 20}\" in this run");
+  other.train.batch_ramp_up = {};
+  refused(other, "train.batch_ramp_up");
+  other = config;
+  other.train.global_batch_size = 10;
+  refused(other, "train.global_batch_size: 8 in the checkpoint, 10 in this run");
 }
