@@ -98,7 +98,10 @@ struct RecomputeConfig {
 struct OptimizerConfig {
   std::string name = "adamw";
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
-  double epsilon = 1e-8, weight_decay = 0.01, clip_grad_norm = 1.0;
+  double epsilon = 1e-8, weight_decay = 0.01;
+  std::string weight_decay_schedule = "constant";
+  double weight_decay_end = 0;
+  double clip_grad_norm = 1.0;
   bool distributed = false;
 
   bool operator==(const OptimizerConfig&) const = default;
@@ -109,7 +112,9 @@ struct LearningRateConfig {
   std::int64_t warmup_steps = 0, warmup_samples = 0;
   double warmup_fraction = 0;  // of the decay length
   std::string decay = "cosine";
-  std::int64_t decay_steps = 0, decay_samples = 0;  // 0: the whole run
+  std::int64_t decay_steps = 0, decay_samples = 0;          // 0: the whole run
+  std::int64_t wsd_decay_steps = 0, wsd_decay_samples = 0;  // decay "wsd": the last part of these
+  std::string wsd_style = "exponential";
 
   bool operator==(const LearningRateConfig&) const = default;
 };

@@ -56,6 +56,25 @@ void resolve_steps(Config& config, const RunSchedule& schedule, const DataFacts*
   }
 }
 
+/// The decay at the end in samples. Needs warm-up and decay in samples.
+void resolve_wsd(LearningRateConfig& rate, const RunSchedule& schedule, Messages& problems) {
+  if (rate.decay != "wsd") return;
+  const std::int64_t steps = schedule.steps_for_samples(rate.decay_samples);
+  if (rate.wsd_decay_steps > 0) {  // the last so many
+    const std::int64_t before = std::max<std::int64_t>(0, steps - rate.wsd_decay_steps);
+    rate.wsd_decay_samples = schedule.samples_after(steps) - schedule.samples_after(before);
+  }
+  if (rate.wsd_decay_steps > steps || rate.wsd_decay_samples > rate.decay_samples - rate.warmup_samples) {
+    problems.push_back(fmt::format(
+        "learning_rate: the warm-up of {} samples and the wsd decay of {} do not fit into the decay length of {} "
+        "samples = {} steps; shorten one, or lengthen learning_rate.decay_samples",
+        rate.warmup_samples,
+        rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
+                                 : fmt::format("{} samples", rate.wsd_decay_samples),
+        rate.decay_samples, steps));
+  }
+}
+
 /// Warm-up and decay in samples. Needs train.steps.
 void resolve_learning_rate(Config& config, const RunSchedule& schedule, Messages& problems) {
   LearningRateConfig& rate = config.learning_rate;
@@ -75,7 +94,8 @@ void resolve_learning_rate(Config& config, const RunSchedule& schedule, Messages
                     rate.decay, rate.decay_samples,
                     rate.decay_steps > 0 ? fmt::format("{} steps", rate.decay_steps) : "the whole run by default"));
   }
-  rate.warmup_steps = rate.decay_steps = 0;
+  resolve_wsd(rate, schedule, problems);
+  rate.warmup_steps = rate.decay_steps = rate.wsd_decay_steps = 0;
   rate.warmup_fraction = 0;
 }
 

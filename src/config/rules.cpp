@@ -57,6 +57,26 @@ void check_learning_rate(const Config& c, Violations& violations) {
     violations.add({"learning_rate.decay_steps", "learning_rate.decay_samples"},
                    "at most one of learning_rate.decay_steps, decay_samples says the decay length");
   }
+  const int wsd_lengths = (l.wsd_decay_steps > 0) + (l.wsd_decay_samples > 0);
+  if (wsd_lengths > 1 || (l.decay == "wsd" && wsd_lengths == 0)) {
+    violations.add({"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples", "learning_rate.decay"},
+                   "learning_rate.decay = \"wsd\" takes exactly one of learning_rate.wsd_decay_steps, "
+                   "wsd_decay_samples, which say how long the decay at the end is");
+  } else if (l.decay != "wsd" && wsd_lengths > 0) {
+    violations.add({"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples", "learning_rate.decay"},
+                   "learning_rate.{} belongs to learning_rate.decay = \"wsd\", not \"{}\"",
+                   l.wsd_decay_steps > 0 ? "wsd_decay_steps" : "wsd_decay_samples", l.decay);
+  }
+}
+
+void check_weight_decay(const Config& c, Violations& violations) {
+  const OptimizerConfig& o = c.optimizer;
+  if (o.weight_decay_schedule == "constant" && o.weight_decay_end != 0) {
+    violations.add({"optimizer.weight_decay_end", "optimizer.weight_decay_schedule"},
+                   "optimizer.weight_decay_end = {} belongs to optimizer.weight_decay_schedule = \"linear\" or "
+                   "\"cosine\", not \"constant\"",
+                   o.weight_decay_end);
+  }
 }
 
 bool split_is_good(const std::string& split) {
@@ -160,6 +180,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_duration(config, violations);
   check_ramp_up(config, violations);
   check_learning_rate(config, violations);
+  check_weight_decay(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);
   return violations.take();

@@ -169,6 +169,7 @@ std::vector<Key> train_keys() {
 
 std::vector<Key> recipe_keys() {
   const std::string one_warmup = "at most one way to say the warm-up; shorter than the decay";
+  const std::string one_wsd = "one of the two with decay \"wsd\"; with the warm-up no longer than the decay length";
   const std::string one_decay = "at most one way to say the decay length";
   return {
       {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "", "What is minimised.", ""},
@@ -186,6 +187,11 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), below_one(), "", "", "Decay of AdamW's two moments.", ""},
       {MEGATRON_KEY(optimizer, epsilon), above(0), "", "", "Added to the root of the second moment.", ""},
       {MEGATRON_KEY(optimizer, weight_decay), at_least(0), "", "", "Decoupled; biases and normalizations do not decay.",
+       ""},
+      {MEGATRON_KEY(optimizer, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "", "",
+       "How it goes from weight_decay to weight_decay_end over the samples of the run.", ""},
+      {MEGATRON_KEY(optimizer, weight_decay_end),
+       noted(at_least(0), "with weight_decay_schedule \"linear\" or \"cosine\""), "", "", "Reached with the last step.",
        ""},
       {MEGATRON_KEY(optimizer, clip_grad_norm), at_least(0), "", "",
        "Largest norm of the whole gradient; 0: no clipping.", ""},
@@ -205,6 +211,14 @@ std::vector<Key> recipe_keys() {
        "From the start of training to the minimum.", "decay"},
       {MEGATRON_KEY(learning_rate, decay_samples), noted(from_to(1, kMaxSamples), one_decay), "samples",
        "the whole run", "The same in samples.", "decay"},
+      {MEGATRON_KEY(learning_rate, wsd_decay_steps), noted(from_to(1, kMaxSteps), one_wsd), "updates", "none",
+       "How long the decay at the end is; between it and the warm-up the rate stays at the peak.", "wsd"},
+      {MEGATRON_KEY(learning_rate, wsd_decay_samples), noted(from_to(1, kMaxSamples), one_wsd), "samples", "none",
+       "The same in samples.", "wsd"},
+      {MEGATRON_KEY(learning_rate, wsd_style), one_of({"linear", "cosine", "exponential", "minus_sqrt"}), "", "",
+       "Shape of that decay. With r from 0 to 1 over it, linear: 1 - r, cosine: (1 + cos πr) / 2, exponential: "
+       "2 · 0.5^r - 1, minus_sqrt: 1 - √r.",
+       ""},
   };
 }
 

@@ -13,10 +13,38 @@ DecayStyle decay_style(const std::string& name) {
   if (name == "linear") return DecayStyle::linear;
   if (name == "constant") return DecayStyle::constant;
   if (name == "inverse_sqrt") return DecayStyle::inverse_square_root;
+  if (name == "wsd") return DecayStyle::warmup_stable_decay;
   fail(ErrorKind::configuration,
-       "learning_rate.decay = \"{}\" is not available: use \"cosine\", \"linear\", \"constant\" or \"inverse_sqrt\"",
+       "learning_rate.decay = \"{}\" is not available: use \"cosine\", \"linear\", \"constant\", \"inverse_sqrt\" or "
+       "\"wsd\"",
        name);
 }
+
+WsdStyle wsd_style(const std::string& name) {
+  if (name == "linear") return WsdStyle::linear;
+  if (name == "cosine") return WsdStyle::cosine;
+  if (name == "exponential") return WsdStyle::exponential;
+  if (name == "minus_sqrt") return WsdStyle::minus_square_root;
+  fail(ErrorKind::configuration,
+       "learning_rate.wsd_style = \"{}\" is not available: use \"linear\", \"cosine\", \"exponential\" or "
+       "\"minus_sqrt\"",
+       name);
+}
+
+namespace {
+
+// From 1 to 0 while r goes from 0 to 1.
+double what_remains(WsdStyle style, double r) {
+  switch (style) {
+    case WsdStyle::linear: return 1 - r;
+    case WsdStyle::cosine: return 0.5 * (std::cos(std::numbers::pi * r) + 1);
+    case WsdStyle::exponential: return 2 * std::pow(0.5, r) - 1;
+    case WsdStyle::minus_square_root: return 1 - std::sqrt(r);
+  }
+  return 0;
+}
+
+}  // namespace
 
 double LearningRate::at(std::int64_t samples) const {
   const auto n = static_cast<double>(samples), warmup = static_cast<double>(warmup_samples);
@@ -31,6 +59,11 @@ double LearningRate::at(std::int64_t samples) const {
     case DecayStyle::linear: return minimum + (peak - minimum) * (1 - progress);
     case DecayStyle::inverse_square_root:
       return std::max(minimum, peak * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(n, 1.0)));
+    case DecayStyle::warmup_stable_decay: {
+      const auto decay = static_cast<double>(wsd_decay_samples);
+      const double into = n - (static_cast<double>(decay_samples) - decay);
+      return into <= 0 ? peak : minimum + (peak - minimum) * what_remains(wsd_style, into / decay);
+    }
     case DecayStyle::constant: break;
   }
   return peak;

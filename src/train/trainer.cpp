@@ -42,6 +42,27 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
           {"document_lengths", datasets.document_lengths()}};
 }
 
+namespace {
+
+LearningRate learning_rate_of(const LearningRateConfig& rate) {
+  return {.peak = rate.peak,
+          .minimum = rate.minimum,
+          .warmup_samples = rate.warmup_samples,
+          .decay_samples = rate.decay_samples,
+          .style = decay_style(rate.decay),
+          .wsd_decay_samples = rate.wsd_decay_samples,
+          .wsd_style = wsd_style(rate.wsd_style)};
+}
+
+WeightDecay weight_decay_of(const OptimizerConfig& optimizer, std::int64_t run_samples) {
+  return {.start = optimizer.weight_decay,
+          .end = optimizer.weight_decay_end,
+          .run_samples = run_samples,
+          .style = weight_decay_style(optimizer.weight_decay_schedule)};
+}
+
+}  // namespace
+
 Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
     : config_(config),
       grid_(grid),
@@ -49,11 +70,8 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       datasets_(datasets),
       replica_(config, grid, backend),
       schedule_(config),
-      learning_rate_{.peak = config.learning_rate.peak,
-                     .minimum = config.learning_rate.minimum,
-                     .warmup_samples = config.learning_rate.warmup_samples,
-                     .decay_samples = config.learning_rate.decay_samples,
-                     .style = decay_style(config.learning_rate.decay)} {
+      learning_rate_(learning_rate_of(config.learning_rate)),
+      weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))) {
   traffic_.timers = &timers_;
   timers_.set_activity(grid.world().activity());
   set_meters(&traffic_);
@@ -92,9 +110,11 @@ StepResult Trainer::train_step() {
   StepResult result;
   result.batch = schedule_.step_after(step_);
   result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets(), timers_);
-  result.learning_rate = learning_rate_.at(schedule_.samples_after(step_ + 1));
+  const std::int64_t samples = schedule_.samples_after(step_ + 1);
+  result.learning_rate = learning_rate_.at(samples);
+  result.weight_decay = weight_decay_.at(samples);
   const Optimizer::Update update =
-      replica_.update({.learning_rate = result.learning_rate, .weight_decay = config_.optimizer.weight_decay}, timers_);
+      replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   ++step_;

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/run_schedule.h"
 #include "optim/learning_rate.h"
+#include "optim/weight_decay.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
 #include "train/replica_check.h"
@@ -17,7 +18,7 @@ namespace megatron {
 
 struct StepResult {
   StepShape batch;  ///< what the step trained on
-  double loss = 0, gradient_norm = 0, learning_rate = 0;
+  double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
   bool skipped = false;  ///< the gradient was not finite: nothing was changed
 };
 
@@ -78,6 +79,7 @@ class Trainer {
   Replica replica_;
   RunSchedule schedule_;
   LearningRate learning_rate_;
+  WeightDecay weight_decay_;
   std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
   std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
   std::int64_t step_ = 0;                        // of samples and tokens the schedule tells the rest

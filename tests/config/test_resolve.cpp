@@ -92,6 +92,27 @@ TEST_CASE("each way to say the length ends with the last step that it is enough 
   CHECK(resolved({ramp, "learning_rate.warmup_samples=5"}).learning_rate.warmup_samples == 5);
 }
 
+TEST_CASE("the decay at the end of a wsd schedule in samples", "[config]") {
+  const auto samples = [](std::vector<std::string> options) {
+    options.push_back("learning_rate.decay=wsd");
+    const Config config = resolved(options);
+    CHECK(config.learning_rate.wsd_decay_steps == 0);
+    return config.learning_rate.wsd_decay_samples;
+  };
+  CHECK(samples({"learning_rate.wsd_decay_steps=10"}) == 80);
+  CHECK(samples({"learning_rate.wsd_decay_samples=77"}) == 77);
+  CHECK(samples({"learning_rate.wsd_decay_steps=100"}) == 800);
+  CHECK(samples({"learning_rate.wsd_decay_steps=10", "learning_rate.decay_samples=203"}) == 80);
+  CHECK(samples({"learning_rate.wsd_decay_steps=90", "learning_rate.warmup_steps=10"}) == 720);
+  // The last four of thirteen steps while the batch grows: after 58, 50, 42, 34 and 28 samples.
+  CHECK(samples({"learning_rate.wsd_decay_steps=4", "train.steps=13",
+                 "train.batch_ramp_up={start=2, increment=2, samples=30}"}) == 58 - 28);
+  // Saying it in another way on the command line replaces the file's.
+  CHECK(parse_config_text(small_file() + "[learning_rate]\ndecay = \"wsd\"\nwsd_decay_steps = 5\n", "f.toml",
+                          {"learning_rate.wsd_decay_samples=9"})
+            .learning_rate.wsd_decay_steps == 0);
+}
+
 TEST_CASE("evaluations follow every so many steps, or the steps that complete a pass over the data", "[config]") {
   const auto follow = [](const std::vector<std::string>& options, std::int64_t samples_a_pass) {
     const DataFacts data{100, samples_a_pass};
@@ -213,6 +234,20 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
        "the warm-up of 100 steps = 800 samples is not shorter than the cosine decay's 800 samples"},
       {{"checkpoint.load=a", "checkpoint.initialize_from=b"}, 1, "exclude each other"},
       {{"data.order=megatron", "train.seed=4294967296"}, 1, "2^32 - 1"},
+      {{"learning_rate.decay=wsd"}, 1, "takes exactly one of learning_rate.wsd_decay_steps, wsd_decay_samples"},
+      {{"learning_rate.decay=wsd", "learning_rate.wsd_decay_steps=101"},
+       1,
+       "the warm-up of 0 samples and the wsd decay of 101 steps do not fit into the decay length of 800 samples = 100 "
+       "steps"},
+      {{"learning_rate.decay=wsd", "learning_rate.wsd_decay_samples=701", "learning_rate.warmup_samples=100"},
+       1,
+       "the warm-up of 100 samples and the wsd decay of 701 samples do not fit"},
+      {{"learning_rate.wsd_decay_steps=5"},
+       1,
+       "learning_rate.wsd_decay_steps belongs to learning_rate.decay = \"wsd\", not \"cosine\""},
+      {{"optimizer.weight_decay_end=0.2"},
+       1,
+       "optimizer.weight_decay_end = 0.2 belongs to optimizer.weight_decay_schedule = \"linear\""},
       {{"data.order_samples=5"}, 1, "data.order_samples = 5 belongs to data.order = \"megatron\""},
       {{"data.split=1,x"}, 1, "data.split = \"1,x\" is not up to three numbers"},
       {{"data.split=0,1"}, 1, "data.split"},
@@ -311,11 +346,12 @@ TEST_CASE("a constant or inverse square root learning rate may be all warm-up", 
 }
 
 TEST_CASE("resolving twice changes nothing", "[config]") {
-  for (const std::vector<std::string>& options :
-       std::vector<std::vector<std::string>>{{},
-                                             {"train.epochs=3", "train.evaluate_every=epoch"},
-                                             {"train.tokens=9999", "learning_rate.warmup_steps=3"},
-                                             {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_steps=70"}}) {
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {},
+           {"train.epochs=3", "train.evaluate_every=epoch"},
+           {"train.tokens=9999", "learning_rate.warmup_steps=3"},
+           {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_steps=70"},
+           {"learning_rate.decay=wsd", "learning_rate.wsd_decay_steps=7", "optimizer.weight_decay_schedule=cosine"}}) {
     const Config once = resolved(options, 2);
     Config twice = once;
     resolve(twice, 2, &kData);

@@ -51,6 +51,34 @@ TEST_CASE("linear, constant and inverse-square-root decay after the same warm-up
   CHECK(floored.at(9000) == 1e-4);
 }
 
+TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes down in four shapes") {
+  LearningRate rate = with(DecayStyle::warmup_stable_decay);
+  rate.wsd_decay_samples = 4000;
+  const auto at = [&](WsdStyle style, std::int64_t samples) {
+    rate.wsd_style = style;
+    return rate.at(samples);
+  };
+  for (const auto style : {WsdStyle::linear, WsdStyle::cosine, WsdStyle::exponential, WsdStyle::minus_square_root}) {
+    CHECK(at(style, 500) == Approx(7.5e-5).epsilon(1e-12));
+    for (const std::int64_t samples : {1000, 3000, 6000}) CHECK(at(style, samples) == 1.5e-4);
+    CHECK(at(style, 6001) < 1.5e-4);
+    CHECK(at(style, 10000) == Approx(1e-5).epsilon(1e-12));
+    CHECK(at(style, 10001) == 1e-5);
+  }
+  // A quarter, a half and three quarters of the way from 1.5e-4 to 1e-5, by hand.
+  CHECK(at(WsdStyle::linear, 7000) == Approx(1e-5 + 1.4e-4 * 0.75).epsilon(1e-12));
+  CHECK(at(WsdStyle::linear, 9000) == Approx(1e-5 + 1.4e-4 * 0.25).epsilon(1e-12));
+  CHECK(at(WsdStyle::cosine, 7000) == Approx(1e-5 + 1.4e-4 * 0.8535533905932737).epsilon(1e-12));
+  CHECK(at(WsdStyle::cosine, 8000) == Approx(8e-5).epsilon(1e-12));
+  CHECK(at(WsdStyle::exponential, 8000) == Approx(1e-5 + 1.4e-4 * 0.41421356237309515).epsilon(1e-12));
+  CHECK(at(WsdStyle::exponential, 9000) == Approx(1e-5 + 1.4e-4 * 0.18920711500272103).epsilon(1e-12));
+  CHECK(at(WsdStyle::minus_square_root, 7000) == Approx(8e-5).epsilon(1e-12));
+  CHECK(at(WsdStyle::minus_square_root, 9000) == Approx(1e-5 + 1.4e-4 * 0.1339745962155614).epsilon(1e-12));
+  rate.warmup_samples = 6000;  // no stable part at all
+  CHECK(at(WsdStyle::linear, 6000) == 1.5e-4);
+  CHECK(at(WsdStyle::linear, 8000) == Approx(8e-5).epsilon(1e-12));
+}
+
 TEST_CASE("without warm-up the first update has (nearly) the peak; the rate never leaves [0, peak]") {
   for (const auto style :
        {DecayStyle::cosine, DecayStyle::linear, DecayStyle::constant, DecayStyle::inverse_square_root}) {
@@ -86,11 +114,20 @@ TEST_CASE("decay styles are found by the input file's name, others refused by na
   CHECK(decay_style("linear") == DecayStyle::linear);
   CHECK(decay_style("constant") == DecayStyle::constant);
   CHECK(decay_style("inverse_sqrt") == DecayStyle::inverse_square_root);
-  try {
-    decay_style("wsd");
-    FAIL("accepted wsd");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::configuration);
-    CHECK(std::string(error.what()).find("\"wsd\"") != std::string::npos);
-  }
+  CHECK(decay_style("wsd") == DecayStyle::warmup_stable_decay);
+  CHECK(wsd_style("linear") == WsdStyle::linear);
+  CHECK(wsd_style("cosine") == WsdStyle::cosine);
+  CHECK(wsd_style("exponential") == WsdStyle::exponential);
+  CHECK(wsd_style("minus_sqrt") == WsdStyle::minus_square_root);
+  const auto refused = [](auto find, const char* name) {
+    try {
+      find(name);
+      FAIL("accepted " << name);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::configuration);
+      CHECK(std::string(error.what()).find(name) != std::string::npos);
+    }
+  };
+  refused(decay_style, "steps");
+  refused(wsd_style, "sqrt");
 }
