@@ -113,10 +113,13 @@ void check_uneven_stages(const Config& c, Violations& violations) {
   const ParallelConfig& p = c.parallel;
   const auto stages = static_cast<std::int64_t>(p.layers_per_stage.size());
   const std::int64_t sum = std::accumulate(p.layers_per_stage.begin(), p.layers_per_stage.end(), std::int64_t{0});
-  if (p.virtual_stages > 1) {
-    violations.add({"parallel.layers_per_stage", "parallel.virtual_stages"},
-                   "parallel.layers_per_stage and parallel.virtual_stages = {} exclude each other", p.virtual_stages);
-  } else if (stages != p.pipeline) {
+  if (p.virtual_stages > 1 && stages != p.pipeline * p.virtual_stages) {
+    violations.add({"parallel.layers_per_stage", "parallel.virtual_stages", "parallel.pipeline"},
+                   "parallel.layers_per_stage has {} numbers, parallel.pipeline × parallel.virtual_stages = {} × {}; "
+                   "give one number a chunk in the order of the model: chunk 0 of every stage, then chunk 1 of every "
+                   "stage, ...",
+                   stages, p.pipeline, p.virtual_stages);
+  } else if (p.virtual_stages == 1 && stages != p.pipeline) {
     violations.add({"parallel.layers_per_stage", "parallel.pipeline"},
                    "parallel.layers_per_stage has {} numbers, parallel.pipeline = {}; give one number a stage", stages,
                    p.pipeline);
@@ -157,7 +160,7 @@ void check_stages(const Config& c, Violations& violations) {
     violations.add(
         {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
         "model.layers = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
-        "products: {}",
+        "products: {}; or give parallel.layers_per_stage, one number a chunk in the order of the model",
         layers, p.pipeline, p.virtual_stages, pieces, divisors(layers, pieces));
   }
 }

@@ -126,7 +126,6 @@ void check_order(const Config& c, Violations& violations) {
 
 void check_batches(const Config& c, std::int64_t data, Violations& violations) {
   const TrainConfig& t = c.train;
-  const ParallelConfig& p = c.parallel;
   if (t.global_batch_size <= 0) return;
   const std::int64_t together = t.micro_batch_size * data;
   if (t.global_batch_size % together != 0) {
@@ -146,16 +145,6 @@ void check_batches(const Config& c, std::int64_t data, Violations& violations) {
         "train.batch_ramp_up: start = {} and increment = {} are not both multiples of micro_batch_size {} × data {} "
         "= {}",
         ramp.start, ramp.increment, t.micro_batch_size, data, together);
-  } else if (p.schedule == "interleaved") {
-    const std::int64_t smallest = ramp.start > 0 ? std::gcd(ramp.start, ramp.increment) : t.global_batch_size;
-    if (smallest / together % p.pipeline != 0) {
-      violations.add(
-          {"train.global_batch_size", "train.micro_batch_size", "parallel.pipeline"},
-          "schedule = \"interleaved\" needs a multiple of pipeline = {} micro-batches a rank at every batch size; {} "
-          "/ "
-          "({} × {}) = {}",
-          p.pipeline, smallest, t.micro_batch_size, data, smallest / together);
-    }
   }
 }
 
@@ -171,7 +160,13 @@ std::int64_t query_groups_of(const ModelConfig& model) {
 
 std::int64_t layers_of_stage(const Config& config, std::int64_t stage) {
   const auto& uneven = config.parallel.layers_per_stage;
-  return uneven.empty() ? config.model.layers / config.parallel.pipeline : uneven.at(static_cast<std::size_t>(stage));
+  const std::int64_t stages = config.parallel.pipeline;
+  if (uneven.empty()) return config.model.layers / stages;
+  std::int64_t sum = 0;
+  for (std::int64_t chunk = 0; chunk < config.parallel.virtual_stages; ++chunk) {
+    sum += uneven.at(static_cast<std::size_t>(chunk * stages + stage));
+  }
+  return sum;
 }
 
 std::vector<Violation> check_alone(const Config& config) {

@@ -122,8 +122,10 @@ std::vector<Key> parallel_keys() {
        "Between the tensor-parallel parts each tensor rank holds a slice of the sequence.", ""},
       {MEGATRON_KEY(parallel, schedule), one_of({"1f1b", "gpipe", "interleaved", "zero_bubble"}), "", "",
        "Order of forwards and backwards in a pipeline.", ""},
-      {MEGATRON_KEY(parallel, layers_per_stage), noted(extent, "one number a stage; their sum is layers"), "layers",
-       "evenly", "An uneven cut.", ""},
+      {MEGATRON_KEY(parallel, layers_per_stage),
+       noted(extent,
+             "one number a stage, or with virtual_stages a chunk, in the order of the model; their sum is layers"),
+       "layers", "evenly", "An uneven cut.", ""},
       {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "",
        "Sum gradients over data ranks during the backward. The same numbers either way.", ""},
   };

@@ -10,19 +10,17 @@ struct GptStage::Saved final : StageSaved {
   Head::Saved head;
 };
 
-std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const ParallelConfig& parallel) {
+std::vector<std::int64_t> layers_per_chunk(const ModelConfig& model, const ParallelConfig& parallel) {
   if (!parallel.layers_per_stage.empty()) return parallel.layers_per_stage;
-  const std::int64_t each = exact_division(model.layers, parallel.pipeline, "layers over pipeline stages");
-  return std::vector<std::int64_t>(static_cast<std::size_t>(parallel.pipeline), each);
+  const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
+  const std::int64_t each = exact_division(model.layers, chunks, "layers over pipeline stages and their chunks");
+  return std::vector<std::int64_t>(static_cast<std::size_t>(chunks), each);
 }
 
 std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
                                const RecomputeConfig& recompute) {
   std::int64_t sum = 0;
-  for (const std::int64_t layers : layers_per_stage(model, parallel)) {
-    const std::int64_t chunks = parallel.virtual_stages;
-    sum += chunks * recompute.of_chunk(exact_division(layers, chunks, "a stage's layers over virtual stages"));
-  }
+  for (const std::int64_t layers : layers_per_chunk(model, parallel)) sum += recompute.of_chunk(layers);
   return sum;
 }
 
@@ -40,8 +38,8 @@ BlockSizes block_sizes(const ModelConfig& model) {
   return sizes;
 }
 
-// The word table is used on the first stage (look-up) and on the last (head). Where these are different ranks it is
-// one parameter in two copies: the first stage's counts, the gradients of both are summed.
+// The word table is used by the first chunk (look-up) and by the last (head). Where these are on different ranks it is
+// one parameter in two copies: the first chunk's counts, the gradients of both are summed.
 int declare_word_table(Declare& declare, const ModelConfig& model, const ProcessGrid& grid) {
   const int word = declare.split_rows("embedding.word.weight", model.padded_vocab(), model.hidden_size, model.init_std);
   if (grid.shape().pipeline > 1) declare.store().mark_tied(word, /*counted=*/grid.first_stage());
@@ -51,29 +49,39 @@ int declare_word_table(Declare& declare, const ModelConfig& model, const Process
 }  // namespace
 
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
-                   const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute)
+                   const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
     : model_(model), region_(region) {
   Declare declare(store, region);
-  const std::vector<std::int64_t> split = layers_per_stage(model, parallel);
-  const auto stage = static_cast<std::size_t>(grid.at().pipeline);
-  const std::int64_t first_layer = std::accumulate(split.begin(), split.begin() + grid.at().pipeline, std::int64_t{0});
+  const std::vector<std::int64_t> split = layers_per_chunk(model, parallel);
+  const auto at = static_cast<std::size_t>(chunk * grid.shape().pipeline + grid.at().pipeline);
+  const auto own = split.begin() + static_cast<std::ptrdiff_t>(at);
+  const bool first = at == 0, last = at + 1 == split.size();
+  const std::int64_t first_layer = std::accumulate(split.begin(), own, std::int64_t{0});
 
   int word = -1;
-  if (grid.first_stage() || grid.last_stage()) word = declare_word_table(declare, model, grid);
-  if (grid.first_stage()) {
+  if (first || last) word = declare_word_table(declare, model, grid);
+  if (first) {
     embedding_.emplace(declare, word,
                        EmbeddingSizes{model.padded_vocab(), model.max_position_embeddings, model.hidden_size,
                                       model.hidden_dropout, model.init_std});
   }
-  blocks_.reserve(static_cast<std::size_t>(split[stage]));
-  const std::int64_t recomputed = recompute.of_chunk(split[stage]);
-  for (std::int64_t layer = first_layer; layer < first_layer + split[stage]; ++layer) {
+  blocks_.reserve(static_cast<std::size_t>(*own));
+  const std::int64_t recomputed = recompute.of_chunk(*own);
+  for (std::int64_t layer = first_layer; layer < first_layer + *own; ++layer) {
     blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer,
                          layer - first_layer < recomputed);
   }
-  if (grid.last_stage()) {
-    head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});
+  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});
+}
+
+std::vector<std::unique_ptr<GptStage>> make_gpt_chunks(const Config& config, const ProcessGrid& grid,
+                                                       const TensorRegion& region, ParameterStore& store) {
+  std::vector<std::unique_ptr<GptStage>> chunks;
+  for (int chunk = 0; chunk < config.parallel.virtual_stages; ++chunk) {
+    chunks.push_back(
+        std::make_unique<GptStage>(config.model, config.parallel, grid, region, store, config.recompute, chunk));
   }
+  return chunks;
 }
 
 Shape GptStage::link_shape(int /*link*/, std::int64_t sequence, std::int64_t samples) const {

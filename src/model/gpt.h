@@ -1,5 +1,5 @@
-// GPT: the layers of one pipeline stage, assembled. Learned positions, pre-norm blocks, tied head (Radford et al.
-// 2019).
+// GPT: the layers of one pipeline stage, or of one of its chunks, assembled. Learned positions, pre-norm blocks, tied
+// head (Radford et al. 2019).
 #pragma once
 
 #include <optional>
@@ -13,18 +13,19 @@
 
 namespace megatron {
 
-/// Layers of each stage: parallel.layers_per_stage, or evenly.
-std::vector<std::int64_t> layers_per_stage(const ModelConfig& model, const ParallelConfig& parallel);
+/// Layers of each model chunk in the order of the model: parallel.layers_per_stage, or evenly. Chunk c of stage r is
+/// the (c · stages + r)-th.
+std::vector<std::int64_t> layers_per_chunk(const ModelConfig& model, const ParallelConfig& parallel);
 /// Layers of the whole model that a backward computes again: the first recompute.layers of each model chunk.
 std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
                                const RecomputeConfig& recompute);
 
 class GptStage final : public Stage {
  public:
-  /// Declares this stage's parameters in `store`, which the caller allocates afterwards. All arguments but the
-  /// configuration must outlive the stage.
+  /// Declares the parameters of this rank's chunk in `store`, which the caller allocates after all chunks. All
+  /// arguments but the configuration must outlive the stage.
   GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
-           const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {});
+           const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {}, int chunk = 0);
 
   bool first() const override { return embedding_.has_value(); }
   bool last() const override { return head_.has_value(); }
@@ -50,5 +51,9 @@ class GptStage final : public Stage {
   std::vector<Block> blocks_;
   std::optional<Head> head_;
 };
+
+/// All of this rank's chunks in order (parallel.virtual_stages), declared into one store.
+std::vector<std::unique_ptr<GptStage>> make_gpt_chunks(const Config& config, const ProcessGrid& grid,
+                                                       const TensorRegion& region, ParameterStore& store);
 
 }  // namespace megatron

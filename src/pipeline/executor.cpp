@@ -1,126 +1,179 @@
 #include "pipeline/executor.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace megatron {
 
 namespace {
-// One channel per direction; the neighbour makes it unique.
+// One channel per direction of the model; the neighbour makes it unique, even where one rank is both neighbours.
 constexpr int kForwardChannel = 0, kBackwardChannel = 1;
-
-// The action after which the gradients are complete.
-const Action* last_backward(const std::vector<Action>& actions) {
-  const auto last = std::find_if(actions.rbegin(), actions.rend(),
-                                 [](const Action& action) { return action.kind != Action::Kind::forward; });
-  return last == actions.rend() ? nullptr : &*last;
-}
-
 }  // namespace
 
-void PipelineExecutor::Slot::wait_for_sends() {
-  for (Pending& sent : sent_out) sent.wait();
-  for (Pending& sent : sent_din) sent.wait();
+std::size_t ExecutorMemory::sum(const std::vector<std::size_t>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
 }
 
-PipelineExecutor::PipelineExecutor(const Stage& stage, const ProcessGrid& grid, const TensorRegion& region, int slots)
-    : stage_(stage), grid_(grid), region_(region) {
-  for (int i = 0; i < slots; ++i) add_slot(Slot("slot"));
+void PipelineExecutor::Place::wait_for_sends() {
+  for (Pending& pending : sent) pending.wait();
 }
 
-PipelineExecutor::PipelineExecutor(const Stage& stage, const ProcessGrid& grid, const TensorRegion& region, int slots,
-                                   Allocator& allocator, std::size_t slot_bytes)
-    : stage_(stage), grid_(grid), region_(region) {
-  for (int i = 0; i < slots; ++i) {
-    Slot slot("slot");
-    slot.memory = Buffer(allocator, slot_bytes);
-    slot.arena = Arena("slot", slot.memory);
-    add_slot(std::move(slot));
+void PipelineExecutor::Place::start_again() {
+  wait_for_sends();
+  arena.reset();
+}
+
+PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region)
+    : chunks_(std::move(chunks)),
+      grid_(grid),
+      region_(region),
+      previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
+      next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
+      sizing_(true),
+      chunk_bytes_(chunks_.size()),
+      last_backward_(chunks_.size()) {
+  gradient_buffers_.push_back({Place("gradient buffer"), {}});
+}
+
+PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region,
+                                   const ExecutorMemory& memory, Allocator& allocator)
+    : chunks_(std::move(chunks)),
+      grid_(grid),
+      region_(region),
+      previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
+      next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
+      sizing_(false),
+      last_backward_(chunks_.size()) {
+  for (const std::size_t bytes : memory.slots) add_slot(Place("slot", allocator, bytes));
+  for (const std::size_t bytes : memory.gradient_buffers) {
+    gradient_buffers_.push_back({Place("gradient buffer", allocator, bytes), {}});
   }
 }
 
-void PipelineExecutor::add_slot(Slot slot) {
-  slot.saved = stage_.make_saved();
-  const auto links = static_cast<std::size_t>(stage_.links());
-  const std::size_t behind = stage_.first() ? 0 : links, ahead = stage_.last() ? 0 : links;
-  slot.in.resize(behind);
-  slot.din.resize(behind);
-  slot.sent_din.resize(behind);
-  slot.out.resize(ahead);
-  slot.dout.resize(ahead);
-  slot.sent_out.resize(ahead);
+void PipelineExecutor::add_slot(Place place) {
+  Slot slot{std::move(place), {}, {}, {}, {}};
+  for (const Stage* chunk : chunks_) slot.saved.push_back(chunk->make_saved());
   slots_.push_back(std::move(slot));
 }
 
-std::size_t PipelineExecutor::slot_bytes() const {
-  std::size_t bytes = 0;
-  for (const Slot& slot : slots_) bytes = std::max(bytes, slot.arena.high_water());
-  return bytes;
+ExecutorMemory PipelineExecutor::memory_for(std::span<const std::vector<Action>* const> lists) const {
+  ExecutorMemory memory;
+  const auto chunks = static_cast<int>(chunks_.size());
+  const std::size_t gradient = gradient_buffers_.front().place.arena.high_water();  // none where nobody is before
+  for (const std::vector<Action>* list : lists) {
+    int micro_batches = 0;
+    for (const Action& action : *list) {
+      const auto slot = static_cast<std::size_t>(action.slot);
+      if (slot >= memory.slots.size()) memory.slots.resize(slot + 1);
+      const Bytes& bytes = chunk_bytes_[static_cast<std::size_t>(action.chunk)];
+      memory.slots[slot] =
+          std::max(memory.slots[slot], action.kind == Action::Kind::forward ? bytes.forward : bytes.backward);
+      micro_batches = std::max(micro_batches, action.micro_batch + 1);
+    }
+    const auto buffers = static_cast<std::size_t>(gradient_buffers(grid_.pipeline().size(), micro_batches, chunks));
+    if (gradient > 0 && buffers > memory.gradient_buffers.size()) memory.gradient_buffers.resize(buffers, gradient);
+  }
+  return memory;
 }
 
-void PipelineExecutor::allocate_link(StageData& link, const char* what, Slot& slot, const Context& context) const {
+ExecutorMemory PipelineExecutor::used() const {
+  ExecutorMemory memory;
+  for (const Slot& slot : slots_) memory.slots.push_back(slot.place.arena.high_water());
+  for (const GradientBuffer& buffer : gradient_buffers_) {
+    memory.gradient_buffers.push_back(buffer.place.arena.high_water());
+  }
+  return memory;
+}
+
+void PipelineExecutor::allocate_link(StageData& link, bool there, const char* what, const Stage& stage, Arena& arena,
+                                     const Context& context) const {
+  link.resize(there ? static_cast<std::size_t>(stage.links()) : 0);
   for (std::size_t i = 0; i < link.size(); ++i) {
     const Shape shape =
-        stage_.link_shape(static_cast<int>(i), context.micro_batch.sequence, context.micro_batch.samples);
-    link[i] = slot.arena.allocate(what, shape, context.activation_type);
+        stage.link_shape(static_cast<int>(i), context.micro_batch.sequence, context.micro_batch.samples);
+    link[i] = arena.allocate(what, shape, context.activation_type);
   }
 }
 
-void PipelineExecutor::forward(Slot& slot, Context& context, Tensor loss_total) {
-  Communicator& pipeline = grid_.pipeline();
-  slot.wait_for_sends();
-  slot.arena.reset();
-  allocate_link(slot.in, "stage input", slot, context);
-  for (Tensor& tensor : slot.in) pipeline.start_receive(tensor, pipeline.rank() - 1, kForwardChannel).wait();
-  allocate_link(slot.out, "stage output", slot, context);
-  stage_.forward(context, slot.in, slot.out, loss_total, *slot.saved);
-  for (std::size_t i = 0; i < slot.out.size(); ++i) {
-    slot.sent_out[i] = pipeline.start_send(slot.out[i], pipeline.rank() + 1, kForwardChannel);
-  }
+void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const {
+  sent.resize(link.size());
+  for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel);
 }
 
-void PipelineExecutor::backward(Slot& slot, Context& context) {
-  Communicator& pipeline = grid_.pipeline();
-  allocate_link(slot.dout, "stage output gradient", slot, context);
-  for (Tensor& tensor : slot.dout) pipeline.start_receive(tensor, pipeline.rank() + 1, kBackwardChannel).wait();
-  allocate_link(slot.din, "stage input gradient", slot, context);
-  stage_.backward(context, slot.dout, slot.din, *slot.saved);
-  for (std::size_t i = 0; i < slot.din.size(); ++i) {
-    slot.sent_din[i] = pipeline.start_send(slot.din[i], pipeline.rank() - 1, kBackwardChannel);
+void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total) {
+  slot.place.start_again();
+  if (sizing_) slot.place.arena = Arena("slot");  // its high water is to be this chunk's
+  allocate_link(slot.in, !stage.first(), "stage input", stage, slot.place.arena, context);
+  for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
+  allocate_link(slot.out, !stage.last(), "stage output", stage, slot.place.arena, context);
+  stage.forward(context, slot.in, slot.out, loss_total, saved);
+  send(slot.out, slot.place.sent, next_, kForwardChannel);
+}
+
+void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
+  allocate_link(slot.dout, !stage.last(), "stage output gradient", stage, slot.place.arena, context);
+  GradientBuffer* buffer = nullptr;
+  if (!stage.first()) {
+    buffer = &gradient_buffers_[gradients_sent_++ % gradient_buffers_.size()];
+    buffer->place.start_again();
+    allocate_link(buffer->din, true, "stage input gradient", stage, buffer->place.arena, context);
+  }
+  for (Tensor& tensor : slot.dout) grid_.pipeline().start_receive(tensor, next_, kBackwardChannel).wait();
+  const StageData& din = buffer == nullptr ? no_links_ : buffer->din;
+  stage.backward(context, slot.dout, din, saved);
+  if (buffer != nullptr) send(buffer->din, buffer->place.sent, previous_, kBackwardChannel);
+}
+
+// A sizing executor has what a list asks for. Which backward is each chunk's last is noted as well.
+void PipelineExecutor::make_room(const std::vector<Action>& actions) {
+  while (sizing_ && slot_count(actions) > static_cast<int>(slots_.size())) add_slot(Place("slot"));
+  internal_check(slot_count(actions) <= static_cast<int>(slots_.size()), "a list with more slots than were planned");
+  std::fill(last_backward_.begin(), last_backward_.end(), nullptr);
+  for (const Action& action : actions) {
+    if (action.kind != Action::Kind::forward) last_backward_[static_cast<std::size_t>(action.chunk)] = &action;
   }
 }
 
 void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches,
                            const PassSettings& settings, Ops& ops, Arena& scratch, Tensor loss_total, Timers& timers) {
-  const Action* last = last_backward(actions);
+  make_room(actions);
   for (const Action& action : actions) {
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    const Stage& stage = *chunks_[chunk];
     Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
     Context context{.ops = ops,
                     .region = region_,
-                    .saved = slot.arena,
+                    .saved = slot.place.arena,
                     .scratch = scratch,
                     .micro_batch = micro_batches[static_cast<std::size_t>(action.micro_batch)],
                     .activation_type = settings.activation_type,
                     .training = settings.training,
                     .seed = settings.seed,
                     .step = settings.step,
-                    .gradient_sums = &action == last ? settings.gradient_sums : nullptr};
+                    .gradient_sums = &action == last_backward_[chunk] ? settings.gradient_sums : nullptr};
     switch (action.kind) {
       case Action::Kind::forward: {
         const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);
-        forward(slot, context, loss_total);
+        forward(stage, slot, *slot.saved[chunk], context, loss_total);
         break;
       }
       case Action::Kind::backward: {
         const Timers::Scope scope(timers, Section::backward);
-        backward(slot, context);
+        backward(stage, slot, *slot.saved[chunk], context);
         break;
       }
       case Action::Kind::backward_input:
       case Action::Kind::backward_weight:
         fail(ErrorKind::internal, "the executor does not play backwards that are cut in two");
     }
+    if (sizing_) {
+      const bool forward = action.kind == Action::Kind::forward;
+      std::size_t& bytes = forward ? chunk_bytes_[chunk].forward : chunk_bytes_[chunk].backward;
+      bytes = std::max(bytes, slot.place.arena.high_water());
+    }
   }
-  for (Slot& slot : slots_) slot.wait_for_sends();
+  for (Slot& slot : slots_) slot.place.wait_for_sends();
+  for (GradientBuffer& buffer : gradient_buffers_) buffer.place.wait_for_sends();
 }
 
 }  // namespace megatron

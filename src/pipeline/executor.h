@@ -1,9 +1,14 @@
-// PipelineExecutor: plays a schedule (a list of actions) on one stage: receives, computes, sends. The only place where
-// stages and neighbours meet; schedules are data, so GPipe, 1F1B and evaluation run through the same lines.
+// PipelineExecutor: plays a schedule (a list of actions) on one rank: receives, computes, sends. The only place where
+// stages and neighbours meet; schedules are data, so all of them and evaluation run through the same lines.
 //
-// Owns one arena per slot: what a micro-batch keeps from its forward to its backward, and the tensors on its links.
-// Sends are started and only waited for when their slot is used again, so that neighbours never wait for each other's
-// receives (simulate.h proves the lists free of deadlock under that rule).
+// A rank holds one stage of the model, or several chunks of it (interleaved schedules): then the ranks are a ring, and
+// the last rank's chunk c is followed by the first rank's chunk c + 1. One channel a neighbour and direction;
+// simulate.h proves that what arrives on it is what is meant.
+//
+// Owns one arena per slot: what a micro-batch keeps from its forward to its backward, and the tensors on its links. The
+// gradients that it sends back have buffers of their own, taken in turn, since they may outlive the slot. Sends are
+// started and only waited for when their memory is used again, so that neighbours never wait for each other's receives
+// (simulate.h proves the lists free of deadlock under that rule).
 #pragma once
 
 #include <memory>
@@ -23,46 +28,84 @@ struct PassSettings {
   std::uint64_t seed = 0, step = 0;
   DType activation_type = DType::f32;
   GradientSums* gradient_sums =
-      nullptr;  ///< if set: sums are started under the last backward; the caller finishes them
+      nullptr;  ///< if set: sums are started under each chunk's last backward; the caller finishes them
+};
+
+/// Bytes of an executor's arenas.
+struct ExecutorMemory {
+  std::vector<std::size_t> slots;             ///< each: activations of a micro-batch in flight
+  std::vector<std::size_t> gradient_buffers;  ///< each: a gradient on its way to the previous stage
+
+  static std::size_t sum(const std::vector<std::size_t>& bytes);
+  bool operator==(const ExecutorMemory&) const = default;
 };
 
 class PipelineExecutor {
  public:
-  /// Sizing executor: `slots` arenas without memory, to learn slot_bytes() with counting ops.
-  PipelineExecutor(const Stage& stage, const ProcessGrid& grid, const TensorRegion& region, int slots);
-  /// Real executor: `slots` arenas of slot_bytes each from the allocator.
-  PipelineExecutor(const Stage& stage, const ProcessGrid& grid, const TensorRegion& region, int slots,
-                   Allocator& allocator, std::size_t slot_bytes);
+  /// A rank's chunks of the model in order, at least one. They must outlive the executor.
+  using Chunks = std::vector<const Stage*>;
 
-  /// Plays `actions` for these micro-batches. The last stage adds its token losses to loss_total (f64 [1]); backward
-  /// actions add to the parameters' gradients. Returns when all local work and all transfers are complete.
+  /// Sizing executor: as many arenas as a list asks for, without memory, to learn memory_for() with counting ops.
+  PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region);
+  /// Real executor, for the lists that `memory` is for.
+  PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region, const ExecutorMemory& memory,
+                   Allocator& allocator);
+
+  /// Plays `actions` for these micro-batches. The model's last chunk adds its token losses to loss_total (f64 [1]);
+  /// backward actions add to the parameters' gradients. Returns when all local work and all transfers are complete.
   void run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches, const PassSettings& settings,
            Ops& ops, Arena& scratch, Tensor loss_total, Timers& timers);
 
-  std::size_t slot_bytes() const;  ///< the largest high-water mark of a slot
-  int slots() const { return static_cast<int>(slots_.size()); }
+  /// Of a sizing executor that has played every chunk forward and backward: what these lists take.
+  ExecutorMemory memory_for(std::span<const std::vector<Action>* const> lists) const;
+  /// Of a real one: its arenas' high-water marks.
+  ExecutorMemory used() const;
 
  private:
-  struct Slot {
+  // Memory that a neighbour may still be reading.
+  struct Place {
     Buffer memory;
     Arena arena;
-    std::unique_ptr<StageSaved> saved;
-    StageData in, out, din, dout;
-    std::vector<Pending> sent_out, sent_din;  // one a link
+    std::vector<Pending> sent;  // one a link
 
-    explicit Slot(std::string name) : arena(std::move(name)) {}
+    explicit Place(std::string name) : arena(std::move(name)) {}
+    Place(std::string name, Allocator& allocator, std::size_t bytes)
+        : memory(allocator, bytes), arena(std::move(name), memory) {}
     void wait_for_sends();
+    void start_again();  // nothing is in it
+  };
+  struct Slot {
+    Place place;
+    std::vector<std::unique_ptr<StageSaved>> saved;  // by chunk
+    StageData in, out, dout;
+  };
+  struct GradientBuffer {
+    Place place;
+    StageData din;
   };
 
-  void add_slot(Slot slot);
-  void forward(Slot& slot, Context& context, Tensor loss_total);
-  void backward(Slot& slot, Context& context);
-  void allocate_link(StageData& link, const char* what, Slot& slot, const Context& context) const;
+  void add_slot(Place place);
+  void make_room(const std::vector<Action>& actions);
+  void forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total);
+  void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
+  void allocate_link(StageData& link, bool there, const char* what, const Stage& stage, Arena& arena,
+                     const Context& context) const;
+  void send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const;
 
-  const Stage& stage_;
+  Chunks chunks_;
   const ProcessGrid& grid_;
   const TensorRegion& region_;
+  const int previous_, next_;  // ranks of the pipeline's ring
+  const bool sizing_;
+  struct Bytes {
+    std::size_t forward = 0, backward = 0;
+  };
+  std::vector<Bytes> chunk_bytes_;  // sizing: the most a slot has held of each chunk, by the end of either
   std::vector<Slot> slots_;
+  std::vector<GradientBuffer> gradient_buffers_;
+  std::size_t gradients_sent_ = 0;
+  const StageData no_links_;                  // at the ends of the model
+  std::vector<const Action*> last_backward_;  // by chunk: the action after which its gradients are complete
 };
 
 }  // namespace megatron

@@ -53,7 +53,7 @@ std::string dry_run(Config config, int ranks) {
   if (ranks == 0) ranks = count_ranks(config.parallel);
   const std::string in_numbers = list_features(config, true), not_in_numbers = list_features(config, false);
   // Schedules that are still to come are planned as 1F1B; the note below says so.
-  if (config.parallel.schedule != "gpipe") config.parallel.schedule = "1f1b";
+  if (config.parallel.schedule == "zero_bubble") config.parallel.schedule = "1f1b";
 
   std::string data_note, order_note;
   std::optional<DataFacts> facts;
@@ -76,8 +76,9 @@ std::string dry_run(Config config, int ranks) {
   std::string text = describe_plan(config, plan_stages(config, shape)) + "\n";
   if (shape.pipeline > 1 && shape.pipeline <= kMostStagesDrawn) {
     const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
-    text += draw_schedules(
-        make_schedules(config.parallel.schedule, shape.pipeline, std::min(micro_batches, kMostMicroBatchesDrawn)));
+    text += draw_schedules(make_schedules(config.parallel.schedule, shape.pipeline,
+                                          std::min(micro_batches, kMostMicroBatchesDrawn),
+                                          static_cast<int>(config.parallel.virtual_stages)));
   }
   text += data_note;
   if (config.data.order == "megatron")

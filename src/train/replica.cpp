@@ -24,13 +24,28 @@ namespace {
 
 using TrainingActions = std::map<std::int64_t, std::vector<Action>>;
 
+int chunks_of(const Config& config) {
+  return static_cast<int>(config.parallel.virtual_stages);
+}
+
 TrainingActions training_schedules(const Config& config, const ProcessGrid& grid) {
   TrainingActions actions;
   for (const std::int64_t count : micro_batch_counts(config)) {
-    actions[count] =
-        make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline, static_cast<int>(count));
+    actions[count] = make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline,
+                                   static_cast<int>(count), chunks_of(config));
   }
   return actions;
+}
+
+std::vector<Action> evaluation_schedule(const Config& config, const ProcessGrid& grid) {
+  return forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)),
+                      chunks_of(config));
+}
+
+PipelineExecutor::Chunks pointers(const std::vector<std::unique_ptr<GptStage>>& chunks) {
+  PipelineExecutor::Chunks stages;
+  for (const auto& chunk : chunks) stages.push_back(chunk.get());
+  return stages;
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
@@ -64,7 +79,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
   ParameterStore store;
-  const GptStage stage(config.model, config.parallel, grid, region, store, config.recompute);
+  const std::vector<std::unique_ptr<GptStage>> chunks = make_gpt_chunks(config, grid, region, store);
   store.allocate_sizing(type);
 
   const TrainingActions schedules = training_schedules(config, grid);
@@ -75,8 +90,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
   const Tensor loss_total = loss.allocate("loss", {1}, DType::f64);
   MemoryPlan plan;
-  for (const auto& [count, list] : schedules) plan.slots = std::max(plan.slots, slot_count(list));
-  PipelineExecutor executor(stage, grid, region, plan.slots);
+  PipelineExecutor executor(pointers(chunks), grid, region);
   CountingOps ops;
   Timers timers;
   executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
@@ -91,10 +105,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.gradients = flat * sizeof(float);
   plan.optimizer = Optimizer::state_bytes(store.flat_elements(), type);
   if (config.optimizer.distributed) plan.optimizer /= static_cast<std::size_t>(shape.data);
-  plan.slot_bytes = executor.slot_bytes();
-  plan.scratch = scratch.high_water();
   plan.batch =
       micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes() + micro_batch.positions.bytes();
+  const std::vector<Action> evaluation = evaluation_schedule(config, grid);
+  std::vector<const std::vector<Action>*> lists = {&evaluation};
+  for (const auto& [count, list] : schedules) lists.push_back(&list);
+  plan.passes = executor.memory_for(lists);
+  plan.scratch = scratch.high_water();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
   plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
@@ -109,17 +126,16 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       plan_(plan_memory(config, grid.shape(), grid.at())),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
-      stage_(std::make_unique<GptStage>(config.model, config.parallel, grid, region_, store_, config.recompute)),
+      chunks_(make_gpt_chunks(config, grid, region_, store_)),
       scratch_("scratch"),
       training_actions_(training_schedules(config, grid)),
-      evaluation_actions_(
-          forward_only(grid.at().pipeline, grid.shape().pipeline, static_cast<int>(micro_batches_per_step(config)))) {
+      evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype());
   gradient_sums_ = std::make_unique<GradientSums>(grid, store_);
   optimizer_ = std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops);
   optimizer_->initialize(config.train.seed);
-  executor_ = std::make_unique<PipelineExecutor>(*stage_, grid, region_, plan_.slots, device, plan_.slot_bytes);
+  executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid, region_, plan_.passes, device);
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
   loss_memory_ = Buffer(device, sizeof(double));
@@ -127,8 +143,9 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
 }
 
 std::size_t Replica::used_bytes() const {
+  const ExecutorMemory passes = executor_->used();
   return store_.values().bytes() + store_.gradients().bytes() + optimizer_->state_bytes() +
-         static_cast<std::size_t>(executor_->slots()) * executor_->slot_bytes() + scratch_.high_water();
+         ExecutorMemory::sum(passes.slots) + ExecutorMemory::sum(passes.gradient_buffers) + scratch_.high_water();
 }
 
 double Replica::total_loss(double targets) {

@@ -22,15 +22,18 @@ struct MemoryPlan {
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks
   std::size_t weights = 0, gradients = 0, optimizer = 0;
-  int slots = 0;
-  std::size_t slot_bytes = 0;  ///< activations of one micro-batch in flight
+  ExecutorMemory passes;  ///< activations of the micro-batches in flight, gradients between stages
   std::size_t scratch = 0, batch = 0;
   double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
   double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor and pipeline traffic
   double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
 
-  std::size_t activations() const { return static_cast<std::size_t>(slots) * slot_bytes; }
-  std::size_t total() const { return weights + gradients + optimizer + activations() + scratch + batch; }
+  int slots() const { return static_cast<int>(passes.slots.size()); }
+  std::size_t activations() const { return ExecutorMemory::sum(passes.slots); }
+  std::size_t communication() const { return ExecutorMemory::sum(passes.gradient_buffers); }
+  std::size_t total() const {
+    return weights + gradients + optimizer + activations() + communication() + scratch + batch;
+  }
 };
 
 /// Micro-batches of one step on each data rank: of the largest step, where the batch grows.
@@ -60,12 +63,12 @@ class Replica {
   const ParameterStore& store() const { return store_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
-  const GptStage& stage() const { return *stage_; }
+  const GptStage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }
   std::size_t used_bytes() const;  ///< of everything the plan predicts but the batch: tensors held, arenas' high water
-  std::size_t slot_high_water() const { return executor_->slot_bytes(); }
+  ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
 
   /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d.
   std::vector<Piece> owned_pieces() const;
@@ -84,7 +87,7 @@ class Replica {
   bool overlap_gradients_;
   TensorRegion region_;
   ParameterStore store_;
-  std::unique_ptr<GptStage> stage_;
+  std::vector<std::unique_ptr<GptStage>> chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::unique_ptr<GradientSums> gradient_sums_;
   Buffer scratch_memory_, loss_memory_;

@@ -40,13 +40,20 @@ namespace {
 std::string describe_bubble(const Config& config) {
   const auto stages = static_cast<int>(config.parallel.pipeline);
   if (stages == 1) return "no pipeline, no bubble";
-  const auto bubble = [&](std::int64_t micro_batches) {
-    const auto lists = make_schedules(config.parallel.schedule, stages, static_cast<int>(micro_batches));
-    return 100 * simulate(lists).bubble_fraction;
+  const auto chunks = static_cast<int>(config.parallel.virtual_stages);
+  const std::string& name = config.parallel.schedule;
+  const auto bubble = [&](std::int64_t count) {
+    const auto micro_batches = static_cast<int>(count);
+    const Simulation simulation = simulate(make_schedules(name, stages, micro_batches, chunks),
+                                           {.gradient_buffers = gradient_buffers(stages, micro_batches, chunks)});
+    return 100 * simulation.bubble_fraction;
   };
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
-  return fmt::format("{}, bubble {:.1f} % of the time if all stages are equally fast{}", config.parallel.schedule,
-                     bubble(counts.back()),
+  const auto formula = published_bubble(name, stages, static_cast<int>(counts.back()), chunks);
+  return fmt::format("{}{}, bubble {:.1f} % of the time by its list if all stages are equally fast; {}{}", name,
+                     chunks > 1 ? fmt::format(" over {} chunks a stage", chunks) : "", bubble(counts.back()),
+                     formula ? fmt::format("{:.1f} % by the formula", 100 * *formula)
+                             : fmt::format("the formula is for {} micro-batches or more", stages),
                      counts.size() > 1 ? fmt::format(" (of the first step: {:.1f} %)", bubble(counts.front())) : "");
 }
 
@@ -80,16 +87,17 @@ std::string describe_recomputation(const Config& config) {
 
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
   const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} x {:>11} {:>11} {:>11}\n", stage, plan.parameters,
-                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots, text(plan.slot_bytes),
-                     text(plan.scratch + plan.batch), text(plan.total()));
+  return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} = {:>11} {:>11} {:>11}\n", stage, plan.parameters,
+                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots(),
+                     text(plan.activations()), text(plan.communication() + plan.scratch + plan.batch),
+                     text(plan.total()));
 }
 
 }  // namespace
 
 std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages) {
   const GridShape shape = grid_shape(config);
-  const std::vector<std::int64_t> layers = layers_per_stage(config.model, config.parallel);
+  const std::vector<std::int64_t> layers = layers_per_chunk(config.model, config.parallel);
   std::int64_t parameters = 0;
   for (const MemoryPlan& plan : stages) parameters += plan.stage_parameters;
   std::string text;
@@ -111,7 +119,10 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   text += describe_ramp_up(config, schedule);
   text += describe_length(config, schedule);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
-  fmt::format_to(out, "layers    {} by stage\n", fmt::join(layers, " "));
+  fmt::format_to(out, "layers    {} by {}\n", fmt::join(layers, " "),
+                 config.parallel.virtual_stages == 1
+                     ? "stage"
+                     : fmt::format("chunk in the order of the model: stage 0's first, stage 1's first, ..."));
   text += describe_recomputation(config);
   fmt::format_to(out,
                  "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} "

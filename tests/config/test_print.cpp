@@ -108,7 +108,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"model.normalization", "\"rmsnorm\"", {}},
       {"model.tie_embeddings", "false", {}},
       {"model.bias", "false", {}},
-      {"parallel.virtual_stages", "2", {"parallel.pipeline=2", "parallel.schedule=interleaved"}},
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
       {"parallel.schedule", "\"zero_bubble\"", {}},

@@ -41,6 +41,12 @@ TEST_CASE("derived values", "[config]") {
   CHECK(c.learning_rate.warmup_fraction == 0);
   CHECK(layers_of_stage(c, 1) == 4);
   CHECK(layers_of_stage(resolved({"parallel.pipeline=2", "parallel.layers_per_stage=[5, 7]"}, 2), 1) == 7);
+  // Chunks in the order of the model; and any number of micro-batches.
+  const std::vector<std::string> chunks = {"parallel.pipeline=2", "parallel.schedule=interleaved",
+                                           "parallel.virtual_stages=2", "parallel.layers_per_stage=[1, 2, 4, 5]",
+                                           "train.global_batch_size=7"};
+  CHECK(layers_of_stage(resolved(chunks, 2), 0) == 1 + 4);
+  CHECK(layers_of_stage(resolved(chunks, 2), 1) == 2 + 5);
 }
 
 TEST_CASE("the run's length from samples, tokens and epochs", "[config]") {
@@ -208,11 +214,8 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=2",
         "parallel.layers_per_stage=[6, 6]"},
        2,
-       "parallel.layers_per_stage and parallel.virtual_stages = 2 exclude each other"},
-      {{"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=2",
-        "train.global_batch_size=7"},
-       2,
-       "needs a multiple of pipeline = 2 micro-batches a rank at every batch size; 7 / (1 × 1) = 7"},
+       "parallel.layers_per_stage has 2 numbers, parallel.pipeline × parallel.virtual_stages = 2 × 2; give one number "
+       "a chunk in the order of the model"},
       {{"recompute.layers=2"}, 1, "recompute.layers = 2 has a meaning with mode = \"full\" only"},
       {{"recompute.mode=selective", "recompute.layers=1"},
        1,

@@ -171,8 +171,8 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
     const Replica replica(config, grid, backend);
     set_values(replica.store(), golden().parameters);
     const GoldenMicroBatches micro_batches(config, golden().batch);
-    const Buffer saved_memory(*backend.device, replica.plan().slot_bytes);
-    const Buffer scratch_memory(*backend.device, replica.plan().slot_bytes);
+    const Buffer saved_memory(*backend.device, replica.plan().passes.slots.at(0));
+    const Buffer scratch_memory(*backend.device, replica.plan().passes.slots.at(0));
     Arena saved("saved", saved_memory), scratch("scratch", scratch_memory);
     Context context{.ops = *backend.ops,
                     .region = replica.region(),

@@ -35,7 +35,10 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
     const ProcessGrid grid(world, shape);
     const TensorRegion region(grid, parallel.sequence_parallel);
     ParameterStore store;
-    const GptStage stage(model, parallel, grid, region, store);
+    Config config;
+    config.model = model;
+    config.parallel = parallel;
+    const auto chunks = make_gpt_chunks(config, grid, region, store);
     visit(store, grid.at());
   }
 }
@@ -77,18 +80,21 @@ TEST_CASE("every element of every parameter is counted by exactly one rank of a 
     int tensor, data, pipeline;
     bool sequence_parallel;
     std::vector<std::int64_t> layers_per_stage;
+    std::int64_t chunks = 1;
   };
   const ModelConfig model = tiny_model();
   const std::map<std::string, Holders> whole = holders_of(model, {}, {});
   REQUIRE(whole.size() == 2 + 4 * 16 + 2);
   for (const Layout& layout :
        {Layout{1, 1, 1, false, {}}, Layout{2, 1, 1, false, {}}, Layout{4, 2, 1, true, {}}, Layout{1, 1, 2, false, {}},
-        Layout{2, 2, 4, false, {}}, Layout{2, 2, 2, true, {1, 3}}, Layout{4, 1, 4, true, {0, 3, 1, 0}}}) {
+        Layout{2, 2, 4, false, {}}, Layout{2, 2, 2, true, {1, 3}}, Layout{4, 1, 4, true, {0, 3, 1, 0}},
+        Layout{2, 1, 2, false, {}, 2}, Layout{1, 1, 2, true, {1, 0, 2, 0, 1, 0}, 3}}) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.sequence_parallel);
     ParallelConfig parallel;
     parallel.pipeline = layout.pipeline;
     parallel.sequence_parallel = layout.sequence_parallel;
     parallel.layers_per_stage = layout.layers_per_stage;
+    parallel.virtual_stages = layout.chunks;
     const auto all =
         holders_of(model, parallel, {.tensor = layout.tensor, .data = layout.data, .pipeline = layout.pipeline});
     CHECK(all.size() == whole.size());
@@ -105,6 +111,25 @@ TEST_CASE("every element of every parameter is counted by exactly one rank of a 
     CHECK(all_are(all.at("layers.2.mlp.down.bias").held, layout.tensor));
     CHECK(all_are(all.at("layers.2.attention.query.weight").held, 1));
   }
+}
+
+TEST_CASE("chunk c of stage r holds the layers from c · L/v + r · L/(v p) on, in the order of declaration") {
+  ModelConfig model = tiny_model();
+  model.layers = 8;
+  ParallelConfig parallel;
+  parallel.pipeline = 2;
+  parallel.virtual_stages = 2;
+  for_each_rank(model, parallel, {.pipeline = 2}, [&](const ParameterStore& store, const GridCoordinates& at) {
+    std::vector<std::string> layers, ends;
+    for (const Parameter& parameter : store.all()) {
+      if (parameter.name.ends_with("mlp.up.weight")) layers.push_back(parameter.name.substr(7, 1));
+      if (!parameter.name.starts_with("layers")) ends.push_back(parameter.name);
+    }
+    using Names = std::vector<std::string>;
+    CHECK(layers == (at.pipeline == 0 ? Names{"0", "1", "4", "5"} : Names{"2", "3", "6", "7"}));
+    CHECK(ends == (at.pipeline == 0 ? Names{"embedding.word.weight", "embedding.position.weight"}
+                                    : Names{"embedding.word.weight", "final_norm.weight", "final_norm.bias"}));
+  });
 }
 
 TEST_CASE("placements say which gradients are parts of a sum, and decay spares biases and norms") {

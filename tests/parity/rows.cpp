@@ -29,6 +29,13 @@ decay = "constant"
 train = "made up by tests/support/tiny_training.h"
 )";
 
+namespace {
+std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+}  // namespace
+
 // Subjects are separate lists, so that a lever's rows stand together.
 std::vector<Row> parity_rows() {
   const std::vector<Row> layouts = {
@@ -56,14 +63,29 @@ std::vector<Row> parity_rows() {
       {"sequence, tensor 4", 4, 1, 2, {"parallel.sequence_parallel=true"}, {}, ""},
       {"sequence, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {}, ""},
   };
+  const std::vector<std::string> two_chunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
   const std::vector<Row> schedules = {
       {"gpipe", 1, 1, 2, {"parallel.schedule=gpipe"}, {}, "pipeline 2"},
       {"gpipe, pipeline 4", 1, 1, 4, {"parallel.schedule=gpipe"}, {}, "pipeline 4"},
       {"gpipe, 2 x 2 x 2", 2, 2, 2, {"parallel.schedule=gpipe"}, {}, "2 x 2 x 2"},
+      {"interleaved", 1, 1, 2, two_chunks, {}, ""},
+      {"interleaved, 4 chunks", 1, 1, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=4"}, {}, ""},
+      {"interleaved, pipeline 4", 1, 1, 4, two_chunks, {}, ""},
+      {"interleaved, 6 micro-batches on 4 stages", 1, 2, 4, two_chunks, {}, ""},
+      {"interleaved, 3 micro-batches on 4 stages", 1, 2, 4, with(two_chunks, {"train.micro_batch_size=2"}), {}, ""},
+      {"interleaved, sequence", 2, 2, 2, with(two_chunks, {"parallel.sequence_parallel=true"}), {}, ""},
+      {"interleaved, uneven", 1, 1, 2, with(two_chunks, {"parallel.layers_per_stage=[1, 3, 3, 1]"}), {}, ""},
   };
   const std::vector<Row> gradient_sums = {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
       {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},
+      {"overlap, interleaved",
+       1,
+       2,
+       4,
+       with(two_chunks, {"parallel.overlap_gradients=true"}),
+       {},
+       "interleaved, 6 micro-batches on 4 stages"},
   };
   const std::vector<Row> recomputation = {
       {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},

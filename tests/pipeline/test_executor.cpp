@@ -20,21 +20,21 @@ namespace {
 constexpr int kLinks = 2;
 constexpr std::int64_t kSequence = 4, kSamples = 2;
 
-// What stage r passes on of a micro-batch on a link: the first stage's number plus 1 + 2 + ... + r.
-double forward_value(int micro_batch, int link, int stage) {
-  return 1000 * micro_batch + 100 * link + stage * (stage + 1) / 2;
+// What the r-th piece of the model passes on of a micro-batch on a link: the first piece's number plus 1 + 2 + ... + r.
+double forward_value(int micro_batch, int link, int piece) {
+  return 1000 * micro_batch + 100 * link + piece * (piece + 1) / 2;
 }
 
-// What stage r passes back: the sum of what it and all later stages passed on, taken from their slots.
-double backward_value(int micro_batch, int link, int stage, int stages) {
+// What the r-th piece passes back: the sum of what it and all later pieces passed on, taken from their slots.
+double backward_value(int micro_batch, int link, int piece, int pieces) {
   double sum = 0;
-  for (int r = stage; r < stages; ++r) sum += forward_value(micro_batch, link, r);
+  for (int r = piece; r < pieces; ++r) sum += forward_value(micro_batch, link, r);
   return sum;
 }
 
 struct Event {
   Kind kind;
-  int micro_batch;
+  int micro_batch, piece;
   std::vector<double> arrived;  // by link: of a forward, its inputs; of a backward, its output gradients and its inputs
   bool operator==(const Event&) const = default;
 };
@@ -55,10 +55,10 @@ class FakeStage final : public Stage {
   };
 
   /// Without `log` no tensor is read: for sizing.
-  FakeStage(int stage, int stages, std::vector<Event>* log) : stage_(stage), stages_(stages), log_(log) {}
+  FakeStage(int piece, int pieces, std::vector<Event>* log) : piece_(piece), pieces_(pieces), log_(log) {}
 
-  bool first() const override { return stage_ == 0; }
-  bool last() const override { return stage_ == stages_ - 1; }
+  bool first() const override { return piece_ == 0; }
+  bool last() const override { return piece_ == pieces_ - 1; }
   int links() const override { return kLinks; }
   Shape link_shape(int link, std::int64_t sequence, std::int64_t samples) const override {
     return link == 0 ? Shape{sequence, samples, 3} : Shape{sequence, 7};
@@ -77,7 +77,7 @@ class FakeStage final : public Stage {
     for (int link = 0; link < kLinks; ++link) {
       const auto i = static_cast<std::size_t>(link);
       const Tensor sum = context.saved.allocate("passed on", link_shape(link, kSequence, kSamples), DType::f32);
-      context.ops.fill(sum, first() ? forward_value(micro_batch, link, 0) : stage_);
+      context.ops.fill(sum, first() ? forward_value(micro_batch, link, 0) : piece_);
       if (!first()) context.ops.add(in[i], sum);
       if (!last()) context.ops.copy(sum, out[i]);
       saved.passed_on.push_back(sum);
@@ -97,7 +97,7 @@ class FakeStage final : public Stage {
  private:
   void record(Kind kind, const Context& context, const std::vector<const StageData*>& data) const {
     if (log_ == nullptr) return;
-    Event event{kind, static_cast<int>(context.micro_batch.first_sample), {}};
+    Event event{kind, static_cast<int>(context.micro_batch.first_sample), piece_, {}};
     for (const StageData* tensors : data) {
       for (const Tensor& tensor : *tensors) event.arrived.push_back(value_of(tensor));
     }
@@ -105,21 +105,29 @@ class FakeStage final : public Stage {
     log_->push_back(event);
   }
 
-  int stage_, stages_;
+  int piece_, pieces_;
   std::vector<Event>* log_;
 };
 
+int chunks_of(const std::vector<Action>& actions) {
+  int chunks = 1;
+  for (const Action& action : actions) chunks = std::max(chunks, action.chunk + 1);
+  return chunks;
+}
+
 std::vector<Event> expected_events(const std::vector<Action>& actions, int stage, int stages) {
   std::vector<Event> events;
+  const int pieces = stages * chunks_of(actions);
   for (const Action& action : actions) {
-    Event event{action.kind, action.micro_batch, {}};
+    const int piece = action.chunk * stages + stage;
+    Event event{action.kind, action.micro_batch, piece, {}};
     const auto arrive = [&](bool there, const auto& value) {
       for (int link = 0; there && link < kLinks; ++link) event.arrived.push_back(value(link));
     };
     if (action.kind == Kind::backward) {
-      arrive(stage < stages - 1, [&](int link) { return backward_value(action.micro_batch, link, stage + 1, stages); });
+      arrive(piece < pieces - 1, [&](int link) { return backward_value(action.micro_batch, link, piece + 1, pieces); });
     }
-    arrive(stage > 0, [&](int link) { return forward_value(action.micro_batch, link, stage - 1); });
+    arrive(piece > 0, [&](int link) { return forward_value(action.micro_batch, link, piece - 1); });
     events.push_back(event);
   }
   return events;
@@ -136,25 +144,42 @@ std::vector<MicroBatch> micro_batches(int count) {
   return list;
 }
 
-std::size_t planned_slot_bytes(const std::vector<Action>& actions, int stage, int stages, int slots) {
+/// A stage's chunks, which note what arrives.
+class FakeChunks {
+ public:
+  FakeChunks(int stage, int stages, int chunks, std::vector<Event>* log) {
+    for (int chunk = 0; chunk < chunks; ++chunk) stages_.emplace_back(chunk * stages + stage, chunks * stages, log);
+  }
+  PipelineExecutor::Chunks pointers() const {
+    PipelineExecutor::Chunks pointers;
+    for (const FakeStage& stage : stages_) pointers.push_back(&stage);
+    return pointers;
+  }
+
+ private:
+  std::vector<FakeStage> stages_;
+};
+
+ExecutorMemory planned_memory(const std::vector<Action>& actions, int stage, int stages) {
   CountingCommunicator world(stage, stages);
   const ProcessGrid grid(world, {.pipeline = stages});
   const TensorRegion region(grid, false);
-  const FakeStage fake(stage, stages, nullptr);
-  PipelineExecutor executor(fake, grid, region, slots);
+  const FakeChunks fakes(stage, stages, chunks_of(actions), nullptr);
+  PipelineExecutor executor(fakes.pointers(), grid, region);
   CountingOps ops;
   Arena scratch("scratch"), loss("loss");
   Timers timers;
   int count = 0;
   for (const Action& action : actions) count = std::max(count, action.micro_batch + 1);
   executor.run(actions, micro_batches(count), {}, ops, scratch, loss.allocate("loss", {1}, DType::f64), timers);
-  return executor.slot_bytes();
+  const std::vector<Action>* const list[] = {&actions};
+  return executor.memory_for(list);
 }
 
 struct RankResults {
   std::vector<Event> events;
   double loss = 0;
-  std::size_t planned = 0, used = 0;
+  ExecutorMemory planned, used;
 };
 
 /// Plays `rounds` lists of schedule(stage, stages, micro_batches) on every stage.
@@ -168,10 +193,9 @@ std::vector<RankResults> play(const Schedule& schedule, int stages, int count, i
     const TensorRegion region(grid, false);
     Backend backend = make_cpu_backend();
     const std::vector<Action> actions = schedule(stage, stages, count);
-    const int slots = slot_count(actions);
-    result.planned = planned_slot_bytes(actions, stage, stages, slots);
-    const FakeStage fake(stage, stages, &result.events);
-    PipelineExecutor executor(fake, grid, region, slots, *backend.device, result.planned);
+    result.planned = planned_memory(actions, stage, stages);
+    const FakeChunks fakes(stage, stages, chunks_of(actions), &result.events);
+    PipelineExecutor executor(fakes.pointers(), grid, region, result.planned, *backend.device);
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
     Owned<double> loss({1});
@@ -180,20 +204,20 @@ std::vector<RankResults> play(const Schedule& schedule, int stages, int count, i
       executor.run(actions, micro_batches(count), {.seed = 5, .step = 6}, *backend.ops, scratch, loss, timers);
     }
     result.loss = loss[0];
-    result.used = executor.slot_bytes();
+    result.used = executor.used();
   });
   return results;
 }
 
 template <class Schedule>
-void check_schedule(const Schedule& schedule) {
+void check_schedule(const Schedule& schedule, int chunks = 1) {
   constexpr int kRounds = 2;  // the second finds slots that are no longer fresh
-  for (int stages = 1; stages <= 4; ++stages) {
+  for (int stages = chunks == 1 ? 1 : 2; stages <= 4; ++stages) {
     for (int count = 1; count <= 6; ++count) {
       const std::vector<RankResults> results = play(schedule, stages, count, kRounds);
       double loss = 0;
       for (int i = 0; i < count; ++i) {
-        const double value = forward_value(i, 0, stages - 1);
+        const double value = forward_value(i, 0, stages * chunks - 1);
         loss += kRounds * static_cast<double>(kSequence * kSamples * 3) * value * value;
       }
       for (int stage = 0; stage < stages; ++stage) {
@@ -204,8 +228,8 @@ void check_schedule(const Schedule& schedule) {
         all.insert(all.end(), once.begin(), once.end());
         CHECK((result.events == all));
         CHECK(result.loss == (stage == stages - 1 ? loss : 0.0));
-        CHECK(result.planned > 0);
-        CHECK(result.used == result.planned);
+        CHECK(result.planned.slots.at(0) > 0);
+        CHECK((result.used == result.planned));
       }
     }
   }
@@ -221,6 +245,17 @@ TEST_CASE("1F1B: every micro-batch arrives in order with its values, forwards an
   check_schedule(one_f_one_b);
 }
 
+TEST_CASE("interleaved: every micro-batch goes round the ring in order with its values, for any number of them") {
+  for (const int chunks : {2, 3}) {
+    check_schedule(
+        [&](int stage, int stages, int micro_batches) { return interleaved(stage, stages, micro_batches, chunks); },
+        chunks);
+    check_schedule(
+        [&](int stage, int stages, int micro_batches) { return forward_only(stage, stages, micro_batches, chunks); },
+        chunks);
+  }
+}
+
 TEST_CASE("forward only: two slots carry any number of micro-batches") {
   check_schedule([](int stage, int stages, int micro_batches) { return forward_only(stage, stages, micro_batches); });
 }
@@ -233,9 +268,11 @@ TEST_CASE("slots hold what was planned and not a byte more") {
     const std::vector<Action> actions = gpipe(0, 1, 3);
     std::vector<Event> log;
     const FakeStage fake(0, 1, &log);
-    const std::size_t planned = planned_slot_bytes(actions, 0, 1, 3);
-    CHECK(planned == 128 + 128);  // 4·2·3 and 4·7 floats, each in whole blocks of 64 bytes
-    PipelineExecutor executor(fake, grid, region, 3, *backend.device, planned - 64);
+    ExecutorMemory planned = planned_memory(actions, 0, 1);
+    CHECK(planned.slots == std::vector<std::size_t>(3, 128 + 128));  // 4·2·3 and 4·7 floats in blocks of 64 bytes
+    CHECK(planned.gradient_buffers.empty());                         // there is nobody to send one to
+    planned.slots[1] -= 64;
+    PipelineExecutor executor({&fake}, grid, region, planned, *backend.device);
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
     Owned<double> loss({1});
@@ -252,7 +289,7 @@ TEST_CASE("time is charged to forward and backward in training, and to evaluatio
     Backend backend = make_cpu_backend();
     std::vector<Event> log;
     const FakeStage fake(0, 1, &log);
-    PipelineExecutor executor(fake, grid, region, 2, *backend.device, 4096);
+    PipelineExecutor executor({&fake}, grid, region, {{4096, 4096}, {}}, *backend.device);
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
     Owned<double> loss({1});
@@ -285,7 +322,7 @@ TEST_CASE("backwards that are cut in two are refused, not half played") {
     Backend backend = make_cpu_backend();
     std::vector<Event> log;
     const FakeStage fake(0, 1, &log);
-    PipelineExecutor executor(fake, grid, region, 1, *backend.device, 4096);
+    PipelineExecutor executor({&fake}, grid, region, {{4096}, {}}, *backend.device);
     const Buffer memory(*backend.device, 4096);
     Arena scratch("scratch", memory);
     Owned<double> loss({1});

@@ -47,7 +47,7 @@ Started play(int stages, int stage, bool overlap) {
   micro_batch.samples = 1;
   const std::vector<MicroBatch> micro_batches(3, micro_batch);
   const std::vector<Action> actions = one_f_one_b(stage, stages, 3);
-  PipelineExecutor executor(gpt, grid, region, slot_count(actions));
+  PipelineExecutor executor({&gpt}, grid, region);
   CountingOps ops;
   Timers timers;
   executor.run(actions, micro_batches, {.gradient_sums = overlap ? &gradient_sums : nullptr}, ops, scratch,

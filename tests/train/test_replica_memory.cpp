@@ -74,6 +74,7 @@ struct Layout {
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
   const char* schedule = "1f1b";
+  std::int64_t virtual_stages = 1;
   std::vector<std::int64_t> layers_per_stage = {};
   double dropout = 0.1;
   RecomputeConfig recompute = {};
@@ -87,6 +88,7 @@ Config config_of(const Layout& layout) {
   config.parallel.pipeline = layout.pipeline;
   config.parallel.sequence_parallel = layout.sequence_parallel;
   config.parallel.schedule = layout.schedule;
+  config.parallel.virtual_stages = layout.virtual_stages;
   config.parallel.layers_per_stage = layout.layers_per_stage;
   config.train.micro_batch_size = layout.micro_batch;
   config.recompute = layout.recompute;
@@ -97,7 +99,8 @@ Config config_of(const Layout& layout) {
 
 struct RankMemory {
   MemoryPlan plan;
-  std::size_t weights = 0, gradients = 0, optimizer = 0, slot = 0, scratch = 0, device = 0;
+  std::size_t weights = 0, gradients = 0, optimizer = 0, scratch = 0, device = 0;
+  ExecutorMemory passes;
   int blocks_before = 0, blocks_after = 0;
   std::int64_t parameters = 0;
 };
@@ -127,12 +130,12 @@ std::vector<RankMemory> measure(const Layout& layout) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
       replica.forward_backward(micro_batches, step, batches.targets(), timers);
       replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
-      memory.slot = replica.slot_high_water();
       memory.scratch = replica.scratch_high_water();
       const std::span<const MicroBatch> whole_batch = whole_batches.step(step);
       replica.evaluate(whole_batch, whole_batches.targets(), timers);
     }
-    internal_check(replica.slot_high_water() <= memory.plan.slot_bytes, "evaluation took more than training");
+    memory.passes = replica.passes_used();
+    internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
     memory.weights = replica.store().values().bytes();
     memory.gradients = replica.store().gradients().bytes();
     memory.optimizer = replica.optimizer().state_bytes();
@@ -150,11 +153,20 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.data = 2, .micro_batch = 2}, Layout{.pipeline = 2}, Layout{.pipeline = 4, .schedule = "gpipe"},
       Layout{.tensor = 2, .data = 2, .pipeline = 2}, Layout{.dropout = 0},
       Layout{.tensor = 2, .pipeline = 2, .micro_batch = 2, .sequence_parallel = true, .layers_per_stage = {1, 3}},
-      Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}}, Layout{.micro_batch = 2, .recompute = {"full"}},
-      Layout{.micro_batch = 2, .recompute = {"full", 3}}, Layout{.recompute = {"selective"}},
+      Layout{.pipeline = 4, .layers_per_stage = {0, 3, 1, 0}},
+      Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "interleaved", .virtual_stages = 2},
+      Layout{.pipeline = 3, .schedule = "interleaved", .virtual_stages = 2, .layers_per_stage = {1, 0, 1, 1, 1, 0}},
+      Layout{.micro_batch = 2, .recompute = {"full"}}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
+      Layout{.recompute = {"selective"}},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}},
       Layout{.pipeline = 4, .schedule = "gpipe", .ramp_up = {1, 1, 10}},
-      Layout{.tensor = 2, .data = 2, .pipeline = 2, .ramp_up = {2, 6, 5}});
+      Layout{.tensor = 2, .data = 2, .pipeline = 2, .ramp_up = {2, 6, 5}},
+      Layout{.pipeline = 3,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .layers_per_stage = {1, 0, 1, 1, 1, 0},
+             .ramp_up = {1, 1, 10}});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -164,7 +176,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
     CHECK(plan.weights == memory.weights);
     CHECK(plan.gradients == memory.gradients);
     CHECK(plan.optimizer == memory.optimizer);
-    CHECK(plan.slot_bytes == memory.slot);
+    CHECK((plan.passes == memory.passes));
     CHECK(plan.scratch == memory.scratch);
     // Beyond the plan, which leaves the integers of the batch to their owner: the loss and the optimizer's scalars.
     CHECK(memory.device == plan.total() - plan.batch + sizeof(double) + 4 * 64);
@@ -185,7 +197,7 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
   for (std::int64_t layers = 1; layers <= 5; ++layers) {
     const MemoryPlan some = plan({"full", layers});
     const auto recomputed = static_cast<std::size_t>(std::min<std::int64_t>(layers, config.model.layers));
-    CHECK(none.slot_bytes - some.slot_bytes == recomputed * layer);
+    CHECK(none.passes.slots.at(0) - some.passes.slots.at(0) == recomputed * layer);
     CHECK(some.scratch == none.scratch + layer);
     // The repeated products are those of the FLOPs that metrics report.
     const double tokens = 8.0 * 16;
@@ -194,18 +206,33 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
     CHECK(some.matmul_flops + some.attention_flops - none.matmul_flops - none.attention_flops ==
           Approx(tokens * repeated));
   }
-  CHECK(plan({"full"}).slot_bytes == plan({"full", 4}).slot_bytes);
-  CHECK(plan({"selective"}).slot_bytes == none.slot_bytes);
+  CHECK((plan({"full"}).passes == plan({"full", 4}).passes));
+  CHECK((plan({"selective"}).passes == none.passes));
 }
 
 TEST_CASE("slots in flight are the schedule's") {
   const auto slots = [](const char* schedule, int pipeline, int stage) {
     const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
-    return plan_memory(config, {.pipeline = pipeline}, {.pipeline = stage}).slots;
+    return plan_memory(config, {.pipeline = pipeline}, {.pipeline = stage}).slots();
   };
   CHECK(slots("gpipe", 4, 0) == 8);
   CHECK(slots("1f1b", 4, 0) == 4);
   CHECK(slots("1f1b", 4, 3) == 1);
+}
+
+TEST_CASE("only the last stage's slots for the model's end have room for logits") {
+  const Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
+  const MemoryPlan last = plan_memory(config, {.pipeline = 2}, {.pipeline = 1});
+  const std::size_t logits = sizeof(float) * 16 * 64;
+  REQUIRE(last.slots() == 4);  // two to warm up, one more, and the one apart
+  CHECK(last.passes.slots[0] >= last.passes.slots[1] + logits);
+  CHECK(last.passes.slots[1] == last.passes.slots[2]);
+  // A gradient of [s, b, h] is sent while the next is made.
+  const std::size_t link = sizeof(float) * 16 * 32;
+  CHECK(last.passes.gradient_buffers == std::vector<std::size_t>{link, link});
+  const MemoryPlan first = plan_memory(config, {.pipeline = 2}, {});
+  CHECK(first.passes.gradient_buffers == std::vector<std::size_t>{link, link});  // its chunk 1 has a previous one
+  CHECK(plan_memory(config_of({.pipeline = 2}), {.pipeline = 2}, {}).passes.gradient_buffers.empty());
 }
 
 TEST_CASE("a steady step allocates nothing") {
