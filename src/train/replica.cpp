@@ -215,4 +215,14 @@ std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
   return pieces;
 }
 
+std::vector<Piece> Replica::summed_gradients() const {
+  std::vector<Piece> pieces;
+  for (const Parameter& parameter : store_.all()) {
+    Piece piece{parameter.name, parameter.global_shape, parameter.box, 0, parameter.elements(), {}, {}, {}};
+    piece.value = parameter.gradient.view({piece.count});
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
 }  // namespace megatron

@@ -75,6 +75,9 @@ class Replica {
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
   /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<Piece> all_pieces(bool with_optimizer) const;
+  /// The gradients of the last step that this rank has in full after forward_backward, copies included, as the pieces'
+  /// values: the data ranks' sums, which an update leaves as they are.
+  std::vector<Piece> summed_gradients() const;
 
  private:
   double total_loss(double targets);

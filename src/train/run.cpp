@@ -3,55 +3,21 @@
 #include <cmath>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "config/print.h"
-#include "config/unsupported.h"
 #include "train/cores.h"
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/run_lock.h"
+#include "train/run_start.h"
 #include "train/run_tokenizer.h"
 #include "train/training_loop.h"
 
 namespace megatron {
 
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// One file may be another on another node, and variables in paths another for each rank.
-void require_same_config(Communicator& world, const Config& config) {
-  const std::string mine = print_config(config), root = world.broadcast_text(mine, 0);
-  agree(world, [&] {
-    if (mine == root) return;
-    const std::vector<std::string> here = lines_of(mine), there = lines_of(root);
-    std::size_t i = 0;
-    while (i < here.size() && i < there.size() && here[i] == there[i]) ++i;
-    fail(ErrorKind::configuration,
-         "the configuration here is not rank 0's: '{}' instead of '{}'; give every rank the same input file, options "
-         "and variables",
-         i < here.size() ? here[i] : "", i < there.size() ? there[i] : "");
-  });
-}
-
-// Token shards may lie on each node's own disk: one stale copy would train copies of the model apart.
-void require_same_data(Communicator& world, const Datasets& datasets) {
-  const std::string mine = datasets.fingerprint(), root = world.broadcast_text(mine, 0);
-  verify(!world.any(mine != root), ErrorKind::data,
-         "the ranks see different token shards under the same names; copy the same files to every node");
-}
-
-Backend make_backend(const RunConfig& run, int local_rank) {
-  return run.device == "cuda" ? make_cuda_backend(local_rank) : make_cpu_backend(static_cast<int>(run.threads));
-}
 
 // Rank 0 prepares the run directory and locks it; what goes wrong there ends all ranks alike.
 std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& config, Log& log) {
@@ -152,18 +118,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     if (Activity* activity = world.activity()) activity->set_phase(phase);
   };
   tell_phase("start");
-  require_same_config(world, config);
-  refuse_what_is_to_come(config);
-
-  tell_phase("opening data");
-  std::unique_ptr<Datasets> datasets;
-  agree(world, [&] { datasets = std::make_unique<Datasets>(config); });
-  require_same_data(world, *datasets);
-  agree(world, [&] {
-    const DataFacts facts = datasets->facts();
-    resolve(config, world.size(), &facts);
-  });
-  require_same_config(world, config);
+  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world);
   tell_phase("checkpoint");
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
 

@@ -15,14 +15,14 @@ namespace megatron::test {
 using NamedValues = std::map<std::string, std::vector<float>>;
 
 /// visit(first element in the whole tensor, first element in the box, count) for each contiguous run of the box.
-template <class Visit>
-void for_each_run(const Parameter& parameter, const Visit& visit) {
-  const bool matrix = parameter.global_shape.rank() == 2;
-  const std::int64_t rows = matrix ? parameter.box.extent[0] : 1;
-  const std::int64_t columns = parameter.box.extent[matrix ? 1 : 0];
-  const std::int64_t first_row = matrix ? parameter.box.offset[0] : 0;
-  const std::int64_t first_column = parameter.box.offset[matrix ? 1 : 0];
-  const std::int64_t stride = matrix ? parameter.global_shape[1] : 0;
+template <class Boxed, class Visit>  // a Parameter, or a Piece of one
+void for_each_run(const Boxed& boxed, const Visit& visit) {
+  const bool matrix = boxed.global_shape.rank() == 2;
+  const std::int64_t rows = matrix ? boxed.box.extent[0] : 1;
+  const std::int64_t columns = boxed.box.extent[matrix ? 1 : 0];
+  const std::int64_t first_row = matrix ? boxed.box.offset[0] : 0;
+  const std::int64_t first_column = boxed.box.offset[matrix ? 1 : 0];
+  const std::int64_t stride = matrix ? boxed.global_shape[1] : 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     visit((first_row + row) * stride + first_column, row * columns, columns);
   }
@@ -35,6 +35,18 @@ inline void assemble(const Parameter& parameter, ConstTensor part, NamedValues& 
   const float* source = part.as<float>();
   for_each_run(parameter, [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
     std::copy_n(source + in_box, count, target.data() + in_whole);
+  });
+}
+
+/// Writes a piece's values into the whole tensor of its name.
+inline void assemble(const Piece& piece, NamedValues& whole) {
+  std::vector<float>& target = whole[piece.name];
+  target.resize(static_cast<std::size_t>(piece.global_shape.elements()));
+  const float* source = piece.value.as<float>();
+  for_each_run(piece, [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
+    const std::int64_t begin = std::max(in_box, piece.first), end = std::min(in_box + count, piece.first + piece.count);
+    if (begin < end)
+      std::copy(source + begin - piece.first, source + end - piece.first, &target[0] + in_whole + begin - in_box);
   });
 }
 

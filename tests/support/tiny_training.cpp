@@ -91,9 +91,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       const double loss = replica.forward_backward(micro_batches, step, batches.targets(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
-        for (const Parameter& parameter : replica.store().all()) {
-          if (parameter.counted) assemble(parameter, parameter.gradient, trace.gradients);
-        }
+        for (const Piece& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
       const Optimizer::Update update =
           replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);

@@ -1,0 +1,30 @@
+// What every run starts with, whatever it is for: all ranks have the same input file and the same data, and training it
+// is supported. Collective over the world.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "ops/device.h"
+#include "train/datasets.h"
+
+namespace megatron {
+
+struct RunEnvironment {
+  std::string host;                  ///< this rank's
+  std::string version;               ///< the program's, for the banner
+  int local_rank = 0;                ///< among the ranks on this host
+  double started = 0;                ///< when the program started, by Timers::steady_seconds
+  std::string job;                   ///< of the batch system, for the banner; empty outside one
+  std::optional<double> job_ends{};  ///< seconds since 1970
+};
+
+/// `config` as parsed; comes back resolved for the world's ranks. Opens the data. Throws the same Error on all ranks.
+std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world);
+
+/// The backend that run.device names.
+Backend make_backend(const RunConfig& run, int local_rank);
+
+}  // namespace megatron
