@@ -76,6 +76,8 @@ class alignas(64) Activity {
     changed();
   }
   void end_waiting() { verb_.store(0, std::memory_order_relaxed), changed(); }
+  /// What it waits for will take as long as it takes: nobody is to call it a hang.
+  void set_patient(bool patient) { patient_.store(patient, std::memory_order_relaxed), changed(); }
   /// Who writes here; -1: nobody (yet, or any more).
   void set_owner(std::int32_t rank, std::int32_t process) {
     process_.store(process, std::memory_order_relaxed);
@@ -86,6 +88,7 @@ class alignas(64) Activity {
   std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
   std::int32_t rank() const { return rank_.load(std::memory_order_acquire); }
   std::int32_t process() const { return process_.load(std::memory_order_relaxed); }
+  bool patient() const { return patient_.load(std::memory_order_relaxed); }
   std::int64_t step() const { return step_.load(std::memory_order_relaxed); }
   ShortText::Characters phase() const { return phase_.get(); }
   ShortText::Characters group() const { return group_.get(); }
@@ -106,7 +109,7 @@ class alignas(64) Activity {
   std::atomic<std::int32_t> rank_{-1}, process_{0}, verb_{0}, peer_{-1};
   std::atomic<std::int64_t> step_{0}, bytes_{0};
   ShortText phase_, group_;
-  std::atomic<bool> reporting_{false};
+  std::atomic<bool> patient_{false}, reporting_{false};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 

@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "comm/ordered_reduction.h"
 
@@ -36,6 +38,29 @@ std::int64_t element_bytes(const MpiOperation& operation) {
 std::int64_t scratch_offset(const MpiOperation& operation, int from, std::int64_t bytes) {
   return (from < operation.rank ? from : from - 1) * bytes;
 }
+
+// What a rank does while nothing moves. With more ranks than cores the one that is waited for may need this core; and
+// who has waited for a second is not waiting for a message on its way, but for somebody who works or reads for long.
+class Idleness {
+ public:
+  void moved() { still_ = false; }
+  void rest() {
+    if (++rounds_ <= 100) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (!still_) since_ = now;
+    still_ = true;
+    if (now - since_ < std::chrono::seconds(1)) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+
+ private:
+  int rounds_ = 0;
+  bool still_ = false;
+  std::chrono::steady_clock::time_point since_;  // while nothing has moved
+};
 
 // Collectives that go in pieces.
 bool is_large(const MpiOperation& operation) {
@@ -107,10 +132,13 @@ bool MpiEngine::progress() {
 }
 
 void MpiEngine::finish(MpiOperation& operation) {
-  int idle_rounds = 0;
+  Idleness idleness;
   while (!operation.done) {
-    // With more ranks than cores the one that is waited for may need this core.
-    if (!progress() && !operation.done && ++idle_rounds > 100) sched_yield();
+    if (progress()) {
+      idleness.moved();
+    } else if (!operation.done) {
+      idleness.rest();
+    }
   }
   const auto at =
       std::find_if(active_.begin(), active_.end(), [&](const auto& other) { return other.get() == &operation; });

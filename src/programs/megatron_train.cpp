@@ -1,6 +1,7 @@
 // megatron_train INPUT.toml: trains, or resumes, what the input file says.
 //
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
+//   mpirun -np 8 ./megatron_train inputs/demo.toml --verify
 //   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "train/hang_watch.h"
 #include "train/run.h"
 #include "train/run_limits.h"
+#include "train/verify_layout.h"
 
 namespace megatron {
 namespace {
@@ -29,7 +31,7 @@ struct Arguments {
   std::string input, samples;
   std::vector<std::string> overrides;
   int ranks = 0;
-  bool dry_run = false, print_config = false, version = false, help = false;
+  bool dry_run = false, verify = false, print_config = false, version = false, help = false;
 
   /// Asks for something that needs neither MPI nor ranks.
   bool answers_only() const { return dry_run || print_config || !samples.empty(); }
@@ -45,6 +47,9 @@ po::options_description options(Arguments& arguments) {
   add("dry-run", po::bool_switch(&arguments.dry_run),
       "prints the plan: layout, batch, schedule, memory and traffic; starts nothing");
   add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run: plan for N ranks");
+  add("verify", po::bool_switch(&arguments.verify),
+      "compares some steps on these ranks with the same steps on one rank, and ends with 5 if they differ by more than "
+      "rounding; writes nothing");
   add("print-config", po::bool_switch(&arguments.print_config),
       "prints every key that has a value; what is derived from ranks and data is in the run's config.toml");
   add("print-samples", po::value(&arguments.samples)->value_name("FIRST:COUNT"),
@@ -65,6 +70,8 @@ Arguments parse_arguments(int argc, char** argv) {
          "give an input file: megatron_train INPUT.toml; see --help");
   verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
          "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
+  verify(!arguments.verify || !arguments.answers_only(), ErrorKind::configuration,
+         "--verify runs the layout; --dry-run, --print-config and --print-samples run nothing: give one or the other");
   verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
          arguments.ranks);
   return arguments;
@@ -91,6 +98,15 @@ void print_training_samples(const Config& config, const std::string& range) {
          "--print-samples knows one data.train; blends are not supported yet");
   const Datasets datasets(config);
   print_samples(*datasets.train().source, *datasets.train().order, first, count, std::cout);
+}
+
+RunEnvironment environment(const MpiSession& session, double started) {
+  return {.host = session.host(),
+          .version = program_version(),
+          .local_rank = session.local_rank(),
+          .started = started,
+          .job = slurm_job(),
+          .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))};
 }
 
 std::unique_ptr<HangWatch> watch_for_hangs(MpiSession& session, double minutes) {
@@ -133,20 +149,20 @@ int main(int argc, char** argv) {
     return 0;
   });
   if (code != 0 || done) return code;
-  // 2. The run. A stop signal that comes while MPI is starting already counts.
-  StopSignals signals;
+  // 2. The run, or its layout's proof, which a signal just ends.
+  if (arguments.verify) {
+    return run_with_mpi(argc, argv, [&](MpiSession& session) {
+      const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
+      Log log(session.rank() == 0);
+      return verify_layout(config, session.world(), environment(session, started), log);
+    });
+  }
+  StopSignals signals;  // one that comes while MPI is starting already counts
   return run_with_mpi(
       argc, argv,
       [&](MpiSession& session) {
         const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
-        return run_training(config, session.world(),
-                            {.host = session.host(),
-                             .version = program_version(),
-                             .local_rank = session.local_rank(),
-                             .started = started,
-                             .job = slurm_job(),
-                             .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))},
-                            signals);
+        return run_training(config, session.world(), environment(session, started), signals);
       },
       config.run.directory);
 }

@@ -116,7 +116,7 @@ void HangWatch::watch() {
 void HangWatch::look(double seconds) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const std::uint64_t changes = ranks_[i]->changes();
-    const bool quiet = changes == seen_[i].changes && ranks_[i]->rank() >= 0;
+    const bool quiet = changes == seen_[i].changes && ranks_[i]->rank() >= 0 && !ranks_[i]->patient();
     seen_[i] = {changes, quiet ? seen_[i].seconds + seconds : 0};
   }
 }

@@ -6,8 +6,8 @@
 // theirs: in a hang all ranks soon wait for one another.
 //
 // An operation is what begins or ends with a change of an Activity: waiting in one communication, or the computation,
-// reading or writing between two of them. Time for which the watching process itself did not run (a suspended job)
-// does not count.
+// reading or writing between two of them. A rank that says that it is patient is not judged. Time for which the
+// watching process itself did not run (a suspended job) does not count.
 #pragma once
 
 #include <condition_variable>

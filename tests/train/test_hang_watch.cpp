@@ -149,3 +149,15 @@ TEST_CASE("communicators tell what they wait in, groups split off included", "[f
   });
   CHECK(describe(receiver).find("not waiting") != std::string::npos);
 }
+
+TEST_CASE("a rank that is patient is not taken for one that hangs, until it is not any more", "[fault-31]") {
+  Activity rank;
+  rank.begin_waiting({Verb::broadcast, 1, 8}, "world");
+  rank.set_patient(true);
+  Witness witness;
+  const HangWatch watch(rank, {&rank}, 0, witness.settings(0.2));
+  pause_milliseconds(800);
+  CHECK(witness.text().empty());
+  rank.set_patient(false);
+  CHECK(witness.wait_for("rank 0 on node07"));
+}

@@ -1,0 +1,183 @@
+// megatron_train --verify, with ranks as threads: right layouts pass, and planted defects are found and named. Under a
+// launcher: faults/test_verify.cpp.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+
+#include "comm/thread_communicator.h"
+#include "data/data_support.h"
+#include "support/forgetful_communicator.h"
+#include "support/tiny_training.h"
+#include "train/gradient_comparison.h"
+#include "train/verify_layout.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+class Corpus {
+ public:
+  Corpus() {
+    Documents documents;
+    for (int i = 0; i < 60; ++i) {
+      documents.emplace_back();
+      for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
+      documents.back().push_back(49);
+    }
+    make_shard(prefix(), documents, 0, 1, small_vocabulary(50));
+  }
+  std::string prefix() const { return folder_.file("corpus"); }
+
+ private:
+  ShardFolder folder_;
+};
+
+Config layout(const Corpus& corpus, int tensor, int pipeline) {
+  Config config = tiny_config();
+  config.data.train = corpus.prefix();
+  config.train.steps = 4;
+  config.parallel.data = 0;
+  config.parallel.tensor = tensor;
+  config.parallel.pipeline = pipeline;
+  return config;
+}
+
+/// Verifies on threads; groups of this name forget their sums.
+void verify_on(int ranks, const Config& config, const std::string& forgetful_group = "none") {
+  run_as_threads(ranks, [&](Communicator& world) {
+    ForgetfulCommunicator forgetful(world, forgetful_group);
+    Log log(false);
+    internal_check(verify_layout(config, forgetful, {.host = "node07", .version = "0", .job = {}}, log) == 0,
+                   "an exit code without an error");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("right layouts are verified") {
+  const Corpus corpus;
+  Config config = layout(corpus, 2, 2);
+  verify_on(8, config);
+  config.parallel.sequence_parallel = true;
+  config.train.micro_batch_size = 2;
+  verify_on(4, config);
+  config = layout(corpus, 1, 1);
+  verify_on(1, config);  // nothing to compare
+  config.train.micro_batch_size = 4;
+  verify_on(1, config);
+}
+
+TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
+  const Corpus corpus;
+  require_error(ErrorKind::numerics,
+                {"in fp32", "1 of 68 gradients", "the only one is embedding.word.weight", "gradient norm of step 1"},
+                [&] { verify_on(2, layout(corpus, 1, 2), "embedding"); });
+  // All but the key biases, whose gradients are nearly zero with and without.
+  require_error(ErrorKind::numerics, {"64 of 68 gradients", "final_norm.bias"},
+                [&] { verify_on(2, layout(corpus, 1, 1), "data"); });
+  require_error(ErrorKind::numerics, {"the loss of step 1", "the forward pass"},
+                [&] { verify_on(2, layout(corpus, 2, 1), "tensor"); });
+}
+
+TEST_CASE("a reference that does not fit is refused with numbers before anything is allocated") {
+  const Corpus corpus;
+  Config config = layout(corpus, 2, 1);
+  config.model.hidden_size = 1 << 16;
+  config.model.ffn_hidden_size = 1 << 18;
+  config.model.layers = 40;
+  require_error(ErrorKind::configuration, {"whole model on one rank", "GiB on node07", "are free", "model.layers"},
+                [&] { verify_on(2, config); });
+}
+
+namespace {
+
+constexpr std::int64_t kRows = 3, kColumns = 4;
+
+ReferenceGradients small_reference() {
+  ReferenceGradients reference;
+  reference.tensors.push_back({"layers.0.mlp.up.weight", {kRows, kColumns}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}});
+  reference.tensors.push_back({"layers.0.attention.query.bias", {2}, {3, 4}});
+  reference.tensors.push_back({"layers.0.attention.key.bias", {2}, {1e-9f, 0}});
+  return reference;
+}
+
+/// The matrix split by columns over two ranks, the biases whole on both; `spoil` may change a rank's values.
+std::vector<GradientDifference> compare_two(const std::function<void(int rank, NamedValues& values)>& spoil,
+                                            double unit = 1) {
+  std::vector<GradientDifference> result;
+  run_as_threads(2, [&](Communicator& world) {
+    const ReferenceGradients reference = small_reference();
+    Backend backend = make_cpu_backend();
+    const int rank = world.rank();
+    const float first = rank == 0 ? 1.0f : 3.0f;
+    NamedValues values = {{"layers.0.mlp.up.weight", {first, first + 1, first + 4, first + 5, first + 8, first + 9}},
+                          {"layers.0.attention.query.bias", {3, 4}},
+                          {"layers.0.attention.key.bias", {1e-9f, 0}}};
+    spoil(rank, values);
+    std::vector<Piece> held;
+    for (auto& [name, numbers] : values) {
+      const auto count = static_cast<std::int64_t>(numbers.size());
+      Piece piece{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
+      if (count == 6) piece = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count, {}, {}, {}};
+      piece.value = Tensor(numbers.data(), {count}, DType::f32);
+      held.push_back(piece);
+    }
+    const auto differences = compare_gradients(world, rank == 0 ? &reference : nullptr, held, unit, *backend.device);
+    if (rank == 0) result = differences;
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("gradients are compared where they lie: parts, copies and what is not finite") {
+  const auto nothing = [](int, NamedValues&) {};
+  auto differences = compare_two(nothing);
+  REQUIRE(differences.size() == 3);
+  for (const GradientDifference& difference : differences) CHECK(difference.relative == 0);
+  CHECK(differences[0].norm == Approx(std::sqrt(650.0)));
+
+  differences = compare_two([](int rank, NamedValues& values) {
+    if (rank == 1) values["layers.0.mlp.up.weight"][5] += 0.5f;
+  });
+  CHECK(differences[0].relative == Approx(0.5 / std::sqrt(650.0)));
+  CHECK(differences[0].rank == 1);
+
+  // One rank's copy alone is wrong: not averaged away. The key's bias is judged by the query's.
+  differences = compare_two([](int rank, NamedValues& values) {
+    if (rank == 0) values["layers.0.attention.key.bias"][1] = 1e-3f;
+  });
+  CHECK(differences[2].relative == Approx(1e-3 / 5));
+  CHECK(differences[2].rank == 0);
+
+  differences = compare_two([](int rank, NamedValues& values) {
+    if (rank == 1) values["layers.0.attention.query.bias"][0] = NAN;
+  });
+  CHECK(differences[1].relative == INFINITY);
+  CHECK(differences[1].rank == 1);
+
+  differences = compare_two(
+      [](int, NamedValues& values) {
+        for (auto& [name, numbers] : values) {
+          for (float& number : numbers) number *= 1024;
+        }
+      },
+      1.0 / 1024);
+  for (const GradientDifference& difference : differences) CHECK(difference.relative == 0);
+}
+
+TEST_CASE("gradients that are missing or unknown are an error") {
+  require_error(ErrorKind::numerics, {"layers.0.attention.query.bias", "hold 0 elements"},
+                [] { compare_two([](int, NamedValues& values) { values.erase("layers.0.attention.query.bias"); }); });
+  require_error(ErrorKind::numerics, {"layers.0.mlp.up.weight", "hold 6 elements"}, [] {
+    compare_two([](int rank, NamedValues& values) {
+      if (rank == 0) values.erase("layers.0.mlp.up.weight");
+    });
+  });
+  require_error(ErrorKind::numerics, {"parameters that one rank does not have"}, [] {
+    compare_two([](int rank, NamedValues& values) {
+      if (rank == 1) values["layers.1.attention.query.bias"] = {1, 2};
+    });
+  });
+}
