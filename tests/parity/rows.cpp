@@ -1,10 +1,18 @@
 #include "parity/rows.h"
 
+#include <fmt/format.h>
+
+#include "config/parse.h"
+#include "config/resolve.h"
+#include "config/unsupported.h"
+
 namespace megatron::test {
+
+namespace {
 
 // Small and awkward: 8 layers give uneven stages and up to 4 chunks on 2 stages; 12 samples give micro-batches that are
 // no multiple of the stages; the vocabulary is padded; dropout is on.
-const char* const kInput = R"(
+constexpr char kInput[] = R"(
 [model]
 layers = 8
 hidden_size = 32
@@ -29,12 +37,23 @@ decay = "constant"
 train = "made up by tests/support/tiny_training.h"
 )";
 
-namespace {
 std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
   settings.insert(settings.end(), more.begin(), more.end());
   return settings;
 }
+
 }  // namespace
+
+Config config_of(const Row& row) {
+  std::vector<std::string> settings = with(row.trains, row.how);
+  settings.push_back(fmt::format("parallel.tensor={}", row.tensor));
+  settings.push_back(fmt::format("parallel.data={}", row.data));
+  settings.push_back(fmt::format("parallel.pipeline={}", row.pipeline));
+  Config config = parse_config_text(kInput, "the input of the parity test", settings);
+  refuse_what_is_to_come(config);
+  resolve(config, row.tensor * row.data * row.pipeline, nullptr);
+  return config;
+}
 
 // Subjects are separate lists, so that a lever's rows stand together.
 std::vector<Row> parity_rows() {

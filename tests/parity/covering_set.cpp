@@ -1,0 +1,160 @@
+#include "parity/covering_set.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+
+namespace megatron::test {
+
+namespace {
+
+struct Value {
+  std::string name;  ///< "": the lever at rest, not named
+  std::vector<std::string> settings = {};
+  std::vector<std::string> trains = {};
+};
+using Lever = std::vector<Value>;
+
+Value grid(int tensor, int data, int pipeline) {
+  return {fmt::format("{}x{}x{}", tensor, data, pipeline),
+          {fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
+           fmt::format("parallel.pipeline={}", pipeline)}};
+}
+
+const std::vector<Lever>& levers() {
+  static const std::vector<Lever> all = {
+      {grid(2, 2, 2), grid(4, 2, 1), grid(4, 1, 2), grid(2, 4, 1), grid(2, 1, 4), grid(1, 4, 2), grid(1, 2, 4),
+       grid(1, 1, 8)},
+      {{""}, {"sequence", {"parallel.sequence_parallel=true"}}},
+      {{"1f1b"},
+       {"gpipe", {"parallel.schedule=gpipe"}},
+       {"interleaved", {"parallel.schedule=interleaved", "parallel.virtual_stages=2"}}},
+      {{""}, {"uneven"}},  // settings by the number of chunks
+      {{""}, {"overlap", {"parallel.overlap_gradients=true"}}},
+      {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
+      {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
+      {{""}, {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}}},
+  };
+  return all;
+}
+
+using Choice = std::vector<std::size_t>;  // a value of each lever
+
+bool has(const std::vector<std::string>& settings, const std::string& setting) {
+  return std::find(settings.begin(), settings.end(), setting) != settings.end();
+}
+
+Row row_of(const Choice& choice) {
+  Row row{"", 1, 1, 1, {}, {}, ""};
+  std::vector<std::string> names;
+  bool uneven = false;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    const Value& value = levers()[i][choice[i]];
+    if (!value.name.empty()) names.push_back(value.name);
+    uneven = uneven || value.name == "uneven";
+    row.how.insert(row.how.end(), value.settings.begin(), value.settings.end());
+    row.trains.insert(row.trains.end(), value.trains.begin(), value.trains.end());
+  }
+  row.name = fmt::format("{}", fmt::join(names, ", "));
+  std::sscanf(row.name.c_str(), "%dx%dx%d", &row.tensor, &row.data, &row.pipeline);
+  row.how.erase(row.how.begin(), row.how.begin() + 3);  // the grid is the row's own
+  if (uneven) {
+    const int chunks = row.pipeline * (has(row.how, "parallel.virtual_stages=2") ? 2 : 1);
+    // Of 8 layers; those that cannot be are refused like any other.
+    row.how.push_back(fmt::format("parallel.layers_per_stage={}", chunks == 2   ? "[3, 5]"
+                                                                  : chunks == 4 ? "[1, 3, 3, 1]"
+                                                                                : "[8, 0]"));
+  }
+  return row;
+}
+
+bool possible(const Choice& choice) {
+  try {
+    config_of(row_of(choice));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+struct Pair {
+  std::size_t lever_a, a, lever_b, b;
+  auto operator<=>(const Pair&) const = default;
+};
+
+std::set<Pair> pairs_of(const Choice& choice) {
+  std::set<Pair> pairs;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    for (std::size_t j = i + 1; j < choice.size(); ++j) pairs.insert({i, choice[i], j, choice[j]});
+  }
+  return pairs;
+}
+
+std::set<Pair> all_pairs() {
+  std::set<Pair> pairs;
+  for (std::size_t i = 0; i < levers().size(); ++i) {
+    for (std::size_t j = i + 1; j < levers().size(); ++j) {
+      for (std::size_t a = 0; a < levers()[i].size(); ++a) {
+        for (std::size_t b = 0; b < levers()[j].size(); ++b) pairs.insert({i, a, j, b});
+      }
+    }
+  }
+  return pairs;
+}
+
+// Of many random rows with this pair the one that has the most pairs that are in no row yet; nothing if none is
+// possible.
+std::optional<Choice> best_row(const Pair& pair, const std::set<Pair>& missing, std::mt19937& random) {
+  constexpr int kTries = 300;
+  std::optional<Choice> best;
+  std::size_t most = 0;
+  for (int i = 0; i < kTries; ++i) {
+    Choice choice;
+    for (const Lever& lever : levers()) choice.push_back(random() % lever.size());
+    choice[pair.lever_a] = pair.a;
+    choice[pair.lever_b] = pair.b;
+    std::size_t covered = 0;
+    for (const Pair& one : pairs_of(choice)) covered += missing.count(one);
+    if (covered <= most || !possible(choice)) continue;
+    most = covered;
+    best = choice;
+  }
+  return best;
+}
+
+std::string name_of(std::size_t lever, std::size_t value) {
+  const std::string& name = levers()[lever][value].name;
+  return name.empty() ? fmt::format("no {}", levers()[lever].back().name) : name;
+}
+
+CoveringSet make_covering_set() {
+  CoveringSet set;
+  std::mt19937 random(20);  // the engine's numbers are the same everywhere
+  std::set<Pair> missing = all_pairs();
+  while (!missing.empty()) {
+    const Pair pair = *missing.begin();
+    if (const std::optional<Choice> choice = best_row(pair, missing, random)) {
+      for (const Pair& one : pairs_of(*choice)) missing.erase(one);
+      set.rows.push_back(row_of(*choice));
+    } else {
+      missing.erase(pair);
+      set.impossible.push_back(name_of(pair.lever_a, pair.a) + " + " + name_of(pair.lever_b, pair.b));
+    }
+  }
+  return set;
+}
+
+}  // namespace
+
+const CoveringSet& covering_set() {
+  static const CoveringSet set = make_covering_set();
+  return set;
+}
+
+}  // namespace megatron::test
