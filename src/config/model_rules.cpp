@@ -149,6 +149,12 @@ void check_stages(const Config& c, Violations& violations) {
     violations.add({"parallel.virtual_stages", "parallel.pipeline"},
                    "parallel.virtual_stages = {} needs parallel.pipeline of at least 2", p.virtual_stages);
   }
+  if (p.schedule == "zero_bubble" && p.pipeline == 1) {
+    violations.add(
+        {"parallel.schedule", "parallel.pipeline"},
+        "schedule = \"zero_bubble\" needs parallel.pipeline of at least 2: without stages there is no bubble, "
+        "and \"1f1b\" takes less memory");
+  }
   if (!p.layers_per_stage.empty()) return check_uneven_stages(c, violations);
   if (layers <= 0 || layers % pieces == 0) return;
   if (p.virtual_stages == 1) {
@@ -170,6 +176,17 @@ void check_recompute(const Config& c, Violations& violations) {
   if (r.mode != "full" && r.layers != 0) {
     violations.add({"recompute.layers", "recompute.mode"},
                    "recompute.layers = {} has a meaning with mode = \"full\" only, not \"{}\"", r.layers, r.mode);
+  }
+  const auto& uneven = c.parallel.layers_per_stage;
+  const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
+                                           : *std::max_element(uneven.begin(), uneven.end());
+  if (c.parallel.schedule == "zero_bubble" && r.mode == "full" && r.of_chunk(most) == most) {
+    violations.add(
+        {"recompute.mode", "parallel.schedule"},
+        "schedule = \"zero_bubble\" fills the bubble with weight gradients that were put off, and a recomputed "
+        "layer gives back what they need: with every layer recomputed nothing is left to put off; take "
+        "recompute.layers below {}, or schedule = \"1f1b\"",
+        most);
   }
 }
 

@@ -27,8 +27,6 @@ constexpr Unsupported kUnsupported[] = {
     {"model.bias", false, "false", [](const Config& c) { return !c.model.bias; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
-    {"parallel.schedule", false, "\"zero_bubble\"",
-     [](const Config& c) { return c.parallel.schedule == "zero_bubble"; }},
     {"loss.name", true, "other than \"language_model\"",
      [](const Config& c) { return c.loss.name != "language_model"; }},
     {"precision.compute", true, "other than \"fp32\"", [](const Config& c) { return c.precision.compute != "fp32"; }},

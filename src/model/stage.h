@@ -36,8 +36,10 @@ class Stage {
   virtual void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
                        StageSaved& saved) const = 0;
   /// dout: gradient of out (empty on the last stage); din: set, gradient of in (empty on the first). Adds the
-  /// gradients of all parameters.
+  /// gradients of all parameters, but those that it puts off if context.weight_work is set.
   virtual void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const = 0;
+  /// Adds the gradients of matrices that a backward with context.weight_work has put off in `work`.
+  virtual void backward_weight(Context& context, WeightWork& work, StageSaved& /*saved*/) const { work.run(context); }
 };
 
 }  // namespace megatron

@@ -65,7 +65,8 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
 void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dout = context.scratch.allocate("attention output gradient", saved.out.shape(), saved.out.dtype());
-  const Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
+  const Tensor dqkv =
+      context.weight_operands().allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
   output_.backward(context, dy, saved.out, dout);
   context.ops.attention_backward({.dout = dout.split_last(local_heads_),

@@ -23,12 +23,17 @@ void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) con
 }
 
 void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
-  if (!recompute_) return run_back(context, dy, saved, dx);
-  const ArenaScope scope(context.scratch);
-  Context again = context.saving_in(context.scratch);
-  Saved recomputed;
-  activate(again, saved.attention_norm.x, recomputed);
-  run_back(again, dy, recomputed, dx);
+  if (recompute_) {
+    const ArenaScope scope(context.scratch);
+    Context again = context.saving_in(context.scratch);
+    again.weight_work = nullptr;  // what weight gradients need is given back here: nothing can be put off
+    Saved recomputed;
+    activate(again, saved.attention_norm.x, recomputed);
+    run_back(again, dy, recomputed, dx);
+  } else {
+    run_back(context, dy, saved, dx);
+  }
+  context.gradients_ready(store_->at(first_parameter_));
 }
 
 void Block::activate(Context& context, ConstTensor x, Saved& saved) const {
@@ -66,9 +71,12 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
   const Dropout dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, site);
   if (dropout.probability == 0) {
     context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
-    return dy;
+    if (context.weight_work == nullptr) return dy;
+    const Tensor kept = context.saved.allocate("gradient of a sum, kept", dy.shape(), dy.dtype());
+    context.ops.copy(dy, kept);
+    return kept;
   }
-  const Tensor dropped = context.scratch.allocate("gradient through dropout", dy.shape(), dy.dtype());
+  const Tensor dropped = context.weight_operands().allocate("gradient through dropout", dy.shape(), dy.dtype());
   context.ops.dropout_add_backward({.dy = dy, .dx = dropped, .dbias = dbias, .dropout = dropout});
   return dropped;
 }
@@ -90,7 +98,6 @@ void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tenso
     attention_.backward(context, dattention, saved.attention, dnormed);
   }
   attention_norm_.backward(context, dnormed, saved.attention_norm, dmiddle, dx);
-  context.gradients_ready(store_->at(first_parameter_));
 }
 
 }  // namespace megatron

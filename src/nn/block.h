@@ -2,7 +2,8 @@
 //
 // A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
 // back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
-// of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it.
+// of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it. Its weight
+// gradients are never put off.
 #pragma once
 
 #include <string>

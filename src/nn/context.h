@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/philox.h"
+#include "nn/weight_work.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sums.h"
 #include "parallel/tensor_region.h"
@@ -35,10 +36,22 @@ struct Context {
   bool training = true;  ///< false: no dropout
   std::uint64_t seed = 0, step = 0;
   GradientSums* gradient_sums = nullptr;  ///< set in the backward after which gradients are complete, to sum under it
+  WeightWork* weight_work = nullptr;      ///< set in a backward that puts its matrices' gradients off
 
-  /// A backward adds nothing more to the gradients of this parameter and of those declared after it.
+  /// Where a gradient goes that a matrix' gradient is made of: it lives as long as that needs it.
+  Arena& weight_operands() const { return weight_work != nullptr ? saved : scratch; }
+  /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but what it has
+  /// put off so far.
   void gradients_ready(const Parameter& from) const {
-    if (gradient_sums != nullptr) gradient_sums->ready_from(from.first);
+    if (weight_work != nullptr) {
+      weight_work->put_off_ready(from.first);
+    } else {
+      gradients_ready(from.first);
+    }
+  }
+  /// The same for all gradients from this flat element on, here and now.
+  void gradients_ready(std::int64_t from) const {
+    if (gradient_sums != nullptr) gradient_sums->ready_from(from);
   }
   /// Between long operations of a backward: moves along what is in flight.
   void progress() const {
@@ -49,9 +62,9 @@ struct Context {
   /// The same, but what backward reads goes to `arena`.
   Context saving_in(Arena& arena) const {
     // Names every member: one that is added and forgotten here does not compile.
-    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums] = *this;
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work] = *this;
     static_cast<void>(saved_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums};
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work};
   }
 
   /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).

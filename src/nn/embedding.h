@@ -18,7 +18,8 @@ class Embedding {
 
   /// y[s(/t), b, h] = dropout(word[tokens] + position[position_ids]); sets y.
   void forward(Context& context, Tensor y) const;
-  /// Adds both tables' gradients. dy is used up (overwritten).
+  /// Adds both tables' gradients, which are never put off: on one stage that would be another order than the head's. dy
+  /// is used up (overwritten).
   void backward(Context& context, Tensor dy) const;
 
  private:

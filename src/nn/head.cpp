@@ -72,13 +72,12 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
                                       .weights = {},
                                       .scale = static_cast<float>(context.micro_batch.gradient_scale)});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
-  const Tensor share = context.region.share(context.scratch, dnormed);
-  TensorRegion::Entering entering = context.region.start_enter(context.scratch, saved.normed);
-  context.ops.matmul({.a = saved.logits, .b = word.value, .c = as_matrix(share)});
-  Pending sum = context.region.start_leave(share, dnormed);
-  entering.gathered.wait();
-  add_weight_gradient(context, saved.logits, as_matrix(entering.whole), word.gradient);
-  sum.wait();
+  column_parallel_backward(context,
+                           {.layer = WeightProduct::Layer::column_parallel,
+                            .dy = saved.logits,
+                            .x = saved.normed,
+                            .gradient = word.gradient},
+                           word.value, dnormed);
   norm_.backward(context, dnormed, saved.norm, {}, dx);
 }
 

@@ -14,18 +14,40 @@ Tensor as_matrix(Tensor x) {
   return x.view({x.elements() / columns, columns});
 }
 
-void add_weight_gradient(Context& context, ConstTensor dy, ConstTensor x, Tensor gradient) {
-  // By the layout alone, never by what happens to be in flight: another cut may be other bits.
-  const std::int64_t rows = gradient.dim(0), half = context.region.size() > 1 ? rows / 2 : 0;
+void add_weight_gradient(Context& context, const WeightProduct& product) {
+  const ConstTensor dy = as_matrix(product.dy), x = as_matrix(product.x);
+  // By the layout alone, never by what happens to be in flight: another cut may be other bits. A row-parallel layer in
+  // one piece: no sum of its own is in flight, and halves cost more.
+  const bool halves = product.layer == WeightProduct::Layer::column_parallel && context.region.size() > 1;
+  const std::int64_t rows = product.gradient.dim(0), half = halves ? rows / 2 : 0;
   for (const auto& [first, count] : {std::pair(std::int64_t{0}, half), std::pair(half, rows - half)}) {
     if (count == 0) continue;
     context.ops.matmul({.a = dy.slice(1, first, count),
                         .b = x,
                         .transpose_a = true,
-                        .c = gradient.slice(0, first, count),
+                        .c = product.gradient.slice(0, first, count),
                         .accumulate = true});
     context.progress();
   }
+}
+
+void column_parallel_backward(Context& context, const WeightProduct& product, ConstTensor weight, Tensor dx) {
+  const ArenaScope scope(context.scratch);
+  const bool later = context.weight_work != nullptr;
+  const Tensor share = context.region.share(context.scratch, dx);
+  TensorRegion::Entering entering;
+  if (!later) entering = context.region.start_enter(context.scratch, product.x);
+  context.ops.matmul({.a = as_matrix(product.dy), .b = weight, .c = as_matrix(share)});
+  Pending sum = context.region.start_leave(share, dx);
+  if (later) {
+    context.weight_work->put_off(product);
+  } else {
+    entering.gathered.wait();
+    WeightProduct whole = product;
+    whole.x = entering.whole;
+    add_weight_gradient(context, whole);
+  }
+  sum.wait();
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records,
@@ -48,15 +70,12 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) co
 }
 
 void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
-  const ArenaScope scope(context.scratch);
-  const Tensor share = context.region.share(context.scratch, dx);
-  TensorRegion::Entering entering = context.region.start_enter(context.scratch, x);
-  context.ops.matmul({.a = as_matrix(dy), .b = store_->joint_value(weight_, records_, in_), .c = as_matrix(share)});
-  Pending sum = context.region.start_leave(share, dx);
-  entering.gathered.wait();
-  add_weight_gradient(context, as_matrix(dy), as_matrix(entering.whole),
-                      store_->joint_gradient(weight_, records_, in_));
-  sum.wait();
+  column_parallel_backward(context,
+                           {.layer = WeightProduct::Layer::column_parallel,
+                            .dy = dy,
+                            .x = x,
+                            .gradient = store_->joint_gradient(weight_, records_, in_)},
+                           store_->joint_value(weight_, records_, in_), dx);
 }
 
 RowParallelLinear::RowParallelLinear(const ParameterStore& store, int weight, int bias)
@@ -71,16 +90,13 @@ void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const
 
 void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
   const ArenaScope scope(context.scratch);
-  const ConstTensor whole = context.region.enter(context.scratch, dy);
-  context.ops.matmul({.a = as_matrix(whole), .b = store_->at(weight_).value, .c = as_matrix(dx)});
+  WeightProduct product{
+      .layer = WeightProduct::Layer::row_parallel, .dy = dy, .x = x, .gradient = store_->at(weight_).gradient};
+  if (context.weight_work != nullptr) context.weight_work->put_off(product);
+  product.dy = context.region.enter(context.scratch, dy);
+  context.ops.matmul({.a = as_matrix(product.dy), .b = store_->at(weight_).value, .c = as_matrix(dx)});
   context.progress();
-  // In one piece: no sum of this layer is in flight, and halves cost more.
-  context.ops.matmul({.a = as_matrix(whole),
-                      .b = as_matrix(x),
-                      .transpose_a = true,
-                      .c = store_->at(weight_).gradient,
-                      .accumulate = true});
-  context.progress();
+  if (context.weight_work == nullptr) add_weight_gradient(context, product);
 }
 
 }  // namespace megatron

@@ -2,7 +2,8 @@
 // parallel). Weights are [out, in] as everywhere in the field; y = x · Wᵀ.
 //
 // In a column-parallel backward the input's gather is under way while the input gradient is computed, and the input
-// gradient's sum while the weight gradient is.
+// gradient's sum while the weight gradient is. Where the context asks for it, a backward puts its weight gradient off,
+// and leaves dy, which must then lie in context.weight_operands(), and x to it.
 #pragma once
 
 #include "nn/context.h"
@@ -22,7 +23,7 @@ class ColumnParallelLinear {
   Tensor bias_gradient() const { return store_->joint_gradient(bias_, records_, 0); }  ///< [out/t]
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
-  /// Sets dx; adds the weight's gradient. x is forward's input.
+  /// Sets dx; adds the weight's gradient, or puts it off. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
 
  private:
@@ -48,9 +49,13 @@ class RowParallelLinear {
   int weight_, bias_;
 };
 
-/// gradient [out, in] += dyᵀ · x for dy [n, out] and x [n, in], while the sum of an input gradient is in flight: tensor
-/// ranks do it in two halves, between which that sum moves along.
-void add_weight_gradient(Context& context, ConstTensor dy, ConstTensor x, Tensor gradient);
+/// Adds a product, whose operands are whole, to its gradient. After a column-parallel layer the sum of the input's
+/// gradient may be in flight: tensor ranks do it in two halves, between which that sum moves along.
+void add_weight_gradient(Context& context, const WeightProduct& product);
+
+/// What column-parallel layers do with gathered operands: everything of a backward but what is before it. Sets dx =
+/// dy · weight summed over ranks, adds the product to its gradient or puts it off.
+void column_parallel_backward(Context& context, const WeightProduct& product, ConstTensor weight, Tensor dx);
 
 /// x of any shape [..., c] as a matrix [n, c].
 ConstTensor as_matrix(ConstTensor x);

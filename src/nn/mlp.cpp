@@ -42,7 +42,7 @@ void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
 
 void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
-  const Tensor dup = context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype());
+  const Tensor dup = context.weight_operands().allocate("mlp up gradient", saved.up.shape(), saved.up.dtype());
 
   down_.backward(context, dy, saved.activated, dup);
   context.ops.bias_gelu_backward({.dy = as_matrix(dup),

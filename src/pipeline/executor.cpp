@@ -51,7 +51,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
 }
 
 void PipelineExecutor::add_slot(Place place) {
-  Slot slot{std::move(place), {}, {}, {}, {}};
+  Slot slot{std::move(place), {}, {}, {}, {}, {}};
   for (const Stage* chunk : chunks_) slot.saved.push_back(chunk->make_saved());
   slots_.push_back(std::move(slot));
 }
@@ -157,14 +157,16 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
         forward(stage, slot, *slot.saved[chunk], context, loss_total);
         break;
       }
+      case Action::Kind::backward_input: context.weight_work = &slot.weight_work; [[fallthrough]];
       case Action::Kind::backward: {
         const Timers::Scope scope(timers, Section::backward);
         backward(stage, slot, *slot.saved[chunk], context);
         break;
       }
-      case Action::Kind::backward_input:
-      case Action::Kind::backward_weight:
-        fail(ErrorKind::internal, "the executor does not play backwards that are cut in two");
+      case Action::Kind::backward_weight: {
+        const Timers::Scope scope(timers, Section::backward);
+        stage.backward_weight(context, slot.weight_work, *slot.saved[chunk]);
+      }
     }
     if (sizing_) {
       const bool forward = action.kind == Action::Kind::forward;

@@ -78,6 +78,7 @@ class PipelineExecutor {
     Place place;
     std::vector<std::unique_ptr<StageSaved>> saved;  // by chunk
     StageData in, out, dout;
+    WeightWork weight_work;  // put off by a backward_input
   };
   struct GradientBuffer {
     Place place;

@@ -52,8 +52,6 @@ int count_ranks(const ParallelConfig& parallel) {
 std::string dry_run(Config config, int ranks) {
   if (ranks == 0) ranks = count_ranks(config.parallel);
   const std::string in_numbers = list_features(config, true), not_in_numbers = list_features(config, false);
-  // Schedules that are still to come are planned as 1F1B; the note below says so.
-  if (config.parallel.schedule == "zero_bubble") config.parallel.schedule = "1f1b";
 
   std::string data_note, order_note;
   std::optional<DataFacts> facts;

@@ -110,7 +110,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"model.bias", "false", {}},
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
-      {"parallel.schedule", "\"zero_bubble\"", {}},
       {"loss.name", "\"key_tokens\"", {}},
       {"precision.compute", "\"bf16\"", {}},
       {"optimizer.name", "\"sgd\"", {}},

@@ -95,6 +95,31 @@ std::vector<Row> parity_rows() {
       {"interleaved, sequence", 2, 2, 2, with(two_chunks, {"parallel.sequence_parallel=true"}), {}, ""},
       {"interleaved, uneven", 1, 1, 2, with(two_chunks, {"parallel.layers_per_stage=[1, 3, 3, 1]"}), {}, ""},
   };
+  const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"};
+  const std::vector<std::string> no_dropout = {"model.hidden_dropout=0", "model.attention_dropout=0"};
+  const std::vector<Row> zero_bubble = {
+      {"zero bubble", 1, 1, 2, zero, {}, "pipeline 2"},
+      {"zero bubble, pipeline 4", 1, 1, 4, zero, {}, "pipeline 4"},
+      {"zero bubble, 2 x 2 x 2", 2, 2, 2, zero, {}, "2 x 2 x 2"},
+      {"zero bubble, sequence", 2, 2, 2, with(zero, {"parallel.sequence_parallel=true"}), {}, "sequence, 2 x 2 x 2"},
+      {"zero bubble, overlap", 2, 2, 2, with(zero, {"parallel.overlap_gradients=true"}), {}, "2 x 2 x 2"},
+      {"zero bubble, recompute 1 of 2",
+       1,
+       1,
+       4,
+       with(zero, {"recompute.mode=full", "recompute.layers=1"}),
+       {},
+       "pipeline 4"},
+      {"pipeline 2, no dropout", 1, 1, 2, {}, no_dropout, ""},
+      {"zero bubble, no dropout", 1, 1, 2, zero, no_dropout, "pipeline 2, no dropout"},
+      {"zero bubble, fewer micro-batches than stages",
+       1,
+       2,
+       4,
+       with(zero, {"train.micro_batch_size=3"}),
+       {},
+       "fewer micro-batches than stages"},
+  };
   const std::vector<Row> gradient_sums = {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
       {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},
@@ -145,7 +170,8 @@ std::vector<Row> parity_rows() {
   };
 
   std::vector<Row> rows;
-  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &gradient_sums, &recomputation, &batches}) {
+  for (const auto* list :
+       {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &recomputation, &batches}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
   return rows;

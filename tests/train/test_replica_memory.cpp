@@ -157,6 +157,9 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "interleaved", .virtual_stages = 2},
       Layout{.pipeline = 3, .schedule = "interleaved", .virtual_stages = 2, .layers_per_stage = {1, 0, 1, 1, 1, 0}},
+      Layout{.pipeline = 4, .schedule = "zero_bubble"},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .dropout = 0},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .recompute = {"full", 1}},
       Layout{.micro_batch = 2, .recompute = {"full"}}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
       Layout{.recompute = {"selective"}},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}},
@@ -218,6 +221,7 @@ TEST_CASE("slots in flight are the schedule's") {
   CHECK(slots("gpipe", 4, 0) == 8);
   CHECK(slots("1f1b", 4, 0) == 4);
   CHECK(slots("1f1b", 4, 3) == 1);
+  for (int stage = 0; stage < 4; ++stage) CHECK(slots("zero_bubble", 4, stage) == 4);
 }
 
 TEST_CASE("only the last stage's slots for the model's end have room for logits") {
@@ -237,6 +241,7 @@ TEST_CASE("only the last stage's slots for the model's end have room for logits"
 
 TEST_CASE("a steady step allocates nothing") {
   for (const Layout& layout : {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
+                               Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0},
                                Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
                                Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}}}) {  // batches of 2 2 4 8 8
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
