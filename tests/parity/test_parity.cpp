@@ -37,6 +37,7 @@ void require_parity(const TrainingTrace& trace, const TrainingTrace& reference, 
     CHECK(trace.losses[i] == Approx(reference.losses[i]).epsilon(tolerance.loss));
     CHECK(trace.norms[i] == Approx(reference.norms[i]).epsilon(norm_tolerance));
   }
+  CHECK(trace.evaluation == Approx(reference.evaluation).epsilon(tolerance.loss));
   REQUIRE(trace.gradients.size() == reference.gradients.size());
   for (const auto& [name, gradient] : reference.gradients) {
     INFO(name);
@@ -55,6 +56,7 @@ void require_parity(const TrainingTrace& trace, const TrainingTrace& reference, 
 void require_identical(const TrainingTrace& a, const TrainingTrace& b) {
   CHECK(a.losses == b.losses);
   CHECK(a.norms == b.norms);
+  CHECK(a.evaluation == b.evaluation);
   CHECK(a.gradients == b.gradients);
   CHECK(a.parameters == b.parameters);
 }
@@ -135,6 +137,7 @@ TEST_CASE("the reference learns: the loss starts near ln(vocabulary) and moves")
   const TrainingTrace& trace = trace_of(row_named(parity_rows(), "one rank"));
   CHECK(trace.losses[0] == Approx(std::log(50.0)).epsilon(0.05));
   CHECK(trace.losses[0] != trace.losses[1]);
+  CHECK(trace.evaluation < trace.losses.back());  // these samples have been learned from, and nothing is dropped
   CHECK(trace.gradients.size() == 2 + 8 * 16 + 2);
 }
 

@@ -100,7 +100,9 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
         trace.norms.push_back(update.gradient_norm);
       }
     }
+    const double evaluation = replica.evaluate(batches.step(steps), batches.targets(), timers);
     const std::lock_guard lock(mutex);
+    if (world.rank() == 0) trace.evaluation = evaluation;
     for (const Parameter& parameter : replica.store().all()) {
       if (parameter.counted) assemble(parameter, parameter.value, trace.parameters);
     }

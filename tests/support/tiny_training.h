@@ -16,6 +16,7 @@ Config tiny_config();
 
 struct TrainingTrace {
   std::vector<double> losses, norms;  // by step
+  double evaluation = 0;              // loss without dropout after the last step, on its samples
   NamedValues gradients;              // of step 1, reassembled
   NamedValues parameters;             // after the last step
 };
