@@ -34,6 +34,7 @@ const std::vector<Lever>& levers() {
       {{""}, {"sequence", {"parallel.sequence_parallel=true"}}},
       {{"1f1b"},
        {"gpipe", {"parallel.schedule=gpipe"}},
+       {"zero bubble", {"parallel.schedule=zero_bubble"}},
        {"interleaved", {"parallel.schedule=interleaved", "parallel.virtual_stages=2"}}},
       {{""}, {"uneven"}},  // settings by the number of chunks
       {{""}, {"overlap", {"parallel.overlap_gradients=true"}}},
