@@ -31,7 +31,6 @@ constexpr Unsupported kUnsupported[] = {
      [](const Config& c) { return c.loss.name != "language_model"; }},
     {"precision.compute", true, "other than \"fp32\"", [](const Config& c) { return c.precision.compute != "fp32"; }},
     {"optimizer.name", false, "other than \"adamw\"", [](const Config& c) { return c.optimizer.name != "adamw"; }},
-    {"optimizer.distributed", true, "true", [](const Config& c) { return c.optimizer.distributed; }},
     {"data.train", true, "an array of {path, weight}", [](const Config& c) { return !c.data.train_blend.empty(); }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
     {"run.device", true, "\"cuda\"", [](const Config& c) { return c.run.device == "cuda"; }},

@@ -11,9 +11,11 @@ Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes,
       attention_norm_(declare, name + ".attention_norm", sizes.attention.hidden, sizes.norm_epsilon),
       attention_(declare, name + ".attention", sizes.attention, layer),
       mlp_norm_(declare, name + ".mlp_norm", sizes.attention.hidden, sizes.norm_epsilon),
-      mlp_(declare, name + ".mlp", sizes.mlp) {}
+      mlp_(declare, name + ".mlp", sizes.mlp),
+      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  context.acquire(store_->at(last_parameter_));
   if (!recompute_) return run(context, x, y, saved);
   const ArenaScope scope(context.scratch);
   Context passing = context.saving_in(context.scratch);

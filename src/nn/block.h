@@ -54,6 +54,7 @@ class Block {
   Attention attention_;
   LayerNorm mlp_norm_;
   Mlp mlp_;
+  int last_parameter_;
 };
 
 }  // namespace megatron

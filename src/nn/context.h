@@ -7,6 +7,7 @@
 #include "nn/weight_work.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sums.h"
+#include "parallel/parameter_gathers.h"
 #include "parallel/tensor_region.h"
 
 namespace megatron {
@@ -37,6 +38,16 @@ struct Context {
   std::uint64_t seed = 0, step = 0;
   GradientSums* gradient_sums = nullptr;  ///< set in the backward after which gradients are complete, to sum under it
   WeightWork* weight_work = nullptr;      ///< set in a backward that puts its matrices' gradients off
+  ParameterGathers* gathers = nullptr;    ///< if set: values may still be on their way when a forward begins
+
+  /// Before a forward reads the values of parameters up to this one, in the order of declaration.
+  void acquire(const Parameter& last) const {
+    if (gathers != nullptr) gathers->acquire(last.first + last.elements());
+  }
+  /// Between long operations of a forward: moves along the values on their way.
+  void progress_gathers() const {
+    if (gathers != nullptr) gathers->progress();
+  }
 
   /// Where a gradient goes that a matrix' gradient is made of: it lives as long as that needs it.
   Arena& weight_operands() const { return weight_work != nullptr ? saved : scratch; }
@@ -62,9 +73,9 @@ struct Context {
   /// The same, but what backward reads goes to `arena`.
   Context saving_in(Arena& arena) const {
     // Names every member: one that is added and forgotten here does not compile.
-    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work] = *this;
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_] = *this;
     static_cast<void>(saved_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work};
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_};
   }
 
   /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).

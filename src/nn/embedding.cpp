@@ -21,6 +21,7 @@ ConstTensor Embedding::outside_position_ids(const Context& context) const {
 }
 
 void Embedding::forward(Context& context, Tensor y) const {
+  context.acquire(store_->at(position_));  // declared behind the words
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
   const Tensor share = context.region.share(context.scratch, y);

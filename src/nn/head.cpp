@@ -6,9 +6,11 @@ Head::Head(Declare& declare, int word, const HeadSizes& sizes)
     : store_(&declare.store()),
       word_(word),
       sizes_(sizes),
-      norm_(declare, "final_norm", sizes.hidden, sizes.norm_epsilon) {}
+      norm_(declare, "final_norm", sizes.hidden, sizes.norm_epsilon),
+      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
+  context.acquire(store_->at(last_parameter_));
   const ArenaScope kept(context.saved), scope(context.scratch);
   const Tensor normed = context.scratch.allocate("final norm", x.shape(), context.activation_type);
   LayerNorm::Saved unused;
@@ -18,6 +20,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
 }
 
 void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
+  context.acquire(store_->at(last_parameter_));
   const ArenaScope scope(context.scratch);
   Arena& keep = context.saved;
   const Parameter& word = store_->at(word_);

@@ -36,6 +36,7 @@ class Head {
   int word_;
   HeadSizes sizes_;
   LayerNorm norm_;
+  int last_parameter_;
 };
 
 }  // namespace megatron

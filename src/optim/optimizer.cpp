@@ -1,26 +1,54 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
+
 namespace megatron {
 
-Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops)
-    : store_(store), settings_(settings), device_(device), ops_(ops) {
-  for (const Parameter& parameter : store.all()) {
-    const std::int64_t first = parameter.first, count = parameter.elements();
-    // Alignment gaps hold zeros: a range may span them.
-    if (!ranges_.empty() && ranges_.back().decay == parameter.decay) {
-      ranges_.back().count = first + count - ranges_.back().first;
-    } else {
-      ranges_.push_back({first, count, parameter.decay});
+namespace {
+
+std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
+  std::int64_t sum = 0;
+  for (const FlatRange& range : ranges) sum += range.count;
+  return sum;
+}
+
+Tensor in(Tensor flat, const FlatRange& range) {
+  return flat.slice(0, range.first, range.count);
+}
+
+}  // namespace
+
+std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank) {
+  const std::size_t tensors = store.values().dtype() == DType::f32 ? 2 : 3;
+  return tensors * sizeof(float) * static_cast<std::size_t>(elements_of(store.owned_by(data_rank)));
+}
+
+Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
+                     ParameterGathers* gathers)
+    : store_(store), settings_(settings), device_(device), ops_(ops), gathers_(gathers) {
+  internal_check(gathers != nullptr || store.shards() == 1, "an optimizer of shards needs gathers");
+  const int data_rank = gathers != nullptr ? gathers->data_rank() : 0;
+  owned_ = store.owned_by(data_rank);
+  std::int64_t elements = 0;
+  for (const FlatRange& range : owned_) {
+    positions_.push_back(elements);
+    elements += range.count;
+    std::vector<Part>& parts = parts_.emplace_back();
+    for (const Parameter& parameter : store.all()) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
+        if (parameter.counted) counted_.push_back(part);
+        // Gaps hold zeros: a part may span them.
+        if (parts.empty() || parts.back().decay != parameter.decay) parts.push_back({part, parameter.decay});
+        parts.back().range.count = part.end() - parts.back().range.first;
+      }
     }
-    if (parameter.counted) counted_.push_back({first, count, parameter.decay});
   }
-  const std::int64_t elements = store.flat_elements();
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  state_ = Buffer(device, state_bytes(elements, store.values().dtype()));
-  ops.fill(state_.tensor({static_cast<std::int64_t>(state_.bytes() / sizeof(float))}, DType::f32), 0);
-  m_ = state_.tensor({elements}, DType::f32);
-  v_ = state_.tensor({elements}, DType::f32, bytes);
-  master_ = has_master_copy() ? state_.tensor({elements}, DType::f32, 2 * bytes) : store.values();
+  memory_ = Buffer(device, state_bytes(store, data_rank));
+  ops.fill(memory_.tensor({static_cast<std::int64_t>(memory_.bytes() / sizeof(float))}, DType::f32), 0);
+  m_ = memory_.tensor({elements}, DType::f32);
+  v_ = memory_.tensor({elements}, DType::f32, bytes);
+  if (has_master_copy()) master_copy_ = memory_.tensor({elements}, DType::f32, 2 * bytes);
   scalars_ = Buffer(device, 4 * 64);
   square_sum_ = scalars_.tensor({1}, DType::f64, 0);
   norm_ = scalars_.tensor({1}, DType::f32, 64);
@@ -28,48 +56,79 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
   skip_ = scalars_.tensor({1}, DType::f32, 192);
 }
 
+Optimizer::State Optimizer::state(const FlatRange& range) const {
+  const auto owner = std::partition_point(owned_.begin(), owned_.end(),
+                                          [&](const FlatRange& owned) { return owned.end() < range.end(); });
+  internal_check(owner != owned_.end() && owner->first <= range.first, "state of a range that is not this rank's");
+  const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
+  const FlatRange here{position + range.first - owner->first, range.count};
+  return {has_master_copy() ? in(master_copy_, here) : in(store_.values(), range), in(m_, here), in(v_, here)};
+}
+
 void Optimizer::initialize(std::uint64_t seed) {
-  store_.draw_initial(ops_, seed, master_);
-  set_values_from_master();
+  if (has_master_copy()) {
+    const Tensor numbers = store_.gradients();  // f32, of the store's size, and of no other use yet
+    store_.draw_initial(ops_, seed, numbers);
+    for (const FlatRange& range : owned_) ops_.copy(in(numbers, range), state(range).master);
+    ops_.copy(numbers, store_.values());
+  } else {
+    store_.draw_initial(ops_, seed, store_.values());
+  }
   ops_.fill(store_.gradients(), 0);
 }
 
+// The owned range's values are the rounded master's, here and soon on every data rank.
+void Optimizer::publish(std::size_t index) {
+  const FlatRange& range = owned_[index];
+  if (has_master_copy()) ops_.copy(state(range).master, in(store_.values(), range));
+  if (store_.shards() > 1) gathers_->start(index);
+}
+
 void Optimizer::set_values_from_master() {
-  if (has_master_copy()) ops_.copy(master_, store_.values());
+  for (std::size_t i = 0; i < owned_.size(); ++i) publish(i);
+  if (gathers_ != nullptr) gathers_->finish();
 }
 
 Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
+  if (gathers_ != nullptr) gathers_->finish();
   ops_.fill(square_sum_, 0);
-  for (const Range& range : counted_) {
-    ops_.square_sum({.x = store_.gradients().slice(0, range.first, range.count), .total = square_sum_});
-  }
+  for (const FlatRange& range : counted_) ops_.square_sum({.x = in(store_.gradients(), range), .total = square_sum_});
   grid.model().all_reduce(square_sum_);
+  if (store_.shards() > 1) grid.data().all_reduce(square_sum_);
   ops_.clip_factor({.square_sum = square_sum_,
                     .maximum = static_cast<float>(settings_.clip_norm),
                     .loss_scale = settings.loss_scale,
                     .norm = norm_,
                     .factor = factor_,
                     .skip = skip_});
-  for (const Range& range : ranges_) {
-    ops_.adamw({.value = master_.slice(0, range.first, range.count),
-                .gradient = store_.gradients().slice(0, range.first, range.count),
-                .m = m_.slice(0, range.first, range.count),
-                .v = v_.slice(0, range.first, range.count),
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    update_range(i, settings);
+    publish(i);
+  }
+  float norm = 0, skip = 0;
+  device_.copy_to_host(&norm, norm_.data(), sizeof norm);
+  device_.copy_to_host(&skip, skip_.data(), sizeof skip);
+  if (skip == 0) ++updates_;
+  return {norm, skip != 0};
+}
+
+void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {
+  for (const Part& part : parts_[index]) {
+    const State state = this->state(part.range);
+    ops_.adamw({.value = state.master,
+                .gradient = in(store_.gradients(), part.range),
+                .m = state.m,
+                .v = state.v,
                 .clip_factor = factor_,
                 .skip = skip_,
                 .learning_rate = static_cast<float>(settings.learning_rate),
                 .beta1 = static_cast<float>(settings_.beta1),
                 .beta2 = static_cast<float>(settings_.beta2),
                 .epsilon = static_cast<float>(settings_.epsilon),
-                .weight_decay = range.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
+                .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
                 .step = updates_ + 1});
+    if (gathers_ != nullptr) gathers_->progress();
   }
-  set_values_from_master();
-  float norm = 0, skip = 0;
-  device_.copy_to_host(&norm, norm_.data(), sizeof norm);
-  device_.copy_to_host(&skip, skip_.data(), sizeof skip);
-  if (skip == 0) ++updates_;
-  return {norm, skip != 0};
 }
 
 }  // namespace megatron

@@ -1,14 +1,17 @@
 // Optimizer: AdamW over a parameter store: moments, master copy, global-norm clipping, and the decision to skip a step
 // whose gradient is not finite. The same decision on all ranks: the norm is summed over one whole model replica.
 //
-// Owns m and v, flat like the store's buffers, and an f32 master copy of the values where these are 16-bit (where they
-// are f32 they are the master themselves). After an update values = the master, rounded. Knows parameters, not models.
+// Owns m and v, and an f32 master copy of the values where these are 16-bit (where they are f32 they are the master
+// themselves), each flat, of the ranges of the store that this rank owns: all, or with a store that is cut into shards
+// (distributed optimizer, Rajbhandari et al. 2020, stage 1) its data rank's part of every bucket. After an update
+// values = the master, rounded; with shards their gathers are on their way. Knows parameters, not models.
 #pragma once
 
 #include <vector>
 
 #include "comm/process_grid.h"
 #include "parallel/parameter.h"
+#include "parallel/parameter_gathers.h"
 
 namespace megatron {
 
@@ -26,13 +29,16 @@ struct UpdateSettings {
 
 class Optimizer {
  public:
-  /// The store must be allocated and outlive the optimizer. All state of its own is 0: initialize(), or read it.
-  Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops);
+  /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
+  /// state of its own is 0: initialize(), or read it.
+  Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
+            ParameterGathers* gathers = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
   void initialize(std::uint64_t seed);
-  /// Sets values to the master, rounded, after the master was read from somewhere.
+  /// Sets values to the master, rounded, after the master was read from somewhere. Collective over the data group where
+  /// there are shards.
   void set_values_from_master();
 
   struct Update {
@@ -40,39 +46,48 @@ class Optimizer {
     bool skipped = false;      ///< the norm was not finite: nothing was changed
   };
   /// One update from the store's gradients, which must be summed over all partial axes. Collective over the model
-  /// group.
+  /// group, with shards over the data group too.
   Update update(const ProcessGrid& grid, const UpdateSettings& settings);
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  Tensor master() const { return master_; }  ///< flat f32: of full precision whatever the values are
-  Tensor m() const { return m_; }            ///< flat f32
-  Tensor v() const { return v_; }            ///< flat f32
-  std::size_t state_bytes() const { return state_.bytes(); }
+  /// What this rank keeps the state of, in the buffers' order.
+  const std::vector<FlatRange>& owned() const { return owned_; }
+  /// State of a range that lies in one of these. All f32 [count].
+  struct State {
+    Tensor master, m, v;
+  };
+  State state(const FlatRange& range) const;
+  Tensor m() const { return m_; }                      ///< f32, all ranges one behind the other
+  Tensor v() const { return v_; }                      ///< as m
+  Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
+  std::size_t state_bytes() const { return memory_.bytes(); }
 
-  /// Bytes of optimizer state for a store of this many flat elements of this type.
-  static std::size_t state_bytes(std::int64_t flat_elements, DType value_type) {
-    const std::size_t tensors = value_type == DType::f32 ? 2 : 3;
-    return tensors * sizeof(float) * static_cast<std::size_t>(flat_elements);
-  }
+  /// Bytes of optimizer state of a data rank, for a store that is allocated (or planned).
+  static std::size_t state_bytes(const ParameterStore& store, int data_rank);
 
  private:
-  /// A maximal range of the flat buffers with one property.
-  struct Range {
-    std::int64_t first, count;
+  /// A maximal part of an owned range with one property.
+  struct Part {
+    FlatRange range;
     bool decay;
   };
 
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
+  void update_range(std::size_t index, const UpdateSettings& settings);
+  void publish(std::size_t index);
 
   const ParameterStore& store_;
   OptimizerSettings settings_;
   Device& device_;
   Ops& ops_;
-  std::vector<Range> ranges_;   // by weight decay
-  std::vector<Range> counted_;  // parts that this rank counts in the norm
-  Buffer state_, scalars_;
-  Tensor m_, v_, master_;
+  ParameterGathers* gathers_;
+  std::vector<FlatRange> owned_;
+  std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
+  std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
+  std::vector<FlatRange> counted_;        // what this rank counts in the norm
+  Buffer memory_, scalars_;
+  Tensor m_, v_, master_copy_;
   Tensor square_sum_, norm_, factor_, skip_;
   std::int64_t updates_ = 0;
 };

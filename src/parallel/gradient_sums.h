@@ -5,6 +5,9 @@
 // tied embedding over the first and last stage. In place in store.gradients(). A backward runs against the order of
 // declaration, so the buckets at the end of the buffer are complete first: whoever tells ready_from() has their sums
 // started while the backward still runs. The sums are the same numbers with and without that.
+//
+// With a store that is cut into shards (distributed optimizer) each data rank gets the sums of its own part of every
+// bucket, the same numbers again; the rest of its gradients is of no use afterwards.
 #pragma once
 
 #include <vector>
@@ -28,17 +31,14 @@ class GradientSums {
   void finish(Ops& ops, Arena& scratch);
 
  private:
-  struct Bucket {
-    Tensor gradients;
-    Pending sum;
-  };
-
   void sum_over_tensor_ranks(Ops& ops, Arena& scratch) const;
 
   const ProcessGrid& grid_;
   const ParameterStore& store_;
-  std::vector<Bucket> buckets_;  // in the order of the buffer; started from the back
-  std::size_t not_started_;      // the first so many
+  std::vector<Pending> sums_;                         // by bucket; started from the back
+  std::size_t not_started_;                           // the first so many
+  std::vector<FlatRange> over_tensor_, over_stages_;  // what this rank sums on after its data axis
+  std::int64_t packed_elements_ = 0;
 };
 
 }  // namespace megatron

@@ -1,6 +1,7 @@
 #include "parallel/parameter.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/philox.h"
 
@@ -8,16 +9,18 @@ namespace megatron {
 
 namespace {
 constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of f32
+
+std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
 }
+}  // namespace
 
 int ParameterStore::declare(Parameter parameter, bool adjacent) {
   internal_check(values_.empty(), "parameter declared after the store was allocated");
   for (const Parameter& other : parameters_) {
     internal_check(other.name != parameter.name, "two parameters of one name on one rank");
   }
-  if (!adjacent) flat_elements_ = (flat_elements_ + kAlignment - 1) / kAlignment * kAlignment;
-  parameter.first = flat_elements_;
-  flat_elements_ += parameter.elements();
+  parameter.adjacent = adjacent;
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
 }
@@ -36,39 +39,82 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
     parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
     parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
   }
-  cut_buckets();
 }
 
-void ParameterStore::cut_buckets() {
-  const std::int64_t enough = std::max(kBucketElements, flat_elements_ / kMostBuckets);
-  std::int64_t first = 0, end = 0;  // of the bucket that is open
-  const auto close = [&] {
-    if (end > first) buckets_.push_back(gradients_.slice(0, first, end - first));
+// A bucket ends before a parameter that is not summed, before and behind one that is tied (with shards), and when it
+// has enough; never between parameters that must lie side by side.
+void ParameterStore::lay_out(std::int64_t bucket_elements) {
+  const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
+  const auto alone = [&](const Parameter& parameter) {
+    return shards_ > 1 && parameter.pipeline == Placement::partial;
   };
-  bool passed_over = true;  // a parameter that is not summed lies before the next one
-  for (const Parameter& parameter : parameters_) {
-    if (parameter.data != Placement::partial) {
-      passed_over = true;
-      continue;
+  const Parameter* last = nullptr;
+  FlatRange bucket;  // the one that is open
+  for (Parameter& parameter : parameters_) {
+    const bool summed = parameter.data == Placement::partial;
+    internal_check(summed || shards_ == 1, "a distributed optimizer over a parameter that data ranks do not share");
+    if (!parameter.adjacent) {
+      if (!summed || bucket.count >= enough || alone(parameter) || (last != nullptr && alone(*last))) {
+        close_bucket(bucket);
+      }
+      flat_elements_ = round_up(flat_elements_, kAlignment);
     }
-    if (passed_over || end - first >= enough) {
-      close();
-      first = parameter.first;
-    }
-    passed_over = false;
-    end = parameter.first + parameter.elements();
+    internal_check(!parameter.adjacent || (last != nullptr && (last->data == Placement::partial) == summed),
+                   "parameters that lie side by side are summed together");
+    if (summed && bucket.count == 0) bucket.first = flat_elements_;
+    parameter.first = flat_elements_;
+    flat_elements_ += parameter.elements();
+    if (summed) bucket.count = flat_elements_ - bucket.first;
+    last = &parameter;
   }
-  close();
+  close_bucket(bucket);
 }
 
-void ParameterStore::allocate(Allocator& allocator, DType value_type) {
+void ParameterStore::close_bucket(FlatRange& bucket) {
+  if (bucket.count == 0) return;
+  if (shards_ > 1) {
+    bucket.count = round_up(bucket.count, std::lcm(kAlignment, std::int64_t{shards_}));
+    flat_elements_ = bucket.end();
+  }
+  buckets_.push_back(bucket);
+  bucket = {};
+}
+
+FlatRange ParameterStore::part_of(std::size_t bucket, int data_rank) const {
+  const FlatRange whole = buckets_[bucket];
+  const std::int64_t count = whole.count / shards_;
+  return {whole.first + data_rank * count, count};
+}
+
+std::vector<FlatRange> ParameterStore::owned_by(int data_rank) const {
+  if (shards_ == 1) return {{0, flat_elements_}};
+  std::vector<FlatRange> owned;
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, data_rank));
+  return owned;
+}
+
+std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges) {
+  std::vector<FlatRange> parts;
+  const std::int64_t begin = parameter.first, end = parameter.first + parameter.elements();
+  for (const FlatRange& range : ranges) {
+    const std::int64_t first = std::max(begin, range.first), stop = std::min(end, range.end());
+    if (first < stop) parts.push_back({first, stop - first});
+  }
+  return parts;
+}
+
+void ParameterStore::allocate(Allocator& allocator, DType value_type, int shards, std::int64_t bucket_elements) {
+  shards_ = shards;
+  lay_out(bucket_elements);
   const auto elements = static_cast<std::size_t>(flat_elements_);
   value_buffer_ = Buffer(allocator, elements * size_of(value_type));
   gradient_buffer_ = Buffer(allocator, elements * size_of(DType::f32));
   set_views(value_buffer_.tensor({flat_elements_}, value_type), gradient_buffer_.tensor({flat_elements_}, DType::f32));
 }
 
-void ParameterStore::allocate_sizing(DType value_type) {
+void ParameterStore::allocate_sizing(DType value_type, int shards, std::int64_t bucket_elements) {
+  shards_ = shards;
+  lay_out(bucket_elements);
   Arena values("values"), gradients("gradients");
   set_views(values.allocate("values", {flat_elements_}, value_type),
             gradients.allocate("gradients", {flat_elements_}, DType::f32));

@@ -43,7 +43,8 @@ struct Parameter {
   bool decay = true;    ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
-  std::int64_t first = 0;  ///< first element in the flat buffers
+  bool adjacent = false;   ///< lies directly behind its predecessor
+  std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
   Tensor value;            ///< view of box.extent
   Tensor gradient;         ///< f32, same shape
 
@@ -60,9 +61,18 @@ struct Piece {
   Tensor value, m, v;  ///< m and v may be absent (weights only)
 };
 
+/// A range of the flat buffers, in elements.
+struct FlatRange {
+  std::int64_t first = 0, count = 0;
+  std::int64_t end() const { return first + count; }
+};
+
 class ParameterStore {
  public:
-  /// Registers a parameter (its views and `first` are set by the store). Parameters that are declared with `adjacent`
+  static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
+  static constexpr std::int64_t kMostBuckets = 256;  ///< they may all be in flight: larger models have larger ones
+
+  /// Registers a parameter (its place and views are set by allocate()). Parameters that are declared with `adjacent`
   /// lie directly behind their predecessor, so that several records can be one matrix to a matmul; all others start at
   /// a multiple of 16 elements. Returns its index.
   int declare(Parameter parameter, bool adjacent = false);
@@ -71,10 +81,12 @@ class ParameterStore {
   void mark_tied(int index, bool counted);
 
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
-  /// can be declared.
-  void allocate(Allocator& allocator, DType value_type);
+  /// can be declared. With `shards` above 1 (data ranks that share the optimizer's state) every bucket is padded so
+  /// that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are then the
+  /// same elements on each of its stages.
+  void allocate(Allocator& allocator, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
   /// As allocate, but with addresses that must not be dereferenced: for planning.
-  void allocate_sizing(DType value_type);
+  void allocate_sizing(DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
 
   /// Sets f32 values from their Initialization and gradients to 0. (Optimizer::initialize does values of any type.)
   void initialize(Ops& ops, std::uint64_t seed);
@@ -88,27 +100,35 @@ class ParameterStore {
   Tensor joint_value(int index, int count, std::int64_t columns) const;
   Tensor joint_gradient(int index, int count, std::int64_t columns) const;
 
-  std::int64_t flat_elements() const { return flat_elements_; }  ///< with alignment gaps
+  std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< of this rank, without gaps
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
-  /// The parts of gradients() that are partial over the data axis, in pieces that end with a parameter and hold about
-  /// kBucketElements each: what is summed as one, perhaps while the backward still runs.
-  const std::vector<Tensor>& gradient_buckets() const { return buckets_; }
-  static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
-  static constexpr std::int64_t kMostBuckets = 256;  ///< they may all be in flight: larger models have larger ones
+  /// The ranges that are partial over the data axis, in pieces that end behind a parameter and hold about
+  /// bucket_elements each: what is summed as one, perhaps while the backward still runs.
+  const std::vector<FlatRange>& buckets() const { return buckets_; }
+  int shards() const { return shards_; }
+  /// The part of a bucket that belongs to a data rank, where there are shards.
+  FlatRange part_of(std::size_t bucket, int data_rank) const;
+  /// What a data rank keeps the optimizer's state of: its part of every bucket, or all there is (in one range) where
+  /// there are no shards. In the buffer's order.
+  std::vector<FlatRange> owned_by(int data_rank) const;
+  /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
+  static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
 
  private:
   void set_views(Tensor values, Tensor gradients);
-  void cut_buckets();
+  void lay_out(std::int64_t bucket_elements);
+  void close_bucket(FlatRange& bucket);
   Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
 
   std::vector<Parameter> parameters_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
-  std::vector<Tensor> buckets_;
+  std::vector<FlatRange> buckets_;
+  int shards_ = 1;
 };
 
 }  // namespace megatron

@@ -150,7 +150,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .training = settings.training,
                     .seed = settings.seed,
                     .step = settings.step,
-                    .gradient_sums = &action == last_backward_[chunk] ? settings.gradient_sums : nullptr};
+                    .gradient_sums = &action == last_backward_[chunk] ? settings.gradient_sums : nullptr,
+                    .gathers = settings.gathers};
     switch (action.kind) {
       case Action::Kind::forward: {
         const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);

@@ -29,6 +29,7 @@ struct PassSettings {
   DType activation_type = DType::f32;
   GradientSums* gradient_sums =
       nullptr;  ///< if set: sums are started under each chunk's last backward; the caller finishes them
+  ParameterGathers* gathers = nullptr;  ///< if set: values may be on their way still when the pass begins
 };
 
 /// Bytes of an executor's arenas.

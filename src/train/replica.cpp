@@ -52,6 +52,11 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
   return {optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.clip_grad_norm};
 }
 
+// Data ranks that share the optimizer's state.
+int shards(const Config& config, const GridShape& shape) {
+  return config.optimizer.distributed ? shape.data : 1;
+}
+
 // A micro-batch of the configured size without memory.
 MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
@@ -80,7 +85,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const DType type = config.precision.dtype();
   ParameterStore store;
   const std::vector<std::unique_ptr<GptStage>> chunks = make_gpt_chunks(config, grid, region, store);
-  store.allocate_sizing(type);
+  store.allocate_sizing(type, shards(config, shape));
 
   const TrainingActions schedules = training_schedules(config, grid);
   const std::vector<Action>& actions = schedules.rbegin()->second;  // of the largest step
@@ -95,6 +100,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   Timers timers;
   executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
   GradientSums(grid, store).finish(ops, scratch);
+  if (store.shards() > 1) {
+    ParameterGathers gathers(grid, store);
+    for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
+    gathers.finish();
+  }
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
@@ -103,8 +113,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   }
   plan.weights = flat * size_of(type);
   plan.gradients = flat * sizeof(float);
-  plan.optimizer = Optimizer::state_bytes(store.flat_elements(), type);
-  if (config.optimizer.distributed) plan.optimizer /= static_cast<std::size_t>(shape.data);
+  plan.optimizer = Optimizer::state_bytes(store, at.data);
   plan.batch =
       micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes() + micro_batch.positions.bytes();
   const std::vector<Action> evaluation = evaluation_schedule(config, grid);
@@ -131,9 +140,11 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       training_actions_(training_schedules(config, grid)),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
-  store_.allocate(device, config.precision.dtype());
+  store_.allocate(device, config.precision.dtype(), shards(config, grid.shape()));
   gradient_sums_ = std::make_unique<GradientSums>(grid, store_);
-  optimizer_ = std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops);
+  gathers_ = std::make_unique<ParameterGathers>(grid, store_);
+  optimizer_ =
+      std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
   executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid, region_, plan_.passes, device);
   scratch_memory_ = Buffer(device, plan_.scratch);
@@ -166,7 +177,8 @@ double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std:
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
-                              .gradient_sums = overlap_gradients_ ? gradient_sums_.get() : nullptr};
+                              .gradient_sums = overlap_gradients_ ? gradient_sums_.get() : nullptr,
+                              .gathers = gathers_.get()};
   const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
@@ -181,28 +193,37 @@ Optimizer::Update Replica::update(const UpdateSettings& settings, Timers& timers
 
 double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers) {
   backend_.ops->fill(loss_total_, 0);
-  const PassSettings settings{.training = false, .activation_type = config_.precision.dtype()};
+  const PassSettings settings{
+      .training = false, .activation_type = config_.precision.dtype(), .gathers = gathers_.get()};
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
   return total_loss(targets);
 }
 
-Piece Replica::piece(const Parameter& parameter, std::int64_t first, std::int64_t count, bool with_optimizer) const {
-  Piece piece{parameter.name, parameter.global_shape, parameter.box, first, count, {}, {}, {}};
-  const std::int64_t flat = parameter.first + first;
-  piece.value = optimizer_->master().slice(0, flat, count);
+Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
+  Piece piece{
+      parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
+  const Optimizer::State state = optimizer_->state(part);
+  piece.value = state.master;
   if (with_optimizer) {
-    piece.m = optimizer_->m().slice(0, flat, count);
-    piece.v = optimizer_->v().slice(0, flat, count);
+    piece.m = state.m;
+    piece.v = state.v;
   }
   return piece;
 }
 
 std::vector<Piece> Replica::owned_pieces() const {
+  std::vector<FlatRange> mine = optimizer_->owned();
   std::vector<Piece> pieces;
   const std::int64_t rank = grid_.data().rank(), size = grid_.data().size();
   for (const Parameter& parameter : store_.all()) {
-    const std::int64_t first = parameter.elements() * rank / size, end = parameter.elements() * (rank + 1) / size;
-    if (parameter.counted && end > first) pieces.push_back(piece(parameter, first, end - first, true));
+    if (!parameter.counted) continue;
+    if (store_.shards() == 1) {  // every data rank has all: it writes its share
+      const std::int64_t first = parameter.elements() * rank / size, end = parameter.elements() * (rank + 1) / size;
+      mine = {{parameter.first + first, end - first}};
+    }
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, mine)) {
+      pieces.push_back(piece(parameter, part, true));
+    }
   }
   return pieces;
 }
@@ -210,7 +231,9 @@ std::vector<Piece> Replica::owned_pieces() const {
 std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
   std::vector<Piece> pieces;
   for (const Parameter& parameter : store_.all()) {
-    pieces.push_back(piece(parameter, 0, parameter.elements(), with_optimizer));
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
+      pieces.push_back(piece(parameter, part, with_optimizer));
+    }
   }
   return pieces;
 }
@@ -218,9 +241,12 @@ std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
 std::vector<Piece> Replica::summed_gradients() const {
   std::vector<Piece> pieces;
   for (const Parameter& parameter : store_.all()) {
-    Piece piece{parameter.name, parameter.global_shape, parameter.box, 0, parameter.elements(), {}, {}, {}};
-    piece.value = parameter.gradient.view({piece.count});
-    pieces.push_back(piece);
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
+      Piece piece{
+          parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
+      piece.value = store_.gradients().slice(0, part.first, part.count);
+      pieces.push_back(piece);
+    }
   }
   return pieces;
 }

@@ -60,7 +60,11 @@ class Replica {
   /// Mean loss of a forward pass without dropout.
   double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
 
-  const ParameterStore& store() const { return store_; }
+  /// Complete: what the distributed optimizer still has on its way is waited for.
+  const ParameterStore& store() const {
+    gathers_->finish();
+    return store_;
+  }
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const GptStage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
@@ -70,18 +74,21 @@ class Replica {
   std::size_t used_bytes() const;  ///< of everything the plan predicts but the batch: tensors held, arenas' high water
   ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
 
-  /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d.
+  /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d, or with the distributed
+  /// optimizer what it owns.
   std::vector<Piece> owned_pieces() const;
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
   /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<Piece> all_pieces(bool with_optimizer) const;
-  /// The gradients of the last step that this rank has in full after forward_backward, copies included, as the pieces'
-  /// values: the data ranks' sums, which an update leaves as they are.
+  /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
+  /// of what it owns), copies included, as the pieces' values: the data ranks' sums, which an update leaves as they
+  /// are.
   std::vector<Piece> summed_gradients() const;
 
  private:
   double total_loss(double targets);
-  Piece piece(const Parameter& parameter, std::int64_t first, std::int64_t count, bool with_optimizer) const;
+  /// Of a part of a parameter, by flat elements.
+  Piece piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
 
   const Config& config_;
   const ProcessGrid& grid_;
@@ -93,6 +100,7 @@ class Replica {
   std::vector<std::unique_ptr<GptStage>> chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::unique_ptr<GradientSums> gradient_sums_;
+  std::unique_ptr<ParameterGathers> gathers_;
   Buffer scratch_memory_, loss_memory_;
   Arena scratch_;
   Tensor loss_total_;

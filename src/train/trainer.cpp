@@ -141,10 +141,11 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
 }
 
 void Trainer::check_replicas() {
+  const ParameterStore& store = replica_.store();  // waits for values that are on their way
   if (replica_check_ == nullptr) {
-    const Tensor values = replica_.store().values(), master = replica_.optimizer().master();
-    const ConstTensor copy = master.data() == values.data() ? ConstTensor() : ConstTensor(master);
-    replica_check_ = std::make_unique<ReplicaCheck>(grid_, replica_.store(), *backend_.device, copy);
+    const bool whole = store.shards() == 1;
+    const ConstTensor master = whole ? replica_.optimizer().master_copy() : ConstTensor();
+    replica_check_ = std::make_unique<ReplicaCheck>(grid_, store, *backend_.device, master);
   }
   replica_check_->run(fmt::format("after step {}", step_));
 }

@@ -113,7 +113,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"loss.name", "\"key_tokens\"", {}},
       {"precision.compute", "\"bf16\"", {}},
       {"optimizer.name", "\"sgd\"", {}},
-      {"optimizer.distributed", "true", {}},
       {"data.train", "[{path = \"a\", weight = 1.0}]", {}},
       {"checkpoint.async", "true", {}},
       {"run.device", "\"cuda\"", {}},

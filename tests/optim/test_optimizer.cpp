@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "base/philox.h"
 #include "comm/thread_communicator.h"
@@ -345,10 +347,10 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
     Owned<float> widened({narrow.flat_elements()}), rounded({narrow.flat_elements()});
     const Buffer memory(*backend.device, static_cast<std::size_t>(2 * narrow.flat_elements()));
     const Tensor expected = memory.tensor({narrow.flat_elements()}, type);
-    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow.flat_elements(), type));
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, 0));
     for (std::uint64_t step = 0; step <= 3; ++step) {
       CAPTURE(step);
-      CHECK(copy_of(optimizer.master()) == copy_of(wide.values()));
+      CHECK(copy_of(optimizer.state({0, narrow.flat_elements()}).master) == copy_of(wide.values()));
       backend.ops->copy(wide.values(), expected);
       backend.ops->copy(expected, rounded.tensor());
       backend.ops->copy(narrow.values(), widened.tensor());
@@ -361,4 +363,102 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
     }
     CHECK_FALSE(widened.values()[0] == wide.values().as<float>()[0]);  // something was rounded
   });
+}
+
+namespace {
+
+/// Values, master and both moments of every parameter after three steps on data ranks, one of them skipped, put
+/// together from what each rank owns; and the norms.
+struct Assembled {
+  std::map<std::string, std::vector<float>> values, master, m, v;
+  std::vector<double> norms;
+  bool operator==(const Assembled&) const = default;
+};
+
+Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
+  Assembled result;
+  std::mutex mutex;
+  run_as_threads(ranks, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.data = ranks});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    for (const auto& [name, size] : {std::pair("matrix", 35), std::pair("bias", 7), std::pair("long matrix", 130)}) {
+      Parameter parameter = parameter_of(name, {size, 3}, size != 7);
+      parameter.initialization.deviation = 1;
+      store.declare(parameter);
+    }
+    Parameter copy = parameter_of("copy", {20, 1}, true, /*counted=*/false);
+    copy.initialization.deviation = 1;
+    store.declare(copy);
+    store.allocate(*backend.device, type, distributed ? ranks : 1, 100);
+    ParameterGathers gathers(grid, store);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
+    optimizer.initialize(3);
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank()));
+    if (distributed) {
+      const std::int64_t tensors = type == DType::f32 ? 8 : 12;
+      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks));
+    }
+    for (std::uint64_t step = 1; step <= 4; ++step) {
+      set_gradients(store, step, step == 3 ? 0.01 : 0.3);
+      // Beyond what a rank owns gradients are anything.
+      if (distributed) {
+        std::vector<bool> mine(static_cast<std::size_t>(store.flat_elements()));
+        for (const FlatRange& range : optimizer.owned()) std::fill_n(mine.begin() + range.first, range.count, true);
+        for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
+          if (!mine[static_cast<std::size_t>(i)]) store.gradients().as<float>()[i] = NAN;
+        }
+      }
+      // The third step is bad where the last rank alone can see it.
+      const std::int64_t element = optimizer.owned().front().first;
+      const bool bad = step == 3 && world.rank() == ranks - 1;
+      const float before = store.gradients().as<float>()[element];
+      if (bad || (step == 3 && !distributed)) store.gradients().as<float>()[element] = INFINITY;
+      const Optimizer::Update update = optimizer.update(grid, kUpdate);
+      store.gradients().as<float>()[element] = before;
+      CHECK(update.skipped == (step == 3));
+      if (world.rank() == 0) result.norms.push_back(update.gradient_norm);
+    }
+    CHECK(optimizer.updates() == 3);
+    gathers.finish();
+    Owned<float> widened({store.flat_elements()});
+    backend.ops->copy(store.values(), widened.tensor());
+    const std::lock_guard lock(mutex);
+    for (const Parameter& parameter : store.all()) {
+      const float* values = widened.values().data() + parameter.first;
+      const std::vector<float> here(values, values + parameter.elements());
+      const auto [at, first] = result.values.try_emplace(parameter.name, here);
+      CHECK(at->second == here);  // the same on every rank
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+        const Optimizer::State state = optimizer.state(part);
+        const auto put = [&](Tensor tensor, std::map<std::string, std::vector<float>>& into) {
+          std::vector<float>& whole = into[parameter.name];
+          whole.resize(static_cast<std::size_t>(parameter.elements()), NAN);
+          std::copy_n(tensor.as<float>(), part.count, whole.begin() + (part.first - parameter.first));
+        };
+        put(state.master, result.master);
+        put(state.m, result.m);
+        put(state.v, result.v);
+      }
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("data ranks that share the state make the same updates, bit for bit, skipped steps included") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  CAPTURE(name_of(type));
+  Assembled whole = train_on_data_ranks(2, type, false);
+  REQUIRE(whole.norms.size() == 4);
+  CHECK_FALSE(std::isfinite(whole.norms[2]));
+  whole.norms[2] = 0;
+  for (const int ranks : {2, 3, 4, 7}) {
+    CAPTURE(ranks);
+    Assembled shared = train_on_data_ranks(ranks, type, true);
+    CHECK_FALSE(std::isfinite(shared.norms[2]));
+    shared.norms[2] = 0;
+    CHECK(shared == whole);
+  }
 }

@@ -3,6 +3,7 @@
 #include <set>
 #include <vector>
 
+#include "base/philox.h"
 #include "comm/counting_communicator.h"
 #include "comm/thread_communicator.h"
 #include "ops/counting_ops.h"
@@ -169,4 +170,53 @@ TEST_CASE("on paper the sums take the scratch memory and the messages that they 
   CHECK(tensor.bytes_sent == 12 * 4);
   CHECK(data.operations == 1);
   CHECK(embedding.operations == 2);
+}
+
+TEST_CASE("with shards every data rank has the sums of its own parts, the same bits as without") {
+  const GridShape shape =
+      GENERATE(GridShape{.data = 2, .pipeline = 2}, GridShape{.tensor = 2, .data = 3, .pipeline = 3},
+               GridShape{.data = 5}, GridShape{.tensor = 2, .data = 4});
+  const bool early = GENERATE(false, true);
+  CAPTURE(shape.tensor, shape.data, shape.pipeline, early);
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::int64_t compared = 0, held = 0;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    const Buffer memory(*backend.device, 4096);
+    const auto sum = [&](ParameterStore& store, int shards) {
+      declare_all(store, grid);
+      store.allocate(*backend.device, DType::f32, shards, 24);
+      backend.ops->fill(store.gradients(), 0);
+      for (const Parameter& parameter : store.all()) {
+        const auto seed = static_cast<std::uint64_t>(world.rank() + 100) ^ hash_name(parameter.name);
+        backend.ops->copy(random_tensor({parameter.elements()}, seed), parameter.gradient.view({parameter.elements()}));
+      }
+      Arena scratch("scratch", memory);
+      GradientSums sums(grid, store);
+      if (early) sums.ready_from(store.at(1).first);
+      sums.finish(*backend.ops, scratch);
+    };
+    ParameterStore whole, cut;
+    sum(whole, 1);
+    sum(cut, shape.data);
+    internal_check(cut.buckets().size() > 1, "one bucket shows little");
+    const std::vector<FlatRange> owned = cut.owned_by(grid.data().rank());
+    const std::lock_guard lock(mutex);
+    for (std::size_t k = 0; k < cut.all().size(); ++k) {
+      const Parameter& parameter = cut.all()[k];
+      if (grid.at().tensor == 0 && grid.at().pipeline == 0 && grid.at().data == 0) held += parameter.elements();
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, owned)) {
+        for (std::int64_t i = part.first; i < part.end(); ++i) {
+          const float got = cut.gradients().as<float>()[i];
+          const float want = whole.all()[k].gradient.as<float>()[i - parameter.first];
+          if (got != want) wrong.push_back(fmt::format("rank {} {}: {} {}", world.rank(), parameter.name, got, want));
+          if (grid.at().tensor == 0 && grid.at().pipeline == 0) ++compared;
+        }
+      }
+    }
+  });
+  CHECK(wrong == std::vector<std::string>{});
+  CHECK(compared == held);  // the data ranks of one stage have all of it together
 }

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 
 #include "base/philox.h"
 #include "parallel/parameter.h"
@@ -37,6 +38,7 @@ TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unle
   CHECK(store.declare(vector_of("c", 3), /*adjacent=*/true) == 2);
   CHECK(store.declare(vector_of("d", 40), /*adjacent=*/true) == 3);
   CHECK(store.declare(vector_of("e", 16)) == 4);
+  store.allocate(*backend.device, DType::f32);
   CHECK(store.at(0).first == 0);
   CHECK(store.at(1).first == 16);
   CHECK(store.at(2).first == 23);
@@ -45,7 +47,6 @@ TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unle
   CHECK(store.flat_elements() == 96);
   CHECK(store.parameter_elements() == 5 + 7 + 3 + 40 + 16);
 
-  store.allocate(*backend.device, DType::f32);
   CHECK(store.values().elements() == 96);
   CHECK(store.gradients().elements() == 96);
   for (const Parameter& parameter : store.all()) {
@@ -151,14 +152,81 @@ TEST_CASE("initialize sets constants, and gaps and gradients to zero") {
   }
 }
 
+TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
+  for (const int shards : {2, 3, 4, 5, 7, 8, 12, 16, 24}) {
+    CAPTURE(shards);
+    ParameterStore store;
+    const int tied = store.declare(vector_of("tied", 37));
+    store.mark_tied(tied, true);
+    store.declare(vector_of("a", 100));
+    store.declare(vector_of("b", 33));
+    store.declare(vector_of("c", 5), /*adjacent=*/true);
+    store.declare(vector_of("d", 1));
+    store.allocate_sizing(DType::f32, shards, 120);
+    // A tied one alone, and none between parameters that lie side by side.
+    REQUIRE(store.buckets().size() == 3);
+    CHECK(store.at(1).first == store.buckets()[1].first);
+    CHECK(store.at(3).first == store.at(2).first + 33);
+    CHECK(store.at(4).first == store.buckets()[2].first);
+    std::int64_t end = 0;
+    for (std::size_t bucket = 0; bucket < 3; ++bucket) {
+      CHECK(store.buckets()[bucket].first == end);
+      CHECK(store.buckets()[bucket].count % shards == 0);
+      CHECK(store.buckets()[bucket].first % 16 == 0);
+      for (int rank = 0; rank < shards; ++rank) {
+        const FlatRange part = store.part_of(bucket, rank);
+        CHECK(part.first == end);
+        CHECK(part.count == store.buckets()[bucket].count / shards);
+        CHECK(store.owned_by(rank)[bucket].first == part.first);
+        end = part.end();
+      }
+    }
+    CHECK(store.flat_elements() == end);
+    // Every element of every parameter is somebody's, once.
+    for (const Parameter& parameter : store.all()) {
+      std::int64_t next = parameter.first;
+      std::map<std::int64_t, std::int64_t> parts;
+      for (int rank = 0; rank < shards; ++rank) {
+        for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by(rank))) {
+          parts[part.first] = part.count;
+        }
+      }
+      for (const auto& [first, count] : parts) {
+        CHECK(first == next);
+        next += count;
+      }
+      CHECK(next == parameter.first + parameter.elements());
+    }
+  }
+}
+
+TEST_CASE("lengths 5, 7, 3 over four data ranks: 15 elements padded to 16, parts of 4 whatever the borders") {
+  ParameterStore store;
+  store.declare(vector_of("a", 5));
+  store.declare(vector_of("b", 7), /*adjacent=*/true);
+  store.declare(vector_of("c", 3), /*adjacent=*/true);
+  store.allocate_sizing(DType::f32, 4);
+  REQUIRE(store.buckets().size() == 1);
+  CHECK(store.flat_elements() == 16);
+  const auto owned = [&](int parameter, int rank) {
+    std::int64_t sum = 0;
+    for (const FlatRange& part : ParameterStore::parts_in(store.at(parameter), store.owned_by(rank))) sum += part.count;
+    return sum;
+  };
+  const std::int64_t expected[4][3] = {{4, 0, 0}, {1, 3, 0}, {0, 4, 0}, {0, 0, 3}};
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int parameter = 0; parameter < 3; ++parameter) CHECK(owned(parameter, rank) == expected[rank][parameter]);
+  }
+}
+
 TEST_CASE("a large model has larger buckets, not more than can be in flight") {
   ParameterStore store;
   const std::int64_t size = ParameterStore::kBucketElements, count = 3 * ParameterStore::kMostBuckets;
   for (std::int64_t i = 0; i < count; ++i) store.declare(vector_of(std::to_string(i), size));
   store.allocate_sizing(DType::f32);
-  CHECK(store.gradient_buckets().size() == ParameterStore::kMostBuckets);
+  CHECK(store.buckets().size() == ParameterStore::kMostBuckets);
   std::int64_t elements = 0;
-  for (const Tensor& bucket : store.gradient_buckets()) elements += bucket.elements();
+  for (const FlatRange& bucket : store.buckets()) elements += bucket.count;
   CHECK(elements == count * size);
 }
 

@@ -131,6 +131,36 @@ std::vector<Row> parity_rows() {
        {},
        "interleaved, 6 micro-batches on 4 stages"},
   };
+  // Reductions are in rank order whoever keeps the sum: the same bits.
+  const std::vector<Row> distributed = {
+      {"distributed", 1, 2, 1, {"optimizer.distributed=true"}, {}, "data 2"},
+      {"distributed, data 3", 1, 3, 1, {"optimizer.distributed=true"}, {}, "data 3"},
+      {"distributed, data 4", 1, 4, 1, {"optimizer.distributed=true"}, {}, "data 4"},
+      {"distributed, one rank", 1, 1, 1, {"optimizer.distributed=true"}, {}, "one rank"},
+      {"distributed, overlap",
+       1,
+       2,
+       1,
+       {"optimizer.distributed=true", "parallel.overlap_gradients=true"},
+       {},
+       "data 2"},
+      {"data 2, pipeline 3", 1, 2, 3, {"parallel.layers_per_stage=[3, 3, 2]"}, {}, ""},
+      {"distributed, data 2, pipeline 3",
+       1,
+       2,
+       3,
+       {"optimizer.distributed=true", "parallel.layers_per_stage=[3, 3, 2]"},
+       {},
+       "data 2, pipeline 3"},
+      {"distributed, 2 x 2 x 2", 2, 2, 2, {"optimizer.distributed=true"}, {}, "2 x 2 x 2"},
+      {"distributed, sequence, 2 x 2 x 2",
+       2,
+       2,
+       2,
+       {"optimizer.distributed=true", "parallel.sequence_parallel=true"},
+       {},
+       "sequence, 2 x 2 x 2"},
+  };
   const std::vector<Row> recomputation = {
       {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},
       {"recompute 3 layers", 1, 1, 1, {"recompute.mode=full", "recompute.layers=3"}, {}, "one rank"},
@@ -170,8 +200,8 @@ std::vector<Row> parity_rows() {
   };
 
   std::vector<Row> rows;
-  for (const auto* list :
-       {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &recomputation, &batches}) {
+  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &distributed,
+                           &recomputation, &batches}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
   return rows;

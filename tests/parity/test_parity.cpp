@@ -173,11 +173,16 @@ TEST_CASE("sums under the backward are the bits of sums behind it") {
   config.model.hidden_size = 512;  // a layer is most of a bucket: there is something to start early
   config.model.ffn_hidden_size = 2048;
   config.parallel.sequence_parallel = layout.sequence_parallel;
-  const auto train_overlapping = [&](bool overlap) {
+  const auto train_overlapping = [&](bool overlap, bool distributed) {
     config.parallel.overlap_gradients = overlap;
+    config.optimizer.distributed = distributed;
     return train_tiny(config, layout.tensor, layout.data, layout.pipeline, 2);
   };
-  require_identical(train_overlapping(true), train_overlapping(false));
+  const TrainingTrace behind = train_overlapping(false, false);
+  require_identical(train_overlapping(true, false), behind);
+  // Several buckets in several hands, gathered while the next forward runs.
+  require_identical(train_overlapping(true, true), behind);
+  require_identical(train_overlapping(false, true), behind);
 }
 
 TEST_CASE("dropout is on in these tests: without it the losses are others") {

@@ -162,3 +162,16 @@ TEST_CASE("a run looks every so often and before each save, and keeps no checkpo
   CHECK(never.told[0].empty());
   CHECK(std::filesystem::exists(folder.file("never/checkpoints/step_00000008")));
 }
+
+TEST_CASE("a check in the middle of a distributed optimizer's gathers sees complete values", "[fault-37]") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.parallel.data = 4;
+  config.parallel.pipeline = 2;
+  config.optimizer.distributed = true;
+  config.data.train = make_corpus(folder);
+  config.run.directory = folder.file("run");
+  config.train.steps = 3;
+  config.train.check_replicas_every = 1;
+  for (const std::string& told : run_loop(config).told) CHECK(told.empty());
+}

@@ -79,6 +79,7 @@ struct Layout {
   double dropout = 0.1;
   RecomputeConfig recompute = {};
   BatchRampUp ramp_up = {};
+  bool distributed = false;
 };
 
 Config config_of(const Layout& layout) {
@@ -93,6 +94,7 @@ Config config_of(const Layout& layout) {
   config.train.micro_batch_size = layout.micro_batch;
   config.recompute = layout.recompute;
   config.train.batch_ramp_up = layout.ramp_up;
+  config.optimizer.distributed = layout.distributed;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
@@ -169,7 +171,9 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .schedule = "interleaved",
              .virtual_stages = 2,
              .layers_per_stage = {1, 0, 1, 1, 1, 0},
-             .ramp_up = {1, 1, 10}});
+             .ramp_up = {1, 1, 10}},
+      Layout{.data = 4, .distributed = true}, Layout{.data = 8, .pipeline = 2, .distributed = true},
+      Layout{.tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .distributed = true});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
