@@ -160,6 +160,14 @@ std::vector<Row> parity_rows() {
        {"optimizer.distributed=true", "parallel.sequence_parallel=true"},
        {},
        "sequence, 2 x 2 x 2"},
+      {"distributed, interleaved, sequence",
+       2,
+       2,
+       2,
+       with(two_chunks,
+            {"parallel.sequence_parallel=true", "optimizer.distributed=true", "parallel.overlap_gradients=true"}),
+       {},
+       "interleaved, sequence"},
   };
   const std::vector<Row> recomputation = {
       {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},
