@@ -6,17 +6,6 @@
 
 namespace megatron::test {
 
-std::string make_corpus(const ShardFolder& folder) {
-  Documents documents;
-  for (int i = 0; i < 60; ++i) {
-    documents.emplace_back();
-    for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
-    documents.back().push_back(49);
-  }
-  make_shard(folder.file("corpus"), documents, 0, 1, small_vocabulary(50));
-  return folder.file("corpus");
-}
-
 LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil) {
   const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
   LoopResult result;

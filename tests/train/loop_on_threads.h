@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/data_support.h"
 #include "support/injected_ops.h"
-#include "support/tiny_training.h"
+#include "support/small_corpus.h"
 
 namespace megatron::test {
-
-/// Shards of a small corpus below the folder; what data.train is to name.
-std::string make_corpus(const ShardFolder& folder);
 
 struct LoopResult {
   std::vector<std::string> told;  ///< by rank: "kind: message" of the error that ended it, or nothing

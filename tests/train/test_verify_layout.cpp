@@ -5,9 +5,8 @@
 #include <functional>
 
 #include "comm/thread_communicator.h"
-#include "data/data_support.h"
 #include "support/forgetful_communicator.h"
-#include "support/tiny_training.h"
+#include "support/small_corpus.h"
 #include "train/gradient_comparison.h"
 #include "train/verify_layout.h"
 
@@ -16,26 +15,9 @@ using namespace megatron::test;
 
 namespace {
 
-class Corpus {
- public:
-  Corpus() {
-    Documents documents;
-    for (int i = 0; i < 60; ++i) {
-      documents.emplace_back();
-      for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
-      documents.back().push_back(49);
-    }
-    make_shard(prefix(), documents, 0, 1, small_vocabulary(50));
-  }
-  std::string prefix() const { return folder_.file("corpus"); }
-
- private:
-  ShardFolder folder_;
-};
-
-Config layout(const Corpus& corpus, int tensor, int pipeline) {
+Config layout(const ShardFolder& folder, int tensor, int pipeline) {
   Config config = tiny_config();
-  config.data.train = corpus.prefix();
+  config.data.train = make_corpus(folder);
   config.train.steps = 4;
   config.parallel.data = 0;
   config.parallel.tensor = tensor;
@@ -56,33 +38,48 @@ void verify_on(int ranks, const Config& config, const std::string& forgetful_gro
 }  // namespace
 
 TEST_CASE("right layouts are verified") {
-  const Corpus corpus;
-  Config config = layout(corpus, 2, 2);
+  const ShardFolder folder;
+  Config config = layout(folder, 2, 2);
   verify_on(8, config);
   config.parallel.sequence_parallel = true;
   config.train.micro_batch_size = 2;
   verify_on(4, config);
-  config = layout(corpus, 1, 1);
+  config = layout(folder, 1, 1);
   verify_on(1, config);  // nothing to compare
   config.train.micro_batch_size = 4;
   verify_on(1, config);
 }
 
+TEST_CASE("levers are verified as the file has them") {
+  const ShardFolder folder;
+  Config config = layout(folder, 2, 2);
+  config.parallel.schedule = "zero_bubble";
+  config.parallel.overlap_gradients = true;
+  config.parallel.sequence_parallel = true;
+  config.recompute = {"full", 1};
+  config.train.batch_ramp_up = {4, 4, 8};
+  verify_on(8, config);
+  config.parallel.schedule = "interleaved";
+  config.parallel.virtual_stages = 2;
+  config.parallel.layers_per_stage = {1, 1, 1, 1};
+  verify_on(8, config);
+}
+
 TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
-  const Corpus corpus;
+  const ShardFolder folder;
   require_error(ErrorKind::numerics,
                 {"in fp32", "1 of 68 gradients", "the only one is embedding.word.weight", "gradient norm of step 1"},
-                [&] { verify_on(2, layout(corpus, 1, 2), "embedding"); });
+                [&] { verify_on(2, layout(folder, 1, 2), "embedding"); });
   // All but the key biases, whose gradients are nearly zero with and without.
   require_error(ErrorKind::numerics, {"64 of 68 gradients", "final_norm.bias"},
-                [&] { verify_on(2, layout(corpus, 1, 1), "data"); });
+                [&] { verify_on(2, layout(folder, 1, 1), "data"); });
   require_error(ErrorKind::numerics, {"the loss of step 1", "the forward pass"},
-                [&] { verify_on(2, layout(corpus, 2, 1), "tensor"); });
+                [&] { verify_on(2, layout(folder, 2, 1), "tensor"); });
 }
 
 TEST_CASE("a reference that does not fit is refused with numbers before anything is allocated") {
-  const Corpus corpus;
-  Config config = layout(corpus, 2, 1);
+  const ShardFolder folder;
+  Config config = layout(folder, 2, 1);
   config.model.hidden_size = 1 << 16;
   config.model.ffn_hidden_size = 1 << 18;
   config.model.layers = 40;
