@@ -38,6 +38,7 @@ const std::vector<Lever>& levers() {
        {"interleaved", {"parallel.schedule=interleaved", "parallel.virtual_stages=2"}}},
       {{""}, {"uneven"}},  // settings by the number of chunks
       {{""}, {"overlap", {"parallel.overlap_gradients=true"}}},
+      {{""}, {"distributed", {"optimizer.distributed=true"}}},
       {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
       {{""}, {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}}},
