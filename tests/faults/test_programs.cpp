@@ -114,6 +114,31 @@ TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
   CHECK(ask(generate(directory, {"--seed", "3"})).out == sampled);
 }
 
+TEST_CASE("levers together train one rank's model in a whole run, and its checkpoint writes one rank's text") {
+  struct Levers {
+    Layout layout;
+    Settings settings;
+  };
+  const Levers levers = GENERATE(
+      Levers{kCube,
+             {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
+              "parallel.overlap_gradients=true", "recompute.mode=full"}},
+      Levers{kCube,
+             {"parallel.schedule=zero_bubble", "parallel.sequence_parallel=true", "optimizer.distributed=true",
+              "recompute.mode=full", "recompute.layers=1"}},
+      Levers{{1, 1, 4}, {"train.micro_batch_size=1", "optimizer.distributed=true", "parallel.overlap_gradients=true"}});
+  CAPTURE(levers.layout.name(), levers.settings.front());
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  Settings settings = levers.settings;
+  settings.push_back("checkpoint.every_steps=8");
+  train(levers.layout, directory, settings);
+  const std::vector<double> here = losses(directory), there = losses(straight_run(kOneRank));
+  REQUIRE(here.size() == there.size());
+  for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(1e-5));
+  CHECK(ask(generate(directory, {"--seed", "7"})).out == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
+}
+
 TEST_CASE("generation refuses what it cannot do") {
   const TemporaryFolder folder;
   const std::string& run = straight_run(kCube);
