@@ -65,8 +65,7 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
 void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dout = context.scratch.allocate("attention output gradient", saved.out.shape(), saved.out.dtype());
-  const Tensor dqkv =
-      context.weight_operands().allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
+  Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
   output_.backward(context, dy, saved.out, dout);
   context.ops.attention_backward({.dout = dout.split_last(local_heads_),
@@ -82,6 +81,10 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .mask = {},
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
+  if (context.weight_work != nullptr) {  // nobody reads them again, and a product that is put off finds its operand
+    context.ops.copy(dqkv, saved.qkv);
+    dqkv = saved.qkv;
+  }
   qkv_.backward(context, dqkv, saved.x, dx);
 }
 

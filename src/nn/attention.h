@@ -29,7 +29,8 @@ class Attention {
   const RowParallelLinear& output() const { return output_; }
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y [s(/t), b, h], no bias
-  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;  ///< sets dx
+  /// Sets dx. A weight gradient that is put off has its operand in place of `qkv`.
+  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
   ConstTensor heads(ConstTensor qkv, int which) const;  ///< query, key or value as [s, b, a/t, d]

@@ -3,7 +3,7 @@
 //
 // In a column-parallel backward the input's gather is under way while the input gradient is computed, and the input
 // gradient's sum while the weight gradient is. Where the context asks for it, a backward puts its weight gradient off,
-// and leaves dy, which must then lie in context.weight_operands(), and x to it.
+// and dy and x must live until then.
 #pragma once
 
 #include "nn/context.h"

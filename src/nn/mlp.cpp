@@ -42,10 +42,12 @@ void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
 
 void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
-  const Tensor dup = context.weight_operands().allocate("mlp up gradient", saved.up.shape(), saved.up.dtype());
+  const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.up.shape(), saved.up.dtype());
+  // Nobody reads `up` after this: a product that is put off finds its operand there.
+  const Tensor dup = context.weight_work != nullptr ? saved.up : dactivated;
 
-  down_.backward(context, dy, saved.activated, dup);
-  context.ops.bias_gelu_backward({.dy = as_matrix(dup),
+  down_.backward(context, dy, saved.activated, dactivated);
+  context.ops.bias_gelu_backward({.dy = as_matrix(dactivated),
                                   .x = as_matrix(saved.up),
                                   .bias = up_.bias(),
                                   .dx = as_matrix(dup),

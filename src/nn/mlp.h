@@ -30,7 +30,8 @@ class Mlp {
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void activate(Context& context, ConstTensor x, Saved& saved) const;  ///< everything that backward reads
   void project(Context& context, const Saved& saved, Tensor y) const;  ///< the rest of forward
-  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;  ///< sets dx
+  /// Sets dx. A weight gradient that is put off has its operand in place of `up`.
+  void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
   ColumnParallelLinear up_;

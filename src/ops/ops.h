@@ -60,7 +60,7 @@ struct BiasGeluForwardArgs {
 struct BiasGeluBackwardArgs {
   ConstTensor dy, x;
   ConstTensor bias;  ///< optional
-  Tensor dx;         ///< sets; may alias dy
+  Tensor dx;         ///< sets; may alias dy or x
   Tensor dbias;      ///< adds, f32, optional
 };
 

@@ -10,11 +10,14 @@
 #include "ops/ops.h"
 #include "programs/program.h"
 #include "train/benchmark.h"
+#include "train/benchmark_pipeline.h"
 
 namespace megatron {
 namespace {
 
 namespace po = boost::program_options;
+
+constexpr const char* kPipelineCase = "pipeline_bubbles";
 
 struct Arguments {
   std::string name;
@@ -59,10 +62,27 @@ void print_help() {
     std::cout << fmt::format("  {:<20}{} rank{}: {}\n", benchmark.name, benchmark.ranks,
                              benchmark.ranks == 1 ? "" : "s", benchmark.title);
   }
+  std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
+                           kPipelineCase);
+}
+
+/// Bubbles of the pipeline's schedules: needs one rank, and starts threads for the others.
+void run_pipeline_case(const Arguments& arguments) {
+  constexpr double seconds = 10e-3;
+  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 5;
+  std::vector<PipelineBubble> bubbles;
+  for (const PipelineCase& benchmark : pipeline_cases()) {
+    bubbles.push_back(measure_bubble(benchmark, seconds, rounds));
+    if (arguments.json) std::cout << to_json(bubbles.back()) << std::flush;
+  }
+  if (!arguments.json) std::cout << '\n' << describe(bubbles) << std::flush;
 }
 
 int run(const Arguments& arguments, MpiSession& session) {
-  const std::vector<BenchmarkCase> cases = chosen_cases(arguments.name, session.size());
+  const bool pipeline = arguments.name == kPipelineCase;
+  verify(!pipeline || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
+         kPipelineCase, session.size());
+  const auto cases = pipeline ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json) {
     std::cout << make_cpu_backend().device->description()
@@ -74,6 +94,7 @@ int run(const Arguments& arguments, MpiSession& session) {
     if (!speaks) continue;
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
+  if (pipeline || (arguments.name.empty() && session.size() == 1)) run_pipeline_case(arguments);
   return 0;
 }
 
