@@ -1,8 +1,8 @@
 // Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by everybody above.
 //
 // After `resolve` (resolve.h) every derived value is set, so that nobody computes a default a second time, and lengths
-// are in one normal form: the run in train.steps, warm-up and decay in samples; the other ways to say them are zero
-// again.
+// are in one normal form: the run in train.steps, warm-up and decay in samples (or, where the learning rate counts
+// tokens, in tokens); the other ways to say them are zero again.
 #pragma once
 
 #include <cstdint>
@@ -55,11 +55,22 @@ struct BatchRampUp {
   bool operator==(const BatchRampUp&) const = default;
 };
 
+struct Curriculum {
+  std::string schedule;  // "": none; "fixed_linear", "fixed_root", "fixed_discrete"
+  // The first two grow from `start` to model.sequence_length, with step `steps`, in multiples of `multiple`.
+  std::int64_t start = 0, steps = 0, multiple = 8, root_degree = 2;
+  std::vector<std::int64_t> lengths, until;  // of "fixed_discrete"
+
+  bool operator==(const Curriculum&) const = default;
+};
+inline constexpr std::int64_t kMaxRootDegree = 4;
+
 struct TrainConfig {
   std::int64_t steps = 0, samples = 0, tokens = 0;  // exactly one of the four is given; steps is resolved
   double epochs = 0;
   std::int64_t micro_batch_size = 1, global_batch_size = 0;
   BatchRampUp batch_ramp_up;
+  Curriculum curriculum;
   std::uint64_t seed = 1234;
   std::int64_t evaluate_every = 0;  // steps; 0: only at the end
   bool evaluate_every_epoch = false;
@@ -109,12 +120,15 @@ struct OptimizerConfig {
 
 struct LearningRateConfig {
   double peak = 1e-4, minimum = 0;
-  std::int64_t warmup_steps = 0, warmup_samples = 0;
+  std::int64_t warmup_steps = 0, warmup_samples = 0, warmup_tokens = 0;
   double warmup_fraction = 0;  // of the decay length
   std::string decay = "cosine";
-  std::int64_t decay_steps = 0, decay_samples = 0;          // 0: the whole run
-  std::int64_t wsd_decay_steps = 0, wsd_decay_samples = 0;  // decay "wsd": the last part of these
+  std::int64_t decay_steps = 0, decay_samples = 0, decay_tokens = 0;  // 0: the whole run
+  // decay "wsd": the last part of these
+  std::int64_t wsd_decay_steps = 0, wsd_decay_samples = 0, wsd_decay_tokens = 0;
   std::string wsd_style = "exponential";
+
+  bool counts_tokens() const { return decay_tokens > 0; }  // after `resolve`; else samples
 
   bool operator==(const LearningRateConfig&) const = default;
 };

@@ -44,6 +44,19 @@ struct Print {
     if (ramp.start == 0) return "";
     return fmt::format("{{start = {}, increment = {}, samples = {}}}", ramp.start, ramp.increment, ramp.samples);
   }
+  std::string operator()(const Curriculum& curriculum) const {
+    if (curriculum.schedule.empty()) return "";
+    std::string parts;
+    if (curriculum.schedule == "fixed_discrete") {
+      parts = fmt::format("lengths = [{}], until = [{}]", fmt::join(curriculum.lengths, ", "),
+                          fmt::join(curriculum.until, ", "));
+    } else {
+      parts =
+          fmt::format("start = {}, steps = {}, multiple = {}", curriculum.start, curriculum.steps, curriculum.multiple);
+    }
+    if (curriculum.schedule == "fixed_root") parts += fmt::format(", root_degree = {}", curriculum.root_degree);
+    return fmt::format("{{schedule = {}, {}}}", quoted(curriculum.schedule), parts);
+  }
   std::string operator()(const TrainConfig& train) const {
     return train.evaluate_every_epoch ? "\"epoch\"" : std::to_string(train.evaluate_every);
   }

@@ -37,16 +37,7 @@ class ValueReader {
     if (!acceptable(value)) return;
     field = std::move(value);
   }
-  void read(std::vector<std::int64_t>& field) {
-    if (!node_.is_array()) return wrong_type(node_, "");
-    std::vector<std::int64_t> values;
-    for (const toml::node& element : *node_.as_array()) {
-      const std::string part = fmt::format("[{}]", values.size());
-      integer(element, part, values.emplace_back());
-    }
-    if (values.empty() && problem_.empty()) problem_ = fmt::format("{} is empty; leave it out instead", name());
-    if (problem_.empty()) field = std::move(values);
-  }
+  void read(std::vector<std::int64_t>& field) { integers(node_, "", field); }
   void read(BatchRampUp& field) {
     if (!node_.is_table()) return wrong_type(node_, "");
     BatchRampUp ramp;
@@ -62,6 +53,46 @@ class ValueReader {
                       name()));
     }
     if (problem_.empty()) field = ramp;
+  }
+  void read(Curriculum& field) {
+    if (!node_.is_table()) return wrong_type(node_, "");
+    const toml::table& table = *node_.as_table();
+    Curriculum curriculum;
+    curriculum.schedule = table["schedule"].value_or(std::string());
+    const bool discrete = curriculum.schedule == "fixed_discrete", root = curriculum.schedule == "fixed_root";
+    if (!discrete && !root && curriculum.schedule != "fixed_linear") {
+      return set(fmt::format("{}.schedule is not one of \"fixed_linear\", \"fixed_root\", \"fixed_discrete\"", name()));
+    }
+    const std::string_view parts = discrete ? "lengths and until"
+                                   : root   ? "start, steps, multiple and root_degree"
+                                            : "start, steps and multiple";
+    for (auto&& [k, value] : table) {
+      const std::string part(k.str()), label = "." + part;
+      if (part == "schedule") continue;
+      if (!discrete && part == "start") {
+        integer(value, label, curriculum.start);
+      } else if (!discrete && part == "steps") {
+        integer(value, label, curriculum.steps);
+      } else if (!discrete && part == "multiple") {
+        integer(value, label, curriculum.multiple);
+      } else if (root && part == "root_degree") {
+        integer(value, label, curriculum.root_degree);
+      } else if (discrete && (part == "lengths" || part == "until")) {
+        integers(value, label, part == "lengths" ? curriculum.lengths : curriculum.until);
+      } else {
+        return set(
+            fmt::format("unknown key '{}{}'; schedule \"{}\" has {}", name(), label, curriculum.schedule, parts));
+      }
+    }
+    const bool complete = discrete ? !curriculum.lengths.empty() && !curriculum.until.empty()
+                                   : curriculum.start > 0 && curriculum.steps > 0;
+    if (!complete) {
+      set(fmt::format("{} needs {}", name(),
+                      discrete
+                          ? "lengths and until: {schedule = \"fixed_discrete\", lengths = [64, 128], until = [1000]}"
+                          : "start and steps: {schedule = \"fixed_linear\", start = 64, steps = 10000}"));
+    }
+    if (problem_.empty()) field = std::move(curriculum);
   }
   void read(TrainConfig& field) {  // evaluate_every
     const bool epoch = node_.is_string() && node_.as_string()->get() == "epoch";
@@ -116,6 +147,19 @@ class ValueReader {
     if (!node.is_integer()) return wrong_type(node, part);
     const std::int64_t value = node.as_integer()->get();
     if (in_range(static_cast<double>(value), std::to_string(value), part)) field = value;
+  }
+
+  void integers(const toml::node& node, const std::string& part, std::vector<std::int64_t>& field) {
+    if (!node.is_array()) {
+      return part.empty() ? wrong_type(node, part) : set(fmt::format("{}{} is not an array of integers", name(), part));
+    }
+    std::vector<std::int64_t> values;
+    for (const toml::node& element : *node.as_array()) {
+      const std::string place = fmt::format("{}[{}]", part, values.size());
+      integer(element, place, values.emplace_back());
+    }
+    if (values.empty() && problem_.empty()) set(fmt::format("{}{} is empty; leave it out instead", name(), part));
+    if (problem_.empty()) field = std::move(values);
   }
 
   void number(const toml::node& node, const std::string& part, double& field) {

@@ -43,7 +43,7 @@ void resolve_steps(Config& config, const RunSchedule& schedule, const DataFacts*
           "the run has {} samples ({}), fewer than one batch of {}", samples,
           train.samples > 0 ? fmt::format("train.samples = {}", train.samples)
           : train.tokens > 0
-              ? fmt::format("train.tokens = {} / sequence_length {}", train.tokens, config.model.sequence_length)
+              ? fmt::format("train.tokens = {} / sequence_length {}", train.tokens, schedule.step_after(0).sequence)
               : fmt::format("train.epochs = {} × {} samples", train.epochs, data->train_samples),
           schedule.step_after(0).samples));
     }
@@ -56,47 +56,83 @@ void resolve_steps(Config& config, const RunSchedule& schedule, const DataFacts*
   }
 }
 
-/// The decay at the end in samples. Needs warm-up and decay in samples.
-void resolve_wsd(LearningRateConfig& rate, const RunSchedule& schedule, Messages& problems) {
-  if (rate.decay != "wsd") return;
-  const std::int64_t steps = schedule.steps_for_samples(rate.decay_samples);
-  if (rate.wsd_decay_steps > 0) {  // the last so many
-    const std::int64_t before = std::max<std::int64_t>(0, steps - rate.wsd_decay_steps);
-    rate.wsd_decay_samples = schedule.samples_after(steps) - schedule.samples_after(before);
+/// The learning rate's lengths in what it counts: samples, or tokens.
+struct RateUnit {
+  const RunSchedule& schedule;
+  bool tokens;
+
+  const char* name() const { return tokens ? "tokens" : "samples"; }
+  std::int64_t of_steps(std::int64_t n) const { return tokens ? schedule.tokens_after(n) : schedule.samples_after(n); }
+  std::int64_t of_samples(std::int64_t n) const { return tokens ? schedule.tokens_of_samples(n) : n; }
+  std::int64_t of_tokens(std::int64_t n) const { return tokens ? n : n / schedule.sequences().length_of(1); }
+  std::int64_t steps_of(std::int64_t n) const {
+    return tokens ? schedule.steps_for_tokens(n) : schedule.steps_for_samples(n);
   }
-  if (rate.wsd_decay_steps > steps || rate.wsd_decay_samples > rate.decay_samples - rate.warmup_samples) {
-    problems.push_back(fmt::format(
-        "learning_rate: the warm-up of {} samples and the wsd decay of {} do not fit into the decay length of {} "
-        "samples = {} steps; shorten one, or lengthen learning_rate.decay_samples",
-        rate.warmup_samples,
-        rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
-                                 : fmt::format("{} samples", rate.wsd_decay_samples),
-        rate.decay_samples, steps));
+  /// Of the way that was given; 0: of none.
+  std::int64_t of(std::int64_t in_steps, std::int64_t in_samples, std::int64_t in_tokens) const {
+    return in_steps > 0 ? of_steps(in_steps) : in_samples > 0 ? of_samples(in_samples) : of_tokens(in_tokens);
   }
+};
+
+/// Samples are what it counts unless they grow and something is said in tokens.
+bool rate_counts_tokens(const Config& config) {
+  const LearningRateConfig& rate = config.learning_rate;
+  return !config.train.curriculum.schedule.empty() &&
+         (config.train.tokens > 0 || rate.warmup_tokens > 0 || rate.decay_tokens > 0 || rate.wsd_decay_tokens > 0);
 }
 
-/// Warm-up and decay in samples. Needs train.steps.
-void resolve_learning_rate(Config& config, const RunSchedule& schedule, Messages& problems) {
+/// The length of the decay at the end.
+std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, std::int64_t warmup, std::int64_t decay,
+                        Messages& problems) {
+  if (rate.decay != "wsd") return 0;
+  const std::int64_t steps = unit.steps_of(decay), samples = unit.schedule.samples_after(steps);
+  std::int64_t length = unit.of(0, 0, rate.wsd_decay_tokens);
+  if (rate.wsd_decay_steps > 0) {  // the last so many
+    length = unit.of_steps(steps) - unit.of_steps(std::max<std::int64_t>(0, steps - rate.wsd_decay_steps));
+  } else if (rate.wsd_decay_samples > 0) {
+    length = !unit.tokens ? rate.wsd_decay_samples
+                          : unit.of_samples(samples) -
+                                unit.of_samples(std::max<std::int64_t>(0, samples - rate.wsd_decay_samples));
+  }
+  if (rate.wsd_decay_steps > steps || length > decay - warmup) {
+    problems.push_back(fmt::format(
+        "learning_rate: the warm-up of {} {} and the wsd decay of {} do not fit into the decay length of {} {} = {} "
+        "steps; shorten one, or lengthen learning_rate.decay_{}",
+        warmup, unit.name(),
+        rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
+                                 : fmt::format("{} {}", length, unit.name()),
+        decay, unit.name(), steps, unit.name()));
+  }
+  return length;
+}
+
+/// Needs train.steps.
+void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& problems) {
   LearningRateConfig& rate = config.learning_rate;
-  if (rate.decay_steps > 0) rate.decay_samples = schedule.samples_after(rate.decay_steps);
-  if (rate.decay_samples == 0) rate.decay_samples = schedule.samples_after(config.train.steps);
-  if (rate.warmup_steps > 0) rate.warmup_samples = schedule.samples_after(rate.warmup_steps);
+  std::int64_t decay = unit.of(rate.decay_steps, rate.decay_samples, rate.decay_tokens);
+  if (decay == 0) decay = unit.of_steps(config.train.steps);
+  std::int64_t warmup = unit.of(rate.warmup_steps, rate.warmup_samples, rate.warmup_tokens);
   if (rate.warmup_fraction > 0) {
-    rate.warmup_samples = static_cast<std::int64_t>(rate.warmup_fraction * static_cast<double>(rate.decay_samples));
+    warmup = static_cast<std::int64_t>(rate.warmup_fraction * static_cast<double>(decay));
   }
   const bool decays = rate.decay == "cosine" || rate.decay == "linear" || rate.decay == "wsd";
-  if (decays && rate.warmup_samples >= rate.decay_samples) {
+  if (decays && warmup >= decay) {
     problems.push_back(
-        fmt::format("learning_rate: the warm-up of {}{} samples is not shorter than the {} decay's {} samples ({}); "
-                    "lower the warm-up, "
-                    "or say it as warmup_fraction",
-                    rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", rate.warmup_samples,
-                    rate.decay, rate.decay_samples,
+        fmt::format("learning_rate: the warm-up of {}{} {} is not shorter than the {} decay's {} {} ({}); lower the "
+                    "warm-up, or say it as warmup_fraction",
+                    rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name(),
+                    rate.decay, decay, unit.name(),
                     rate.decay_steps > 0 ? fmt::format("{} steps", rate.decay_steps) : "the whole run by default"));
   }
-  resolve_wsd(rate, schedule, problems);
+  const std::int64_t at_the_end = wsd_length(rate, unit, warmup, decay, problems);
   rate.warmup_steps = rate.decay_steps = rate.wsd_decay_steps = 0;
   rate.warmup_fraction = 0;
+  rate.warmup_samples = unit.tokens ? 0 : warmup;
+  rate.decay_samples = unit.tokens ? 0 : decay;
+  rate.wsd_decay_samples = unit.tokens ? 0 : at_the_end;
+  rate.warmup_tokens = unit.tokens ? warmup : 0;
+  rate.decay_tokens = unit.tokens ? decay : 0;
+  rate.wsd_decay_tokens = unit.tokens ? at_the_end : 0;
 }
 
 void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) {
@@ -104,8 +140,9 @@ void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) 
   if (config.data.order == "megatron" && config.data.order_samples == 0) {
     config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
   }
+  const RateUnit unit{schedule, rate_counts_tokens(config)};
   resolve_steps(config, schedule, data, problems);
-  if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, schedule, problems);
+  if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, unit, problems);
 }
 
 bool concerns_lengths(const Violation& violation) {
@@ -119,7 +156,11 @@ bool concerns_lengths(const Violation& violation) {
 std::int64_t samples_of_run(const Config& config, const DataFacts& data) {
   const TrainConfig& train = config.train;
   if (train.samples > 0) return train.samples;
-  if (train.tokens > 0) return train.tokens / config.model.sequence_length;
+  if (train.tokens > 0 && train.curriculum.schedule.empty()) return train.tokens / config.model.sequence_length;
+  if (train.tokens > 0) {
+    const RunSchedule schedule(config);
+    return schedule.samples_after(schedule.steps_for_tokens(train.tokens));
+  }
   if (train.steps > 0) return RunSchedule(config).samples_after(train.steps);
   // The factor keeps products like 0.29 · 100 from falling below the whole number they mean.
   return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data.train_samples) * (1 + 1e-12)));

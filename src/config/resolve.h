@@ -23,7 +23,8 @@ std::int64_t samples_of_run(const Config& config, const DataFacts& data);
 std::int64_t evaluations_within(const Config& config, const DataFacts& data, std::int64_t steps);
 
 /// Fills in what follows from other values: data size, query groups, feed-forward size, positions, vocabulary, steps,
-/// warm-up and decay in samples, the samples of Megatron's order. Resolving a resolved configuration changes nothing.
+/// warm-up and decay in samples or tokens, the samples of Megatron's order. Resolving a resolved configuration changes
+/// nothing.
 ///
 /// `data` may be absent for planning: then model.vocab_size must be given, and with train.epochs train.steps (and the
 /// warm-up and decay that follow from it) stay 0: unknown.

@@ -3,7 +3,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <sstream>
@@ -43,29 +45,102 @@ void check_ramp_up(const Config& c, Violations& violations) {
   }
 }
 
+// Lengths that are multiples of this can be cut as the layout cuts sequences.
+std::int64_t sequence_unit(const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  return std::lcm(p.sequence_parallel ? p.tensor : 1, p.context > 1 ? 2 * p.context : 1);
+}
+
+void check_discrete_curriculum(const Config& c, Violations& violations) {
+  const Curriculum& curriculum = c.train.curriculum;
+  const auto& lengths = curriculum.lengths;
+  const std::vector<std::string> keys = {"train.curriculum", "model.sequence_length"};
+  const auto rise = [](const std::vector<std::int64_t>& values) {
+    return std::is_sorted(values.begin(), values.end(), std::less_equal<>());
+  };
+  if (lengths.size() != curriculum.until.size() + 1) {
+    violations.add(
+        keys,
+        "train.curriculum: {} lengths need {} numbers in until, the last step of each but the last; there are "
+        "{}",
+        lengths.size(), lengths.size() - 1, curriculum.until.size());
+  } else if (!rise(lengths) || !rise(curriculum.until)) {
+    violations.add(keys, "train.curriculum: lengths = [{}] and until = [{}] must both rise", fmt::join(lengths, ", "),
+                   fmt::join(curriculum.until, ", "));
+  } else if (lengths.back() != c.model.sequence_length) {
+    violations.add(keys, "train.curriculum: the last of lengths, {}, is not model.sequence_length = {}", lengths.back(),
+                   c.model.sequence_length);
+  }
+  for (const std::int64_t length : lengths) {
+    if (length % sequence_unit(c) == 0) continue;
+    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor"},
+                   "train.curriculum: length {} is not a multiple of {}, into which sequences are cut; nearest: {}",
+                   length, sequence_unit(c), multiples_around(length, sequence_unit(c)));
+    break;
+  }
+}
+
+void check_curriculum(const Config& c, Violations& violations) {
+  const Curriculum& curriculum = c.train.curriculum;
+  if (curriculum.schedule.empty()) return;
+  if (c.train.batch_ramp_up.start > 0) {
+    violations.add(
+        {"train.curriculum", "train.batch_ramp_up"},
+        "train.curriculum and train.batch_ramp_up exclude each other: one of sequences and batches can grow");
+  }
+  if (c.model.sequence_length <= 0) return;
+  if (curriculum.schedule == "fixed_discrete") return check_discrete_curriculum(c, violations);
+  const std::vector<std::string> keys = {"train.curriculum", "model.sequence_length"};
+  const std::int64_t multiple = curriculum.multiple;
+  if (curriculum.start >= c.model.sequence_length) {
+    violations.add(keys, "train.curriculum.start = {} is not smaller than model.sequence_length = {}", curriculum.start,
+                   c.model.sequence_length);
+  } else if (curriculum.start % multiple != 0 || c.model.sequence_length % multiple != 0) {
+    violations.add(
+        keys,
+        "train.curriculum.multiple = {} does not divide both start = {} and model.sequence_length = {}; possible: {}",
+        multiple, curriculum.start, c.model.sequence_length,
+        divisors(std::gcd(curriculum.start, c.model.sequence_length), multiple));
+  } else if (multiple % sequence_unit(c) != 0) {
+    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor"},
+                   "train.curriculum.multiple = {} is not a multiple of {}, into which sequences are cut; nearest: {}",
+                   multiple, sequence_unit(c), multiples_around(multiple, sequence_unit(c)));
+  }
+  if (curriculum.root_degree > kMaxRootDegree) {
+    violations.add({"train.curriculum"}, "train.curriculum.root_degree = {} is above {}", curriculum.root_degree,
+                   kMaxRootDegree);
+  }
+}
+
 void check_learning_rate(const Config& c, Violations& violations) {
   const LearningRateConfig& l = c.learning_rate;
   if (l.minimum > l.peak) {
     violations.add({"learning_rate.minimum", "learning_rate.peak"},
                    "learning_rate.minimum = {} is above learning_rate.peak = {}", l.minimum, l.peak);
   }
-  if ((l.warmup_steps > 0) + (l.warmup_samples > 0) + (l.warmup_fraction > 0) > 1) {
-    violations.add({"learning_rate.warmup_steps", "learning_rate.warmup_samples", "learning_rate.warmup_fraction"},
-                   "at most one of learning_rate.warmup_steps, warmup_samples, warmup_fraction says the warm-up");
+  if ((l.warmup_steps > 0) + (l.warmup_samples > 0) + (l.warmup_tokens > 0) + (l.warmup_fraction > 0) > 1) {
+    violations.add(
+        {"learning_rate.warmup_steps", "learning_rate.warmup_samples", "learning_rate.warmup_tokens",
+         "learning_rate.warmup_fraction"},
+        "at most one of learning_rate.warmup_steps, warmup_samples, warmup_tokens, warmup_fraction says the warm-up");
   }
-  if (l.decay_steps > 0 && l.decay_samples > 0) {
-    violations.add({"learning_rate.decay_steps", "learning_rate.decay_samples"},
-                   "at most one of learning_rate.decay_steps, decay_samples says the decay length");
+  if ((l.decay_steps > 0) + (l.decay_samples > 0) + (l.decay_tokens > 0) > 1) {
+    violations.add({"learning_rate.decay_steps", "learning_rate.decay_samples", "learning_rate.decay_tokens"},
+                   "at most one of learning_rate.decay_steps, decay_samples, decay_tokens says the decay length");
   }
-  const int wsd_lengths = (l.wsd_decay_steps > 0) + (l.wsd_decay_samples > 0);
+  const int wsd_lengths = (l.wsd_decay_steps > 0) + (l.wsd_decay_samples > 0) + (l.wsd_decay_tokens > 0);
+  const std::vector<std::string> wsd_keys = {"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples",
+                                             "learning_rate.wsd_decay_tokens", "learning_rate.decay"};
   if (wsd_lengths > 1 || (l.decay == "wsd" && wsd_lengths == 0)) {
-    violations.add({"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples", "learning_rate.decay"},
+    violations.add(wsd_keys,
                    "learning_rate.decay = \"wsd\" takes exactly one of learning_rate.wsd_decay_steps, "
-                   "wsd_decay_samples, which say how long the decay at the end is");
+                   "wsd_decay_samples, wsd_decay_tokens, which say how long the decay at the end is");
   } else if (l.decay != "wsd" && wsd_lengths > 0) {
-    violations.add({"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples", "learning_rate.decay"},
-                   "learning_rate.{} belongs to learning_rate.decay = \"wsd\", not \"{}\"",
-                   l.wsd_decay_steps > 0 ? "wsd_decay_steps" : "wsd_decay_samples", l.decay);
+    violations.add(wsd_keys, "learning_rate.{} belongs to learning_rate.decay = \"wsd\", not \"{}\"",
+                   l.wsd_decay_steps > 0     ? "wsd_decay_steps"
+                   : l.wsd_decay_samples > 0 ? "wsd_decay_samples"
+                                             : "wsd_decay_tokens",
+                   l.decay);
   }
 }
 
@@ -174,6 +249,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_model(config, violations);
   check_duration(config, violations);
   check_ramp_up(config, violations);
+  check_curriculum(config, violations);
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
   check_data_and_start(config, violations);

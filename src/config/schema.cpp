@@ -10,6 +10,7 @@ constexpr double kMaxExtent = 1 << 24;      // layers, hidden sizes, ranks, micr
 constexpr double kMaxVocabulary = 1 << 30;  // token ids are 32-bit integers
 constexpr double kMaxBatch = 1 << 30;       // samples in one update
 constexpr double kMaxSteps = 1e12;
+constexpr double kMaxCurriculum = 1 << 30;  // lengths and steps of it
 constexpr double kMaxSamples = 1e15;
 constexpr double kMaxTokens = 1e18;
 
@@ -139,7 +140,7 @@ std::vector<Key> train_keys() {
       {MEGATRON_KEY(train, samples), noted(from_to(1, kMaxSamples), exactly), "samples", "one of four",
        "Length of the run; a rest smaller than a batch is not trained.", "duration"},
       {MEGATRON_KEY(train, tokens), noted(from_to(1, kMaxTokens), exactly), "tokens", "one of four",
-       "Length of the run, as samples of sequence_length tokens.", "duration"},
+       "Length of the run; with a curriculum the tokens that are really used count.", "duration"},
       {MEGATRON_KEY(train, epochs),
        noted(
            [] {
@@ -158,6 +159,16 @@ std::vector<Key> train_keys() {
              "start < global_batch_size; increment divides the difference; every size on the "
              "way is a multiple of micro_batch_size · data"),
        "samples", "none", "Grow the batch from start to global_batch_size over so many samples.", ""},
+      {MEGATRON_KEY(train, curriculum),
+       noted(from_to(1, kMaxCurriculum),
+             "every length a multiple of parallel.tensor with sequence_parallel; not together with batch_ramp_up"),
+       "tokens, updates", "none",
+       "Begin with short sequences, of which the rest is left out: {schedule = \"fixed_linear\", start, steps, "
+       "multiple "
+       "= 8} or \"fixed_root\" with root_degree = 2 as well grow from start to model.sequence_length within so many "
+       "steps, in multiples; {schedule = \"fixed_discrete\", lengths, until} has lengths[i] up to step until[i], then "
+       "the last. Evaluation is at full length (README.md).",
+       ""},
       {MEGATRON_KEY(train, seed), from_to(0, 9e18), "", "", "Of initial weights, dropout and sample order.", ""},
       {MEGATRON_KEY_IN(train, evaluate_every, train), from_to(0, kMaxSteps), "updates", "",
        "Evaluate on the validation split so often; \"epoch\": once a pass over the data; 0: only at the end.", ""},
@@ -171,7 +182,7 @@ std::vector<Key> train_keys() {
 
 std::vector<Key> recipe_keys() {
   const std::string one_warmup = "at most one way to say the warm-up; shorter than the decay";
-  const std::string one_wsd = "one of the two with decay \"wsd\"; with the warm-up no longer than the decay length";
+  const std::string one_wsd = "one of the three with decay \"wsd\"; with the warm-up no longer than the decay length";
   const std::string one_decay = "at most one way to say the decay length";
   return {
       {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "", "What is minimised.", ""},
@@ -205,6 +216,8 @@ std::vector<Key> recipe_keys() {
        "Linear warm-up.", "warmup"},
       {MEGATRON_KEY(learning_rate, warmup_samples), noted(from_to(0, kMaxSamples), one_warmup), "samples", "",
        "The same in samples.", "warmup"},
+      {MEGATRON_KEY(learning_rate, warmup_tokens), noted(from_to(0, kMaxTokens), one_warmup), "tokens", "",
+       "The same in tokens.", "warmup"},
       {MEGATRON_KEY(learning_rate, warmup_fraction), noted(below_one(), one_warmup), "of the decay length", "",
        "The same as a share.", "warmup"},
       {MEGATRON_KEY(learning_rate, decay), one_of({"cosine", "linear", "constant", "inverse_sqrt", "wsd"}), "", "",
@@ -213,10 +226,14 @@ std::vector<Key> recipe_keys() {
        "From the start of training to the minimum.", "decay"},
       {MEGATRON_KEY(learning_rate, decay_samples), noted(from_to(1, kMaxSamples), one_decay), "samples",
        "the whole run", "The same in samples.", "decay"},
+      {MEGATRON_KEY(learning_rate, decay_tokens), noted(from_to(1, kMaxTokens), one_decay), "tokens", "the whole run",
+       "The same in tokens.", "decay"},
       {MEGATRON_KEY(learning_rate, wsd_decay_steps), noted(from_to(1, kMaxSteps), one_wsd), "updates", "none",
        "How long the decay at the end is; between it and the warm-up the rate stays at the peak.", "wsd"},
       {MEGATRON_KEY(learning_rate, wsd_decay_samples), noted(from_to(1, kMaxSamples), one_wsd), "samples", "none",
        "The same in samples.", "wsd"},
+      {MEGATRON_KEY(learning_rate, wsd_decay_tokens), noted(from_to(1, kMaxTokens), one_wsd), "tokens", "none",
+       "The same in tokens.", "wsd"},
       {MEGATRON_KEY(learning_rate, wsd_style), one_of({"linear", "cosine", "exponential", "minus_sqrt"}), "", "",
        "Shape of that decay. With r from 0 to 1 over it, linear: 1 - r, cosine: (1 + cos πr) / 2, exponential: "
        "2 · 0.5^r - 1, minus_sqrt: 1 - √r.",
@@ -297,7 +314,9 @@ std::span<const TableDescription> schema_tables() {
       {"precision", "Number formats."},
       {"recompute", "Memory for time."},
       {"optimizer", "The update."},
-      {"learning_rate", "Its size over the run. The update's learning rate counts the batch being applied."},
+      {"learning_rate",
+       "Its size over the run. The update's learning rate counts the batch being applied. It goes by samples; with "
+       "train.curriculum, if the run's length or one of its own is in tokens, by tokens."},
       {"data", "What is read."},
       {"checkpoint", "What is saved, and what a run starts from."},
       {"run", "Where and with what."},

@@ -16,6 +16,7 @@ struct TypeName {
   std::string operator()(Access<std::string>) const { return "string"; }
   std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }
   std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
+  std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
   std::string operator()(Access<DataConfig>) const { return "string or array of {path, weight}"; }

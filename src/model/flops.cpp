@@ -22,10 +22,11 @@ std::int64_t multiplying_parameters(const ModelConfig& model) {
   return model.layers * multiplying_parameters_of_a_layer(model) + model.hidden_size * model.padded_vocab();
 }
 
-FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers) {
+FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
+  if (sequence == 0) sequence = model.sequence_length;
   const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
   // Scores and their product with the values, forward, over half of the square.
-  const double attention_core = 2 * attention_width * static_cast<double>(model.sequence_length);  // of a layer
+  const double attention_core = 2 * attention_width * static_cast<double>(sequence);  // of a layer
   FlopsPerToken flops;
   flops.model =
       6 * static_cast<double>(multiplying_parameters(model)) + 3 * static_cast<double>(model.layers) * attention_core;

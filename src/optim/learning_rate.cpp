@@ -46,13 +46,13 @@ double what_remains(WsdStyle style, double r) {
 
 }  // namespace
 
-double LearningRate::at(std::int64_t samples) const {
-  const auto n = static_cast<double>(samples), warmup = static_cast<double>(warmup_samples);
-  if (warmup_samples > 0 && samples <= warmup_samples) return peak * n / warmup;
+double LearningRate::at(std::int64_t consumed) const {
+  const auto n = static_cast<double>(consumed), warmup = static_cast<double>(warmup_length);
+  if (warmup_length > 0 && consumed <= warmup_length) return peak * n / warmup;
   if (style == DecayStyle::constant) return peak;
-  if (samples > decay_samples) return minimum;
+  if (consumed > decay_length) return minimum;
   // Here warm-up < n ≤ decay, or n = 0 without warm-up: the length below is zero only in an empty run.
-  const double length = static_cast<double>(decay_samples) - warmup;
+  const double length = static_cast<double>(decay_length) - warmup;
   const double progress = length > 0 ? (n - warmup) / length : 1;
   switch (style) {
     case DecayStyle::cosine: return minimum + (peak - minimum) * 0.5 * (std::cos(std::numbers::pi * progress) + 1);
@@ -60,8 +60,8 @@ double LearningRate::at(std::int64_t samples) const {
     case DecayStyle::inverse_square_root:
       return std::max(minimum, peak * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(n, 1.0)));
     case DecayStyle::warmup_stable_decay: {
-      const auto decay = static_cast<double>(wsd_decay_samples);
-      const double into = n - (static_cast<double>(decay_samples) - decay);
+      const auto decay = static_cast<double>(wsd_decay_length);
+      const double into = n - (static_cast<double>(decay_length) - decay);
       return into <= 0 ? peak : minimum + (peak - minimum) * what_remains(wsd_style, into / decay);
     }
     case DecayStyle::constant: break;

@@ -1,5 +1,5 @@
 // The learning rate as a pure function of samples: no state, so that resuming, or training in other batches, needs
-// nothing restored.
+// nothing restored. (Or of tokens, if all its lengths are in tokens: where samples grow, the caller may count those.)
 //
 // `at(n)` takes the samples consumed *including the batch being applied*: the update that applies samples [a, a + B)
 // uses at(a + B), so that the first update's rate is not zero.
@@ -28,13 +28,13 @@ WsdStyle wsd_style(const std::string& name);
 /// and the minimum for n > D; constant stays at the peak for ever.
 struct LearningRate {
   double peak = 0, minimum = 0;
-  std::int64_t warmup_samples = 0;  ///< W
-  std::int64_t decay_samples = 0;   ///< D, counted from the run's beginning, warm-up included
+  std::int64_t warmup_length = 0;  ///< W
+  std::int64_t decay_length = 0;   ///< D, counted from the run's beginning, warm-up included
   DecayStyle style = DecayStyle::cosine;
-  std::int64_t wsd_decay_samples = 0;  ///< A, at most D − W
+  std::int64_t wsd_decay_length = 0;  ///< A, at most D − W
   WsdStyle wsd_style = WsdStyle::exponential;
 
-  double at(std::int64_t samples) const;
+  double at(std::int64_t consumed) const;
 };
 
 }  // namespace megatron

@@ -50,11 +50,11 @@ std::string describe_bubble(const Config& config) {
   };
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
   const auto formula = published_bubble(name, stages, static_cast<int>(counts.back()), chunks);
-  return fmt::format("{}{}, bubble {:.1f} % of the time by its list if all stages are equally fast; {}{}", name,
+  return fmt::format("{}{}, bubble {:.1f} %{} of the time by its list if all stages are equally fast; {}", name,
                      chunks > 1 ? fmt::format(" over {} chunks a stage", chunks) : "", bubble(counts.back()),
+                     counts.size() > 1 ? fmt::format(" (in the first step {:.1f} %)", bubble(counts.front())) : "",
                      formula ? fmt::format("{:.1f} % by the formula", 100 * *formula)
-                             : fmt::format("the formula is for {} micro-batches or more", stages),
-                     counts.size() > 1 ? fmt::format(" (of the first step: {:.1f} %)", bubble(counts.front())) : "");
+                             : fmt::format("the formula is for {} micro-batches or more", stages));
 }
 
 // How the batch grows; nothing for one that does not.
@@ -64,6 +64,14 @@ std::string describe_ramp_up(const Config& config, const RunSchedule& schedule) 
   return fmt::format("ramp-up   from {} samples by {} to {}, in {} steps of {} samples together\n", ramp.start,
                      ramp.increment, config.train.global_batch_size, schedule.batches().ramp_steps(),
                      schedule.batches().ramp_samples());
+}
+
+// How the sequences grow; nothing for those that do not.
+std::string describe_curriculum(const Config& config, const RunSchedule& schedule) {
+  if (config.train.curriculum.schedule.empty()) return "";
+  return fmt::format("sequence  {}: {} tokens in the first step, {} from step {} on\n",
+                     config.train.curriculum.schedule, schedule.step_after(0).sequence, config.model.sequence_length,
+                     schedule.sequences().growing_steps() + 1);
 }
 
 std::string describe_length(const Config& config, const RunSchedule& schedule) {
@@ -117,6 +125,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  shape.data, config.train.global_batch_size * config.model.sequence_length);
   const RunSchedule schedule(config);
   text += describe_ramp_up(config, schedule);
+  text += describe_curriculum(config, schedule);
   text += describe_length(config, schedule);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
   fmt::format_to(out, "layers    {} by {}\n", fmt::join(layers, " "),
@@ -129,6 +138,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  "{:>11} {:>11}\n",
                  "stage", "parameters", "weights", "gradients", "optimizer", "slots in flight", "temporary", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
+  const bool grows = config.train.batch_ramp_up.start > 0 || !config.train.curriculum.schedule.empty();
   double flops = 0, passes = 0, sums = 0;
   for (const MemoryPlan& plan : stages) {
     flops += (plan.matmul_flops + plan.attention_flops) / static_cast<double>(stages.size());
@@ -136,8 +146,9 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
     sums = std::max(sums, plan.gradient_bytes);
   }
   fmt::format_to(
-      out, "a step    {:.4g} TFLOP a rank in matmuls and attention; sends at most {} in passes and {} in gradient sums",
-      1e-12 * flops, format_bytes(passes), format_bytes(sums));
+      out,
+      "a step    {:.4g} TFLOP a rank in matmuls and attention{}; sends at most {} in passes and {} in gradient sums",
+      1e-12 * flops, grows ? ", at its largest" : "", format_bytes(passes), format_bytes(sums));
   return text;
 }
 

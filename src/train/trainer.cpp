@@ -30,7 +30,8 @@ nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
 
 nlohmann::json schedule_facts(const Config& config) {
   return {{"global_batch_size", config.train.global_batch_size},
-          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)}};
+          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)},
+          {"curriculum", print_value(*find_key("train", "curriculum"), config)}};
 }
 
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
@@ -47,10 +48,10 @@ namespace {
 LearningRate learning_rate_of(const LearningRateConfig& rate) {
   return {.peak = rate.peak,
           .minimum = rate.minimum,
-          .warmup_samples = rate.warmup_samples,
-          .decay_samples = rate.decay_samples,
+          .warmup_length = rate.counts_tokens() ? rate.warmup_tokens : rate.warmup_samples,
+          .decay_length = rate.counts_tokens() ? rate.decay_tokens : rate.decay_samples,
           .style = decay_style(rate.decay),
-          .wsd_decay_samples = rate.wsd_decay_samples,
+          .wsd_decay_length = rate.counts_tokens() ? rate.wsd_decay_tokens : rate.wsd_decay_samples,
           .wsd_style = wsd_style(rate.wsd_style)};
 }
 
@@ -111,7 +112,8 @@ StepResult Trainer::train_step() {
   result.batch = schedule_.step_after(step_);
   result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets(), timers_);
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
-  result.learning_rate = learning_rate_.at(samples);
+  result.learning_rate =
+      learning_rate_.at(config_.learning_rate.counts_tokens() ? schedule_.tokens_after(step_ + 1) : samples);
   result.weight_decay = weight_decay_.at(samples);
   const Optimizer::Update update =
       replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);

@@ -7,7 +7,6 @@
 
 #include "base/memory_usage.h"
 #include "config/print.h"
-#include "model/flops.h"
 #include "train/report.h"
 
 namespace megatron {
@@ -134,15 +133,18 @@ bool TrainingLoop::stop_requested() {
 
 void TrainingLoop::record(const StepResult& result, double seconds) {
   seconds_since_line_ += seconds;
-  tokens_since_line_ += static_cast<double>(result.batch.tokens());
+  const auto tokens = static_cast<double>(result.batch.tokens());
+  const FlopsPerToken flops = flops_per_token(
+      config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute), result.batch.sequence);
+  tokens_since_line_ += tokens;
+  flops_since_line_.model += flops.model * tokens;
+  flops_since_line_.hardware += flops.hardware * tokens;
   ++steps_since_line_;
   const std::int64_t every = config_.run.log_every;
   if (trainer_.step() % every != 0 && !trainer_.finished()) return;
   const double step_seconds = seconds_since_line_ / static_cast<double>(steps_since_line_);
-  const FlopsPerToken flops =
-      flops_per_token(config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute));
   const double tokens_per_second = tokens_since_line_ / seconds_since_line_;
-  const double token_rate_of_rank = tokens_per_second / grid_.shape().ranks();
+  const double teraflops_of_rank = 1e-12 / seconds_since_line_ / grid_.shape().ranks();
   if (log_.speaking()) {
     metrics_.write(
         TrainMetrics{.step = trainer_.step(),
@@ -156,8 +158,8 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .global_batch_size = result.batch.samples,
                      .step_seconds = step_seconds,
                      .tokens_per_second = tokens_per_second,
-                     .model_tflops_per_rank = 1e-12 * flops.model * token_rate_of_rank,
-                     .hardware_tflops_per_rank = 1e-12 * flops.hardware * token_rate_of_rank,
+                     .model_tflops_per_rank = teraflops_of_rank * flops_since_line_.model,
+                     .hardware_tflops_per_rank = teraflops_of_rank * flops_since_line_.hardware,
                      .loss_scale = 1,
                      .skipped = skipped_,
                      .time = wall_seconds()});
@@ -171,6 +173,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .skipped = result.skipped});
   }
   seconds_since_line_ = tokens_since_line_ = 0;
+  flops_since_line_ = {};
   steps_since_line_ = skipped_ = 0;
 }
 

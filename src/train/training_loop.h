@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "model/flops.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 #include "train/progress.h"
@@ -73,6 +74,7 @@ class TrainingLoop {
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
   // Since the line before:
   double seconds_since_line_ = 0, tokens_since_line_ = 0;
+  FlopsPerToken flops_since_line_;  // of all those tokens together
   std::int64_t steps_since_line_ = 0;
 };
 

@@ -43,6 +43,10 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
       {"parallel.pipeline=2", "parallel.layers_per_stage=[5, 7]", "parallel.sequence_parallel=true"},
       {"train.batch_ramp_up={start = 2, increment = 2, samples = 40}", "train.evaluate_every=epoch",
        "train.epochs=0.1"},
+      {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=9, multiple=2}", "train.tokens=9999"},
+      {"train.curriculum={schedule=\"fixed_root\", start=8, steps=9, root_degree=3}",
+       "learning_rate.decay_tokens=9000"},
+      {"train.curriculum={schedule=\"fixed_discrete\", lengths=[6, 16], until=[7]}"},
       {"learning_rate.peak=0.1", "learning_rate.minimum=1e-300", "model.init_std=3.0000000000000004e-3"},
       {"optimizer.betas=[0.3333333333333333, 0.9999999999999999]", "optimizer.clip_grad_norm=0", "train.seed=0"},
       {"learning_rate.peak=1e10", "optimizer.epsilon=123456789.125", "checkpoint.every_minutes=0.5"},
@@ -90,9 +94,10 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
   for (const char* supported :
        {"parallel.schedule=gpipe", "parallel.sequence_parallel=true", "checkpoint.load=x",
         "checkpoint.initialize_from=x", "checkpoint.every_minutes=1", "train.evaluate_every=epoch",
-        "optimizer.weight_decay_schedule=linear", "train.batch_ramp_up={start = 2, increment = 2, samples = 10}",
-        "learning_rate.decay=inverse_sqrt", "run.device=cpu", "run.communication=mpi", "parallel.pipeline=2",
-        "model.query_groups=12", "recompute.mode=full", "recompute.mode=selective", "optimizer.clip_grad_norm=0"}) {
+        "optimizer.weight_decay_schedule=linear", "train.curriculum={schedule=\"fixed_linear\", start=8, steps=5}",
+        "train.batch_ramp_up={start = 2, increment = 2, samples = 10}", "learning_rate.decay=inverse_sqrt",
+        "run.device=cpu", "run.communication=mpi", "parallel.pipeline=2", "model.query_groups=12",
+        "recompute.mode=full", "recompute.mode=selective", "optimizer.clip_grad_norm=0"}) {
     INFO(supported);
     CHECK(error_of([&] { refuse_what_is_to_come(parse_small({supported})); }).empty());
   }

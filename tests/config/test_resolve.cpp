@@ -362,6 +362,8 @@ TEST_CASE("resolving twice changes nothing", "[config]") {
            {"train.epochs=3", "train.evaluate_every=epoch"},
            {"train.tokens=9999", "learning_rate.warmup_steps=3"},
            {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_steps=70"},
+           {"train.tokens=9999", "learning_rate.decay=wsd", "learning_rate.wsd_decay_samples=7",
+            "train.curriculum={schedule=\"fixed_root\", start=8, steps=9}"},
            {"learning_rate.decay=wsd", "learning_rate.wsd_decay_steps=7", "optimizer.weight_decay_schedule=cosine"}}) {
     const Config once = resolved(options, 2);
     Config twice = once;

@@ -215,6 +215,34 @@ TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
   CHECK(batch.micro_batches[2].tokens.as<std::int32_t>()[0] == 80);
 }
 
+TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[batches]") {
+  const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::shuffled);
+  const StepPlan plan = [](std::int64_t step) {
+    return StepSamples{static_cast<std::uint64_t>(4 * step), step < 4 ? 4 : 0,
+                       step == 0   ? 3
+                       : step == 1 ? 7
+                                   : 10 * (step % 2)};
+  };
+  CountingSource source(1001);
+  GptBatches batches(source, order, {2, 4, 0, 1}, plan, 0);
+  for (const std::int64_t s : {3, 7, 10, 10}) {  // 10 also where nothing is said
+    const StepBatch& batch = batches.next();
+    REQUIRE(batch.micro_batches.size() == 2);
+    for (const MicroBatchTokens& micro : batch.micro_batches) {
+      REQUIRE(micro.tokens.shape() == Shape{s, 2});
+      REQUIRE(micro.targets.shape() == Shape{s, 2});
+      for (std::int64_t j = 0; j < 2; ++j) {
+        const auto sample = batch.samples.first_sample + static_cast<std::uint64_t>(micro.first_in_batch + j);
+        const auto first = static_cast<std::int32_t>(order.first_token_of(sample));
+        for (std::int32_t i = 0; i < s; ++i) {
+          CHECK(micro.tokens.as<std::int32_t>()[i * 2 + j] == first + i);
+          CHECK(micro.targets.as<std::int32_t>()[i * 2 + j] == first + i + 1);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("batches: what is handed out stays while the next is read, and no more is read ahead", "[batches]") {
   CountingSource source(100001);
   const EpochOrder order(0, 100001, 10, 3, EpochOrder::Kind::sequential);

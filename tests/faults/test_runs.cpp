@@ -217,6 +217,54 @@ TEST_CASE("a batch that grows, over some passes of the data, broken in the middl
   CHECK(same_rank_files(broken, straight, steps));
 }
 
+TEST_CASE("sequences that grow: what is counted, and a loss that is the mean of what there is") {
+  const TemporaryFolder folder;
+  // 4 4 8 8 8 12 12 16 16 ... tokens, batches of 8.
+  const Settings settings = {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=8, multiple=4}",
+                             "train.tokens=1000",
+                             "parallel.sequence_parallel=true",
+                             "learning_rate.warmup_tokens=128",
+                             "learning_rate.decay_tokens=512",
+                             "checkpoint.every_steps=3",
+                             "checkpoint.keep_last=0"};
+  const std::string straight = folder.file("straight"), broken = folder.file("broken");
+  const Finished run = train(kCube, straight, settings);
+  CHECK(mentions(run.out, "sequence  fixed_linear: 4 tokens in the first step, 16 from step 8 on"));
+  CHECK(mentions(run.out, "length    11 steps = 88 samples = 960 tokens"));
+  const std::vector<std::int64_t> lengths = {4, 4, 8, 8, 8, 12, 12, 16, 16, 16, 16};
+  std::int64_t tokens = 0;
+  std::size_t steps = 0;
+  double flops_of_four = 0;
+  std::ifstream metrics(straight + "/metrics.jsonl");
+  for (std::string text; std::getline(metrics, text);) {
+    const auto line = nlohmann::json::parse(text);
+    if (line.at("kind") == "eval") continue;
+    REQUIRE(steps < lengths.size());
+    const std::int64_t length = lengths[steps++];
+    tokens += 8 * length;
+    CHECK(line.at("tokens") == tokens);
+    CHECK(line.at("samples") == 8 * steps);
+    CHECK(line.at("loss").get<double>() == Approx(std::log(257)).margin(0.6));
+    CHECK(line.at("learning_rate").get<double>() ==
+          Approx(tokens <= 128  ? 1e-3 * static_cast<double>(tokens) / 128
+                 : tokens > 512 ? 1e-4
+                                : 1e-4 + 9e-4 * (1 + std::cos(M_PI * static_cast<double>(tokens - 128) / 384)) / 2));
+    const double seconds = line.at("step_seconds").get<double>();
+    CHECK(line.at("tokens_per_second").get<double>() == Approx(8 * static_cast<double>(length) / seconds));
+    // 6 N + 6 L h s a token: what a longer sequence adds.
+    const double flops =
+        8e12 * line.at("model_tflops_per_rank").get<double>() * seconds / 8 / static_cast<double>(length);
+    if (length == 4) flops_of_four = flops;
+    CHECK(flops - flops_of_four == Approx(6.0 * 4 * 32 * static_cast<double>(length - 4)).margin(1));
+  }
+  CHECK(steps == lengths.size());
+  copy_run(straight, broken, 6);
+  const Finished resumed = train(kCube, broken, settings);
+  CHECK(mentions(resumed.out, "at step 6"));
+  CHECK(numbers(broken) == numbers(straight));
+  CHECK(same_rank_files(broken, straight, 11));
+}
+
 TEST_CASE("checkpoint.load continues another run, optimizer included") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;

@@ -10,7 +10,7 @@ using namespace megatron;
 namespace {
 
 constexpr LearningRate published{
-    .peak = 1.5e-4, .minimum = 1e-5, .warmup_samples = 1000, .decay_samples = 10000, .style = DecayStyle::cosine};
+    .peak = 1.5e-4, .minimum = 1e-5, .warmup_length = 1000, .decay_length = 10000, .style = DecayStyle::cosine};
 
 LearningRate with(DecayStyle style) {
   LearningRate rate = published;
@@ -53,7 +53,7 @@ TEST_CASE("linear, constant and inverse-square-root decay after the same warm-up
 
 TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes down in four shapes") {
   LearningRate rate = with(DecayStyle::warmup_stable_decay);
-  rate.wsd_decay_samples = 4000;
+  rate.wsd_decay_length = 4000;
   const auto at = [&](WsdStyle style, std::int64_t samples) {
     rate.wsd_style = style;
     return rate.at(samples);
@@ -74,7 +74,7 @@ TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes 
   CHECK(at(WsdStyle::exponential, 9000) == Approx(1e-5 + 1.4e-4 * 0.18920711500272103).epsilon(1e-12));
   CHECK(at(WsdStyle::minus_square_root, 7000) == Approx(8e-5).epsilon(1e-12));
   CHECK(at(WsdStyle::minus_square_root, 9000) == Approx(1e-5 + 1.4e-4 * 0.1339745962155614).epsilon(1e-12));
-  rate.warmup_samples = 6000;  // no stable part at all
+  rate.warmup_length = 6000;  // no stable part at all
   CHECK(at(WsdStyle::linear, 6000) == 1.5e-4);
   CHECK(at(WsdStyle::linear, 8000) == Approx(8e-5).epsilon(1e-12));
 }
@@ -82,7 +82,7 @@ TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes 
 TEST_CASE("without warm-up the first update has (nearly) the peak; the rate never leaves [0, peak]") {
   for (const auto style :
        {DecayStyle::cosine, DecayStyle::linear, DecayStyle::constant, DecayStyle::inverse_square_root}) {
-    const LearningRate rate{.peak = 1, .minimum = 0.1, .warmup_samples = 0, .decay_samples = 1000, .style = style};
+    const LearningRate rate{.peak = 1, .minimum = 0.1, .warmup_length = 0, .decay_length = 1000, .style = style};
     CHECK(rate.at(0) == 1);
     CHECK(rate.at(1) == Approx(1).epsilon(2e-3));
     double previous = 2;
@@ -101,7 +101,7 @@ TEST_CASE("the first update's rate is not zero and grows by the batch with warm-
 }
 
 TEST_CASE("a run shorter than its warm-up, or of no length, gives finite rates") {
-  const LearningRate all_warmup{.peak = 1, .minimum = 0.5, .warmup_samples = 100, .decay_samples = 100};
+  const LearningRate all_warmup{.peak = 1, .minimum = 0.5, .warmup_length = 100, .decay_length = 100};
   CHECK(all_warmup.at(100) == 1);
   CHECK(all_warmup.at(101) == 0.5);
   const LearningRate empty{.peak = 1, .minimum = 0.5};

@@ -205,11 +205,22 @@ std::vector<Row> parity_rows() {
        {ramp_up},
        "ramp-up, fewer micro-batches than stages"},
       {"ramp-up, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {ramp_up}, ""},
+      {"ramp-up, interleaved", 1, 2, 4, two_chunks, {ramp_up}, ""},
+  };
+  // 4, 8, 12, 16 and 16 tokens.
+  const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  const std::string uneven = "train.curriculum={schedule=\"fixed_discrete\", lengths=[3, 10, 16], until=[2, 3]}";
+  const std::vector<Row> sequences = {
+      {"curriculum, data 2", 1, 2, 1, {"train.micro_batch_size=2"}, {curriculum}, ""},
+      {"curriculum, sequence", 4, 1, 1, {"parallel.sequence_parallel=true"}, {curriculum}, ""},
+      {"curriculum, interleaved", 1, 1, 4, two_chunks, {curriculum}, ""},
+      {"curriculum, recompute, 2 x 2 x 2", 2, 2, 2, {"recompute.mode=full"}, {curriculum}, ""},
+      {"uneven lengths, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3"}, {uneven}, ""},
   };
 
   std::vector<Row> rows;
   for (const auto* list : {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &distributed,
-                           &recomputation, &batches}) {
+                           &recomputation, &batches, &sequences}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
   return rows;

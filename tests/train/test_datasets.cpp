@@ -100,6 +100,25 @@ TEST_CASE("datasets: the lengths of the training documents are told apart, their
   CHECK(hash("t") != original);
 }
 
+TEST_CASE("datasets: where Megatron's evaluations after each pass begin, while the batch grows", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  config.data.order = "megatron";
+  config.data.order_samples = 400;
+  config.train.steps = 10;
+  config.train.evaluate_every = 0;
+  config.train.evaluate_every_epoch = true;
+  config.train.batch_ramp_up = {2, 2, 60};  // 2 samples up to 60, in 30 steps, then 4
+  const Datasets datasets(config);
+  // A pass has 121 samples: done with steps 46 (124), 76 (244) and 106 (364); the order ends with step 115 (400).
+  CHECK(megatron_order(*datasets.validation()).wanted_samples() == (3 + 1) * 2 * 4);
+  CHECK(datasets.first_validation_sample(46) == 0);
+  CHECK(datasets.first_validation_sample(76) == 8);
+  CHECK(datasets.first_validation_sample(106) == 16);
+  CHECK(datasets.first_validation_sample(107) == 24);
+  CHECK(datasets.first_validation_sample(115) == 24);
+}
+
 TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and without the data", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;

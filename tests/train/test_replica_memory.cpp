@@ -80,6 +80,7 @@ struct Layout {
   RecomputeConfig recompute = {};
   BatchRampUp ramp_up = {};
   bool distributed = false;
+  Curriculum curriculum = {};
 };
 
 Config config_of(const Layout& layout) {
@@ -95,6 +96,7 @@ Config config_of(const Layout& layout) {
   config.recompute = layout.recompute;
   config.train.batch_ramp_up = layout.ramp_up;
   config.optimizer.distributed = layout.distributed;
+  config.train.curriculum = layout.curriculum;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
@@ -124,9 +126,10 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.blocks_before = device.blocks();
 
     TinyBatches batches(config, grid.data().rank());
-    Config unramped = config;
-    unramped.train.batch_ramp_up = {};
-    TinyBatches whole_batches(unramped, grid.data().rank());
+    Config whole = config;
+    whole.train.batch_ramp_up = {};
+    whole.train.curriculum = {};
+    TinyBatches whole_batches(whole, grid.data().rank());
     Timers timers;
     for (int step = 1; step <= 2 || batches.targets() < whole_batches.targets(); ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
@@ -167,6 +170,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}},
       Layout{.pipeline = 4, .schedule = "gpipe", .ramp_up = {1, 1, 10}},
       Layout{.tensor = 2, .data = 2, .pipeline = 2, .ramp_up = {2, 6, 5}},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}}},
       Layout{.pipeline = 3,
              .schedule = "interleaved",
              .virtual_stages = 2,
@@ -247,7 +251,8 @@ TEST_CASE("a steady step allocates nothing") {
   for (const Layout& layout : {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
                                Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0},
                                Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
-                               Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}}}) {  // batches of 2 2 4 8 8
+                               Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
+                               Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;

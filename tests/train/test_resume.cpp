@@ -35,8 +35,9 @@ std::vector<std::string> train(Config config, const std::string& from, const std
       const StepResult result = trainer.train_step();
       trainer.save(directory, nlohmann::json::object());
       if (world.rank() != 0) continue;
-      lines.push_back(fmt::format("step {} samples {} loss {} norm {} rate {}", trainer.step(), trainer.samples(),
-                                  result.loss, result.gradient_norm, result.learning_rate));
+      lines.push_back(fmt::format("step {} samples {} loss {} norm {} rate {} decay {}", trainer.step(),
+                                  trainer.samples(), result.loss, result.gradient_norm, result.learning_rate,
+                                  result.weight_decay));
     }
   });
   return lines;
@@ -103,6 +104,49 @@ TEST_CASE("stopped after any step and resumed, every layout trains on as if noth
     }
   }
   CHECK(layouts == 18);
+}
+
+TEST_CASE("schedules of the rate and the weight decay reach the update, and breaks do not show in them", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  config.optimizer.weight_decay_schedule = "linear";  // from 0.1
+  config.optimizer.weight_decay_end = 0.5;
+  config.learning_rate.decay = "wsd";
+  config.learning_rate.wsd_decay_steps = 2;
+  config.learning_rate.wsd_style = "linear";
+  const std::vector<std::string> lines = require_no_trace_of_breaks(config, folder, "schedules");
+  CHECK(lines[0].ends_with("rate 0.001 decay 0.2"));
+  CHECK(lines[1].ends_with("rate 0.001 decay 0.30000000000000004"));
+  CHECK(lines[2].ends_with("rate 0.0005 decay 0.4"));
+  CHECK(lines[3].ends_with("rate 0 decay 0.5"));
+  // The same rate without the weight decay's schedule: other losses once an update was made.
+  config.optimizer.weight_decay_schedule = "constant";
+  config.optimizer.weight_decay_end = 0;
+  const std::vector<std::string> constant = train(config, "", folder.file("constant"));
+  const auto loss = [](const std::string& line) { return line.substr(0, line.find(" norm")); };
+  CHECK(loss(constant[0]) == loss(lines[0]));
+  CHECK(loss(constant[1]) != loss(lines[1]));
+}
+
+TEST_CASE("resumed while sequences grow, a run goes on with the same lengths, and refuses others", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  config.train.steps = 6;
+  config.train.curriculum = {"fixed_linear", 4, 5, 4, 2, {}, {}};  // 4 8 8 12 16 16 tokens
+  config.learning_rate.warmup_tokens = 256;                        // of all 512
+  config.learning_rate.decay = "linear";
+  config.parallel.tensor = config.parallel.pipeline = 2;
+  config.parallel.sequence_parallel = true;
+  const std::vector<std::string> lines = require_no_trace_of_breaks(config, folder, "curriculum");
+  const double rates[] = {0.125, 0.375, 0.625, 1, 0.5, 0};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    CHECK(lines[i].find(fmt::format("samples {} ", 8 * (i + 1))) != std::string::npos);
+    CHECK(lines[i].find(fmt::format(" rate {} ", 1e-3 * rates[i])) != std::string::npos);
+  }
+  Config other = config;
+  other.train.curriculum.steps = 6;
+  require_error(ErrorKind::checkpoint, {"in other batches", "train.curriculum", "steps = 5", "steps = 6"},
+                [&] { train(other, at(folder.file("curriculum"), 3), folder.file("other")); });
 }
 
 TEST_CASE("resumed in the middle of a ramp-up, a run goes on with the same batches, and refuses others", "[fault-17]") {
