@@ -7,7 +7,7 @@
 #include "comm/thread_communicator.h"
 #include "support/forgetful_communicator.h"
 #include "support/small_corpus.h"
-#include "train/gradient_comparison.h"
+#include "train/layout_verdict.h"
 #include "train/verify_layout.h"
 
 using namespace megatron;
@@ -88,6 +88,31 @@ TEST_CASE("a reference that does not fit is refused with numbers before anything
   config.model.layers = 40;
   require_error(ErrorKind::configuration, {"whole model on one rank", "GiB on node07", "are free", "model.layers"},
                 [&] { verify_on(2, config); });
+}
+
+TEST_CASE("a verdict says what is beyond the promise, and where to look") {
+  const StepNumbers reference{{4, 3}, {1, 2}};
+  const std::vector<GradientDifference> right = {{"first", 1, 0, 0, 1e-6}, {"second", 1, 0, 1, 2e-6}};
+  const auto failure = [&](const StepNumbers& here, const std::vector<GradientDifference>& gradients) {
+    const LayoutVerdict verdict(here, reference, gradients, kRounding);
+    CHECK(verdict.tables().find("that differ most") != std::string::npos);
+    return verdict.failure();
+  };
+  const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(failure(reference, right).empty());
+  CHECK(LayoutVerdict({{4.00002, 3}, {1, 2}}, reference, right, kRounding).summary() ==
+        "loss within 5.0e-06 (1e-05 allowed), gradient norm 0.0e+00 (1e-05), 2 gradients 2.0e-06 (5e-05)");
+
+  std::string text = failure({{4, 3.1}, {1, 2}}, right);
+  CHECK(contains(text, "the loss of step 2 is 3.1 instead of 3"));
+  CHECK(contains(text, "look at what comes after them"));
+  text = failure({{4.1, 3.1}, {1, 2}}, {{"first", 1, 0, 0, 0.1}, {"second", 1, 0, 1, 0.2}, {"third", 1, 0, 1, 1e-6}});
+  CHECK(contains(text, "the loss of step 1 is 4.1 instead of 4"));
+  CHECK(contains(text, "2 of 3 gradients"));
+  CHECK(contains(text, "the forward pass"));
+  CHECK(contains(text, "the first that is off is second, by 2.0e-01, most of it on rank 1"));
+  CHECK(contains(failure({{4, NAN}, {1, 2}}, right), "the loss of step 2 is nan"));
+  CHECK(!LayoutVerdict({{INFINITY}, {1}}, {{INFINITY}, {1}}, {}, kBand).failure().empty());
 }
 
 namespace {
