@@ -21,6 +21,7 @@
 
 #include "base/activity.h"
 #include "base/timers.h"
+#include "comm/staging.h"
 #include "tensor/tensor.h"
 
 namespace megatron {
@@ -92,6 +93,14 @@ class Communicator {
   /// Moves along what this rank has in flight, in this group and in all that share its transport, without waiting. For
   /// the middle of long computations: not every network moves messages by itself, and nobody but a rank adds.
   void progress();
+
+  /// Memory of this rank that this group's collectives have beside their tensors, now; the transport's own (MPI's,
+  /// NCCL's) is not known here.
+  virtual std::size_t staging_bytes() const { return 0; }
+  /// What a step that was played needs of it: of counting communicators.
+  virtual StagingPlan staging_plan() const { return {}; }
+  /// Allocates that at once.
+  virtual void reserve_staging(const StagingPlan&) {}
 
   // Host scalars and texts, for control decisions (not for the hot path).
   double all_reduce_value(double value, Reduce reduce = Reduce::sum);

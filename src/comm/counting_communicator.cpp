@@ -22,4 +22,22 @@ std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vecto
                                                 name);
 }
 
+std::uint64_t CountingCommunicator::stage(const StagingNeed& need) {
+  staging_.lanes = std::max(staging_.lanes, std::min(++reductions_in_flight_, kCollectivesInFlight));
+  staging_.lane_bytes = std::max(staging_.lane_bytes, need.bytes());
+  return kStaged;
+}
+
+std::uint64_t CountingCommunicator::do_all_reduce(Tensor values, Reduce) {
+  return stage(all_reduce_need(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), size()));
+}
+
+std::uint64_t CountingCommunicator::do_reduce_scatter(ConstTensor, Tensor part) {
+  return stage(reduce_scatter_need(part.elements(), static_cast<std::int64_t>(size_of(part.dtype())), size()));
+}
+
+void CountingCommunicator::finish(std::uint64_t ticket) {
+  if (ticket == kStaged) --reductions_in_flight_;
+}
+
 }  // namespace megatron

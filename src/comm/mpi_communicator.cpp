@@ -9,9 +9,9 @@ namespace {
 using Kind = MpiOperation::Kind;
 
 // Tags: each collective of a group has four of its own, reused long after it is over; channels lie above them.
-constexpr std::uint64_t kCollectivesInFlight = 1024;
+constexpr std::uint64_t kOperationsInFlight = 1024;
 constexpr int kTagsPerCollective = 4;
-constexpr int kFirstChannelTag = static_cast<int>(kCollectivesInFlight) * kTagsPerCollective;
+constexpr int kFirstChannelTag = static_cast<int>(kOperationsInFlight) * kTagsPerCollective;
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
@@ -45,9 +45,7 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int colour, int key, con
 }
 
 std::uint64_t MpiCommunicator::do_all_reduce(Tensor values, Reduce reduce) {
-  // Small ones in one step: everything to everybody, as long as that fits the scratch.
-  const auto bytes = static_cast<std::int64_t>(values.bytes());
-  const bool small = bytes <= MpiEngine::kSmallBytes && bytes * size() <= MpiEngine::kPieceBytes;
+  const bool small = goes_whole(static_cast<std::int64_t>(values.bytes()), size());
   MpiOperation& operation = create(small ? Kind::all_reduce_small : Kind::all_reduce, values.dtype(), values.elements(),
                                    values.data(), values.data());
   operation.reduce = reduce;
@@ -104,16 +102,17 @@ MpiOperation& MpiCommunicator::create(Kind kind, DType dtype, std::int64_t eleme
   operation.elements = elements;
   operation.input = static_cast<const std::byte*>(input);
   operation.output = static_cast<std::byte*>(output);
+  operation.staging = &staging_;
   return operation;
 }
 
 std::uint64_t MpiCommunicator::start_collective(MpiOperation& operation) {
-  operation.tag = static_cast<int>(collectives_++ % kCollectivesInFlight) * kTagsPerCollective;
+  operation.tag = static_cast<int>(collectives_++ % kOperationsInFlight) * kTagsPerCollective;
   return start(operation);
 }
 
 std::uint64_t MpiCommunicator::start(MpiOperation& operation) {
-  internal_check(++in_flight_ < kCollectivesInFlight, "more than a thousand operations of one group in flight");
+  internal_check(++in_flight_ < kOperationsInFlight, "more than a thousand operations of one group in flight");
   engine_->start(operation);
   return reinterpret_cast<std::uintptr_t>(&operation);
 }
@@ -121,7 +120,7 @@ std::uint64_t MpiCommunicator::start(MpiOperation& operation) {
 std::unique_ptr<Communicator> make_mpi_world() {
   MPI_Comm world = MPI_COMM_NULL;
   MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &world));
-  return std::make_unique<MpiCommunicator>(world, std::make_shared<MpiEngine>(size_of(world)), "world");
+  return std::make_unique<MpiCommunicator>(world, std::make_shared<MpiEngine>(), "world");
 }
 
 }  // namespace megatron

@@ -15,6 +15,9 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiEngine> engine, std::string name);
   ~MpiCommunicator() override;
 
+  void reserve_staging(const StagingPlan& plan) override { staging_.reserve(plan); }
+  std::size_t staging_bytes() const override { return staging_.bytes(); }
+
  private:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override;
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override;
@@ -34,6 +37,7 @@ class MpiCommunicator : public Communicator {
 
   MPI_Comm comm_;
   std::shared_ptr<MpiEngine> engine_;
+  Staging staging_;
   std::uint64_t collectives_ = 0;  // started so far: numbers their tags
   std::uint64_t in_flight_ = 0;
 };

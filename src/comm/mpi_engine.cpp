@@ -34,9 +34,10 @@ std::int64_t element_bytes(const MpiOperation& operation) {
   return static_cast<std::int64_t>(size_of(operation.dtype));
 }
 
-// Where in the scratch what `from` sent lies, if all send `bytes` and this rank nothing.
-std::int64_t scratch_offset(const MpiOperation& operation, int from, std::int64_t bytes) {
-  return (from < operation.rank ? from : from - 1) * bytes;
+// Where in the operation's lane what `from` sent for this piece lies, if all send `bytes` and this rank nothing.
+std::byte* staged(const MpiOperation& operation, const Piece& piece, int from, std::int64_t bytes) {
+  const auto number = static_cast<std::size_t>(&piece - operation.pieces.data());
+  return operation.lane + number * operation.need.piece_bytes + (from < operation.rank ? from : from - 1) * bytes;
 }
 
 // What a rank does while nothing moves. With more ranks than cores the one that is waited for may need this core; and
@@ -62,10 +63,14 @@ class Idleness {
   std::chrono::steady_clock::time_point since_;  // while nothing has moved
 };
 
-// Collectives that go in pieces.
-bool is_large(const MpiOperation& operation) {
-  return operation.kind == Kind::all_reduce || operation.kind == Kind::all_gather ||
-         operation.kind == Kind::reduce_scatter || operation.kind == Kind::broadcast;
+bool reduces(const MpiOperation& operation) {
+  return operation.kind == Kind::all_reduce || operation.kind == Kind::all_reduce_small ||
+         operation.kind == Kind::reduce_scatter;
+}
+
+// Collectives that move tensors.
+bool waits_its_turn(const MpiOperation& operation) {
+  return reduces(operation) || operation.kind == Kind::all_gather || operation.kind == Kind::broadcast;
 }
 
 }  // namespace
@@ -84,10 +89,6 @@ const char* name_of(MpiOperation::Kind kind) {
   return "?";
 }
 
-// Slices are rounded up to whole elements: eight bytes a rank more than a piece is always enough.
-MpiEngine::MpiEngine(int world_size)
-    : scratch_bytes_(static_cast<std::size_t>(kPieceBytes + 8 * static_cast<std::int64_t>(world_size))) {}
-
 MpiOperation& MpiEngine::create() {
   verify(!broken_, ErrorKind::communication, "communication after a failure on this rank");
   if (idle_.empty()) {
@@ -101,25 +102,28 @@ MpiOperation& MpiEngine::create() {
 
 void MpiEngine::start(MpiOperation& operation) {
   operation.begun = operation.done = false;
-  const std::int64_t per_piece = kPieceBytes / element_bytes(operation);
+  const std::int64_t width = element_bytes(operation), per_piece = kPieceBytes / width;
   switch (operation.kind) {
     case Kind::all_reduce:
+    case Kind::all_reduce_small: operation.need = all_reduce_need(operation.elements, width, operation.size); break;
+    case Kind::reduce_scatter: operation.need = reduce_scatter_need(operation.elements, width, operation.size); break;
     case Kind::broadcast: operation.piece_elements = per_piece; break;
-    case Kind::all_gather:
-    case Kind::reduce_scatter: operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size); break;
+    case Kind::all_gather: operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size); break;
     default: operation.piece_elements = operation.elements; break;
   }
+  if (reduces(operation)) operation.piece_elements = operation.need.piece_elements;
   advance(operation);
 }
 
-// Small operations and messages at once, large collectives behind at most one other of their group. The order of starts
+// Messages and barriers at once, other collectives behind at most one of their group. The order of starts
 // is the same on all ranks of the group, so its oldest operation runs everywhere and nobody waits in a circle.
 bool MpiEngine::may_begin(const MpiOperation& operation) const {
-  if (!is_large(operation)) return true;
+  if (!waits_its_turn(operation)) return true;
   int ahead = 0;
   for (const auto& other : active_) {
     if (other.get() == &operation) break;
-    if (other->comm == operation.comm && is_large(*other) && !other->done && ++ahead == 2) return false;
+    if (other->comm != operation.comm || !waits_its_turn(*other) || other->done) continue;
+    if (++ahead == kCollectivesInFlight) return false;
   }
   return true;
 }
@@ -154,6 +158,7 @@ bool MpiEngine::advance(MpiOperation& operation) {
   if (!operation.begun) {
     if (!may_begin(operation)) return false;
     operation.begun = progress = true;
+    if (reduces(operation)) operation.lane = operation.staging->take(operation.need.bytes());
     begin_piece(operation, operation.pieces[0], 0);
     begin_piece(operation, operation.pieces[1], operation.piece_elements);
   }
@@ -163,12 +168,15 @@ bool MpiEngine::advance(MpiOperation& operation) {
       ++piece.phase;
       if (post_phase(operation, piece)) continue;
       piece.active = false;
-      if (piece.scratch) free_scratch_.push_back(std::move(piece.scratch));
       begin_piece(operation, piece, piece.first + 2 * operation.piece_elements);
     }
     busy = busy || piece.active;
   }
   operation.done = !busy;
+  if (operation.done && operation.lane != nullptr) {
+    operation.staging->give_back(operation.lane);
+    operation.lane = nullptr;
+  }
   return progress;
 }
 
@@ -221,16 +229,17 @@ bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
   return false;
 }
 
-// Everybody sends each rank its slice (small tensors: the whole) and receives its own from all into the scratch.
+// Everybody sends each rank its slice (small tensors: the whole) and receives its own from all into its lane.
 void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
   const bool small = operation.kind == Kind::all_reduce_small;
   const std::int64_t width = element_bytes(operation);
   const Slice everything{piece.first, piece.count};
   const std::int64_t own_bytes = (small ? everything : slice_of(operation, piece, operation.rank)).count * width;
-  std::byte* space = scratch_for(operation, piece, own_bytes * (operation.size - 1));
+  internal_check(static_cast<std::size_t>(own_bytes * (operation.size - 1)) <= operation.need.piece_bytes,
+                 "a piece larger than its staging");
   for (int step = 1; step < operation.size; ++step) {
     const int from = (operation.rank + operation.size - step) % operation.size;
-    receive(operation, piece, from, space + scratch_offset(operation, from, own_bytes), own_bytes);
+    receive(operation, piece, from, staged(operation, piece, from, own_bytes), own_bytes);
   }
   for (int step = 1; step < operation.size; ++step) {
     const int to = (operation.rank + step) % operation.size;
@@ -244,11 +253,10 @@ void MpiEngine::reduce_slice(const MpiOperation& operation, Piece& piece) {
   const std::int64_t width = element_bytes(operation);
   const bool small = operation.kind == Kind::all_reduce_small;
   const Slice own = small ? Slice{piece.first, piece.count} : slice_of(operation, piece, operation.rank);
-  const std::byte* received = small ? piece.small_scratch.data() : piece.scratch.get();
   sources_.clear();
   for (int from = 0; from < operation.size; ++from) {
     sources_.push_back(from == operation.rank ? operation.input + own.first * width
-                                              : received + scratch_offset(operation, from, own.count * width));
+                                              : staged(operation, piece, from, own.count * width));
   }
   const std::int64_t target = operation.kind == Kind::reduce_scatter ? piece.first : own.first;
   reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output + target * width, own.count);
@@ -358,22 +366,6 @@ bool MpiEngine::complete(const MpiOperation& operation, Piece& piece) {
   piece.requests.clear();
   piece.expected.clear();
   return true;
-}
-
-std::byte* MpiEngine::scratch_for(const MpiOperation& operation, Piece& piece, std::int64_t bytes) {
-  const auto needed = static_cast<std::size_t>(bytes);
-  if (operation.kind == Kind::all_reduce_small) {
-    if (piece.small_scratch.size() < needed) piece.small_scratch.resize(needed);
-    return piece.small_scratch.data();
-  }
-  internal_check(needed <= scratch_bytes_, "a piece larger than the communication scratch");
-  if (free_scratch_.empty()) {
-    piece.scratch.reset(new std::byte[scratch_bytes_]);
-  } else {
-    piece.scratch = std::move(free_scratch_.back());
-    free_scratch_.pop_back();
-  }
-  return piece.scratch.get();
 }
 
 }  // namespace megatron

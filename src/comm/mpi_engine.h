@@ -1,11 +1,11 @@
 // The engine under the MPI communicators: operations as small state machines of nonblocking sends and receives.
 //
 // An operation cuts its tensor into pieces that fit the cache; two pieces are in flight at a time, each going through
-// its phases (exchange slices, reduce, gather, ...). Of one group at most two large operations run at a time, in the
-// order they were started; more would only ask for more scratch. Whoever waits for one operation advances all that are
-// in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every reduction is
-// computed once, in rank order, by the rank that owns the slice. Operations, request lists and scratch are reused:
-// nothing is allocated in steady state. One engine per process, used by one thread at a time.
+// its phases (exchange slices, reduce, gather, ...). Of one group at most two collectives run at a time, in the order
+// they were started; more would only ask for more staging (staging.h). Whoever waits for one operation advances all
+// that are in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every
+// reduction is computed once, in rank order, by the rank that owns the slice. Operations, request lists and staging are
+// reused: nothing is allocated in steady state. One engine per process, used by one thread at a time.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mpi_check.h"
+#include "comm/staging.h"
 
 namespace megatron {
 
@@ -24,9 +25,7 @@ struct MpiOperation {
   struct Piece {
     bool active = false;
     int phase = 0;
-    std::int64_t first = 0, count = 0;     // elements of the tensor, or of the part where there is one
-    std::unique_ptr<std::byte[]> scratch;  // borrowed from the engine
-    std::vector<std::byte> small_scratch;  // of small all-reduces, its own
+    std::int64_t first = 0, count = 0;  // elements of the tensor, or of the part where there is one
     std::vector<MPI_Request> requests;
     std::vector<int> expected;  // bytes of each receive, -1 for sends
     std::vector<MPI_Status> statuses;
@@ -43,20 +42,22 @@ struct MpiOperation {
   DType dtype = DType::u8;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::int64_t elements = 0;  // of the tensor, or of the part where there is one
+  std::int64_t elements = 0;   // of the tensor, or of the part where there is one
+  Staging* staging = nullptr;  // the group's
 
   // The engine's.
   std::int64_t piece_elements = 0;
   bool begun = false, done = false;
-  std::array<Piece, 2> pieces;  // the first takes the even pieces, the second the odd ones: their tags differ
+  StagingNeed need;           // of reductions
+  std::byte* lane = nullptr;  // while it runs
+  std::array<Piece, kPiecesInFlight>
+      pieces;  // the first takes the even pieces, the second the odd ones: their tags differ
 };
 
 const char* name_of(MpiOperation::Kind kind);
 
 class MpiEngine {
  public:
-  explicit MpiEngine(int world_size);
-
   /// An operation to fill in and start(). The engine owns it.
   MpiOperation& create();
   /// Posts what can be posted at once.
@@ -67,10 +68,6 @@ class MpiEngine {
   void finish(MpiOperation& operation);
   /// After an exception on this rank: no more communication, the job is about to be aborted.
   void give_up() noexcept { broken_ = true; }
-
-  /// Collectives of at most this many bytes go to everybody whole.
-  static constexpr std::int64_t kSmallBytes = 16 << 10;
-  static constexpr std::int64_t kPieceBytes = 4 << 20;
 
  private:
   using Piece = MpiOperation::Piece;
@@ -87,12 +84,9 @@ class MpiEngine {
   bool broadcast_phase(const MpiOperation& operation, Piece& piece);
   void send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes);
   void receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes);
-  std::byte* scratch_for(const MpiOperation& operation, Piece& piece, std::int64_t bytes);
 
-  const std::size_t scratch_bytes_;
   bool broken_ = false;
   std::vector<std::unique_ptr<MpiOperation>> active_, idle_;
-  std::vector<std::unique_ptr<std::byte[]>> free_scratch_;
   std::vector<const void*> sources_;
 };
 

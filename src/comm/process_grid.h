@@ -6,6 +6,7 @@
 // It must die before the MPI session.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -39,6 +40,12 @@ class ProcessGrid {
   Communicator& pipeline() const { return *pipeline_; }    ///< all stages of one model replica; rank = stage
   Communicator& model() const { return *model_; }          ///< tensor × pipeline: one whole model replica
   Communicator& embedding() const { return *embedding_; }  ///< {first, last} stage; alone (size 1) on others
+
+  /// All of these but the world, always in the same order.
+  static constexpr std::size_t kGroups = 5;
+  std::array<Communicator*, kGroups> groups() const {
+    return {tensor_.get(), data_.get(), pipeline_.get(), model_.get(), embedding_.get()};
+  }
 
   bool first_stage() const { return at_.pipeline == 0; }
   bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }

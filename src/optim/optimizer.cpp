@@ -20,7 +20,7 @@ Tensor in(Tensor flat, const FlatRange& range) {
 
 std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank) {
   const std::size_t tensors = store.values().dtype() == DType::f32 ? 2 : 3;
-  return tensors * sizeof(float) * static_cast<std::size_t>(elements_of(store.owned_by(data_rank)));
+  return tensors * sizeof(float) * static_cast<std::size_t>(elements_of(store.owned_by(data_rank))) + kScalarBytes;
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
@@ -44,12 +44,12 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     }
   }
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  memory_ = Buffer(device, state_bytes(store, data_rank));
+  memory_ = Buffer(device, state_bytes(store, data_rank) - kScalarBytes);
   ops.fill(memory_.tensor({static_cast<std::int64_t>(memory_.bytes() / sizeof(float))}, DType::f32), 0);
   m_ = memory_.tensor({elements}, DType::f32);
   v_ = memory_.tensor({elements}, DType::f32, bytes);
   if (has_master_copy()) master_copy_ = memory_.tensor({elements}, DType::f32, 2 * bytes);
-  scalars_ = Buffer(device, 4 * 64);
+  scalars_ = Buffer(device, kScalarBytes);
   square_sum_ = scalars_.tensor({1}, DType::f64, 0);
   norm_ = scalars_.tensor({1}, DType::f32, 64);
   factor_ = scalars_.tensor({1}, DType::f32, 128);

@@ -61,9 +61,10 @@ class Optimizer {
   Tensor m() const { return m_; }                      ///< f32, all ranges one behind the other
   Tensor v() const { return v_; }                      ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
-  std::size_t state_bytes() const { return memory_.bytes(); }
+  std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }
 
-  /// Bytes of optimizer state of a data rank, for a store that is allocated (or planned).
+  /// Bytes of optimizer state of a data rank, the norm and its like included, for a store that is allocated (or
+  /// planned).
   static std::size_t state_bytes(const ParameterStore& store, int data_rank);
 
  private:
@@ -72,6 +73,8 @@ class Optimizer {
     FlatRange range;
     bool decay;
   };
+
+  static constexpr std::size_t kScalarBytes = 4 * 64;
 
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   void update_range(std::size_t index, const UpdateSettings& settings);

@@ -10,6 +10,7 @@
 #include "data/megatron_order.h"
 #include "pipeline/simulate.h"
 #include "train/datasets.h"
+#include "train/published_memory.h"
 #include "train/report.h"
 
 namespace megatron {
@@ -71,7 +72,8 @@ std::string dry_run(Config config, int ranks) {
   resolve(config, ranks, facts ? &*facts : nullptr);
 
   const GridShape shape = grid_shape(config);
-  std::string text = describe_plan(config, plan_stages(config, shape)) + "\n";
+  const std::vector<MemoryPlan> stages = plan_stages(config, shape);
+  std::string text = describe_plan(config, stages) + "\n" + compare_with_published(config, stages.front());
   if (shape.pipeline > 1 && shape.pipeline <= kMostStagesDrawn) {
     const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
     text += draw_schedules(make_schedules(config.parallel.schedule, shape.pipeline,

@@ -57,6 +57,10 @@ int shards(const Config& config, const GridShape& shape) {
   return config.optimizer.distributed ? shape.data : 1;
 }
 
+Tensor allocate_loss(Arena& scratch) {
+  return scratch.allocate("loss", {1}, DType::f64);
+}
+
 // A micro-batch of the configured size without memory.
 MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
@@ -89,11 +93,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
   const TrainingActions schedules = training_schedules(config, grid);
   const std::vector<Action>& actions = schedules.rbegin()->second;  // of the largest step
-  Arena scratch("scratch"), batch("batch"), loss("loss");
+  Arena scratch("scratch"), batch("batch");
   const MicroBatch micro_batch = sizing_micro_batch(config, batch);
   const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
-  const Tensor loss_total = loss.allocate("loss", {1}, DType::f64);
+  const Tensor loss_total = allocate_loss(scratch);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
   CountingOps ops;
@@ -105,6 +109,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
     for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
     gathers.finish();
   }
+  grid.data().all_reduce(loss_total);
+  grid.model().all_reduce(loss_total);  // the square sum of the gradient's norm is as large
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
@@ -120,6 +126,12 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   std::vector<const std::vector<Action>*> lists = {&evaluation};
   for (const auto& [count, list] : schedules) lists.push_back(&list);
   plan.passes = executor.memory_for(lists);
+  plan.activations = ExecutorMemory::sum(plan.passes.slots);
+  plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
+  for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
+    plan.staging[i] = grid.groups()[i]->staging_plan();
+    plan.communication += plan.staging[i].bytes();
+  }
   plan.scratch = scratch.high_water();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
@@ -149,14 +161,20 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid, region_, plan_.passes, device);
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
-  loss_memory_ = Buffer(device, sizeof(double));
-  loss_total_ = loss_memory_.tensor({1}, DType::f64);
+  loss_total_ = allocate_loss(scratch_);
+  for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
 }
 
-std::size_t Replica::used_bytes() const {
+MemoryUse Replica::used() const {
   const ExecutorMemory passes = executor_->used();
-  return store_.values().bytes() + store_.gradients().bytes() + optimizer_->state_bytes() +
-         ExecutorMemory::sum(passes.slots) + ExecutorMemory::sum(passes.gradient_buffers) + scratch_.high_water();
+  MemoryUse used{.weights = store_.values().bytes(),
+                 .gradients = store_.gradients().bytes(),
+                 .optimizer = optimizer_->state_bytes(),
+                 .activations = ExecutorMemory::sum(passes.slots),
+                 .communication = ExecutorMemory::sum(passes.gradient_buffers),
+                 .scratch = scratch_.high_water()};
+  for (const Communicator* group : grid_.groups()) used.communication += group->staging_bytes();
+  return used;
 }
 
 double Replica::total_loss(double targets) {

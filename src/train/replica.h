@@ -17,23 +17,30 @@
 
 namespace megatron {
 
-/// Bytes per rank by what they are for, from the program's own arenas, and what a step computes and moves.
-struct MemoryPlan {
+/// Bytes of a rank by what they are for.
+struct MemoryUse {
+  std::size_t weights = 0, gradients = 0, optimizer = 0;
+  std::size_t activations = 0;    ///< of all micro-batches in flight
+  std::size_t communication = 0;  ///< gradients on their way to the previous stage, and staging of reductions
+                                  ///< (comm/staging.h); MPI's own is not known
+  std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
+  std::size_t batch = 0;          ///< tokens, targets and positions of a step
+
+  std::size_t total() const { return weights + gradients + optimizer + activations + communication + scratch + batch; }
+  bool operator==(const MemoryUse&) const = default;
+};
+
+/// What the program's own arenas and buffers will hold on a rank, to the byte, and what a step computes and moves.
+struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks
-  std::size_t weights = 0, gradients = 0, optimizer = 0;
-  ExecutorMemory passes;  ///< activations of the micro-batches in flight, gradients between stages
-  std::size_t scratch = 0, batch = 0;
-  double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
-  double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor and pipeline traffic
-  double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
+  ExecutorMemory passes;              ///< activations by slot, gradients between stages
+  std::array<StagingPlan, ProcessGrid::kGroups> staging;  ///< of each of the grid's groups
+  double matmul_flops = 0, attention_flops = 0;           ///< one step, this rank
+  double forward_and_backward_bytes = 0;                  ///< sent by this rank in a step: tensor and pipeline traffic
+  double gradient_bytes = 0;                              ///< sent by this rank in a step: gradient sums
 
   int slots() const { return static_cast<int>(passes.slots.size()); }
-  std::size_t activations() const { return ExecutorMemory::sum(passes.slots); }
-  std::size_t communication() const { return ExecutorMemory::sum(passes.gradient_buffers); }
-  std::size_t total() const {
-    return weights + gradients + optimizer + activations() + communication() + scratch + batch;
-  }
 };
 
 /// Micro-batches of one step on each data rank: of the largest step, where the batch grows.
@@ -71,7 +78,8 @@ class Replica {
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }
-  std::size_t used_bytes() const;  ///< of everything the plan predicts but the batch: tensors held, arenas' high water
+  /// What is held, and of arenas their high water: what the plan predicts, but for the batch, which is its owner's.
+  MemoryUse used() const;
   ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
 
   /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d, or with the distributed
@@ -101,8 +109,8 @@ class Replica {
   std::unique_ptr<PipelineExecutor> executor_;
   std::unique_ptr<GradientSums> gradient_sums_;
   std::unique_ptr<ParameterGathers> gathers_;
-  Buffer scratch_memory_, loss_memory_;
-  Arena scratch_;
+  Buffer scratch_memory_;
+  Arena scratch_;  // the loss at its bottom
   Tensor loss_total_;
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

@@ -93,12 +93,23 @@ std::string describe_recomputation(const Config& config) {
                      config.model.layers, 100 * extra);
 }
 
+// "4 x 2.13 GiB", or "1 x 2.20 GiB + 9 x 1.90 GiB" where some are larger.
+std::string slots_by_size(std::vector<std::size_t> slots) {
+  std::sort(slots.rbegin(), slots.rend());
+  std::vector<std::string> sizes;
+  for (auto first = slots.begin(); first != slots.end();) {
+    const auto end = std::find_if(first, slots.end(), [&](std::size_t bytes) { return bytes != *first; });
+    sizes.push_back(fmt::format("{} x {}", end - first, format_bytes(static_cast<double>(*first))));
+    first = end;
+  }
+  return fmt::format("{}", fmt::join(sizes, " + "));
+}
+
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
   const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  return fmt::format("  {:>5} {:>12} {:>11} {:>11} {:>11} {:>2} = {:>11} {:>11} {:>11}\n", stage, plan.parameters,
-                     text(plan.weights), text(plan.gradients), text(plan.optimizer), plan.slots(),
-                     text(plan.activations()), text(plan.communication() + plan.scratch + plan.batch),
-                     text(plan.total()));
+  return fmt::format("  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10}\n", stage, plan.parameters,
+                     text(plan.weights), text(plan.gradients), text(plan.optimizer), slots_by_size(plan.passes.slots),
+                     text(plan.communication), text(plan.scratch), text(plan.batch), text(plan.total()));
 }
 
 }  // namespace
@@ -134,9 +145,10 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                      : fmt::format("chunk in the order of the model: stage 0's first, stage 1's first, ..."));
   text += describe_recomputation(config);
   fmt::format_to(out,
-                 "memory a rank (predicted from the program's own buffers)\n  {:>5} {:>12} {:>11} {:>11} {:>11} {:>16} "
-                 "{:>11} {:>11}\n",
-                 "stage", "parameters", "weights", "gradients", "optimizer", "slots in flight", "temporary", "total");
+                 "memory a rank (the program's own buffers; resident: plus about {} of program and libraries)\n"
+                 "  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10}\n",
+                 format_bytes(kProgramBytes), "stage", "parameters", "weights", "gradients", "optimizer",
+                 "activations by slot", "communication", "scratch", "batch", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
   const bool grows = config.train.batch_ramp_up.start > 0 || !config.train.curriculum.schedule.empty();
   double flops = 0, passes = 0, sums = 0;
@@ -210,7 +222,8 @@ std::string end_table(const std::vector<RankReport>& ranks) {
     fmt::format_to(out, "{:<14} {:>10} {:>10} {:>10}\n", name, format_bytes(bytes.least), format_bytes(bytes.mean),
                    format_bytes(bytes.most));
   };
-  text += "memory and traffic a rank\n";
+  text += fmt::format("memory and traffic a rank (resident: predicted, and about {} of program and libraries)\n",
+                      format_bytes(kProgramBytes));
   row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
   row("used", [](const RankReport& rank) { return rank.used_bytes; });
   row("peak resident", [](const RankReport& rank) { return rank.peak_resident_bytes; });

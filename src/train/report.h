@@ -16,6 +16,10 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
 /// The grid of a resolved configuration.
 GridShape grid_shape(const Config& config);
 
+/// What a rank has resident besides what its plan says: program, libraries, MPI, kernels' working space. Measured with
+/// 1 to 8 ranks on one Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 52 MiB.
+inline constexpr double kProgramBytes = 50 << 20;
+
 /// "1.50 GiB", "12.0 MiB", "640 B".
 std::string format_bytes(double bytes);
 
@@ -27,7 +31,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
 struct RankReport {
   std::array<double, kSectionCount> seconds{};  ///< by Section
   double peak_resident_bytes = 0;
-  double planned_bytes = 0, used_bytes = 0;  ///< predicted, and what the buffers really hold and the arenas used
+  double planned_bytes = 0, used_bytes = 0;  ///< predicted, and what buffers really hold and arenas used: the same
   double sent_bytes = 0;
 
   std::string to_text() const;

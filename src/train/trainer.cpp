@@ -83,9 +83,7 @@ Trainer::~Trainer() {
 }
 
 void Trainer::set_meters(TrafficMeter* meter) {
-  for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.pipeline(), &grid_.model(), &grid_.embedding()}) {
-    group->set_meter(meter);
-  }
+  for (Communicator* group : grid_.groups()) group->set_meter(meter);
 }
 
 // The samples of the steps from here to the end of the run.

@@ -61,8 +61,12 @@ class Trainer {
   Replica& replica() { return replica_; }
   Timers& timers() { return timers_; }
   const TrafficMeter& traffic() const { return traffic_; }
-  /// Bytes held that the plan predicts, batches included.
-  std::size_t used_bytes() const { return replica_.used_bytes() + (batches_ ? batches_->bytes() : 0); }
+  /// Bytes held of everything that the plan predicts.
+  MemoryUse used() const {
+    MemoryUse used = replica_.used();
+    used.batch = batches_ ? batches_->bytes() : 0;
+    return used;
+  }
 
  private:
   void load(const CheckpointReader& checkpoint, bool with_optimizer);

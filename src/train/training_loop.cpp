@@ -311,7 +311,7 @@ void TrainingLoop::finish() {
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
   mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());
   mine.planned_bytes = static_cast<double>(trainer_.replica().plan().total());
-  mine.used_bytes = static_cast<double>(trainer_.used_bytes());
+  mine.used_bytes = static_cast<double>(trainer_.used().total());
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
   if (!log_.speaking()) return;

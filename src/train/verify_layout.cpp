@@ -65,7 +65,7 @@ void check_reference_fits(const MemoryPlan& plan, const std::string& host) {
       "model.layers=..., model.hidden_size=... or train.global_batch_size=...",
       bytes_text(needed), host, bytes_text(static_cast<double>(plan.weights)),
       bytes_text(static_cast<double>(plan.gradients)), bytes_text(static_cast<double>(plan.optimizer)),
-      bytes_text(static_cast<double>(plan.activations() + plan.scratch + plan.batch)), bytes_text(available));
+      bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.batch)), bytes_text(available));
 }
 
 // All ranks of a node together, and the reference's gradients on rank 0's.

@@ -1,0 +1,73 @@
+#include "comm/staging.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace megatron {
+
+namespace {
+
+// `share`: the most elements of a piece that this rank adds up.
+StagingNeed need(std::int64_t elements, std::int64_t piece_elements, std::int64_t share, std::int64_t element_bytes,
+                 int ranks) {
+  constexpr std::int64_t alignment = 64;
+  const std::int64_t bytes = share * (ranks - 1) * element_bytes;
+  return {.piece_elements = piece_elements,
+          .piece_bytes = static_cast<std::size_t>((bytes + alignment - 1) / alignment * alignment),
+          .pieces = elements > piece_elements ? kPiecesInFlight : 1};
+}
+
+}  // namespace
+
+bool goes_whole(std::int64_t bytes, int ranks) {
+  return bytes <= kWholeBytes && bytes * ranks <= kPieceBytes;
+}
+
+StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, int ranks) {
+  if (goes_whole(elements * element_bytes, ranks)) return need(elements, elements, elements, element_bytes, ranks);
+  const std::int64_t piece = kPieceBytes / element_bytes, most = std::min(piece, elements);
+  return need(elements, piece, (most + ranks - 1) / ranks, element_bytes, ranks);
+}
+
+StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks) {
+  const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / element_bytes / ranks);
+  return need(part_elements, piece, std::min(piece, part_elements), element_bytes, ranks);
+}
+
+void Staging::Lane::resize(std::size_t wanted) {
+  if (bytes == wanted) return;
+  memory.reset();
+  memory.reset(new std::byte[wanted]);  // not touched: only what is used becomes resident
+  bytes = wanted;
+}
+
+void Staging::reserve(const StagingPlan& plan) {
+  lanes_.resize(static_cast<std::size_t>(plan.lanes));
+  for (Lane& lane : lanes_) {
+    internal_check(!lane.taken, "staging reserved while a reduction is in flight");
+    lane.resize(plan.lane_bytes);
+  }
+}
+
+std::byte* Staging::take(std::size_t bytes) {
+  auto lane = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& candidate) { return !candidate.taken; });
+  if (lane == lanes_.end()) lane = lanes_.emplace(lanes_.end());
+  if (lane->bytes < bytes) lane->resize(bytes);
+  lane->taken = true;
+  return lane->memory.get();
+}
+
+void Staging::give_back(const std::byte* memory) {
+  for (Lane& lane : lanes_) {
+    if (lane.memory.get() == memory) lane.taken = false;
+  }
+}
+
+std::size_t Staging::bytes() const {
+  std::size_t sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.bytes;
+  return sum;
+}
+
+}  // namespace megatron

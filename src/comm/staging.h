@@ -1,0 +1,60 @@
+// Staging: where a rank's reductions hold what the others sent until it is added up, in rank order. It is all the
+// memory that collectives take beside the tensors they are given (MPI's own apart), and its size follows from those
+// tensors: the engine takes what need_of() says, and planning asks the same function.
+//
+// A reduction goes in pieces, of which two are in flight; of one group at most two collectives are. So a group has two
+// lanes at most, each as large as its largest reduction needs. Knows sizes, not MPI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace megatron {
+
+/// All-reduces of at most this many bytes go to everybody whole, where everybody's fit a piece.
+inline constexpr std::int64_t kWholeBytes = 16 << 10;
+inline constexpr std::int64_t kPieceBytes = 4 << 20;
+inline constexpr int kPiecesInFlight = 2, kCollectivesInFlight = 2;
+
+/// Whether an all-reduce of so many bytes goes to everybody whole, in one step.
+bool goes_whole(std::int64_t bytes, int ranks);
+
+/// What one reduction holds on each rank.
+struct StagingNeed {
+  std::int64_t piece_elements = 0;  ///< of the tensor; of a reduce-scatter, of a rank's part
+  std::size_t piece_bytes = 0;      ///< held of the others' shares for each piece; a multiple of 64
+  int pieces = 1;                   ///< in flight at a time
+  std::size_t bytes() const { return piece_bytes * static_cast<std::size_t>(pieces); }
+};
+StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, int ranks);
+StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
+
+/// What a group needs in a step.
+struct StagingPlan {
+  int lanes = 0;
+  std::size_t lane_bytes = 0;
+  std::size_t bytes() const { return lane_bytes * static_cast<std::size_t>(lanes); }
+};
+
+/// The lanes of one group. What was not reserved is allocated when it is first taken, and kept.
+class Staging {
+ public:
+  /// Makes bytes() what the plan says, so that nothing is allocated later. Between operations.
+  void reserve(const StagingPlan& plan);
+  std::byte* take(std::size_t bytes);
+  void give_back(const std::byte* lane);
+  std::size_t bytes() const;  ///< held
+
+ private:
+  struct Lane {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+    bool taken = false;
+    void resize(std::size_t wanted);
+  };
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,27 @@
+// What published formulas say a rank needs, printed beside what this program's own buffers will hold: Korthikanti et
+// al. 2022 (arXiv 2205.05198) and Megatron-LM's theoretical_memory_usage.py. For 16-bit values; knows no buffers of
+// ours.
+#pragma once
+
+#include <string>
+
+#include "train/replica.h"
+
+namespace megatron {
+
+/// Of a rank of the first stage, which holds the most.
+struct PublishedMemory {
+  double bytes_a_parameter =
+      0;                   ///< weights, gradients and Adam's state: 18, or 6 + 12/d with the distributed optimizer
+  std::string layer;       ///< the formula of a layer's activations, a micro-batch
+  double layer_bytes = 0;  ///< its value
+  double activations = 0;  ///< of all micro-batches in flight, with embedding, and head where there is one stage
+};
+
+/// `config` must be resolved.
+PublishedMemory published_memory(const Config& config);
+
+/// Both beside the plan of the first stage, and why they differ where they do: lines, each with its end.
+std::string compare_with_published(const Config& config, const MemoryPlan& first_stage);
+
+}  // namespace megatron

@@ -1,0 +1,60 @@
+// Memory told before and kept after, of whole programs: what the banner predicts is what buffers hold at the end, and
+// what the operating system says was resident is that and the program itself.
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "faults/runs.h"
+
+namespace {
+
+/// "NAME   min UNIT  average UNIT  max UNIT" of the table at a run's end, in MiB.
+std::vector<double> row(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(name + "  ")) continue;
+    std::istringstream words(line.substr(name.size()));
+    std::vector<double> values;
+    double value = 0;
+    for (std::string unit; words >> value >> unit;) {
+      values.push_back(unit == "GiB" ? 1024 * value : unit == "KiB" ? value / 1024 : value);
+    }
+    return values;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5 %") {
+  struct Case {
+    Layout layout;
+    Settings settings;
+  };
+  // 35 to 130 MiB of buffers a rank.
+  const Case cases[] = {
+      {kOneRank, {"recompute.mode=full"}},
+      {{.tensor = 2}, {"parallel.sequence_parallel=true"}},
+      {{.tensor = 2, .pipeline = 2}, {}},
+      {{.pipeline = 2, .data = 2}, {"parallel.schedule=gpipe", "parallel.overlap_gradients=true"}},
+  };
+  for (const Case& test : cases) {
+    const TemporaryFolder folder;
+    Settings settings = {"model.hidden_size=256",     "model.layers=8",
+                         "model.sequence_length=256", "train.steps=2",
+                         "train.evaluate_every=1",    "train.global_batch_size=8",
+                         "model.hidden_dropout=0",    "model.attention_dropout=0",
+                         "checkpoint.every_steps=1",  "learning_rate.warmup_steps=0"};
+    settings.insert(settings.end(), test.settings.begin(), test.settings.end());
+    const Finished run = train(test.layout, folder.file("run"), settings, 120);
+    INFO(test.layout.name() << "\n" << run.out);
+    const std::vector<double> predicted = row(run.out, "predicted"), used = row(run.out, "used"),
+                              resident = row(run.out, "peak resident");
+    REQUIRE(resident.size() == 3);
+    CHECK(used == predicted);
+    CHECK(predicted[0] > 30);
+    for (const std::size_t i : {0, 1, 2}) {
+      const double expected = predicted[i] + 50;
+      CHECK(resident[i] == Approx(expected).epsilon(0.05));
+    }
+  }
+}
