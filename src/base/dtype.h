@@ -32,7 +32,7 @@ constexpr const char* name_of(DType type) {
   return "?";
 }
 
-/// The DType of a C++ element type; 16-bit floats have no C++ type here.
+/// The DType of a C++ element type; those of 16-bit floats are in base/half.h.
 template <class T>
 struct DTypeOf;
 template <>

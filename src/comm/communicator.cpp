@@ -101,12 +101,11 @@ Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, const Wai
 
 void Communicator::check_reducible(DType type, const char* verb) const {
   if (reduces(type)) return;
-  fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced, only f32, f64 and i32 (widen it first)", verb,
-       name_, name_of(type));
+  fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced", verb, name_, name_of(type));
 }
 
 bool Communicator::reduces(DType type) const {
-  return type == DType::f32 || type == DType::f64 || type == DType::i32;
+  return type != DType::u8;
 }
 
 Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {

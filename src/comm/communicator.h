@@ -72,7 +72,8 @@ class Communicator {
   void set_activity(Activity* activity) { activity_ = activity; }
   Activity* activity() const { return activity_; }  ///< nullptr: nobody wants to know
 
-  // In place over the whole tensor. f32, f64 or i32.
+  // In place over the whole tensor. Any dtype but u8; 16-bit floats are added up in f32 over all ranks and rounded
+  // once.
   Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
   // whole = the parts of all ranks, in rank order; whole.elements() == size() * part.elements().
   Pending start_all_gather(ConstTensor part, Tensor whole);
@@ -133,7 +134,7 @@ class Communicator {
   virtual void abandon(std::uint64_t) noexcept {}
   /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.
   virtual void copy_alone(ConstTensor from, Tensor to);
-  virtual bool reduces(DType type) const;  ///< f32, f64 and i32 unless the backend says otherwise
+  virtual bool reduces(DType type) const;  ///< all but u8 unless the backend says otherwise
 
   static constexpr int kChannels = 1000;  ///< users' channels are 0 .. kChannels - 1; the next one carries texts
 

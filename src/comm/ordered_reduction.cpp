@@ -1,7 +1,9 @@
 #include "comm/ordered_reduction.h"
 
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
+
+#include "base/half.h"
 
 namespace megatron {
 
@@ -25,24 +27,51 @@ struct Maximum {
   }
 };
 
+template <class T>
+inline constexpr bool kHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// An element as it is added up, 16-bit floats in f32; and the sum as an element.
+template <class T>
+auto wide(T x) {
+  if constexpr (kHalf<T>)
+    return to_float(x);
+  else
+    return x;
+}
+template <class T, class Wide>
+T narrow(Wide x) {
+  if constexpr (kHalf<T>)
+    return from_float<T>(x);
+  else
+    return x;
+}
+
+template <class Result, class SoFar, class T, class Combine>
+void combine_block(Result* result, const SoFar* so_far, const T* next, std::int64_t count, Combine combine) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) result[i] = narrow<Result>(combine(wide(so_far[i]), wide(next[i])));
+}
+
 // Works block by block so that the running sum stays in the first-level cache while the sources stream by; of two
 // sources there is none. `destination` may be a source: elements are read before they are written.
 template <class T, class Combine>
 void reduce_blocks(std::span<const void* const> sources, void* destination, std::int64_t elements, Combine combine) {
   constexpr std::int64_t kBlock = 1024;
-  alignas(64) T running[kBlock];
+  alignas(64) decltype(wide(T{})) running[kBlock];
   for (std::int64_t first = 0; first < elements; first += kBlock) {
     const std::int64_t count = std::min(kBlock, elements - first);
-    const T* so_far = static_cast<const T*>(sources[0]) + first;
+    const auto source = [&](std::size_t k) { return static_cast<const T*>(sources[k]) + first; };
     T* target = static_cast<T*>(destination) + first;
-    for (std::size_t k = 1; k < sources.size(); ++k) {
-      const T* next = static_cast<const T*>(sources[k]) + first;
-      T* sum = k + 1 == sources.size() ? target : running;
-#pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(so_far[i], next[i]);
-      so_far = sum;
+    const std::size_t last = sources.size() - 1;
+    if (last == 0) {
+      if (source(0) != target) std::copy(source(0), source(0) + count, target);
+    } else if (last == 1) {
+      combine_block(target, source(0), source(1), count, combine);
+    } else {
+      combine_block(running, source(0), source(1), count, combine);
+      for (std::size_t k = 2; k < last; ++k) combine_block(running, running, source(k), count, combine);
+      combine_block(target, running, source(last), count, combine);
     }
-    if (so_far != target) std::copy(so_far, so_far + count, target);
   }
 }
 
@@ -63,8 +92,11 @@ void reduce_in_rank_order(DType type, Reduce reduce, std::span<const void* const
     case DType::f32: return reduce_typed<float>(reduce, sources, destination, elements);
     case DType::f64: return reduce_typed<double>(reduce, sources, destination, elements);
     case DType::i32: return reduce_typed<std::int32_t>(reduce, sources, destination, elements);
-    default: fail(ErrorKind::internal, "{} cannot be reduced, only f32, f64 and i32", name_of(type));
+    case DType::bf16: return reduce_typed<BFloat16>(reduce, sources, destination, elements);
+    case DType::f16: return reduce_typed<Float16>(reduce, sources, destination, elements);
+    case DType::u8: break;
   }
+  fail(ErrorKind::internal, "{} cannot be reduced", name_of(type));
 }
 
 }  // namespace megatron

@@ -11,7 +11,8 @@
 namespace megatron {
 
 /// destination[i] (sets) = ((sources[0][i] + sources[1][i]) + sources[2][i]) + ..., or the maximum (NaN if any is NaN).
-/// Every source has `elements` of `type` (f32, f64 or i32); destination may be one of the sources.
+/// Every source has `elements` of `type` (all but u8); destination may be one of the sources. 16-bit floats are added
+/// up in f32 over all sources and rounded once, at the end.
 void reduce_in_rank_order(DType type, Reduce reduce, std::span<const void* const> sources, void* destination,
                           std::int64_t elements);
 

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
-#include "cpu/half.h"
 #include "cpu/vector_math.h"
 
 namespace megatron {

@@ -141,10 +141,10 @@ TEST_CASE("communicators refuse what they cannot do") {
       "not contiguous");
   refused(
       [](Communicator& world) {
-        std::vector<std::uint16_t> values(4);
-        world.all_reduce(Tensor(values.data(), {4}, DType::bf16));
+        std::vector<std::uint8_t> values(4);
+        world.all_reduce(Tensor(values.data(), {4}, DType::u8));
       },
-      "bf16");
+      "u8");
   refused(
       [](Communicator& world) {
         std::vector<float> values(16);

@@ -43,6 +43,7 @@ TEST_CASE("MPI: a steady step allocates nothing") {
     if (world.size() == 1) return;
     std::vector<float> large(3000000), small(100), part(100000), whole(100000 * static_cast<std::size_t>(world.size()));
     std::vector<float> out(5000), in(5000);
+    std::vector<BFloat16> half(70000);
     const auto step = [&] {
       Pending first = world.start_all_reduce(communicator_cases::tensor_of(large));
       Pending second = world.start_all_reduce(communicator_cases::tensor_of(small));
@@ -53,6 +54,7 @@ TEST_CASE("MPI: a steady step allocates nothing") {
           world.start_receive(communicator_cases::tensor_of(in), (world.rank() + world.size() - 1) % world.size(), 0);
       for (Pending* pending : {&first, &second, &third, &send, &receive}) pending->wait();
       world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
+      world.all_reduce(communicator_cases::tensor_of(half));
       world.broadcast(communicator_cases::tensor_of(small), 0);
       world.barrier();
     };

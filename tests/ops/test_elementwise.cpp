@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "base/half.h"
 #include "base/philox.h"
-#include "cpu/half.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/half.h"
 #include "comm/communicator.h"
 
 namespace megatron::communicator_cases {
@@ -18,13 +19,18 @@ void expect(bool condition, fmt::format_string<Args...> format, Args&&... args) 
   if (!condition) throw std::runtime_error(fmt::format(format, std::forward<Args>(args)...));
 }
 
+template <class T>
+inline constexpr bool kHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
 /// The i-th element that `rank` contributes: of very different magnitudes, so that the order of a sum shows.
 template <class T>
 T element(int rank, std::int64_t i) {
   std::uint64_t hash = (static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(i);
   hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
   hash ^= hash >> 27;
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (kHalf<T>) {
+    return from_float<T>(element<float>(rank, i));
+  } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(hash % 1000003);
   } else {
     const double fraction = static_cast<double>(hash >> 11) * 0x1.0p-53 - 0.5;
@@ -40,17 +46,36 @@ std::vector<T> elements_of(int rank, std::int64_t count) {
   return values;
 }
 
-/// The serial answer: rank 0's elements combined with rank 1's, then with rank 2's, ...
+/// The serial answer: rank 0's elements combined with rank 1's, then with rank 2's, ... 16-bit floats in f32, rounded
+/// at the end.
 template <class T>
 std::vector<T> reduced(int ranks, std::int64_t count, Reduce reduce, bool backwards = false) {
-  std::vector<T> total = elements_of<T>(backwards ? ranks - 1 : 0, count);
+  using Wide = std::conditional_t<kHalf<T>, float, T>;
+  const auto elements = [&](int k) {
+    const std::vector<T> values = elements_of<T>(backwards ? ranks - 1 - k : k, count);
+    std::vector<Wide> result;
+    for (const T value : values) {
+      if constexpr (kHalf<T>)
+        result.push_back(to_float(value));
+      else
+        result.push_back(value);
+    }
+    return result;
+  };
+  std::vector<Wide> total = elements(0);
   for (int k = 1; k < ranks; ++k) {
-    const std::vector<T> next = elements_of<T>(backwards ? ranks - 1 - k : k, count);
+    const std::vector<Wide> next = elements(k);
     for (std::size_t i = 0; i < total.size(); ++i) {
       total[i] = reduce == Reduce::sum ? total[i] + next[i] : std::max(total[i], next[i]);
     }
   }
-  return total;
+  if constexpr (kHalf<T>) {
+    std::vector<T> rounded;
+    for (const float value : total) rounded.push_back(from_float<T>(value));
+    return rounded;
+  } else {
+    return total;
+  }
 }
 
 template <class T>
@@ -59,12 +84,20 @@ Tensor tensor_of(std::vector<T>& values) {
 }
 
 template <class T>
+double printed(T x) {
+  if constexpr (kHalf<T>)
+    return static_cast<double>(to_float(x));
+  else
+    return static_cast<double>(x);
+}
+
+template <class T>
 void expect_same_bits(const std::vector<T>& got, const T* wanted, const char* what, const Communicator& group) {
   if (got.empty() || std::memcmp(got.data(), wanted, got.size() * sizeof(T)) == 0) return;
   for (std::size_t i = 0; i < got.size(); ++i) {
     expect(std::memcmp(&got[i], wanted + i, sizeof(T)) == 0,
            "{} in group '{}', rank {} of {}, {} elements: element {} is {}, not {}", what, group.name(), group.rank(),
-           group.size(), got.size(), i, got[i], wanted[i]);
+           group.size(), got.size(), i, printed(got[i]), printed(wanted[i]));
   }
 }
 
@@ -100,10 +133,22 @@ inline void large_tensor_case(Communicator& world) {
   expect_same_bits(values, total.data(), "large broadcast", world);
 }
 
-inline void maximum_keeps_nan_case(Communicator& world) {
-  float value = world.rank() == world.size() - 1 ? NAN : 1.0F;
-  world.all_reduce(Tensor(&value, {1}, DType::f32), Reduce::maximum);
-  expect(std::isnan(value), "the maximum of a NaN and numbers is {}", value);
+template <class T>
+void maximum_keeps_nan_case(Communicator& world) {
+  std::vector<T> value{from_float<T>(world.rank() == world.size() - 1 ? NAN : 1.0F)};
+  world.all_reduce(tensor_of(value), Reduce::maximum);
+  expect(std::isnan(to_float(value[0])), "the maximum of a NaN and numbers is {}", to_float(value[0]));
+}
+
+/// Sums of 16-bit floats pass the largest of them on the way without harm, and end at infinity if they end past it.
+inline void overflow_case(Communicator& world) {
+  if (world.size() < 3) return;
+  const float past = world.rank() < 2 ? 60000.0F : 0, back = world.rank() == 2 ? -60000.0F : past;
+  std::vector<Float16> values{from_float<Float16>(back), from_float<Float16>(past)};
+  world.all_reduce(tensor_of(values));
+  expect(to_float(values[0]) == to_float(from_float<Float16>(60000)), "60000 + 60000 - 60000 is {}",
+         to_float(values[0]));
+  expect(to_float(values[1]) == INFINITY, "60000 + 60000 is {} in f16", to_float(values[1]));
 }
 
 template <class T>
@@ -287,11 +332,18 @@ inline const std::vector<Case>& all_cases() {
                                        {"all-reduce of f64", all_reduce_case<double>},
                                        {"all-reduce of i32", all_reduce_case<std::int32_t>},
                                        {"large tensors", large_tensor_case},
-                                       {"maximum keeps NaN", maximum_keeps_nan_case},
+                                       {"all-reduce of bf16", all_reduce_case<BFloat16>},
+                                       {"all-reduce of f16", all_reduce_case<Float16>},
+                                       {"overflow of f16", overflow_case},
+                                       {"maximum keeps NaN", maximum_keeps_nan_case<float>},
+                                       {"maximum of bf16 keeps NaN", maximum_keeps_nan_case<BFloat16>},
                                        {"all-gather of f32", all_gather_case<float>},
+                                       {"all-gather of bf16", all_gather_case<BFloat16>},
                                        {"all-gather of u8", all_gather_case<std::uint8_t>},
                                        {"reduce-scatter of f32", reduce_scatter_case<float>},
                                        {"reduce-scatter of f64", reduce_scatter_case<double>},
+                                       {"reduce-scatter of bf16", reduce_scatter_case<BFloat16>},
+                                       {"reduce-scatter of f16", reduce_scatter_case<Float16>},
                                        {"broadcast", broadcast_case},
                                        {"send and receive", ring_case},
                                        {"many in flight", many_in_flight_case},

@@ -1,18 +1,38 @@
 // 16-bit floats as bits: bfloat16 and IEEE binary16, converted to and from float with rounding to nearest even.
-// Branch-free, so that loops over them vectorise. Conversions only: nothing computes in them here.
+// Branch-free, so that loops over them vectorise. Conversions only: nothing computes in them.
+//
+// to_float() and from_float<T>() are there for float itself too, where they do nothing, so that one text of a loop
+// serves every type that activations may have.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
+
+#include "base/dtype.h"
 
 namespace megatron {
 
 struct BFloat16 {
   std::uint16_t bits;
+  bool operator==(const BFloat16&) const = default;  ///< of the bits
 };
 struct Float16 {
   std::uint16_t bits;
+  bool operator==(const Float16&) const = default;  ///< of the bits
 };
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
+
+inline float to_float(float x) {
+  return x;
+}
 
 inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
@@ -46,6 +66,16 @@ inline Float16 to_float16(float x) {
   result = magnitude >= 0x47800000u ? 0x7C00u : result;  // 2^16 and above
   result = magnitude > 0x7F800000u ? 0x7E00u : result;
   return {static_cast<std::uint16_t>(result | sign)};
+}
+
+template <class T>
+T from_float(float x) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return to_bfloat16(x);
+  else if constexpr (std::is_same_v<T, Float16>)
+    return to_float16(x);
+  else
+    return static_cast<T>(x);
 }
 
 }  // namespace megatron
