@@ -1,8 +1,8 @@
 // 16-bit floats as bits: bfloat16 and IEEE binary16, converted to and from float with rounding to nearest even.
 // Branch-free, so that loops over them vectorise. Conversions only: nothing computes in them.
 //
-// to_float() and from_float<T>() are there for float itself too, where they do nothing, so that one text of a loop
-// serves every type that activations may have.
+// wide() and narrow<T>() are there for all arithmetic types and do nothing where there is nothing to do, so that one
+// text of a loop serves every type that tensors may have.
 #pragma once
 
 #include <bit>
@@ -29,10 +29,6 @@ template <>
 struct DTypeOf<Float16> {
   static constexpr DType value = DType::f16;
 };
-
-inline float to_float(float x) {
-  return x;
-}
 
 inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
@@ -69,11 +65,23 @@ inline Float16 to_float16(float x) {
 }
 
 template <class T>
-T from_float(float x) {
+inline constexpr bool kHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// An element as it is computed with: 16-bit floats as float, everything else as itself.
+template <class T>
+auto wide(T x) {
+  if constexpr (kHalf<T>)
+    return to_float(x);
+  else
+    return x;
+}
+/// What was computed as an element of type T, rounded to nearest even where T is narrower.
+template <class T, class Wide>
+T narrow(Wide x) {
   if constexpr (std::is_same_v<T, BFloat16>)
-    return to_bfloat16(x);
+    return to_bfloat16(static_cast<float>(x));
   else if constexpr (std::is_same_v<T, Float16>)
-    return to_float16(x);
+    return to_float16(static_cast<float>(x));
   else
     return static_cast<T>(x);
 }

@@ -1,7 +1,6 @@
 #include "comm/ordered_reduction.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/half.h"
 
@@ -27,33 +26,15 @@ struct Maximum {
   }
 };
 
-template <class T>
-inline constexpr bool kHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
-/// An element as it is added up, 16-bit floats in f32; and the sum as an element.
-template <class T>
-auto wide(T x) {
-  if constexpr (kHalf<T>)
-    return to_float(x);
-  else
-    return x;
-}
-template <class T, class Wide>
-T narrow(Wide x) {
-  if constexpr (kHalf<T>)
-    return from_float<T>(x);
-  else
-    return x;
-}
-
 template <class Result, class SoFar, class T, class Combine>
 void combine_block(Result* result, const SoFar* so_far, const T* next, std::int64_t count, Combine combine) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) result[i] = narrow<Result>(combine(wide(so_far[i]), wide(next[i])));
 }
 
-// Works block by block so that the running sum stays in the first-level cache while the sources stream by; of two
-// sources there is none. `destination` may be a source: elements are read before they are written.
+// 16-bit floats are added up in f32. Works block by block so that the running sum stays in the first-level cache while
+// the sources stream by; of two sources there is none. `destination` may be a source: elements are read before they are
+// written.
 template <class T, class Combine>
 void reduce_blocks(std::span<const void* const> sources, void* destination, std::int64_t elements, Combine combine) {
   constexpr std::int64_t kBlock = 1024;

@@ -1,39 +1,46 @@
-// Checked access to the tensors in a verb's arguments: what a backend lacks is said by name, what a caller broke is an
-// internal error at the verb's own line.
+// Checked access to the tensors in a verb's arguments: what the backend lacks is said by name, what a caller broke is
+// an internal error with the verb's name.
 #pragma once
 
+#include "base/half.h"
 #include "tensor/tensor.h"
 
 namespace megatron {
 
-/// Elements of a contiguous f32 tensor that must have `elements` of them. Another dtype: Error(configuration) with the
-/// verb and the dtype. Another size or strides: internal error.
-inline const float* f32_elements(const char* verb, const ConstTensor& x, std::int64_t elements,
-                                 SourcePlace where = SourcePlace::current()) {
-  verify(x.dtype() == DType::f32, ErrorKind::configuration,
-         "{}: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", verb,
-         name_of(x.dtype()));
+/// Calls body with a zero of the element type of activations of `type`: float, BFloat16 or Float16. Another dtype:
+/// Error(configuration) with the verb and the dtype.
+template <class Body>
+void with_activation_type(const char* verb, DType type, const Body& body) {
+  switch (type) {
+    case DType::f32: return body(float{});
+    case DType::bf16: return body(BFloat16{});
+    case DType::f16: return body(Float16{});
+    default: fail(ErrorKind::configuration, "{}: the CPU backend has no {}", verb, name_of(type));
+  }
+}
+
+/// Elements of a contiguous tensor of T that must have `elements` of them; anything else is an internal error.
+template <class T>
+const T* elements_of(const char* verb, const ConstTensor& x, std::int64_t elements,
+                     SourcePlace where = SourcePlace::current()) {
+  if (x.dtype() != DTypeOf<T>::value) [[unlikely]] {
+    fail(ErrorKind::internal, "{}: a tensor of {} where {} is due", verb, name_of(x.dtype()),
+         name_of(DTypeOf<T>::value));
+  }
   internal_check(x.elements() == elements, verb, where);
   internal_check(x.contiguous(), verb, where);
-  return static_cast<const float*>(x.data());
+  return static_cast<const T*>(x.data());
 }
-inline float* f32_elements(const char* verb, const Tensor& x, std::int64_t elements,
-                           SourcePlace where = SourcePlace::current()) {
-  return const_cast<float*>(f32_elements(verb, static_cast<const ConstTensor&>(x), elements, where));
+template <class T>
+T* elements_of(const char* verb, const Tensor& x, std::int64_t elements, SourcePlace where = SourcePlace::current()) {
+  return const_cast<T*>(elements_of<T>(verb, static_cast<const ConstTensor&>(x), elements, where));
 }
 
 /// The same for an optional tensor: null where it is absent.
-template <class TensorType>
-auto optional_f32_elements(const char* verb, const TensorType& x, std::int64_t elements,
-                           SourcePlace where = SourcePlace::current()) {
-  return x.empty() ? nullptr : f32_elements(verb, x, elements, where);
-}
-
-/// Elements of a contiguous i32 tensor of `elements`; anything else is an internal error.
-inline const std::int32_t* i32_elements(const char* verb, const ConstTensor& x, std::int64_t elements,
-                                        SourcePlace where = SourcePlace::current()) {
-  internal_check(x.dtype() == DType::i32 && x.elements() == elements && x.contiguous(), verb, where);
-  return static_cast<const std::int32_t*>(x.data());
+template <class T, class TensorType>
+auto optional_elements_of(const char* verb, const TensorType& x, std::int64_t elements,
+                          SourcePlace where = SourcePlace::current()) {
+  return x.empty() ? nullptr : elements_of<T>(verb, x, elements, where);
 }
 
 /// The f64 scalar that sums of squares and losses are added to.

@@ -1,6 +1,7 @@
 // Attention backward: FlashAttention-2 (Dao 2023). Probabilities are recomputed tile by tile from the saved
 // log-sum-exp; with delta = rowsum(dout ∘ out), the gradient of the scores needs no sum over a whole row.
 // Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks.
+#include "cpu/arguments.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
 
@@ -10,6 +11,16 @@ using namespace attention;
 
 namespace {
 
+/// Of one thread.
+std::size_t scratch_bytes(const AttentionProblem& problem) {
+  return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
+                                                  3 * Pieces::padded(kQueryBlock * problem.head_size) +
+                                                  4 * Pieces::padded(problem.keys * problem.head_size));
+}
+
+/// T: the elements of queries, keys, values, output and their gradients. They are packed as floats, and everything in
+/// between is float.
+template <class T>
 class BackwardPass {
  public:
   BackwardPass(const AttentionBackwardArgs& args, const AttentionProblem& problem, std::byte* memory)
@@ -19,12 +30,6 @@ class BackwardPass {
     dscores_ = pieces.take(kQueryBlock * kTileStride);
     for (float** piece : {&queries_, &dqueries_, &doutput_}) *piece = pieces.take(kQueryBlock * problem.head_size);
     for (float** piece : {&keys_, &values_, &dkeys_, &dvalues_}) *piece = pieces.take(problem.keys * problem.head_size);
-  }
-
-  static std::size_t scratch_bytes(const AttentionProblem& problem) {
-    return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
-                                                    3 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                    4 * Pieces::padded(problem.keys * problem.head_size));
   }
 
   /// One key head of one sample, with all query heads that share it.
@@ -41,8 +46,8 @@ class BackwardPass {
  private:
   void load_keys(std::int64_t sample, std::int64_t key_head) {
     const std::int64_t size = problem_.head_size;
-    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.k, sample, key_head, 0), {keys_, size});
-    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.v, sample, key_head, 0), {values_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.k, sample, key_head, 0), Rows<float>{keys_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.v, sample, key_head, 0), Rows<float>{values_, size});
     std::fill_n(dkeys_, problem_.keys * size, 0.0f);
     std::fill_n(dvalues_, problem_.keys * size, 0.0f);
   }
@@ -50,8 +55,8 @@ class BackwardPass {
   void store_key_gradients(std::int64_t sample, std::int64_t key_head) {
     const std::int64_t size = problem_.head_size;
     // The packed queries carried scale · log2(e); the gradient wants scale.
-    copy_rows(problem_.keys, size, kLn2, {dkeys_, size}, head_rows(args_.dk, sample, key_head, 0));
-    copy_rows(problem_.keys, size, 1.0f, {dvalues_, size}, head_rows(args_.dv, sample, key_head, 0));
+    copy_rows(problem_.keys, size, kLn2, Rows<float>{dkeys_, size}, head_rows<T>(args_.dk, sample, key_head, 0));
+    copy_rows(problem_.keys, size, 1.0f, Rows<float>{dvalues_, size}, head_rows<T>(args_.dv, sample, key_head, 0));
   }
 
   void differentiate_block(const QueryBlock& block, std::int64_t head) {
@@ -71,22 +76,25 @@ class BackwardPass {
       sgemm(true, false, width, size, block.rows, 1.0f, gradient, {queries_, size}, 1.0f, {dkeys_ + offset, size});
       sgemm(false, false, block.rows, size, width, 1.0f, gradient, {keys_ + offset, size}, 1.0f, {dqueries_, size});
     }
-    copy_rows(block.rows, size, args_.scale, {dqueries_, size}, head_rows(args_.dq, block.sample, head, block.first));
+    copy_rows(block.rows, size, args_.scale, Rows<float>{dqueries_, size},
+              head_rows<T>(args_.dq, block.sample, head, block.first));
   }
 
   void load_queries(const QueryBlock& block, std::int64_t head) {
     const std::int64_t size = problem_.head_size;
-    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows(args_.q, block.sample, head, block.first),
-              {queries_, size});
-    copy_rows(block.rows, size, 1.0f, head_rows(args_.dout, block.sample, head, block.first), {doutput_, size});
-    std::fill_n(dqueries_, kQueryBlock * size, 0.0f);
-    const ConstMatrix out = head_rows(args_.out, block.sample, head, block.first);
+    const auto pack = [&](float factor, const ConstTensor& x, float* to) {
+      copy_rows(block.rows, size, factor, head_rows<T>(x, block.sample, head, block.first), Rows<float>{to, size});
+    };
+    pack(args_.scale * kLog2E, args_.q, queries_);
+    pack(1.0f, args_.dout, doutput_);
+    pack(1.0f, args_.out, dqueries_);  // only until delta is known
     const float* log_sum_exp =
         args_.log_sum_exp.as<float>() + (block.sample * problem_.heads + head) * problem_.queries + block.first;
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      delta_[row] = dot(size, doutput_ + row * size, out.data + row * out.stride);
+      delta_[row] = dot(size, doutput_ + row * size, dqueries_ + row * size);
       reference_[row] = log_sum_exp[row] * kLog2E;
     }
+    std::fill_n(dqueries_, kQueryBlock * size, 0.0f);
   }
 
   void differentiate_row(const QueryBlock& block, std::int64_t head, std::int64_t row, KeyRange tile) {
@@ -126,12 +134,14 @@ void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
   for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) problem.check_queries(x);
   for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
   problem.check_log_sum_exp(args.log_sum_exp);
-  const std::size_t share = BackwardPass::scratch_bytes(problem);
-  std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
-  // Not cut any finer: both keys' and queries' gradients are sums over the other.
-  team_.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
-    BackwardPass(args, problem, memory + share * static_cast<std::size_t>(thread))
-        .run(part / problem.key_heads, part % problem.key_heads);
+  const std::size_t share = scratch_bytes(problem);
+  with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
+    std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+    // Not cut any finer: both keys' and queries' gradients are sums over the other.
+    team_.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
+      BackwardPass<T>(args, problem, memory + share * static_cast<std::size_t>(thread))
+          .run(part / problem.key_heads, part % problem.key_heads);
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 // Attention forward: FlashAttention-2 (Dao 2023). For each block of queries, the running row maximum and row sum of the
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
+#include "cpu/arguments.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
 
@@ -9,6 +10,23 @@ using namespace attention;
 
 namespace {
 
+/// Of one thread.
+std::size_t scratch_bytes(const AttentionProblem& problem) {
+  return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
+                                                  2 * Pieces::padded(kQueryBlock * problem.head_size) +
+                                                  2 * Pieces::padded(problem.keys * problem.head_size));
+}
+
+/// Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the keys
+/// once more, and causal pieces are unequal.
+std::int64_t query_cuts(const Team& team, const AttentionProblem& problem) {
+  const std::int64_t pairs = problem.samples * problem.key_heads;
+  const std::int64_t threads = team.threads(), wanted = threads == 1 ? 1 : 4 * threads;
+  return std::clamp<std::int64_t>((wanted + pairs - 1) / pairs, 1, problem.queries);
+}
+
+/// T: the elements of queries, keys, values and output. They are packed as floats, and everything in between is float.
+template <class T>
 class ForwardPass {
  public:
   ForwardPass(const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory)
@@ -19,12 +37,6 @@ class ForwardPass {
     output_ = pieces.take(kQueryBlock * problem.head_size);
     keys_ = pieces.take(problem.keys * problem.head_size);
     values_ = pieces.take(problem.keys * problem.head_size);
-  }
-
-  static std::size_t scratch_bytes(const AttentionProblem& problem) {
-    return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
-                                                    2 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                    2 * Pieces::padded(problem.keys * problem.head_size));
   }
 
   /// The queries [first, last) of all heads that share one key head of one sample; first is a multiple of kQueryBlock.
@@ -40,14 +52,14 @@ class ForwardPass {
  private:
   void load_keys(std::int64_t sample, std::int64_t key_head) {
     const std::int64_t size = problem_.head_size;
-    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.k, sample, key_head, 0), {keys_, size});
-    copy_rows(problem_.keys, size, 1.0f, head_rows(args_.v, sample, key_head, 0), {values_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.k, sample, key_head, 0), Rows<float>{keys_, size});
+    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.v, sample, key_head, 0), Rows<float>{values_, size});
   }
 
   void attend(const QueryBlock& block, std::int64_t head) {
     const std::int64_t size = problem_.head_size;
-    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows(args_.q, block.sample, head, block.first),
-              {queries_, size});
+    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows<T>(args_.q, block.sample, head, block.first),
+              Rows<float>{queries_, size});
     std::fill_n(maximum_, kQueryBlock, -kInfinity);
     std::fill_n(sum_, kQueryBlock, 0.0f);
     std::fill_n(output_, kQueryBlock * size, 0.0f);
@@ -96,15 +108,15 @@ class ForwardPass {
     const std::int64_t size = problem_.head_size;
     float* log_sum_exp =
         args_.log_sum_exp.as<float>() + (block.sample * problem_.heads + head) * problem_.queries + block.first;
-    const Matrix out = head_rows(args_.out, block.sample, head, block.first);
+    const Rows<T> out = head_rows<T>(args_.out, block.sample, head, block.first);
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      float* out_row = out.data + row * out.stride;
+      T* out_row = out.data + row * out.stride;
       if (block.visible[static_cast<std::size_t>(row)].empty()) {
-        std::fill_n(out_row, size, 0.0f);
+        std::fill_n(out_row, size, T{});
         log_sum_exp[row] = -kInfinity;
         continue;
       }
-      copy_rows(1, size, 1.0f / sum_[row], {output_ + row * size, size}, {out_row, size});
+      copy_rows(1, size, 1.0f / sum_[row], Rows<float>{output_ + row * size, size}, Rows<T>{out_row, size});
       log_sum_exp[row] = maximum_[row] * kLn2 + std::log(sum_[row]);
     }
   }
@@ -117,26 +129,27 @@ class ForwardPass {
   float multipliers_[kKeyBlock + kLanes];
 };
 
+template <class T>
+void attend(const Team& team, const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory) {
+  const std::int64_t key_heads = problem.key_heads, cuts = query_cuts(team, problem);
+  team.each(problem.samples * key_heads * cuts, [&](std::int64_t part, int thread) {
+    const std::int64_t pair = part / cuts, piece = part % cuts;
+    const auto cut = [&](std::int64_t i) { return Team::cut(problem.queries, kQueryBlock, cuts, i); };
+    if (cut(piece) == cut(piece + 1)) return;
+    ForwardPass<T>(args, problem, memory + scratch_bytes(problem) * static_cast<std::size_t>(thread))
+        .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));
+  });
+}
+
 }  // namespace
 
 void CpuOps::attention_forward(const AttentionForwardArgs& args) {
   const AttentionProblem problem("attention_forward", args.q, args.k, args.v, args.mask, args.dropout);
   problem.check_queries(args.out);
   problem.check_log_sum_exp(args.log_sum_exp);
-  const std::int64_t key_heads = problem.key_heads, pairs = problem.samples * key_heads;
-  if (pairs == 0 || problem.queries == 0) return;
-  // Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the
-  // keys once more, and causal pieces are unequal.
-  const std::int64_t threads = team_.threads(), wanted = threads == 1 ? 1 : 4 * threads;
-  const std::int64_t cuts = std::clamp<std::int64_t>((wanted + pairs - 1) / pairs, 1, problem.queries);
-  const std::size_t share = ForwardPass::scratch_bytes(problem);
-  std::byte* memory = scratch(share * static_cast<std::size_t>(threads));
-  team_.each(pairs * cuts, [&](std::int64_t part, int thread) {
-    const std::int64_t pair = part / cuts, piece = part % cuts;
-    const auto cut = [&](std::int64_t i) { return Team::cut(problem.queries, kQueryBlock, cuts, i); };
-    if (cut(piece) == cut(piece + 1)) return;
-    ForwardPass(args, problem, memory + share * static_cast<std::size_t>(thread))
-        .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));
+  with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
+    if (problem.samples * problem.key_heads == 0 || problem.queries == 0) return;
+    attend<T>(team_, args, problem, scratch(scratch_bytes(problem) * static_cast<std::size_t>(team_.threads())));
   });
 }
 

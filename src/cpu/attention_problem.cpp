@@ -6,7 +6,7 @@ namespace megatron {
 
 AttentionProblem::AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                                    const AttentionMask& mask, const Dropout& dropout)
-    : verb_(verb), mask_(mask) {
+    : verb_(verb), type_(q.dtype()), mask_(mask) {
   internal_check(q.rank() == 4 && k.rank() == 4, "attention: queries and keys are [s, b, heads, head size]");
   queries = q.dim(0);
   keys = k.dim(0);
@@ -40,9 +40,9 @@ AttentionProblem::AttentionProblem(const char* verb, const ConstTensor& q, const
 }
 
 void AttentionProblem::check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const {
-  verify(x.dtype() == DType::f32, ErrorKind::configuration,
-         "{}: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", verb_,
-         name_of(x.dtype()));
+  if (x.dtype() != type_) {
+    fail(ErrorKind::internal, "{}: a tensor of {} beside queries of {}", verb_, name_of(x.dtype()), name_of(type_));
+  }
   internal_check(x.shape() == Shape({rows, samples, x_heads, head_size}), "attention: shapes do not fit");
   internal_check(head_size <= 1 || x.stride(3) == 1, "attention: the last dimension is not contiguous");
 }

@@ -34,12 +34,11 @@ struct QueryBlock {
 
 class AttentionProblem {
  public:
-  /// `verb` is for error messages. Throws Error(configuration) for dtypes that the CPU backend lacks, internal errors
-  /// for shapes that break the contract.
+  /// `verb` is for error messages. Throws internal errors for dtypes and shapes that break the contract.
   AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                    const AttentionMask& mask, const Dropout& dropout);
 
-  /// `x` must be f32 [s_q, b, a, d] (queries) or [s_k, b, a_kv, d] (keys), contiguous in d.
+  /// `x` must be [s_q, b, a, d] (queries) or [s_k, b, a_kv, d] (keys) of the queries' dtype, contiguous in d.
   void check_queries(const ConstTensor& x) const { check(x, queries, heads); }
   void check_keys(const ConstTensor& x) const { check(x, keys, key_heads); }
   void check_log_sum_exp(const ConstTensor& x) const;
@@ -58,6 +57,7 @@ class AttentionProblem {
   KeyRange visible(std::int64_t sample, std::int64_t query) const;
 
   const char* verb_;
+  DType type_;
   const AttentionMask& mask_;
 };
 

@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/half.h"
 #include "cpu/attention_problem.h"
 #include "cpu/dropout.h"
 #include "cpu/sgemm.h"
@@ -184,21 +185,32 @@ inline float dot(std::int64_t size, const float* x, const float* y) {
   return sum;
 }
 
-/// y[rows, columns] = factor · x, between any row strides.
-inline void copy_rows(std::int64_t rows, std::int64_t columns, float factor, ConstMatrix x, Matrix y) {
+/// Rows of elements of any type, `stride` elements from one to the next.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+};
+
+/// y[rows, columns] = factor · x, between any row strides and element types.
+template <class From, class To>
+void copy_rows(std::int64_t rows, std::int64_t columns, float factor, Rows<From> x, Rows<To> y) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* from = x.data + row * x.stride;
-    float* to = y.data + row * y.stride;
-    for (std::int64_t i = 0; i < columns; ++i) to[i] = factor * from[i];
+    const From* from = x.data + row * x.stride;
+    To* to = y.data + row * y.stride;
+#pragma omp simd
+    for (std::int64_t i = 0; i < columns; ++i) to[i] = narrow<To>(factor * wide(from[i]));
   }
 }
 
-/// Rows `first`... of one head of one sample of a [s, b, heads, d] tensor, as a matrix.
-inline ConstMatrix head_rows(const ConstTensor& x, std::int64_t sample, std::int64_t head, std::int64_t first) {
-  return {x.as<float>() + first * x.stride(0) + sample * x.stride(1) + head * x.stride(2), x.stride(0)};
+/// Rows `first`... of one head of one sample of a [s, b, heads, d] tensor.
+template <class T>
+Rows<const T> head_rows(const ConstTensor& x, std::int64_t sample, std::int64_t head, std::int64_t first) {
+  return {x.as<T>() + first * x.stride(0) + sample * x.stride(1) + head * x.stride(2), x.stride(0)};
 }
-inline Matrix head_rows(const Tensor& x, std::int64_t sample, std::int64_t head, std::int64_t first) {
-  return {x.as<float>() + first * x.stride(0) + sample * x.stride(1) + head * x.stride(2), x.stride(0)};
+template <class T>
+Rows<T> head_rows(const Tensor& x, std::int64_t sample, std::int64_t head, std::int64_t first) {
+  return {x.as<T>() + first * x.stride(0) + sample * x.stride(1) + head * x.stride(2), x.stride(0)};
 }
 
 /// The mask row of one query of one head, indexed by key.

@@ -19,7 +19,7 @@ void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor
   internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]");
   const std::int64_t samples = x.dim(1), rows = x.dim(0) * samples, columns = x.dim(2);
   const bool masked = dropout.probability != 0;
-  const std::int32_t* positions = masked ? i32_elements(verb, dropout.positions, x.dim(0)) : nullptr;
+  const std::int32_t* positions = masked ? elements_of<std::int32_t>(verb, dropout.positions, x.dim(0)) : nullptr;
   const DropoutRule rule(dropout.probability);
   const auto mask_box = [&](std::int64_t top, std::int64_t bottom, std::int64_t low, std::int64_t high) {
     alignas(64) float scales[kChunk];
@@ -45,27 +45,25 @@ void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor
   }
 }
 
-template <bool with_bias, bool with_residual>
-void forward_piece(const float* x, const float* bias, const float* residual, const float* scales, float* y,
-                   std::int64_t count) {
+template <class T, bool with_bias, bool with_residual>
+void forward_piece(const T* x, const T* bias, const T* residual, const float* scales, T* y, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
-    const float kept = (with_bias ? x[i] + bias[i] : x[i]) * scales[i];
-    y[i] = with_residual ? residual[i] + kept : kept;
+    const float kept = (with_bias ? wide(x[i]) + wide(bias[i]) : wide(x[i])) * scales[i];
+    y[i] = narrow<T>(with_residual ? wide(residual[i]) + kept : kept);
   }
 }
 
-}  // namespace
-
-void CpuOps::dropout_add_forward(const DropoutAddForwardArgs& args) {
+template <class T>
+void forward(const Team& team, const DropoutAddForwardArgs& args) {
   const RowsOf size(args.x);
-  const float* x = f32_elements("dropout_add_forward", args.x, size.elements());
-  const float* bias = optional_f32_elements("dropout_add_forward", args.bias, size.columns);
-  const float* residual = optional_f32_elements("dropout_add_forward", args.residual, size.elements());
-  float* y = f32_elements("dropout_add_forward", args.y, size.elements());
-  const auto piece = bias ? (residual ? forward_piece<true, true> : forward_piece<true, false>)
-                          : (residual ? forward_piece<false, true> : forward_piece<false, false>);
-  for_each_masked_piece("dropout_add_forward", team_, args.x, args.dropout, false,
+  const T* x = elements_of<T>("dropout_add_forward", args.x, size.elements());
+  const T* bias = optional_elements_of<T>("dropout_add_forward", args.bias, size.columns);
+  const T* residual = optional_elements_of<T>("dropout_add_forward", args.residual, size.elements());
+  T* y = elements_of<T>("dropout_add_forward", args.y, size.elements());
+  const auto piece = bias ? (residual ? forward_piece<T, true, true> : forward_piece<T, true, false>)
+                          : (residual ? forward_piece<T, false, true> : forward_piece<T, false, false>);
+  for_each_masked_piece("dropout_add_forward", team, args.x, args.dropout, false,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
                           const std::int64_t at = row + first;
                           piece(x + at, bias ? bias + first : nullptr, residual ? residual + at : nullptr, scales,
@@ -73,22 +71,35 @@ void CpuOps::dropout_add_forward(const DropoutAddForwardArgs& args) {
                         });
 }
 
-void CpuOps::dropout_add_backward(const DropoutAddBackwardArgs& args) {
+template <class T>
+void backward(const Team& team, const DropoutAddBackwardArgs& args) {
   const RowsOf size(args.dy);
-  const float* dy = f32_elements("dropout_add_backward", args.dy, size.elements());
-  float* dx = f32_elements("dropout_add_backward", args.dx, size.elements());
-  float* dbias = optional_f32_elements("dropout_add_backward", args.dbias, size.columns);
-  for_each_masked_piece("dropout_add_backward", team_, args.dy, args.dropout, dbias != nullptr,
+  const T* dy = elements_of<T>("dropout_add_backward", args.dy, size.elements());
+  T* dx = elements_of<T>("dropout_add_backward", args.dx, size.elements());
+  float* dbias = optional_elements_of<float>("dropout_add_backward", args.dbias, size.columns);
+  for_each_masked_piece("dropout_add_backward", team, args.dy, args.dropout, dbias != nullptr,
                         [&](std::int64_t row, std::int64_t first, std::int64_t count, const float* scales) {
-                          const float* dy_piece = dy + row + first;
-                          float* dx_piece = dx + row + first;
+                          const T* dy_piece = dy + row + first;
+                          T* dx_piece = dx + row + first;
 #pragma omp simd
-                          for (std::int64_t i = 0; i < count; ++i) dx_piece[i] = dy_piece[i] * scales[i];
+                          for (std::int64_t i = 0; i < count; ++i) {
+                            dx_piece[i] = narrow<T>(wide(dy_piece[i]) * scales[i]);
+                          }
                           if (dbias == nullptr) return;
                           float* sums = dbias + first;
 #pragma omp simd
-                          for (std::int64_t i = 0; i < count; ++i) sums[i] += dx_piece[i];
+                          for (std::int64_t i = 0; i < count; ++i) sums[i] += wide(dx_piece[i]);
                         });
+}
+
+}  // namespace
+
+void CpuOps::dropout_add_forward(const DropoutAddForwardArgs& args) {
+  with_activation_type("dropout_add_forward", args.x.dtype(), [&]<class T>(T) { forward<T>(team_, args); });
+}
+
+void CpuOps::dropout_add_backward(const DropoutAddBackwardArgs& args) {
+  with_activation_type("dropout_add_backward", args.dy.dtype(), [&]<class T>(T) { backward<T>(team_, args); });
 }
 
 }  // namespace megatron

@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
-#include "base/half.h"
 #include "base/philox.h"
 #include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
@@ -42,40 +40,20 @@ void normal_block(std::uint64_t first_call, std::uint64_t key, float deviation, 
   }
 }
 
-void normal_row(std::int64_t first_element, std::int64_t count, std::uint64_t key, float deviation, float* y) {
+template <class T>
+void normal_row(std::int64_t first_element, std::int64_t count, std::uint64_t key, float deviation, T* y) {
   float variates[kNormalBlock];
   std::int64_t skipped = first_element % 4;
   auto call = static_cast<std::uint64_t>(first_element / 4);
   while (count > 0) {
     normal_block(call, key, deviation, variates);
     const std::int64_t taken = std::min(count, kNormalBlock - skipped);
-    std::copy_n(variates + skipped, taken, y);
+    for (std::int64_t i = 0; i < taken; ++i) y[i] = narrow<T>(variates[skipped + i]);
     y += taken;
     count -= taken;
     skipped = 0;
     call += static_cast<std::uint64_t>(kNormalCalls);
   }
-}
-
-inline float to_float(float x) {
-  return x;
-}
-inline float to_float(double x) {
-  return static_cast<float>(x);
-}
-
-template <class To, class From>
-To convert(From x) {
-  if constexpr (std::is_same_v<To, From>)
-    return x;
-  else if constexpr (std::is_same_v<To, BFloat16>)
-    return to_bfloat16(to_float(x));
-  else if constexpr (std::is_same_v<To, Float16>)
-    return to_float16(to_float(x));
-  else if constexpr (std::is_same_v<From, float> || std::is_same_v<From, double>)
-    return static_cast<To>(x);
-  else
-    return static_cast<To>(to_float(x));
 }
 
 /// Calls body with a zero of the element type of a float dtype.
@@ -89,37 +67,33 @@ void with_float_type(const char* verb, DType type, const Body& body) {
     case DType::i32:
     case DType::u8: break;
   }
-  fail(ErrorKind::configuration, "{}: the CPU backend has no conversion for {}", verb, name_of(type));
+  fail(ErrorKind::configuration, "{}: the CPU backend has no {}", verb, name_of(type));
 }
 
-/// Calls body with a zero of the type that a verb computes in, f32 or f64.
-template <class Body>
-void with_computing_type(const char* verb, DType type, const Body& body) {
-  if (type == DType::f64) return body(double{});
-  verify(type == DType::f32, ErrorKind::configuration,
-         "{}: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", verb, name_of(type));
-  body(float{});
-}
-
-}  // namespace
-
-void CpuOps::normal(const NormalArgs& args) {
+template <class T>
+void fill_normal(const Team& team, const NormalArgs& args) {
   const RowsOf size(args.y);
-  float* y = f32_elements("normal", args.y, size.elements());
+  T* y = elements_of<T>("normal", args.y, size.elements());
   internal_check(
       args.first_row >= 0 && args.first_column >= 0 && args.first_column + size.columns <= args.global_columns,
       "normal: the box is outside its matrix");
   if (args.first_column == 0 && size.columns == args.global_columns) {  // whole rows follow each other
-    return team_.elements(size.elements(), [&](std::int64_t first, std::int64_t last) {
+    return team.elements(size.elements(), [&](std::int64_t first, std::int64_t last) {
       normal_row(args.first_row * args.global_columns + first, last - first, args.key, args.deviation, y + first);
     });
   }
-  team_.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
+  team.rows(size.rows, size.columns, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t row = first; row < last; ++row) {
       const std::int64_t first_element = (args.first_row + row) * args.global_columns + args.first_column;
       normal_row(first_element, size.columns, args.key, args.deviation, y + row * size.columns);
     }
   });
+}
+
+}  // namespace
+
+void CpuOps::normal(const NormalArgs& args) {
+  with_activation_type("normal", args.y.dtype(), [&]<class T>(T) { fill_normal<T>(team_, args); });
 }
 
 void CpuOps::fill(Tensor y, double value) {
@@ -134,7 +108,7 @@ void CpuOps::fill(Tensor y, double value) {
   } else if (y.dtype() == DType::u8) {
     fill_with(static_cast<std::uint8_t>(value));
   } else {
-    with_float_type("fill", y.dtype(), [&]<class T>(T) { fill_with(convert<T>(value)); });
+    with_float_type("fill", y.dtype(), [&]<class T>(T) { fill_with(narrow<T>(value)); });
   }
 }
 
@@ -154,35 +128,32 @@ void CpuOps::copy(ConstTensor x, Tensor y) {
       To* to = static_cast<To*>(y.data());
       team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-        for (std::int64_t i = first; i < last; ++i) to[i] = convert<To>(from[i]);
+        for (std::int64_t i = first; i < last; ++i) to[i] = narrow<To>(wide(from[i]));
       });
     });
   });
 }
 
 void CpuOps::add(ConstTensor x, Tensor y) {
-  internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "add");
-  const std::int64_t n = x.elements();
-  with_computing_type("add", x.dtype(), [&]<class T>(T) {
-    with_computing_type("add", y.dtype(), [](auto) {});
-    const T* from = x.as<T>();
-    T* to = y.as<T>();
+  const std::int64_t n = y.elements();
+  with_float_type("add", y.dtype(), [&]<class T>(T) {
+    const T* from = elements_of<T>("add", x, n);
+    T* to = elements_of<T>("add", y, n);
     team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) to[i] += from[i];
+      for (std::int64_t i = first; i < last; ++i) to[i] = narrow<T>(wide(to[i]) + wide(from[i]));
     });
   });
 }
 
 void CpuOps::scale(Tensor y, double factor) {
-  internal_check(y.contiguous(), "scale");
   const std::int64_t n = y.elements();
-  with_computing_type("scale", y.dtype(), [&]<class T>(T) {
-    T* to = y.as<T>();
-    const T by = static_cast<T>(factor);
+  with_float_type("scale", y.dtype(), [&]<class T>(T) {
+    T* to = elements_of<T>("scale", y, n);
+    const auto by = static_cast<decltype(wide(T{}))>(factor);
     team_.elements(n, [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) to[i] *= by;
+      for (std::int64_t i = first; i < last; ++i) to[i] = narrow<T>(wide(to[i]) * by);
     });
   });
 }

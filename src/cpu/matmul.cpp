@@ -4,8 +4,10 @@
 // The blocks' extents decide which of its algorithms oneDNN takes and so the order of additions: the one verb whose
 // last bits may change with the number of threads. Its own threads would not help: they come in teams of changing size,
 // and wait for each other spinning.
+#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/sgemm.h"
+#include "cpu/wide_product.h"
 
 namespace megatron {
 
@@ -36,38 +38,61 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
-}  // namespace
-
-void CpuOps::matmul(const MatmulArgs& args) {
+/// m, n, k of a product whose arguments fit together; anything else is an internal error.
+ProductSize checked_size(const MatmulArgs& args) {
   const ConstTensor &a = args.a, &b = args.b;
   const Tensor& c = args.c;
-  for (const DType type : {a.dtype(), b.dtype(), c.dtype()}) {
-    verify(type == DType::f32, ErrorKind::configuration,
-           "matmul: the CPU backend has no {}; use precision.compute = \"fp32\" or another run.device", name_of(type));
-  }
   internal_check(a.rank() == 2 && b.rank() == 2 && c.rank() == 2, "matmul of tensors that are not matrices");
-  const std::int64_t m = c.dim(0), n = c.dim(1), k = a.dim(args.transpose_a ? 0 : 1);
-  internal_check(a.dim(args.transpose_a ? 1 : 0) == m, "matmul: rows of op(a) and c differ");
-  internal_check(b.dim(args.transpose_b ? 1 : 0) == k, "matmul: columns of op(a) and rows of op(b) differ");
-  internal_check(b.dim(args.transpose_b ? 0 : 1) == n, "matmul: columns of op(b) and c differ");
+  const ProductSize size{c.dim(0), c.dim(1), a.dim(args.transpose_a ? 0 : 1)};
+  internal_check(a.dim(args.transpose_a ? 1 : 0) == size.m, "matmul: rows of op(a) and c differ");
+  internal_check(b.dim(args.transpose_b ? 1 : 0) == size.k, "matmul: columns of op(a) and rows of op(b) differ");
+  internal_check(b.dim(args.transpose_b ? 0 : 1) == size.n, "matmul: columns of op(b) and c differ");
+  internal_check(a.dtype() == b.dtype(), "matmul of two dtypes");
+  internal_check(c.dtype() == a.dtype() || c.dtype() == DType::f32, "matmul: c is neither as a and b nor f32");
   for (const ConstTensor& x : {a, b, static_cast<const ConstTensor&>(c)}) {
     internal_check(x.dim(1) <= 1 || x.stride(1) == 1, "matmul: the last dimension is not contiguous");
     internal_check(x.stride(0) >= x.dim(1), "matmul: rows overlap");
   }
-  const auto multiply = [&](std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right) {
-    const float* rows = a.as<float>() + top * (args.transpose_a ? 1 : a.stride(0));
-    const float* columns = b.as<float>() + left * (args.transpose_b ? b.stride(0) : 1);
-    sgemm(args.transpose_a, args.transpose_b, bottom - top, right - left, k, 1.0f, {rows, a.stride(0)},
-          {columns, b.stride(0)}, args.accumulate ? 1.0f : 0.0f,
-          {c.as<float>() + top * c.stride(0) + left, c.stride(0)});
-  };
-  if (team_.threads() == 1 || m * n * k < kSmallProduct) return multiply(0, m, 0, n);
-  const Blocks blocks = cut_result(m, n, team_.threads());
-  team_.each(blocks.rows * blocks.columns, [&](std::int64_t block, int) {
-    const std::int64_t row = block / blocks.columns, column = block % blocks.columns;
-    const auto down = [&](std::int64_t i) { return Team::cut(m, kBlockUnit, blocks.rows, i); };
-    const auto across = [&](std::int64_t i) { return Team::cut(n, kBlockUnit, blocks.columns, i); };
-    multiply(down(row), down(row + 1), across(column), across(column + 1));
+  return size;
+}
+
+/// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
+template <class T>
+void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top, std::int64_t left, float* memory) {
+  const T* rows = args.a.as<T>() + top * (args.transpose_a ? 1 : args.a.stride(0));
+  const T* columns = args.b.as<T>() + left * (args.transpose_b ? args.b.stride(0) : 1);
+  const std::int64_t a_stride = args.a.stride(0), b_stride = args.b.stride(0), c_stride = args.c.stride(0);
+  const std::int64_t at = top * c_stride + left;
+  if constexpr (std::is_same_v<T, float>) {
+    sgemm(args.transpose_a, args.transpose_b, block.m, block.n, block.k, 1.0f, {rows, a_stride}, {columns, b_stride},
+          args.accumulate ? 1.0f : 0.0f, {args.c.as<float>() + at, c_stride});
+  } else {
+    const ProductInput<T> a{rows, a_stride, args.transpose_a}, b{columns, b_stride, args.transpose_b};
+    if (args.c.dtype() == DType::f32) {
+      wide_product(block, a, b, args.c.as<float>() + at, c_stride, args.accumulate, memory);
+    } else {
+      wide_product(block, a, b, args.c.as<T>() + at, c_stride, args.accumulate, memory);
+    }
+  }
+}
+
+}  // namespace
+
+void CpuOps::matmul(const MatmulArgs& args) {
+  const auto [m, n, k] = checked_size(args);
+  const bool whole = team_.threads() == 1 || m * n * k < kSmallProduct;
+  const Blocks blocks = whole ? Blocks{1, 1} : cut_result(m, n, team_.threads());
+  with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {
+    const std::size_t share = kHalf<T> ? wide_product_bytes({m, n, k}) : 0;
+    std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+    team_.each(blocks.rows * blocks.columns, [&](std::int64_t block, int thread) {
+      const std::int64_t row = block / blocks.columns, column = block % blocks.columns;
+      const auto down = [&](std::int64_t i) { return Team::cut(m, kBlockUnit, blocks.rows, i); };
+      const auto across = [&](std::int64_t i) { return Team::cut(n, kBlockUnit, blocks.columns, i); };
+      const ProductSize size{down(row + 1) - down(row), across(column + 1) - across(column), k};
+      multiply_block<T>(args, size, down(row), across(column),
+                        reinterpret_cast<float*>(memory + share * static_cast<std::size_t>(thread)));
+    });
   });
 }
 

@@ -51,18 +51,18 @@ double sum_of_squares(const float* x, std::int64_t n) {
 
 void CpuOps::adamw(const AdamWArgs& args) {
   const std::int64_t n = args.value.elements();
-  float* value = f32_elements("adamw", args.value, n);
-  const float* gradient = f32_elements("adamw", args.gradient, n);
-  float* m = f32_elements("adamw", args.m, n);
-  float* v = f32_elements("adamw", args.v, n);
+  float* value = elements_of<float>("adamw", args.value, n);
+  const float* gradient = elements_of<float>("adamw", args.gradient, n);
+  float* m = elements_of<float>("adamw", args.m, n);
+  float* v = elements_of<float>("adamw", args.v, n);
   internal_check(args.step >= 1, "adamw: updates are counted from 1");
-  if (*f32_elements("adamw", args.skip, 1) != 0) return;
+  if (*elements_of<float>("adamw", args.skip, 1) != 0) return;
 
   // Bias corrections in double: 1 - beta^step cancels at small steps.
   const double step = static_cast<double>(args.step);
   const double m_share = 1.0 - std::pow(static_cast<double>(args.beta1), step);
   const double v_share = 1.0 - std::pow(static_cast<double>(args.beta2), step);
-  const AdamWUpdate update{.factor = *f32_elements("adamw", args.clip_factor, 1),
+  const AdamWUpdate update{.factor = *elements_of<float>("adamw", args.clip_factor, 1),
                            .beta1 = args.beta1,
                            .beta2 = args.beta2,
                            .m_correction = static_cast<float>(1.0 / m_share),
@@ -77,7 +77,7 @@ void CpuOps::adamw(const AdamWArgs& args) {
 
 void CpuOps::square_sum(const SquareSumArgs& args) {
   const std::int64_t n = args.x.elements();
-  const float* x = f32_elements("square_sum", args.x, n);
+  const float* x = elements_of<float>("square_sum", args.x, n);
   // Blocks of a fixed size, added up in order: the same sum with any number of threads.
   constexpr std::int64_t block = std::int64_t{1} << 16;
   const std::int64_t blocks = (n + block - 1) / block;
@@ -97,9 +97,9 @@ void CpuOps::clip_factor(const ClipFactorArgs& args) {
   const auto norm = static_cast<float>(exact_norm);
   const double factor = static_cast<double>(args.maximum) / (exact_norm + 1e-6);
   const double clip = args.maximum != 0 && factor < 1 ? factor : 1.0;
-  *f32_elements("clip_factor", args.norm, 1) = norm;
-  *f32_elements("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
-  *f32_elements("clip_factor", args.skip, 1) = std::isfinite(norm) ? 0.0f : 1.0f;
+  *elements_of<float>("clip_factor", args.norm, 1) = norm;
+  *elements_of<float>("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
+  *elements_of<float>("clip_factor", args.skip, 1) = std::isfinite(norm) ? 0.0f : 1.0f;
 }
 
 }  // namespace megatron

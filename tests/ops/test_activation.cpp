@@ -20,18 +20,19 @@ const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}
 
 }  // namespace
 
-TEST_CASE("bias_gelu_forward is the tanh form") {
+TEMPLATE_TEST_CASE("bias_gelu_forward is the tanh form", "", float, BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   for (const auto& [n, f] : kSizes) {
     CAPTURE(n, f);
-    const Owned<float> x = random_tensor({n, f}, 1, 6), bias = random_tensor({f}, 2);
-    Owned<float> y({n, f}), without_bias({n, f});
+    const Owned<T> x = random_tensor<T>({n, f}, 1, 6), bias = random_tensor<T>({f}, 2);
+    Owned<T> y({n, f}), without_bias({n, f});
     backend.ops->bias_gelu_forward({.x = x, .bias = bias, .y = y});
     backend.ops->bias_gelu_forward({.x = x, .bias = {}, .y = without_bias});
     std::vector<double> want, want_without;
     for (std::int64_t i = 0; i < n * f; ++i) {
-      want.push_back(gelu(static_cast<double>(x[i] + bias[i % f])));
-      want_without.push_back(gelu(static_cast<double>(x[i])));
+      want.push_back(gelu(x.value(i) + bias.value(i % f)));
+      want_without.push_back(gelu(x.value(i)));
     }
     CHECK(difference(y, want, 2e-7, 1) == "");
     CHECK(difference(without_bias, want_without, 2e-7, 1) == "");
@@ -50,17 +51,19 @@ TEST_CASE("gelu keeps its relative accuracy in the left tail, and its limits") {
   CHECK(y[5] == 0);
 }
 
-TEST_CASE("bias_gelu_backward: dx is set, dbias is added to") {
+TEMPLATE_TEST_CASE("bias_gelu_backward: dx is set, dbias is added to", "", float, BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   for (const auto& [n, f] : kSizes) {
     for (const bool with_bias : {true, false}) {
       CAPTURE(n, f, with_bias);
-      const Owned<float> x = random_tensor({n, f}, 1, 4), bias = random_tensor({f}, 2), dy = random_tensor({n, f}, 3);
-      Owned<float> dx = random_tensor({n, f}, 4), dbias = random_tensor({f}, 5);
+      const Owned<T> x = random_tensor<T>({n, f}, 1, 4), bias = random_tensor<T>({f}, 2),
+                     dy = random_tensor<T>({n, f}, 3);
+      Owned<T> dx = random_tensor<T>({n, f}, 4);
+      Owned<float> dbias = random_tensor({f}, 5);
       std::vector<double> want, want_bias = as_doubles(dbias);
       for (std::int64_t i = 0; i < n * f; ++i) {
-        want.push_back(static_cast<double>(dy[i]) *
-                       gelu_slope(static_cast<double>(with_bias ? x[i] + bias[i % f] : x[i])));
+        want.push_back(dy.value(i) * gelu_slope(with_bias ? x.value(i) + bias.value(i % f) : x.value(i)));
         want_bias[static_cast<std::size_t>(i % f)] += 2 * want.back();
       }
       const ConstTensor bias_argument = with_bias ? ConstTensor(bias) : ConstTensor();
@@ -69,7 +72,7 @@ TEST_CASE("bias_gelu_backward: dx is set, dbias is added to") {
       CHECK(difference(dx, want, 1e-6) == "");
       CHECK(difference(dbias, want_bias, 2e-6) == "");
 
-      Owned<float> in_place = dy;
+      Owned<T> in_place = dy;
       backend.ops->bias_gelu_backward({.dy = in_place, .x = x, .bias = bias_argument, .dx = in_place, .dbias = {}});
       CHECK(in_place == dx);
       Owned<float> over_x = x;

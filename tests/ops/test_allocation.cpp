@@ -27,16 +27,27 @@ void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
-TEST_CASE("no row-wise or elementwise verb allocates") {
+TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run", "", float, BFloat16) {
   const Backend backend = make_cpu_backend(GENERATE(1, 2));
   Ops& ops = *backend.ops;
   const std::int64_t s = 4, b = 2, h = 2050, n = s * b;
-  Owned<float> x({s, b, h}), y({s, b, h}), bias({h}), dbias({h}), mean({n}), rstd({n}), one({1}, 1.0f), zero({1});
+  Owned<TestType> x({s, b, h}), y({s, b, h}), bias({h}), q({s, b, 2, 8}), product({n, n});
+  Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1});
   Owned<double> total({1});
   const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s);
   const Dropout dropout{.probability = 0.1f, .key = 1, .positions = positions};
 
+  const auto large = [&] {
+    const Tensor rows = x.tensor().view({n, h});
+    ops.matmul({rows, rows, false, true, product});
+    ops.matmul({product, rows, true, false, dtable, true});
+    ops.attention_forward({q, q, q, q, log_sum_exp, 1, {}, {}});
+    ops.attention_backward({q, q, q, q, q, log_sum_exp, q, q, q, 1, {}, {}});
+  };
+  large();
+
   const long before = allocations;
+  large();
   ops.add_bias({x, bias});
   ops.column_sum({x, dbias});
   ops.bias_gelu_forward({x, bias, y});
@@ -46,15 +57,15 @@ TEST_CASE("no row-wise or elementwise verb allocates") {
   ops.layer_norm_forward({x, bias, bias, y, mean, rstd});
   ops.layer_norm_backward({y, x, bias, mean, rstd, {}, y, dbias, dbias});
   ops.embedding_forward({ids, x, 0, y, false});
-  ops.embedding_backward({ids, y, 0, x});
+  ops.embedding_backward({ids, y, 0, dtable});
   ops.cross_entropy_local({x, ids, 0, h, mean, rstd, mean});
   ops.cross_entropy_rescale({mean, mean, rstd});
   ops.cross_entropy_loss({mean, rstd, mean, {}, {}, total});
   ops.cross_entropy_backward({x, ids, 0, h, mean, rstd, {}, 1});
-  ops.square_sum({x, total});
+  ops.square_sum({dtable, total});
   ops.clip_factor(
       {.square_sum = total, .maximum = 1, .norm = mean.tensor().slice(0, 0, 1), .factor = one, .skip = zero});
-  ops.adamw({.value = x, .gradient = y, .m = x, .v = y, .clip_factor = one, .skip = zero});
+  ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

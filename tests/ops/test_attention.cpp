@@ -30,17 +30,18 @@ double relative_error(const std::vector<double>& actual, const std::vector<doubl
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
+template <class T = float>
 void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
   CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.window, c.dropout);
-  const Inputs x(c, amplitude);
-  Run run(c, x);
+  const Inputs<T> x(c, amplitude);
+  Run<T> run(c, x);
   run.execute(ops);
   const AttentionResult expected = reference_attention(c, x.q, x.k, x.v, x.dout);
   CHECK(relative_error(run.out.values(), expected.out) < tolerance);
   CHECK(relative_error(run.dq.values(), expected.dq) < tolerance);
   CHECK(relative_error(run.dk.values(), expected.dk) < tolerance);
   CHECK(relative_error(run.dv.values(), expected.dv) < tolerance);
-  for (const Strided* output : {&run.out, &run.dq, &run.dk, &run.dv}) CHECK(output->margins_intact());
+  for (const Strided<T>* output : {&run.out, &run.dq, &run.dk, &run.dv}) CHECK(output->margins_intact());
   double worst = 0;
   for (std::size_t i = 0; i < run.log_sum_exp.size(); ++i) {
     const double wanted = expected.log_sum_exp[i], got = double{run.log_sum_exp[i]};
@@ -124,6 +125,24 @@ TEST_CASE("attention: every mask at awkward sizes", "[attention]") {
   }
 }
 
+TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BFloat16, Float16) {
+  CpuDevice device;
+  CpuOps ops(device);
+  // One rounding of every result, and gradients have the output's too, through delta.
+  const double rounding = 2 * (std::is_same_v<TestType, BFloat16> ? 0x1p-8 : 0x1p-11);
+  const std::int64_t sizes[][4] = {{11, 2, 3, 16}, {33, 3, 2, 5}, {129, 2, 2, 64}};
+  for (const auto& size : sizes) {
+    for (AttentionCase c : masked_cases(size[0], size[1], size[2], size[3])) {
+      check_case<TestType>(ops, c, rounding);
+      add_dropout(c, 0.3);
+      check_case<TestType>(ops, c, rounding);
+    }
+  }
+  AttentionCase grouped = plain(600, 1, 4, 16);
+  grouped.key_heads = 2;
+  check_case<TestType>(ops, grouped, rounding);
+}
+
 TEST_CASE("attention longer than a block of keys", "[attention]") {
   CpuDevice device;
   CpuOps ops(device);
@@ -186,8 +205,8 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
   for (const double probability : {0.0, 0.5}) {
     if (probability > 0) add_dropout(c, probability);
     check_case(ops, c);
-    const Inputs x(c);
-    Run run(c, x);
+    const Inputs<> x(c);
+    Run<> run(c, x);
     run.execute(ops);
     const std::vector<double> out = run.out.values(), dk = run.dk.values();
     for (std::size_t at = 0; at < static_cast<std::size_t>(c.size); ++at) {
@@ -203,8 +222,8 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
   check_case(ops, no_keys);
   AttentionCase everything_dropped = plain(7, 1, 1, 8);
   add_dropout(everything_dropped, 1.0 - 0x1p-20);
-  const Inputs x(everything_dropped);
-  Run run(everything_dropped, x);
+  const Inputs<> x(everything_dropped);
+  Run<> run(everything_dropped, x);
   run.execute(ops);
   for (const double value : run.out.values()) CHECK(value == 0);
   for (const double value : run.dq.values()) CHECK(value == 0);
@@ -222,9 +241,9 @@ TEST_CASE("attention lets NaN through to where a step can see it", "[attention]"
   CpuDevice device;
   CpuOps ops(device);
   const AttentionCase c = plain(33, 1, 1, 8);
-  Inputs x(c);
+  Inputs<> x(c);
   x.k[c.at_key(5, 0, 0)] = std::numeric_limits<double>::quiet_NaN();
-  Run run(c, x);
+  Run<> run(c, x);
   run.execute(ops);
   const std::vector<double> out = run.out.values();
   CHECK_FALSE(std::isnan(out[c.at_query(4, 0, 0)]));
@@ -236,7 +255,7 @@ TEST_CASE("attention of query, key and value side by side in one matrix", "[atte
   CpuDevice device;
   CpuOps ops(device);
   const AttentionCase c = plain(70, 2, 3, 16);
-  const Inputs x(c);
+  const Inputs<> x(c);
   const std::int64_t hidden = c.heads * c.size;
   const auto rows = static_cast<std::size_t>(c.queries * c.samples), width = static_cast<std::size_t>(hidden);
   std::vector<float> qkv(rows * 3 * width), dqkv(qkv.size(), kNaN), out(rows * width), dout(out.size());
@@ -290,7 +309,7 @@ TEST_CASE("the attention reference's gradients are its slopes", "[attention]") {
   c.window = 6;
   c.slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
   add_dropout(c, 0.3);
-  Inputs x(c);
+  Inputs<> x(c);
   const AttentionResult result = reference_attention(c, x.q, x.k, x.v, x.dout);
   const auto loss = [&] {
     const std::vector<double> out = reference_attention(c, x.q, x.k, x.v, {}).out;
@@ -318,8 +337,8 @@ TEST_CASE("attention is the same to the bit, again and on a rank with some of th
   CpuOps ops(device);
   AttentionCase c = plain(129, 2, 4, 16);
   add_dropout(c, 0.25);
-  const Inputs x(c);
-  Run first(c, x), second(c, x);
+  const Inputs<> x(c);
+  Run<> first(c, x), second(c, x);
   first.execute(ops);
   check_case(ops, plain(200, 1, 1, 80));  // leaves other numbers in the scratch memory
   second.execute(ops);
@@ -344,12 +363,12 @@ TEST_CASE("attention is the same to the bit, again and on a rank with some of th
     }
     return result;
   };
-  Inputs part_inputs(part);
+  Inputs<> part_inputs(part);
   part_inputs.q = cut(x.q);
   part_inputs.k = cut(x.k);
   part_inputs.v = cut(x.v);
   part_inputs.dout = cut(x.dout);
-  Run partial(part, part_inputs);
+  Run<> partial(part, part_inputs);
   partial.execute(ops);
   CHECK(same(partial.out.values(), cut(first.out.values())));
   CHECK(same(partial.dq.values(), cut(first.dq.values())));
@@ -371,8 +390,8 @@ TEST_CASE("attention allocates nothing once it has run", "[attention]") {
   } allocator;
   CpuOps ops(allocator);
   const AttentionCase c = plain(1024, 1, 2, 64);
-  const Inputs x(c);
-  Run run(c, x);
+  const Inputs<> x(c);
+  Run<> run(c, x);
   run.execute(ops);
   const int calls = allocator.calls;
   CHECK(calls <= 2);
@@ -384,13 +403,11 @@ TEST_CASE("attention allocates nothing once it has run", "[attention]") {
 TEST_CASE("attention refuses other dtypes by name", "[attention]") {
   CpuDevice device;
   CpuOps ops(device);
-  std::vector<float> memory(256);
-  const Tensor x(memory.data(), {2, 1, 1, 8}, DType::bf16), lse(memory.data() + 64, {1, 1, 2}, DType::f32);
-  try {
-    ops.attention_forward({x, x, x, x, lse, 1, {}, {}});
-    FAIL("attended in bf16");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::configuration);
-    CHECK(std::string(error.what()).find("attention_forward: the CPU backend has no bf16") != std::string::npos);
-  }
+  std::vector<double> memory(256);
+  const Tensor x(memory.data(), {2, 1, 1, 8}, DType::f64), lse(memory.data() + 64, {1, 1, 2}, DType::f32),
+      half(memory.data(), {2, 1, 1, 8}, DType::bf16), single(memory.data(), {2, 1, 1, 8}, DType::f32);
+  CHECK_THROWS_WITH(ops.attention_forward({x, x, x, x, lse, 1, {}, {}}),
+                    Catch::Contains("attention_forward: the CPU backend has no f64"));
+  CHECK_THROWS_WITH(ops.attention_forward({half, half, single, half, lse, 1, {}, {}}),
+                    Catch::Contains("attention_forward: a tensor of f32 beside queries of bf16"));
 }

@@ -25,18 +25,22 @@ double reference_loss(const std::vector<double>& logits, std::int64_t stride, st
   return total;
 }
 
+template <class T>
 struct Result {
   double total = 0;
-  Owned<float> losses, gradient;
+  Owned<float> losses;
+  Owned<T> gradient;
 };
 
 /// What `parts` ranks would do, each with its slice of the columns; the reductions by hand.
-Result sharded(Ops& ops, const Owned<float>& logits, std::int64_t vocab, int parts, const Owned<std::int32_t>& targets,
-               const Owned<float>& weights, float scale) {
+template <class T>
+Result<T> sharded(Ops& ops, const Owned<T>& logits, std::int64_t vocab, int parts, const Owned<std::int32_t>& targets,
+                  const Owned<float>& weights, float scale) {
   const std::int64_t n = logits.shape()[0], columns = logits.shape()[1], width = columns / parts;
-  std::vector<Owned<float>> local, local_maximum, sums, target_logits;
+  std::vector<Owned<T>> local;
+  std::vector<Owned<float>> local_maximum, sums, target_logits;
   for (int part = 0; part < parts; ++part) {
-    Owned<float> slice({n, width});
+    Owned<T> slice({n, width});
     for (std::int64_t i = 0; i < n * width; ++i) slice[i] = logits[i / width * columns + part * width + i % width];
     Owned<float> maximum({n}, 77.0f), sum({n}, 77.0f), target({n}, 77.0f);
     ops.cross_entropy_local({.logits = slice,
@@ -57,7 +61,7 @@ Result sharded(Ops& ops, const Owned<float>& logits, std::int64_t vocab, int par
     for (std::int64_t i = 0; i < n; ++i) sum[i] += sums[part][i];
     for (std::int64_t i = 0; i < n; ++i) target[i] += target_logits[part][i];
   }
-  Result result{0, Owned<float>({n}), Owned<float>({n, columns})};
+  Result<T> result{0, Owned<float>({n}), Owned<T>({n, columns})};
   Owned<double> total({1}, 5.0);
   ops.cross_entropy_loss({.maximum = maximum,
                           .sum_exp = sum,
@@ -89,13 +93,15 @@ TEST_CASE("all-zero logits cost the logarithm of the vocabulary") {
   const Owned<float> logits({3, 50304}), weights({3}, 1.0f);
   const Owned<std::int32_t> targets({3}, {0, 50303, 17});
   for (const int parts : {1, 2, 4}) {
-    const Result result = sharded(*backend.ops, logits, 50304, parts, targets, weights, 1);
+    const Result<float> result = sharded(*backend.ops, logits, 50304, parts, targets, weights, 1);
     for (const float loss : result.losses.values()) CHECK(static_cast<double>(loss) == Approx(10.8258).epsilon(1e-5));
     CHECK(result.total == Approx(3 * std::log(50304.0)).epsilon(1e-7));
   }
 }
 
-TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2 and 4 parts") {
+TEMPLATE_TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2 and 4 parts", "", float,
+                   BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   struct Case {
     std::int64_t n, columns, vocab;
@@ -105,9 +111,9 @@ TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2
        {Case{1, 8, 8}, Case{7, 36, 33}, Case{33, 8, 7}, Case{3, 1000, 1000}, Case{5, 40, 25}, Case{5, 40, 9}}) {
     const Owned<float> weights = random_tensor({c.n}, 3, 0.5, 0.6);
     const Owned<std::int32_t> targets = random_ids(c.n, c.vocab, 2);
-    Owned<float> logits = random_tensor({c.n, c.columns}, 1, 8, 50);  // an offset that exp alone would not survive
+    Owned<T> logits = random_tensor<T>({c.n, c.columns}, 1, 8, 50);  // an offset that exp alone would not survive
     for (std::int64_t i = 0; i < logits.elements(); ++i) {
-      if (i % c.columns >= c.vocab) logits[i] = 1e6f;  // padding holds anything and must not be looked at
+      if (i % c.columns >= c.vocab) logits[i] = narrow<T>(1e6f);  // padding holds anything and must not be looked at
     }
     const auto loss_of = [&](const std::vector<double>& v) {
       return reference_loss(v, c.columns, c.vocab, targets, weights);
@@ -116,7 +122,7 @@ TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2
     for (double& g : want) g *= 0.25;
     for (const int parts : {1, 2, 4}) {
       CAPTURE(c.n, c.columns, c.vocab, parts);
-      const Result result = sharded(*backend.ops, logits, c.vocab, parts, targets, weights, 0.25f);
+      const Result<T> result = sharded(*backend.ops, logits, c.vocab, parts, targets, weights, 0.25f);
       CHECK(result.total == Approx(loss_of(as_doubles(logits))).epsilon(1e-6));
       // A step of 1e-5 on losses of some hundred leaves 1e-9 of the difference quotient.
       CHECK(difference(result.gradient, want, 2e-6) == "");
@@ -125,7 +131,7 @@ TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2
         weighted += static_cast<double>(weights[i]) * static_cast<double>(result.losses[i]);
       CHECK(weighted == Approx(result.total).epsilon(1e-6));
       for (std::int64_t i = 0; i < logits.elements(); ++i) {
-        if (i % c.columns >= c.vocab) REQUIRE(result.gradient[i] == 0);
+        if (i % c.columns >= c.vocab) REQUIRE(result.gradient.value(i) == 0);
       }
     }
   }
@@ -160,10 +166,11 @@ TEST_CASE("weights and losses are optional, and the total is added to") {
   CHECK(total[0] == Approx(10 + 4 * (0.5 + std::log(2.0))).epsilon(1e-12));
 }
 
-TEST_CASE("a logit that is not a number makes the loss not a number") {
+TEMPLATE_TEST_CASE("a logit that is not a number makes the loss not a number", "", float, BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
-  Owned<float> logits = random_tensor({1, 100}, 1);
-  logits[57] = std::numeric_limits<float>::quiet_NaN();
+  Owned<T> logits = random_tensor<T>({1, 100}, 1);
+  logits[57] = narrow<T>(std::numeric_limits<float>::quiet_NaN());
   const Owned<float> weights({1}, 1.0f);
   CHECK(std::isnan(sharded(*backend.ops, logits, 100, 2, Owned<std::int32_t>({1}, {3}), weights, 1).total));
 }

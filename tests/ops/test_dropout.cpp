@@ -101,7 +101,9 @@ TEST_CASE("the mask is the same whatever part of the batch and sequence a rank h
   }
 }
 
-TEST_CASE("dropout_add_forward and backward against the mask, with every optional argument") {
+TEMPLATE_TEST_CASE("dropout_add_forward and backward against the mask, with every optional argument", "", float,
+                   BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   for (const std::int64_t h : {1, 7, 33, 1000, 2050}) {
     for (const float probability : {0.0f, 0.25f}) {
@@ -112,22 +114,23 @@ TEST_CASE("dropout_add_forward and backward against the mask, with every optiona
           const Owned<std::int32_t> positions = counting_ids(3, 5);
           const Dropout dropout{.probability = probability, .key = 9, .positions = positions, .first_sample = 3};
           const Owned<float> mask = mask_of(backend, shape, dropout);
-          const Owned<float> x = random_tensor(shape, 1), bias = random_tensor({h}, 2);
-          Owned<float> residual = random_tensor(shape, 3), y = random_tensor(shape, 4);
+          const Owned<T> x = random_tensor<T>(shape, 1), bias = random_tensor<T>({h}, 2);
+          Owned<T> residual = random_tensor<T>(shape, 3), y = random_tensor<T>(shape, 4);
           std::vector<double> want, want_dx, want_dbias(static_cast<std::size_t>(h), 1.0);
           for (std::int64_t i = 0; i < x.elements(); ++i) {
-            const float sum = with_bias ? x[i] + bias[i % h] : x[i];
-            want.push_back(static_cast<double>(sum) * static_cast<double>(mask[i]) +
-                           (with_residual ? static_cast<double>(residual[i]) : 0.0));
-            want_dx.push_back(static_cast<double>(x[i]) * static_cast<double>(mask[i]));
-            want_dbias[static_cast<std::size_t>(i % h)] += 2 * want_dx.back();
+            const double sum = with_bias ? x.value(i) + bias.value(i % h) : x.value(i);
+            want.push_back(sum * static_cast<double>(mask[i]) + (with_residual ? residual.value(i) : 0.0));
+            want_dx.push_back(x.value(i) * static_cast<double>(mask[i]));
+            // The bias's gradient is the sum of dx as it is stored.
+            want_dbias[static_cast<std::size_t>(i % h)] +=
+                2 * static_cast<double>(wide(narrow<T>(static_cast<float>(want_dx.back()))));
           }
           DropoutAddForwardArgs forward{.x = x, .bias = {}, .residual = {}, .y = y, .dropout = dropout};
           if (with_bias) forward.bias = bias;
           if (with_residual) forward.residual = residual;
           backend.ops->dropout_add_forward(forward);
           CHECK(difference(y, want, 2e-7) == "");
-          Owned<float> over_x = x;
+          Owned<T> over_x = x;
           forward.x = over_x, forward.y = over_x;
           backend.ops->dropout_add_forward(forward);
           CHECK(over_x == y);
@@ -137,7 +140,8 @@ TEST_CASE("dropout_add_forward and backward against the mask, with every optiona
             CHECK(residual == y);
           }
 
-          Owned<float> dx = random_tensor(shape, 5), dbias({h}, 1.0f), in_place = x;
+          Owned<T> dx = random_tensor<T>(shape, 5), in_place = x;
+          Owned<float> dbias({h}, 1.0f);
           backend.ops->dropout_add_backward({.dy = x, .dx = dx, .dbias = dbias, .dropout = dropout});
           backend.ops->dropout_add_backward({.dy = x, .dx = dx, .dbias = dbias, .dropout = dropout});
           CHECK(difference(dx, want_dx, 2e-7) == "");

@@ -108,17 +108,52 @@ TEST_CASE("fill sets any element type") {
   CHECK(half == std::vector<std::uint16_t>(5, 0x3C00));
 }
 
-TEST_CASE("add and scale work in place, in f32 and f64") {
+TEMPLATE_TEST_CASE("add and scale work in place", "", float, BFloat16, Float16) {
   const Backend backend = make_cpu_backend();
   for (const std::int64_t n : kCounts) {
-    const Owned<float> x = random_tensor({n}, 1);
-    Owned<float> y = random_tensor({n}, 2);
-    std::vector<double> want = as_doubles(y);
-    for (std::size_t i = 0; i < want.size(); ++i) want[i] = (want[i] + static_cast<double>(x.values()[i])) * 0.25;
+    const auto x = random_tensor<TestType>({n}, 1);
+    auto y = random_tensor<TestType>({n}, 2);
+    std::vector<double> want;
+    for (std::int64_t i = 0; i < n; ++i) want.push_back(x.value(i) + y.value(i));
     backend.ops->add(x, y);
-    backend.ops->scale(y, 0.25);
+    CHECK(difference(y, want, 1e-7) == "");
+    want = as_doubles(y);
+    for (double& w : want) w *= 0.7;
+    backend.ops->scale(y, 0.7);
     CHECK(difference(y, want, 1e-7) == "");
   }
+}
+
+TEST_CASE("what is too large for f16 becomes infinity, and what is no number stays none") {
+  const Backend backend = make_cpu_backend();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float values[] = {65504, -65504, 65519, 65520, -1e9f, infinity, std::numeric_limits<float>::quiet_NaN(), 1e-9f};
+  Owned<float> x({8}, std::vector<float>(values, values + 8)), back({8});
+  Owned<Float16> half({8});
+  backend.ops->copy(x, half);
+  backend.ops->copy(half, back);
+  const float want[] = {65504, -65504, 65504, infinity, -infinity, infinity};
+  for (std::int64_t i = 0; i < 6; ++i) CHECK(back[i] == want[i]);
+  CHECK(std::isnan(back[6]));
+  CHECK(back[7] == 0);
+  backend.ops->scale(half, 2);
+  CHECK(half.value(0) == std::numeric_limits<double>::infinity());
+  CHECK(half.value(1) == -std::numeric_limits<double>::infinity());
+  CHECK(std::isnan(half.value(6)));
+}
+
+TEST_CASE("normal variates of 16-bit parameters are those of f32, rounded") {
+  const Backend backend = make_cpu_backend();
+  Owned<float> y({7, 33});
+  Owned<BFloat16> half({7, 33}), rounded({7, 33});
+  backend.ops->normal({.y = y, .key = 3, .deviation = 0.02f, .first_column = 5, .global_columns = 50});
+  backend.ops->normal({.y = half, .key = 3, .deviation = 0.02f, .first_column = 5, .global_columns = 50});
+  backend.ops->copy(y, rounded);
+  CHECK(half == rounded);
+}
+
+TEST_CASE("add and scale work in f64 too") {
+  const Backend backend = make_cpu_backend();
   Owned<double> total({2}, {1, 1e-30});
   backend.ops->add(Owned<double>({2}, {1e-15, 1e-30}), total);
   backend.ops->scale(total, 4);

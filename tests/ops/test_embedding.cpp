@@ -7,20 +7,21 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("embedding_forward looks up, and gives zero for rows of other ranks") {
+TEMPLATE_TEST_CASE("embedding_forward looks up, and gives zero for rows of other ranks", "", float, BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   for (const std::int64_t h : {1, 7, 33, 1000}) {
     const std::int64_t vocabulary = 12, n = 33;
-    const Owned<float> weight = random_tensor({vocabulary, h}, 1);
+    const Owned<T> weight = random_tensor<T>({vocabulary, h}, 1);
     const Owned<std::int32_t> ids = random_ids(n, vocabulary, 2);
     std::vector<double> want;
-    for (std::int64_t i = 0; i < n * h; ++i) want.push_back(static_cast<double>(weight[ids[i / h] * h + i % h]));
-    Owned<float> y = random_tensor({n, h}, 3);
+    for (std::int64_t i = 0; i < n * h; ++i) want.push_back(weight.value(ids[i / h] * h + i % h));
+    Owned<T> y = random_tensor<T>({n, h}, 3);
     backend.ops->embedding_forward({.ids = ids, .weight = weight, .first_row = 0, .y = y, .accumulate = false});
     CHECK(difference(y, want, 0) == "");
 
     // The ranks' parts add up to the whole, whatever was there before is overwritten by the first.
-    Owned<float> summed = random_tensor({n, h}, 4);
+    Owned<T> summed = random_tensor<T>({n, h}, 4);
     for (std::int64_t first = 0; first < vocabulary; first += 4) {
       backend.ops->embedding_forward({.ids = ids,
                                       .weight = weight.tensor().slice(0, first, 4),
@@ -34,16 +35,17 @@ TEST_CASE("embedding_forward looks up, and gives zero for rows of other ranks") 
   }
 }
 
-TEST_CASE("embedding_backward adds, repeated ids included, and only to rows that are here") {
+TEMPLATE_TEST_CASE("embedding_backward adds, repeated ids included, and only to rows that are here", "", float,
+                   BFloat16, Float16) {
+  using T = TestType;
   const Backend backend = make_cpu_backend();
   for (const std::int64_t h : {1, 7, 33}) {
     const std::int64_t vocabulary = 12, n = 100;
     const Owned<std::int32_t> ids = random_ids(n, vocabulary, 2);
-    const Owned<float> dy = random_tensor({n, h}, 3);
+    const Owned<T> dy = random_tensor<T>({n, h}, 3);
     Owned<float> dweight({vocabulary, h}, 1.0f);
     std::vector<double> want(static_cast<std::size_t>(vocabulary * h), 1.0);
-    for (std::int64_t i = 0; i < n * h; ++i)
-      want[static_cast<std::size_t>(ids[i / h] * h + i % h)] += 2 * static_cast<double>(dy[i]);
+    for (std::int64_t i = 0; i < n * h; ++i) want[static_cast<std::size_t>(ids[i / h] * h + i % h)] += 2 * dy.value(i);
     for (int times = 0; times < 2; ++times) {
       for (std::int64_t first = 0; first < vocabulary; first += 6) {
         backend.ops->embedding_backward(

@@ -46,16 +46,18 @@ void require_equal(const Results& got, const Results& want) {
 }
 
 /// Every row-wise and elementwise verb on [s, b, h], whose outputs start from given values where they are added to.
+template <class T = float>
 Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
   Results results;
   const std::int64_t n = s * b, rows = 50;
-  const auto x = random_tensor({s, b, h}, 1, 3), dy = random_tensor({s, b, h}, 2),
-             residual = random_tensor({s, b, h}, 3);
-  const auto bias = random_tensor({h}, 4), gamma = random_tensor({h}, 5), table = random_tensor({rows, h}, 6);
+  const auto x = random_tensor<T>({s, b, h}, 1, 3), dy = random_tensor<T>({s, b, h}, 2),
+             residual = random_tensor<T>({s, b, h}, 3);
+  const auto bias = random_tensor<T>({h}, 4), gamma = random_tensor<T>({h}, 5), table = random_tensor<T>({rows, h}, 6);
   const auto ids = random_ids(n, rows + 20, 7), targets = random_ids(n, h, 8), positions = counting_ids(s, 5);
   const auto weights = random_tensor({n}, 9, 1, 1);
   const Dropout dropout{.probability = 0.3f, .key = 11, .positions = positions, .first_sample = 3};
-  Owned<float> y({s, b, h}), sums = random_tensor({h}, 10), more_sums = random_tensor({h}, 11);
+  Owned<T> y({s, b, h});
+  Owned<float> sums = random_tensor({h}, 10), more_sums = random_tensor({h}, 11);
   Owned<float> mean({n}), rstd({n}), logit({n});
 
   y = x;
@@ -89,7 +91,7 @@ Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
     ops.embedding_forward({ids, table, 10, y, accumulate});
     keep(results, accumulate ? "embedding_forward adding" : "embedding_forward", y);
   }
-  Owned<float> dtable = table;
+  Owned<float> dtable = random_tensor({rows, h}, 12);
   ops.embedding_backward({ids, dy, 10, dtable});
   keep(results, "embedding_backward", dtable);
   const std::int64_t vocabulary = h - std::min<std::int64_t>(h - 1, 5);
@@ -147,8 +149,9 @@ Results flat_verbs(Ops& ops, std::int64_t n) {
   return results;
 }
 
+template <class T = float>
 Results attention(Ops& ops, const AttentionCase& problem) {
-  Run run(problem, Inputs(problem));
+  Run<T> run(problem, Inputs<T>(problem));
   run.execute(ops);
   Results results;
   keep(results, "out", run.out.values());
@@ -159,8 +162,10 @@ Results attention(Ops& ops, const AttentionCase& problem) {
   return results;
 }
 
+template <class T = float>
 std::vector<float> product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb, bool add) {
-  const auto a = random_tensor(ta ? Shape{k, m} : Shape{m, k}, 1), b = random_tensor(tb ? Shape{n, k} : Shape{k, n}, 2);
+  const auto a = random_tensor<T>(ta ? Shape{k, m} : Shape{m, k}, 1),
+             b = random_tensor<T>(tb ? Shape{n, k} : Shape{k, n}, 2);
   Owned<float> c = random_tensor({m, n + 3}, 3);
   ops.matmul({a, b, ta, tb, c.tensor().slice(1, 0, n), add});
   return c.values();
@@ -202,6 +207,11 @@ TEST_CASE("row-wise and elementwise verbs give the same bits on any number of th
       }
     }
   }
+  const Results half = row_verbs<BFloat16>(*one.ops, 33, 7, 129);
+  for (const int threads : {2, 3}) {
+    const Backend several = make_cpu_backend(threads);
+    require_equal(row_verbs<BFloat16>(*several.ops, 33, 7, 129), half);
+  }
 }
 
 TEST_CASE("attention gives the same bits on any number of threads", "[threads]") {
@@ -228,6 +238,7 @@ TEST_CASE("attention gives the same bits on any number of threads", "[threads]")
         CAPTURE(threads);
         const Backend several = make_cpu_backend(threads);
         for (int time = 0; time < 5; ++time) require_equal(attention(*several.ops, problem), want);
+        require_equal(attention<Float16>(*several.ops, problem), attention<Float16>(*one.ops, problem));
       }
     }
   }
@@ -248,6 +259,15 @@ TEST_CASE("matmul on several threads: to rounding that of one, and always the sa
         for (std::size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double{want[i]} - got[i]));
         CHECK(worst <= 4e-7 * (4 + static_cast<double>(k)));
         for (int time = 0; time < 3; ++time) CHECK((product(*several.ops, m, n, k, ta, tb, add) == got));
+        if (threads != 2 || add) continue;
+        const std::vector<float> half = product<BFloat16>(*several.ops, m, n, k, ta, tb, add),
+                                 half_of_one = product<BFloat16>(*one.ops, m, n, k, ta, tb, add);
+        CHECK((product<BFloat16>(*several.ops, m, n, k, ta, tb, add) == half));
+        worst = 0;
+        for (std::size_t i = 0; i < half.size(); ++i) {
+          worst = std::max(worst, std::abs(double{half_of_one[i]} - half[i]));
+        }
+        CHECK(worst <= 4e-7 * (4 + static_cast<double>(k)));
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "ops/ops.h"
 #include "support/attention_reference.h"
@@ -15,28 +16,30 @@ namespace megatron::test {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-inline std::vector<double> random_values(std::size_t count, std::uint64_t key, double amplitude = 1) {
+/// Rounded to T, so that kernel and reference start from the same numbers.
+template <class T>
+std::vector<double> random_values(std::size_t count, std::uint64_t key, double amplitude = 1) {
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {
-    // Rounded to float, so that kernel and reference start from the same numbers.
     const double uniform = philox4x32({static_cast<std::uint32_t>(i)}, key)[0] * 0x1p-31 - 1.0;
-    values[i] = static_cast<float>(amplitude * uniform);
+    values[i] = static_cast<double>(wide(narrow<T>(static_cast<float>(amplitude * uniform))));
   }
   return values;
 }
 
 /// [s, b, heads, d] as columns in the middle of a wider [s, b, ...] tensor whose other columns are NaN.
+template <class T>
 struct Strided {
   static constexpr std::int64_t kLeft = 3, kRight = 2;
   std::int64_t rows, samples, heads, size;
-  std::vector<float> storage;
+  std::vector<T> storage;
 
   Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
-    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, kNaN);
+    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, narrow<T>(kNaN));
   }
   Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, const std::vector<double>& values)
       : Strided(s, b, a, d) {
-    for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = static_cast<float>(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = narrow<T>(static_cast<float>(values[i]));
   }
   std::int64_t width() const { return kLeft + heads * size + kRight; }
   std::size_t place(std::size_t i) const {
@@ -45,36 +48,40 @@ struct Strided {
     return static_cast<std::size_t>(row * width() + kLeft + column);
   }
   Tensor tensor() {
-    return Tensor(storage.data(), {rows, samples, width()}, DType::f32).slice(2, kLeft, heads * size).split_last(heads);
+    return Tensor(storage.data(), {rows, samples, width()}, DTypeOf<T>::value)
+        .slice(2, kLeft, heads * size)
+        .split_last(heads);
   }
   std::vector<double> values() const {
     std::vector<double> result(static_cast<std::size_t>(rows * samples * heads * size));
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = storage[place(i)];
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<double>(wide(storage[place(i)]));
     return result;
   }
   bool margins_intact() const {
-    const auto numbers = std::count_if(storage.begin(), storage.end(), [](float x) { return !std::isnan(x); });
+    const auto numbers = std::count_if(storage.begin(), storage.end(), [](T x) { return !std::isnan(wide(x)); });
     return numbers == rows * samples * heads * size;
   }
 };
 
-/// Reproducible inputs of a case; `amplitude` of queries and keys.
+/// Reproducible inputs of a case, of elements T; `amplitude` of queries and keys.
+template <class T = float>
 struct Inputs {
   std::vector<double> q, k, v, dout;
   explicit Inputs(const AttentionCase& c, double amplitude = 1)
-      : q(random_values(c.query_elements(), 11, amplitude)),
-        k(random_values(c.key_elements(), 12, amplitude)),
-        v(random_values(c.key_elements(), 13)),
-        dout(random_values(c.query_elements(), 14)) {}
+      : q(random_values<T>(c.query_elements(), 11, amplitude)),
+        k(random_values<T>(c.key_elements(), 12, amplitude)),
+        v(random_values<T>(c.key_elements(), 13)),
+        dout(random_values<T>(c.query_elements(), 14)) {}
 };
 
 /// Everything that a case needs to run forward and backward on the CPU backend.
+template <class T = float>
 struct Run {
   const AttentionCase& c;
-  Strided q, k, v, dout, out, dq, dk, dv;
+  Strided<T> q, k, v, dout, out, dq, dk, dv;
   std::vector<float> log_sum_exp;
 
-  Run(const AttentionCase& test, const Inputs& x)
+  Run(const AttentionCase& test, const Inputs<T>& x)
       : c(test),
         q(c.queries, c.samples, c.heads, c.size, x.q),
         k(c.keys, c.samples, c.key_heads, c.size, x.k),

@@ -19,9 +19,6 @@ void expect(bool condition, fmt::format_string<Args...> format, Args&&... args) 
   if (!condition) throw std::runtime_error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-template <class T>
-inline constexpr bool kHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
 /// The i-th element that `rank` contributes: of very different magnitudes, so that the order of a sum shows.
 template <class T>
 T element(int rank, std::int64_t i) {
@@ -29,7 +26,7 @@ T element(int rank, std::int64_t i) {
   hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
   hash ^= hash >> 27;
   if constexpr (kHalf<T>) {
-    return from_float<T>(element<float>(rank, i));
+    return narrow<T>(element<float>(rank, i));
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(hash % 1000003);
   } else {
@@ -50,16 +47,11 @@ std::vector<T> elements_of(int rank, std::int64_t count) {
 /// at the end.
 template <class T>
 std::vector<T> reduced(int ranks, std::int64_t count, Reduce reduce, bool backwards = false) {
-  using Wide = std::conditional_t<kHalf<T>, float, T>;
+  using Wide = decltype(wide(T{}));
   const auto elements = [&](int k) {
     const std::vector<T> values = elements_of<T>(backwards ? ranks - 1 - k : k, count);
     std::vector<Wide> result;
-    for (const T value : values) {
-      if constexpr (kHalf<T>)
-        result.push_back(to_float(value));
-      else
-        result.push_back(value);
-    }
+    for (const T value : values) result.push_back(wide(value));
     return result;
   };
   std::vector<Wide> total = elements(0);
@@ -69,13 +61,9 @@ std::vector<T> reduced(int ranks, std::int64_t count, Reduce reduce, bool backwa
       total[i] = reduce == Reduce::sum ? total[i] + next[i] : std::max(total[i], next[i]);
     }
   }
-  if constexpr (kHalf<T>) {
-    std::vector<T> rounded;
-    for (const float value : total) rounded.push_back(from_float<T>(value));
-    return rounded;
-  } else {
-    return total;
-  }
+  std::vector<T> rounded;
+  for (const Wide value : total) rounded.push_back(narrow<T>(value));
+  return rounded;
 }
 
 template <class T>
@@ -84,20 +72,12 @@ Tensor tensor_of(std::vector<T>& values) {
 }
 
 template <class T>
-double printed(T x) {
-  if constexpr (kHalf<T>)
-    return static_cast<double>(to_float(x));
-  else
-    return static_cast<double>(x);
-}
-
-template <class T>
 void expect_same_bits(const std::vector<T>& got, const T* wanted, const char* what, const Communicator& group) {
   if (got.empty() || std::memcmp(got.data(), wanted, got.size() * sizeof(T)) == 0) return;
   for (std::size_t i = 0; i < got.size(); ++i) {
     expect(std::memcmp(&got[i], wanted + i, sizeof(T)) == 0,
            "{} in group '{}', rank {} of {}, {} elements: element {} is {}, not {}", what, group.name(), group.rank(),
-           group.size(), got.size(), i, printed(got[i]), printed(wanted[i]));
+           group.size(), got.size(), i, wide(got[i]), wide(wanted[i]));
   }
 }
 
@@ -135,20 +115,19 @@ inline void large_tensor_case(Communicator& world) {
 
 template <class T>
 void maximum_keeps_nan_case(Communicator& world) {
-  std::vector<T> value{from_float<T>(world.rank() == world.size() - 1 ? NAN : 1.0F)};
+  std::vector<T> value{narrow<T>(world.rank() == world.size() - 1 ? NAN : 1.0F)};
   world.all_reduce(tensor_of(value), Reduce::maximum);
-  expect(std::isnan(to_float(value[0])), "the maximum of a NaN and numbers is {}", to_float(value[0]));
+  expect(std::isnan(wide(value[0])), "the maximum of a NaN and numbers is {}", wide(value[0]));
 }
 
 /// Sums of 16-bit floats pass the largest of them on the way without harm, and end at infinity if they end past it.
 inline void overflow_case(Communicator& world) {
   if (world.size() < 3) return;
   const float past = world.rank() < 2 ? 60000.0F : 0, back = world.rank() == 2 ? -60000.0F : past;
-  std::vector<Float16> values{from_float<Float16>(back), from_float<Float16>(past)};
+  std::vector<Float16> values{narrow<Float16>(back), narrow<Float16>(past)};
   world.all_reduce(tensor_of(values));
-  expect(to_float(values[0]) == to_float(from_float<Float16>(60000)), "60000 + 60000 - 60000 is {}",
-         to_float(values[0]));
-  expect(to_float(values[1]) == INFINITY, "60000 + 60000 is {} in f16", to_float(values[1]));
+  expect(wide(values[0]) == wide(narrow<Float16>(60000)), "60000 + 60000 - 60000 is {}", wide(values[0]));
+  expect(wide(values[1]) == INFINITY, "60000 + 60000 is {} in f16", wide(values[1]));
 }
 
 template <class T>

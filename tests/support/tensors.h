@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "tensor/tensor.h"
 
 namespace megatron::test {
@@ -35,6 +36,7 @@ class Owned {
   const std::vector<T>& values() const { return values_; }
   T& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
   T operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
+  double value(std::int64_t i) const { return static_cast<double>(wide((*this)[i])); }
   std::int64_t elements() const { return shape_.elements(); }
   bool operator==(const Owned& other) const { return shape_ == other.shape_ && values_ == other.values_; }
 
@@ -43,13 +45,14 @@ class Owned {
   std::vector<T> values_;
 };
 
-/// Uniform in [center - width, center + width], the same for the same seed on every platform.
-inline Owned<float> random_tensor(Shape shape, std::uint64_t seed, double width = 1, double center = 0) {
-  Owned<float> result(shape);
+/// Uniform in [center - width, center + width], the same for the same seed on every platform; rounded to T.
+template <class T = float>
+Owned<T> random_tensor(Shape shape, std::uint64_t seed, double width = 1, double center = 0) {
+  Owned<T> result(shape);
   std::mt19937_64 engine(seed);
   for (std::int64_t i = 0; i < result.elements(); ++i) {
     const double unit = static_cast<double>(engine() >> 11) * 0x1p-53;
-    result[i] = static_cast<float>(center + width * (2 * unit - 1));
+    result[i] = narrow<T>(static_cast<float>(center + width * (2 * unit - 1)));
   }
   return result;
 }
@@ -73,10 +76,22 @@ inline Owned<std::int32_t> counting_ids(std::int64_t count, std::int32_t first =
 
 template <class T>
 std::vector<double> as_doubles(const Owned<T>& x) {
-  return {x.values().begin(), x.values().end()};
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < x.elements(); ++i) result.push_back(x.value(i));
+  return result;
 }
 
-/// "" if |got - want| <= tolerance * (largest |want| + floor) for all elements, else where it first is not.
+/// By how much an exact result may change when it is stored as a T: half a unit in the last place. Nothing for f32,
+/// where tolerances cover it.
+template <class T>
+double rounding_of(double exact) {
+  if constexpr (std::is_same_v<T, BFloat16>) return 0x1p-8 * std::abs(exact);
+  if constexpr (std::is_same_v<T, Float16>) return std::max(0x1p-11 * std::abs(exact), 0x1p-25);
+  return 0;
+}
+
+/// "" if |got - want| <= tolerance * (largest |want| + floor) + one rounding of want to T for all elements, else where
+/// it first is not. So 16-bit results must be as good as f32's, but for one rounding.
 /// Use as CHECK(difference(got, want, 1e-6) == "").
 template <class T>
 std::string difference(const Owned<T>& got, const std::vector<double>& want, double tolerance, double floor = 1e-30) {
@@ -84,10 +99,11 @@ std::string difference(const Owned<T>& got, const std::vector<double>& want, dou
   double largest = floor;
   for (const double w : want) largest = std::max(largest, std::abs(w));
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const auto value = static_cast<double>(got.values()[i]);
-    if (!(std::abs(value - want[i]) <= tolerance * largest)) {
+    const double value = got.value(static_cast<std::int64_t>(i));
+    const double allowed = tolerance * largest + rounding_of<T>(want[i]);
+    if (!(std::abs(value - want[i]) <= allowed)) {
       return fmt::format("element {} of {} is {:.9g}, not {:.9g} (tolerance {:.3g})", i, got.shape().to_string(), value,
-                         want[i], tolerance * largest);
+                         want[i], allowed);
     }
   }
   return "";
