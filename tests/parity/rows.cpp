@@ -83,6 +83,15 @@ std::vector<Row> parity_rows() {
       {"sequence, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {}, ""},
   };
   const std::vector<std::string> two_chunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
+  // 16-bit values and activations, against f32's one rank by the bands.
+  const std::string bf16 = "precision.compute=bf16";
+  const std::vector<Row> precision = {
+      {"bf16", 1, 1, 1, {bf16}, {}, ""},
+      {"bf16, micro-batch 3", 1, 1, 1, {bf16, "train.micro_batch_size=3"}, {}, ""},
+      {"bf16, sequence, 2 x 2 x 1", 2, 2, 1, {bf16, "parallel.sequence_parallel=true"}, {}, ""},
+      {"bf16, 2 x 2 x 2", 2, 2, 2, {bf16}, {}, ""},
+      {"bf16, 2 x 2 x 2, recompute", 2, 2, 2, {bf16, "recompute.mode=full"}, {}, "bf16, 2 x 2 x 2"},
+  };
   const std::vector<Row> schedules = {
       {"gpipe", 1, 1, 2, {"parallel.schedule=gpipe"}, {}, "pipeline 2"},
       {"gpipe, pipeline 4", 1, 1, 4, {"parallel.schedule=gpipe"}, {}, "pipeline 4"},
@@ -223,6 +232,7 @@ std::vector<Row> parity_rows() {
                            &recomputation, &batches, &sequences}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }
+  rows.insert(rows.end(), precision.begin(), precision.end());
   return rows;
 }
 

@@ -28,7 +28,7 @@ void for_each_run(const Boxed& boxed, const Visit& visit) {
   }
 }
 
-/// Writes `part`, of the parameter's box, into the whole tensor of its name.
+/// Writes `part`, f32 and of the parameter's box, into the whole tensor of its name.
 inline void assemble(const Parameter& parameter, ConstTensor part, NamedValues& whole) {
   std::vector<float>& target = whole[parameter.name];
   target.resize(static_cast<std::size_t>(parameter.global_shape.elements()));

@@ -104,7 +104,9 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) trace.evaluation = evaluation;
     for (const Parameter& parameter : replica.store().all()) {
-      if (parameter.counted) assemble(parameter, parameter.value, trace.parameters);
+      if (!parameter.counted) continue;
+      const Tensor master = replica.optimizer().master().slice(0, parameter.first, parameter.elements());
+      assemble(parameter, master, trace.parameters);
     }
   });
   return trace;
