@@ -103,11 +103,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     const double evaluation = replica.evaluate(batches.step(steps), batches.targets(), timers);
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) trace.evaluation = evaluation;
-    for (const Parameter& parameter : replica.store().all()) {
-      if (!parameter.counted) continue;
-      const Tensor master = replica.optimizer().master().slice(0, parameter.first, parameter.elements());
-      assemble(parameter, master, trace.parameters);
-    }
+    for (const Piece& piece : replica.owned_pieces()) assemble(piece, trace.parameters);
   });
   return trace;
 }
