@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("bias_gelu_backward: dx is set, dbias is added to", "", float
       Owned<T> in_place = dy;
       backend.ops->bias_gelu_backward({.dy = in_place, .x = x, .bias = bias_argument, .dx = in_place, .dbias = {}});
       CHECK(in_place == dx);
-      Owned<float> over_x = x;
+      Owned<T> over_x = x;
       backend.ops->bias_gelu_backward({.dy = dy, .x = over_x, .bias = bias_argument, .dx = over_x, .dbias = {}});
       CHECK(over_x == dx);
     }
