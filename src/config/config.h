@@ -75,6 +75,7 @@ struct TrainConfig {
   std::int64_t evaluate_every = 0;  // steps; 0: only at the end
   bool evaluate_every_epoch = false;
   std::int64_t evaluate_steps = 10;
+  std::int64_t max_skipped_steps = 20;      // in a row
   std::int64_t check_replicas_every = 100;  // steps, and before each save; 0: never
 
   bool operator==(const TrainConfig&) const = default;
@@ -88,6 +89,9 @@ struct LossConfig {
 
 struct PrecisionConfig {
   std::string compute = "fp32";
+  double loss_scale = 0;  // 0: dynamic in fp16, else 1
+  double initial_loss_scale = 4294967296, minimum_loss_scale = 1;
+  std::int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
   DType dtype() const { return compute == "bf16" ? DType::bf16 : compute == "fp16" ? DType::f16 : DType::f32; }
 
   bool operator==(const PrecisionConfig&) const = default;

@@ -154,6 +154,29 @@ void check_weight_decay(const Config& c, Violations& violations) {
   }
 }
 
+void check_precision(const Config& c, Violations& violations) {
+  const PrecisionConfig &p = c.precision, defaults;
+  if (p.minimum_loss_scale > p.initial_loss_scale) {
+    violations.add({"precision.minimum_loss_scale", "precision.initial_loss_scale"},
+                   "precision.minimum_loss_scale = {} is above precision.initial_loss_scale = {}", p.minimum_loss_scale,
+                   p.initial_loss_scale);
+  }
+  if (p.compute == "fp16" && p.loss_scale == 0) return;
+  const std::pair<const char*, bool> given[] = {
+      {"initial_loss_scale", p.initial_loss_scale != defaults.initial_loss_scale},
+      {"minimum_loss_scale", p.minimum_loss_scale != defaults.minimum_loss_scale},
+      {"loss_scale_window", p.loss_scale_window != defaults.loss_scale_window},
+      {"loss_scale_hysteresis", p.loss_scale_hysteresis != defaults.loss_scale_hysteresis}};
+  for (const auto& [key, differs] : given) {
+    if (!differs) continue;
+    violations.add({std::string("precision.") + key, "precision.loss_scale", "precision.compute"},
+                   "precision.{} belongs to the dynamic loss scale, which {} does not have; leave it out, or {}", key,
+                   p.loss_scale > 0 ? fmt::format("precision.loss_scale = {}", p.loss_scale)
+                                    : fmt::format("precision.compute = \"{}\"", p.compute),
+                   p.loss_scale > 0 ? "leave loss_scale out" : "compute in \"fp16\"");
+  }
+}
+
 bool split_is_good(const std::string& split) {
   std::istringstream text(split);
   std::string part;
@@ -252,6 +275,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_curriculum(config, violations);
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
+  check_precision(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);
   return violations.take();

@@ -13,6 +13,7 @@ constexpr double kMaxSteps = 1e12;
 constexpr double kMaxCurriculum = 1 << 30;  // lengths and steps of it
 constexpr double kMaxSamples = 1e15;
 constexpr double kMaxTokens = 1e18;
+constexpr double kMaxLossScale = 0x1p100;
 
 Constraint any() {
   return {};
@@ -173,6 +174,11 @@ std::vector<Key> train_keys() {
       {MEGATRON_KEY_IN(train, evaluate_every, train), from_to(0, kMaxSteps), "updates", "",
        "Evaluate on the validation split so often; \"epoch\": once a pass over the data; 0: only at the end.", ""},
       {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "", "Batches of one evaluation.", ""},
+      {MEGATRON_KEY(train, max_skipped_steps), from_to(1, kMaxSteps), "updates", "",
+       "A step whose loss or gradient is not finite is skipped on all ranks: its samples are passed over and the "
+       "learning rate moves on, parameters and moments stay. After so many in a row the run ends with 5; steps that a "
+       "dynamic loss scale skips on its way down are not counted.",
+       ""},
       {MEGATRON_KEY(train, check_replicas_every), from_to(0, kMaxSteps), "updates", "",
        "Compare the copies of parameters that ranks hold so often, and before each save: ones that differ (a fault of "
        "memory, a processor or the network) are named, and the run ends with 5; 0: never.",
@@ -183,11 +189,25 @@ std::vector<Key> train_keys() {
 std::vector<Key> recipe_keys() {
   const std::string one_warmup = "at most one way to say the warm-up; shorter than the decay";
   const std::string one_wsd = "one of the three with decay \"wsd\"; with the warm-up no longer than the decay length";
+  const std::string dynamic = "for the dynamic loss scale: compute = \"fp16\", loss_scale = 0";
+  const Constraint powers = from_to(0x1p-20, kMaxLossScale);
   const std::string one_decay = "at most one way to say the decay length";
   return {
       {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "", "What is minimised.", ""},
       {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
        "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},
+      {MEGATRON_KEY(precision, loss_scale), from_to(0, kMaxLossScale), "", "",
+       "The loss is multiplied by this before the backward, and the gradient divided by it after. 0: dynamic with "
+       "compute \"fp16\", else 1.",
+       ""},
+      {MEGATRON_KEY(precision, initial_loss_scale), noted(powers, dynamic + "; at least minimum_loss_scale"), "", "",
+       "What a new run begins with; a resumed one goes on with its own.", ""},
+      {MEGATRON_KEY(precision, minimum_loss_scale), noted(powers, dynamic), "", "", "It is never lowered below this.",
+       ""},
+      {MEGATRON_KEY(precision, loss_scale_window), noted(from_to(1, kMaxSteps), dynamic), "updates", "",
+       "Doubled after so many in a row whose gradient was finite.", ""},
+      {MEGATRON_KEY(precision, loss_scale_hysteresis), noted(from_to(1, kMaxSteps), dynamic), "updates", "",
+       "Halved by this many whose gradient was not finite, and by each that follows until it has been doubled.", ""},
       {MEGATRON_KEY(recompute, mode), one_of({"none", "selective", "full"}), "", "",
        "Activations computed again in the backward instead of kept: none; attention's core (selective: nothing is left "
        "to do, since our kernel keeps no scores anyway); or all of a layer but its input (full). The same bits.",

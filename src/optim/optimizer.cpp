@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace megatron {
 
@@ -93,6 +94,7 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   if (gathers_ != nullptr) gathers_->finish();
   ops_.fill(square_sum_, 0);
   for (const FlatRange& range : counted_) ops_.square_sum({.x = in(store_.gradients(), range), .total = square_sum_});
+  if (settings.skip) ops_.fill(square_sum_, std::numeric_limits<double>::quiet_NaN());
   grid.model().all_reduce(square_sum_);
   if (store_.shards() > 1) grid.data().all_reduce(square_sum_);
   ops_.clip_factor({.square_sum = square_sum_,
@@ -101,6 +103,8 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
                     .norm = norm_,
                     .factor = factor_,
                     .skip = skip_});
+  // Data ranks have the same norm; where memory or a network fails they may not, and must not part for that.
+  grid.data().all_reduce(skip_, Reduce::maximum);
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     update_range(i, settings);
     publish(i);

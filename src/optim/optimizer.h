@@ -25,6 +25,7 @@ struct UpdateSettings {
   double learning_rate = 0;
   double weight_decay = 0;  ///< of parameters that decay
   double loss_scale = 1;    ///< the store's gradients are the loss' times this
+  bool skip = false;        ///< change nothing, whatever the gradient is: the loss was not finite
 };
 
 class Optimizer {
@@ -43,10 +44,9 @@ class Optimizer {
 
   struct Update {
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
-    bool skipped = false;      ///< the norm was not finite: nothing was changed
+    bool skipped = false;      ///< on some rank the norm was not finite: nothing was changed on any
   };
-  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the model
-  /// group, with shards over the data group too.
+  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid.
   Update update(const ProcessGrid& grid, const UpdateSettings& settings);
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k

@@ -50,7 +50,7 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Devi
   reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0);
 }
 
-std::span<const MicroBatch> DeviceBatches::next() {
+std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   const StepSamples step = plan_(step_++);
   internal_check(step.samples > 0, "a batch was asked for after the last step");
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
@@ -72,7 +72,7 @@ std::span<const MicroBatch> DeviceBatches::next() {
     to.position_ids = position_ids_.slice(0, 0, s);
     to.positions = positions_.slice(0, 0, s);
     to.sequence = s;
-    to.gradient_scale = 1 / targets_;
+    to.gradient_scale = loss_scale / targets_;
   }
   return std::span(micro_batches_).first(count);
 }

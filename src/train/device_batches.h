@@ -21,8 +21,9 @@ class DeviceBatches {
   /// model.sequence_length tokens.
   DeviceBatches(const Config& config, const ProcessGrid& grid, Device& device, const SampleSet& samples, StepPlan plan);
 
-  /// The next step's micro-batches; valid until the next call. Targets count for 1 / targets() each in the gradient.
-  std::span<const MicroBatch> next();
+  /// The next step's micro-batches; valid until the next call. Targets count for loss_scale / targets() each in the
+  /// gradient.
+  std::span<const MicroBatch> next(double loss_scale = 1);
   /// Targets in the global batch that next() gave.
   double targets() const { return targets_; }
   std::size_t bytes() const { return memory_.bytes(); }

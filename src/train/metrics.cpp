@@ -56,7 +56,7 @@ class BoundedLines {
 }  // namespace
 
 double perplexity(double loss) {
-  return std::exp(std::min(loss, 20.0));
+  return std::isfinite(loss) ? std::exp(std::min(loss, 20.0)) : loss;
 }
 
 std::string metrics_line(const TrainMetrics& metrics) {

@@ -31,7 +31,7 @@ struct TrainMetrics {
   double step_seconds = 0, tokens_per_second = 0;  ///< the whole job's tokens
   double model_tflops_per_rank = 0, hardware_tflops_per_rank = 0;
   double loss_scale = 1;
-  std::int64_t skipped = 0;  ///< steps skipped for a non-finite gradient since the line before
+  std::int64_t skipped = 0;  ///< steps skipped for a non-finite loss or gradient since the line before
   double time = 0;           ///< seconds since 1970, UTC
 };
 
@@ -42,7 +42,8 @@ struct EvaluationMetrics {
   double loss = 0;
 };
 
-/// e^loss, with the loss capped at 20 so that an untrained model's stays readable.
+/// e^loss, with the loss capped at 20 so that an untrained model's stays readable; of a loss that is not finite,
+/// itself.
 double perplexity(double loss);
 
 /// The lines as written, without the line end.

@@ -15,7 +15,8 @@ struct ProgressLine {
   double tokens_per_second = 0;  ///< the whole job's
   double remaining_tokens = 0;   ///< to the end of the run
   double remaining_seconds = 0;  ///< not finite: unknown
-  bool skipped = false;          ///< the update was skipped for a non-finite gradient
+  double loss_scale = 1;         ///< shown where it is not 1
+  bool skipped = false;          ///< the update was skipped for a non-finite loss or gradient
 };
 
 /// Column titles, as wide as progress_line's columns. `total_steps` sets the width of the step column.

@@ -1,5 +1,7 @@
 #include "train/replica.h"
 
+#include <cmath>
+
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
 #include "ops/counting_ops.h"
@@ -177,17 +179,22 @@ MemoryUse Replica::used() const {
   return used;
 }
 
+double Replica::read_loss() {
+  double sum = 0;
+  backend_.device->copy_to_host(&sum, loss_total_.data(), sizeof sum);
+  return sum;
+}
+
 double Replica::total_loss(double targets) {
   // The last stage knows the sum over its samples; every rank of the pipeline and of the data group learns the total.
   grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
+  own_loss_finite_ = std::isfinite(read_loss());
   grid_.data().all_reduce(loss_total_);
-  double sum = 0;
-  backend_.device->copy_to_host(&sum, loss_total_.data(), sizeof sum);
-  return sum / targets;
+  return read_loss() / targets;
 }
 
-double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
-                                 Timers& timers) {
+void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums,
+                            Timers& timers) {
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
   ops.fill(loss_total_, 0);
@@ -195,18 +202,44 @@ double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std:
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
-                              .gradient_sums = overlap_gradients_ ? gradient_sums_.get() : nullptr,
+                              .gradient_sums = sums,
                               .gathers = gathers_.get()};
   const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
-  gradient_sums_->finish(ops, scratch_);
+}
+
+double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
+                                 Timers& timers) {
+  play_training(micro_batches, step, overlap_gradients_ ? gradient_sums_.get() : nullptr, timers);
+  gradient_sums_->finish(*backend_.ops, scratch_);
   return total_loss(targets);
 }
 
 Optimizer::Update Replica::update(const UpdateSettings& settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
   return optimizer_->update(grid_, settings);
+}
+
+BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, Timers& timers) {
+  Device& device = *backend_.device;
+  std::vector<ParameterPart> masters, sums, own;  // with shards, a rank has the sums of what it updates
+  for (const Parameter& parameter : store_.all()) {
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
+      masters.push_back({&parameter, optimizer_->state(part).master});
+      sums.push_back({&parameter, store_.gradients().slice(0, part.first, part.count)});
+    }
+    own.push_back({&parameter, parameter.gradient.view({parameter.elements()})});
+  }
+  BadStep bad;
+  bad.loss = !own_loss_finite_;
+  bad.parameters = find_bad_tensors(masters, device);
+  bad.gradients = find_bad_tensors(sums, device);
+  play_training(micro_batches, step, nullptr, timers);
+  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
+  bad.loss_again = !std::isfinite(read_loss());
+  bad.gradients_again = find_bad_tensors(own, device);
+  return bad;
 }
 
 double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers) {

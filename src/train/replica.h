@@ -14,6 +14,7 @@
 #include "optim/optimizer.h"
 #include "parallel/gradient_sums.h"
 #include "pipeline/executor.h"
+#include "train/bad_step.h"
 
 namespace megatron {
 
@@ -64,6 +65,9 @@ class Replica {
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   /// Applies the gradients.
   Optimizer::Update update(const UpdateSettings& settings, Timers& timers);
+  /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
+  /// Plays the step once more, by itself on each data rank; gradients are not the step's afterwards. Collective.
+  BadStep examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, Timers& timers);
   /// Mean loss of a forward pass without dropout.
   double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
 
@@ -94,6 +98,8 @@ class Replica {
   std::vector<Piece> summed_gradients() const;
 
  private:
+  void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums, Timers& timers);
+  double read_loss();
   double total_loss(double targets);
   /// Of a part of a parameter, by flat elements.
   Piece piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
@@ -112,6 +118,7 @@ class Replica {
   Buffer scratch_memory_;
   Arena scratch_;  // the loss at its bottom
   Tensor loss_total_;
+  bool own_loss_finite_ = true;  // of this data rank's samples, the last time
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
   std::vector<Action> evaluation_actions_;

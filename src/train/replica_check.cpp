@@ -1,7 +1,6 @@
 #include "train/replica_check.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -9,18 +8,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/host_name.h"
+
 namespace megatron {
 
 namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;  // stays in a core's cache
 constexpr std::size_t kMostNamed = 3, kMostRanks = 8;          // tensors of a message, and ranks of a list
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// Ranks by the hash of their copy of one piece of a tensor.
 using Copies = std::map<std::uint64_t, std::vector<int>>;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace megatron {
 
@@ -43,9 +44,7 @@ RunLock::RunLock(const std::string& directory, Log& log) {
            "{} is in use by {}; wait for it to end, or name another run.directory", directory, holder);
     fail(ErrorKind::filesystem, "cannot lock {}: {}", path, std::strerror(error));
   }
-  std::array<char, 128> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string holder = fmt::format("process {} on {}", ::getpid(), host.data());
+  const std::string holder = fmt::format("process {} on {}", ::getpid(), host_name());
   // Who holds it is for people: failing to write it does no harm.
   if (::ftruncate(file_, 0) == 0 && ::pwrite(file_, holder.data(), holder.size(), 0) < 0) errno = 0;
 }

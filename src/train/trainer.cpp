@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "config/print.h"
 
@@ -62,6 +63,17 @@ WeightDecay weight_decay_of(const OptimizerConfig& optimizer, std::int64_t run_s
           .style = weight_decay_style(optimizer.weight_decay_schedule)};
 }
 
+LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
+  const bool dynamic = precision.loss_scale == 0 && precision.dtype() == DType::f16;
+  return {.constant = dynamic                    ? 0
+                      : precision.loss_scale > 0 ? precision.loss_scale
+                                                 : 1,
+          .initial = precision.initial_loss_scale,
+          .minimum = precision.minimum_loss_scale,
+          .window = precision.loss_scale_window,
+          .hysteresis = precision.loss_scale_hysteresis};
+}
+
 }  // namespace
 
 Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
@@ -72,7 +84,8 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       replica_(config, grid, backend),
       schedule_(config),
       learning_rate_(learning_rate_of(config.learning_rate)),
-      weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))) {
+      weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
+      loss_scaler_(loss_scaler_settings(config.precision)) {
   traffic_.timers = &timers_;
   timers_.set_activity(grid.world().activity());
   set_meters(&traffic_);
@@ -101,22 +114,27 @@ StepResult Trainer::train_step() {
   if (batches_ == nullptr) {
     batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), training_plan());
   }
-  std::span<const MicroBatch> micro_batches;
+  StepResult result;
+  result.loss_scale = loss_scaler_.scale();
   {
     const Timers::Scope scope(timers_, Section::data);
-    micro_batches = batches_->next();
+    micro_batches_ = batches_->next(result.loss_scale);
   }
-  StepResult result;
   result.batch = schedule_.step_after(step_);
-  result.loss = replica_.forward_backward(micro_batches, step_ + 1, batches_->targets(), timers_);
+  result.loss = replica_.forward_backward(micro_batches_, step_ + 1, batches_->targets(), timers_);
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
   result.learning_rate =
       learning_rate_.at(config_.learning_rate.counts_tokens() ? schedule_.tokens_after(step_ + 1) : samples);
   result.weight_decay = weight_decay_.at(samples);
-  const Optimizer::Update update =
-      replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
+  const Optimizer::Update update = replica_.update({.learning_rate = result.learning_rate,
+                                                    .weight_decay = result.weight_decay,
+                                                    .loss_scale = result.loss_scale,
+                                                    .skip = !std::isfinite(result.loss)},
+                                                   timers_);
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
+  result.searching = update.skipped && std::isfinite(result.loss) && loss_scaler_.searching();
+  loss_scaler_.update(update.skipped);
   ++step_;
   return result;
 }
@@ -138,6 +156,10 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
     sum += replica_.evaluate(micro_batches, batches.targets(), timers_);
   }
   return sum / static_cast<double>(steps);
+}
+
+std::string Trainer::explain_skip() {
+  return describe_bad_step(grid_, replica_.examine_bad_step(micro_batches_, step_, timers_));
 }
 
 void Trainer::check_replicas() {
@@ -162,6 +184,12 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"order", order_facts(config_, datasets_)},
                  {"data_hash", datasets_.train_source().set_hash()}};
   state.extra.update(schedule_facts(config_));
+  // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
+  if (loss_scaler_.dynamic()) {
+    const LossScaler::State& scaler = loss_scaler_.state();
+    state.extra["loss_scaler"] = {
+        {"scale", scaler.scale}, {"good_steps", scaler.good_steps}, {"hysteresis_left", scaler.hysteresis_left}};
+  }
   return state;
 }
 
@@ -195,6 +223,10 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
+  const nlohmann::json& extra = checkpoint.state().extra;
+  if (const auto scaler = extra.find("loss_scaler"); scaler != extra.end()) {
+    loss_scaler_.set_state({scaler->at("scale"), scaler->at("good_steps"), scaler->at("hysteresis_left")});
+  }
   batches_.reset();
   return checkpoint.state().extra.value("loop", nlohmann::json::object());
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/run_schedule.h"
 #include "optim/learning_rate.h"
+#include "optim/loss_scaler.h"
 #include "optim/weight_decay.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
@@ -19,7 +20,9 @@ namespace megatron {
 struct StepResult {
   StepShape batch;  ///< what the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
-  bool skipped = false;  ///< the gradient was not finite: nothing was changed
+  double loss_scale = 1;
+  bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
+  bool searching = false;  ///< skipped, and a smaller loss scale may be all it takes
 };
 
 class Trainer {
@@ -28,9 +31,9 @@ class Trainer {
   Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets);
 
   StepResult train_step();
-  /// Mean loss over the samples of a set from the given one on: evaluate_steps global batches, or as many whole ones as
-  /// it has (one at least: a set smaller than that is begun again). `stop` is asked before each batch, collectively;
-  /// nothing when it said yes.
+  /// Mean loss over the samples of a set from the given one on: evaluate_steps global batches, or as many whole ones
+  /// as it has (one at least: a set smaller than that is begun again). `stop` is asked before each batch,
+  /// collectively; nothing when it said yes.
   std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
                                  const std::function<bool()>& stop);
 
@@ -43,7 +46,12 @@ class Trainer {
   /// Weights alone: a new run from another's model.
   void initialize_from(const CheckpointReader& checkpoint);
 
-  /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are not.
+  /// Of the next step.
+  double loss_scale() const { return loss_scaler_.scale(); }
+  /// After a step that was skipped, once: why, in words, the same on every rank.
+  std::string explain_skip();
+  /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are
+  /// not.
   void check_replicas();
 
   /// What this run's order of samples depends on and has other values in the checkpoint.
@@ -84,7 +92,9 @@ class Trainer {
   RunSchedule schedule_;
   LearningRate learning_rate_;
   WeightDecay weight_decay_;
+  LossScaler loss_scaler_;
   std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
+  std::span<const MicroBatch> micro_batches_;    // of the last step
   std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
   std::int64_t step_ = 0;                        // of samples and tokens the schedule tells the rest
 };

@@ -13,7 +13,6 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kMostSkippedInARow = 20;
 constexpr const char* kEvaluationsDue = "evaluations_due";  // in a checkpoint's loop state
 
 double wall_seconds() {
@@ -80,6 +79,7 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   const nlohmann::json loop = trainer_.resume(checkpoint);
   skipped_ = loop.value("skipped", std::int64_t{0});
   skipped_in_a_row_ = loop.value("skipped_in_a_row", std::int64_t{0});
+  skipped_in_all_ = loop.value("skipped_in_all", std::int64_t{0});
   evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
   log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
   log_changes(log_, checkpoint.state().extra.value("config", std::string()), print_config(config_));
@@ -160,7 +160,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .tokens_per_second = tokens_per_second,
                      .model_tflops_per_rank = teraflops_of_rank * flops_since_line_.model,
                      .hardware_tflops_per_rank = teraflops_of_rank * flops_since_line_.hardware,
-                     .loss_scale = 1,
+                     .loss_scale = result.loss_scale,
                      .skipped = skipped_,
                      .time = wall_seconds()});
     progress_.print({.step = trainer_.step(),
@@ -170,6 +170,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
                      .step_seconds = step_seconds,
                      .tokens_per_second = tokens_per_second,
                      .remaining_tokens = trainer_.remaining_tokens(),
+                     .loss_scale = result.loss_scale,
                      .skipped = result.skipped});
   }
   seconds_since_line_ = tokens_since_line_ = 0;
@@ -182,18 +183,41 @@ bool TrainingLoop::evaluation_follows(std::int64_t step) const {
   return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
 }
 
+void TrainingLoop::account_for_skip(const StepResult& result) {
+  if (!result.skipped) {
+    skipped_in_a_row_ = 0;
+    return;
+  }
+  ++skipped_;
+  ++skipped_in_all_;
+  if (result.searching) {
+    const double next = trainer_.loss_scale();
+    log_.info("step {} is skipped: the gradient overflows at a loss scale of {}; {}", trainer_.step(),
+              result.loss_scale,
+              next < result.loss_scale ? fmt::format("lowered to {}", next) : "lowered if it does again");
+    return;
+  }
+  const std::int64_t most = config_.train.max_skipped_steps;
+  const bool first = ++skipped_in_a_row_ == 1, last = skipped_in_a_row_ >= most;
+  const std::string why = first || last ? trainer_.explain_skip() : "";  // as costly as the step
+  verify(
+      !last, ErrorKind::numerics,
+      "step {}: loss or gradient have not been finite for {} steps in a row (train.max_skipped_steps){}, and nothing "
+      "is learned any more: {}; lower learning_rate.peak, lengthen the warm-up, or go on from an older checkpoint "
+      "(checkpoint.load)",
+      trainer_.step(), skipped_in_a_row_,
+      result.loss_scale != 1 ? fmt::format(" at a loss scale of {}", result.loss_scale) : "", why);
+  log_.warning("step {} is skipped: {}", trainer_.step(),
+               first ? why : fmt::format("loss or gradient are not finite, {} steps in a row now", skipped_in_a_row_));
+}
+
 void TrainingLoop::train_one_step() {
   const double start = Timers::steady_seconds();
   const StepResult result = trainer_.train_step();
-  skipped_ += result.skipped ? 1 : 0;
-  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
-  verify(skipped_in_a_row_ < kMostSkippedInARow, ErrorKind::numerics,
-         "step {}: the gradient has not been finite for {} steps in a row, and nothing is learned any more; lower "
-         "learning_rate.peak, lengthen the warm-up, or resume from an older checkpoint",
-         trainer_.step(), skipped_in_a_row_);
   const double seconds = Timers::steady_seconds() - start;
   // The next step may be longer.
   limits_.step_took(seconds * std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
+  account_for_skip(result);
   record(result, seconds);
   if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
     check_replicas();
@@ -215,7 +239,14 @@ bool TrainingLoop::evaluate(const std::string& split) {
   if (!loss) return false;
   if (!log_.speaking()) return true;
   metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = *loss});
-  log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
+  if (std::isfinite(*loss)) {
+    log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
+  } else {
+    log_.warning(
+        "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "
+        "precision.compute holds; training goes on",
+        split, trainer_.step());
+  }
   progress_.repeat_header();
   plot_.redraw();
   return true;
@@ -240,9 +271,10 @@ void TrainingLoop::save() {
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   SaveReport report;
   try {
-    report = trainer_.save(
-        config_.run.directory,
-        {{"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}, {kEvaluationsDue, evaluations_due_}});
+    report = trainer_.save(config_.run.directory, {{"skipped", skipped_},
+                                                   {"skipped_in_a_row", skipped_in_a_row_},
+                                                   {"skipped_in_all", skipped_in_all_},
+                                                   {kEvaluationsDue, evaluations_due_}});
   } catch (const Error& error) {  // on all ranks alike
     if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
     last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
@@ -319,6 +351,9 @@ void TrainingLoop::finish() {
   for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
   plot_.redraw();
   log_.info(std::string_view(end_table(ranks)));
+  if (skipped_in_all_ > 0) {
+    log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skipped_in_all_, trainer_.step());
+  }
   log_.info("loss plot: {}/loss.svg", config_.run.directory);
 }
 

@@ -44,6 +44,8 @@ class TrainingLoop {
   /// Unless this step has been checked already.
   void check_replicas();
   bool evaluation_follows(std::int64_t step) const;
+  /// Says that and why a step was skipped; too many in a row are an error.
+  void account_for_skip(const StepResult& result);
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
@@ -70,9 +72,11 @@ class TrainingLoop {
   double last_save_;  // by the steady clock
   std::int64_t saved_step_ = -1;
   std::int64_t checked_step_ = -1;
-  std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
-  std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
+  std::size_t saved_due_ = 0;          // evaluations that the checkpoint of that step has yet to do
+  std::int64_t skipped_in_a_row_ = 0;  // without those of a search for the loss scale
+  std::int64_t skipped_in_all_ = 0;    // by the run, before it was resumed included
   // Since the line before:
+  std::int64_t skipped_ = 0;
   double seconds_since_line_ = 0, tokens_since_line_ = 0;
   FlopsPerToken flops_since_line_;  // of all those tokens together
   std::int64_t steps_since_line_ = 0;

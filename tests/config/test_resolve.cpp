@@ -277,6 +277,17 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"parallel.expert=2"},
        1,
        "the data size 1 / (tensor 1 × pipeline 1) = 1 is not divisible by parallel.expert = 2"},
+      {{"precision.compute=fp16", "precision.minimum_loss_scale=8", "precision.initial_loss_scale=4"},
+       1,
+       "precision.minimum_loss_scale = 8 is above precision.initial_loss_scale = 4"},
+      {{"precision.loss_scale_window=10"},
+       1,
+       "precision.loss_scale_window belongs to the dynamic loss scale, which precision.compute = \"fp32\" does not "
+       "have; "
+       "leave it out, or compute in \"fp16\""},
+      {{"precision.compute=fp16", "precision.loss_scale=128", "precision.loss_scale_hysteresis=3"},
+       1,
+       "which precision.loss_scale = 128 does not have; leave it out, or leave loss_scale out"},
       {{"train.global_batch_size=50", "train.micro_batch_size=4"},
        2,
        "train.global_batch_size = 50 is not a multiple of micro_batch_size 4 × data 2 = 8; nearest: 48, 56"},

@@ -170,7 +170,7 @@ TEST_CASE("another learning rate on resume is accepted, used and logged", "[faul
   CHECK(mentions(lines[3], "\"learning_rate\":0.003"));  // cosine from 0.004 to 0.0001, two steps of six done
 }
 
-TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint before stays") {
+TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint before stays", "[fault-34]") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
@@ -182,7 +182,12 @@ TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint
   INFO(finished.out << finished.err);
   CHECK(finished.code == 5);
   CHECK(error_lines(finished) == 1);
-  CHECK(mentions(finished.err, "not been finite"));
+  CHECK(mentions(finished.err, "not been finite for 20 steps in a row"));
+  for (const char* word : {"on rank ", "the step repeated gave the same", "lower learning_rate.peak"}) {
+    CAPTURE(word);
+    CHECK(mentions(finished.err, word));
+  }
+  CHECK(mentions(finished.out + finished.err, "is skipped: "));
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{1, 2, 3});
   CHECK(same_rank_files(directory, straight, 3));
 }

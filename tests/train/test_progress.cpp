@@ -43,6 +43,10 @@ TEST_CASE("progress lines keep the header's columns whatever the numbers") {
       CHECK(progress_line(line, total).size() == progress_header(total).size());
     }
   }
+  line.grad_norm = -std::nan("");
+  CHECK(progress_line(line, 5000).find("-nan") == std::string::npos);
+  line.loss_scale = 4294967296;
+  CHECK(progress_line(line, 5000).ends_with("  loss scale 4294967296"));
   line.skipped = true;
   CHECK(progress_line(line, 5000).ends_with("  skipped"));
 }

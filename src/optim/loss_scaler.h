@@ -1,0 +1,51 @@
+// LossScaler: what the loss is multiplied by before the backward of 16-bit floats with few exponent bits, so that small
+// gradients do not become zero; the update divides by it again.
+//
+// Dynamic scaling is a search for the largest scale whose gradients are finite (Micikevicius et al. 2018; the counters
+// are Megatron-LM's): a step whose gradient is not finite is skipped, and the scale halved once the hysteresis is used
+// up; after a window of good steps in a row it is doubled. A state machine of three numbers: knows no tensors and no
+// ranks (all ranks see the same steps skipped, and so have the same scale).
+#pragma once
+
+#include <cstdint>
+
+namespace megatron {
+
+struct LossScalerSettings {
+  double constant = 1;  ///< > 0: always this; 0: dynamic, as the others say
+  double initial = 4294967296, minimum = 1;
+  std::int64_t window = 1000;   ///< good steps in a row that double the scale
+  std::int64_t hysteresis = 2;  ///< the bad step that halves it; refilled only when it is doubled
+};
+
+class LossScaler {
+ public:
+  explicit LossScaler(const LossScalerSettings& settings);
+
+  /// Of the next step.
+  double scale() const { return state_.scale; }
+  bool dynamic() const { return settings_.constant == 0; }
+  /// A smaller scale may still be what it takes: bad steps say nothing about the model yet.
+  bool searching() const { return dynamic() && state_.scale > settings_.minimum; }
+
+  /// After each step: whether it was skipped because its loss or gradient was not finite.
+  void update(bool skipped);
+
+  /// What a checkpoint holds. A constant scale has no state: set_state() then does nothing.
+  struct State {
+    double scale = 1;
+    std::int64_t good_steps = 0, hysteresis_left = 0;
+    bool operator==(const State&) const = default;
+  };
+  const State& state() const { return state_; }
+  /// Errors: checkpoint, for numbers that no scaler has.
+  void set_state(const State& state);
+
+  static constexpr double kLargest = 0x1p100;  ///< further doubling would only take finite gradients to infinity
+
+ private:
+  LossScalerSettings settings_;
+  State state_;
+};
+
+}  // namespace megatron
