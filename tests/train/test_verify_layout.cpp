@@ -63,6 +63,8 @@ TEST_CASE("levers are verified as the file has them") {
   config.parallel.virtual_stages = 2;
   config.parallel.layers_per_stage = {1, 1, 1, 1};
   verify_on(8, config);
+  config.train.batch_ramp_up = {};
+  config.train.curriculum = {"fixed_linear", 4, 4, 4, 2, {}, {}};
   config.optimizer.distributed = true;  // gradients lie in slices
   verify_on(8, config);
   require_error(ErrorKind::numerics, {"embedding.word.weight"}, [&] { verify_on(8, config, "embedding"); });
