@@ -118,8 +118,13 @@ TEST_CASE("levers together train one rank's model in a whole run, and its checkp
   struct Levers {
     Layout layout;
     Settings settings;
+    double tolerance = 1e-5;
   };
   const Levers levers = GENERATE(
+      Levers{kCube,
+             {"precision.compute=bf16", "parallel.sequence_parallel=true", "recompute.mode=selective",
+              "optimizer.distributed=true"},
+             5e-3},
       Levers{kCube,
              {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
               "parallel.overlap_gradients=true", "recompute.mode=full"}},
@@ -135,8 +140,10 @@ TEST_CASE("levers together train one rank's model in a whole run, and its checkp
   train(levers.layout, directory, settings);
   const std::vector<double> here = losses(directory), there = losses(straight_run(kOneRank));
   REQUIRE(here.size() == there.size());
-  for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(1e-5));
-  CHECK(ask(generate(directory, {"--seed", "7"})).out == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
+  for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(levers.tolerance));
+  const std::string text = ask(generate(directory, {"--seed", "7"})).out;
+  CHECK(text.size() > std::string("Once upon").size() + 1);
+  if (levers.tolerance < 1e-4) CHECK(text == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
 }
 
 TEST_CASE("generation refuses what it cannot do") {

@@ -27,6 +27,17 @@ TEST_CASE("--verify compares a layout with one rank, and touches nothing") {
   CHECK(!std::filesystem::exists(directory));
 }
 
+TEST_CASE("--verify proves a precision of one's own once more, as a band") {
+  const TemporaryFolder folder;
+  const Finished finished = verify(kCube, folder.file("run"),
+                                   {"precision.compute=bf16", "parallel.sequence_parallel=true",
+                                    "recompute.mode=selective", "optimizer.distributed=true"});
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK(mentions(finished.out, "verified: fp32: loss within"));
+  CHECK(mentions(finished.out, "verified: bf16: loss within"));
+}
+
 TEST_CASE("--verify leaves a finished run as it is") {
   const TemporaryFolder folder;
   copy_run(straight_run(kOneRank), folder.file("run"), kPlannedSteps);
