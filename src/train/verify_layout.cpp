@@ -1,6 +1,7 @@
 #include "train/verify_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -155,21 +156,36 @@ Reference share_reference(const Config& config, Communicator& world, Backend& ba
   return reference;
 }
 
-LayoutVerdict play_layout(const Config& config, Communicator& world, Backend& backend, Datasets& datasets,
-                          const Reference& reference) {
-  const ProcessGrid grid(world, grid_shape(config));
+/// Nothing if the loss scale is not the last to try and a step was skipped, which the reference has not.
+std::optional<LayoutVerdict> play_layout_at(const Config& config, bool last, const ProcessGrid& grid, Backend& backend,
+                                            Datasets& datasets, const Reference& reference) {
   Trainer trainer(config, grid, backend, datasets);
   StepNumbers steps;
   std::vector<GradientDifference> gradients;
   for (std::size_t step = 0; step < reference.steps.losses.size(); ++step) {
     const StepResult result = trainer.train_step();
+    if (!last && result.skipped && std::isfinite(result.loss)) return std::nullopt;
     steps.losses.push_back(result.loss);
     steps.norms.push_back(result.gradient_norm);
     if (step > 0) continue;
-    gradients = compare_gradients(world, world.rank() == 0 ? &reference.gradients : nullptr,
-                                  trainer.replica().summed_gradients(), 1, *backend.device);
+    gradients = compare_gradients(grid.world(), grid.world().rank() == 0 ? &reference.gradients : nullptr,
+                                  trainer.replica().summed_gradients(), 1 / result.loss_scale, *backend.device);
   }
-  return {steps, reference.steps, gradients, config.precision.dtype() == DType::f32 ? kRounding : kBand};
+  return LayoutVerdict(steps, reference.steps, gradients, config.precision.dtype() == DType::f32 ? kRounding : kBand);
+}
+
+// A dynamic loss scale would skip the steps that are to be compared: here it is the largest that skips none.
+LayoutVerdict play_layout(Config config, Communicator& world, Backend& backend, Datasets& datasets,
+                          const Reference& reference) {
+  const ProcessGrid grid(world, grid_shape(config));
+  PrecisionConfig& precision = config.precision;
+  const bool dynamic = precision.dtype() == DType::f16 && precision.loss_scale == 0;
+  if (dynamic) precision.loss_scale = precision.initial_loss_scale;
+  for (;; precision.loss_scale /= 2) {
+    const bool last = !dynamic || precision.loss_scale / 2 < precision.minimum_loss_scale;
+    const std::optional<LayoutVerdict> verdict = play_layout_at(config, last, grid, backend, datasets, reference);
+    if (verdict) return *verdict;
+  }
 }
 
 void judge(Communicator& world, Log& log, const Config& config, const LayoutVerdict& verdict) {

@@ -191,3 +191,29 @@ TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{1, 2, 3});
   CHECK(same_rank_files(directory, straight, 3));
 }
+
+TEST_CASE("an overflow storm in fp16 is survived on 8 ranks, and ends with 5 where the loss scale has a floor",
+          "[fault-35]") {
+  const TemporaryFolder folder;
+  const std::string survived = folder.file("survived"), floor = folder.file("floor");
+  const Settings fp16 = {"precision.compute=fp16", "train.steps=30", "train.max_skipped_steps=2",
+                         "checkpoint.every_steps=0", "train.evaluate_every=0"};
+  Settings with_floor = fp16;
+  with_floor.push_back("precision.minimum_loss_scale=1073741824");
+  const std::vector<Finished> all =
+      run_commands({training(kCube, survived, fp16), training(kCube, floor, with_floor)}, 2, 60);
+  INFO(all[0].out << all[0].err << all[1].out << all[1].err);
+  CHECK(all[0].code == 0);
+  CHECK(mentions(all[0].out, "step 2 is skipped: the gradient overflows at a loss scale of 4294967296; lowered to"));
+  const std::vector<std::string> lines = numbers(survived, "train");
+  REQUIRE(lines.size() == 30);
+  CHECK(mentions(lines.front(), "\"loss_scale\":4294967296,\"skipped\":1"));
+  CHECK(mentions(lines.back(), "\"skipped\":0"));
+
+  CHECK(all[1].code == 5);
+  CHECK(error_lines(all[1]) == 1);
+  for (const char* word : {"step 5", "for 2 steps in a row", "loss scale of 1073741824", "on rank 0 ("}) {
+    CAPTURE(word);
+    CHECK(mentions(all[1].err, word));
+  }
+}

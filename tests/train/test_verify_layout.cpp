@@ -50,6 +50,19 @@ TEST_CASE("right layouts are verified") {
   verify_on(1, config);
 }
 
+TEST_CASE("fp16 is verified at a loss scale that fits, and gradients with a scale are compared without it") {
+  const ShardFolder folder;
+  Config config = layout(folder, 2, 2);
+  config.precision.compute = "fp16";
+  config.optimizer.distributed = true;
+  verify_on(8, config);
+  require_error(ErrorKind::numerics, {"embedding.word.weight"}, [&] { verify_on(8, config, "embedding"); });
+  config = layout(folder, 2, 1);
+  config.precision.compute = "bf16";
+  config.precision.loss_scale = 3000;
+  verify_on(2, config);
+}
+
 TEST_CASE("levers are verified as the file has them") {
   const ShardFolder folder;
   Config config = layout(folder, 2, 2);
