@@ -41,7 +41,7 @@ const std::vector<Lever>& levers() {
       {{""}, {"distributed", {"optimizer.distributed=true"}}},
       {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
-      {{""}, {"bf16", {"precision.compute=bf16"}}},
+      {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},
        {"curriculum", {}, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}}},

@@ -7,6 +7,14 @@
 
 namespace megatron::test {
 
+namespace {
+
+double loss_scale(const Config& config) {
+  return config.precision.loss_scale > 0 ? config.precision.loss_scale : 1;
+}
+
+}  // namespace
+
 Config tiny_config() {
   Config config;
   ModelConfig& model = config.model;
@@ -62,7 +70,7 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
     batch.position_ids = {position_ids_.data(), {s, b}, DType::i32};
     batch.positions = {positions_.data(), {s}, DType::i32};
     batch.sequence = s;
-    batch.gradient_scale = 1 / targets_in_batch_;
+    batch.gradient_scale = loss_scale(config_) / targets_in_batch_;
     for (std::int64_t i = 0; i < s; ++i) {
       for (std::int64_t j = 0; j < b; ++j) {
         const std::int64_t sample = micro_batches_[k].first_sample + j;
@@ -93,8 +101,9 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
         const std::lock_guard lock(mutex);
         for (const Piece& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
-      const Optimizer::Update update =
-          replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
+      const Optimizer::Update update = replica.update(
+          {.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay, .loss_scale = loss_scale(config)},
+          timers);
       if (world.rank() == 0) {
         trace.losses.push_back(loss);
         trace.norms.push_back(update.gradient_norm);
@@ -105,6 +114,9 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     if (world.rank() == 0) trace.evaluation = evaluation;
     for (const Piece& piece : replica.owned_pieces()) assemble(piece, trace.parameters);
   });
+  for (auto& [name, gradient] : trace.gradients) {
+    for (float& number : gradient) number /= static_cast<float>(loss_scale(config));
+  }
   return trace;
 }
 

@@ -22,7 +22,8 @@ struct TrainingTrace {
 };
 
 /// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
-/// `data`), a batch that grows included. Tokens are a fixed pseudo-random function of (step, sample, position).
+/// `data`), a batch that grows and a constant loss scale included. Tokens are a fixed pseudo-random function of (step,
+/// sample, position).
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
 
 /// ‖a − b‖ / ‖b‖ over two equally long vectors.

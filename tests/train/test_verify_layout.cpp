@@ -83,6 +83,15 @@ TEST_CASE("levers are verified as the file has them") {
   require_error(ErrorKind::numerics, {"embedding.word.weight"}, [&] { verify_on(8, config, "embedding"); });
 }
 
+TEST_CASE("a loss scale of the file's own that overflows is not verified") {
+  const ShardFolder folder;
+  Config config = layout(folder, 2, 1);
+  config.precision.compute = "fp16";
+  config.precision.loss_scale = 1 << 30;
+  require_error(ErrorKind::numerics, {"in fp16", "the gradient norm of step 1", "off by inf"},
+                [&] { verify_on(2, config); });
+}
+
 TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
   const ShardFolder folder;
   require_error(ErrorKind::numerics,
