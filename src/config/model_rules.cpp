@@ -180,13 +180,14 @@ void check_recompute(const Config& c, Violations& violations) {
   const auto& uneven = c.parallel.layers_per_stage;
   const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
                                            : *std::max_element(uneven.begin(), uneven.end());
+  if (most < 1) return;  // said elsewhere
   if (c.parallel.schedule == "zero_bubble" && r.mode == "full" && r.of_chunk(most) == most) {
     violations.add(
         {"recompute.mode", "parallel.schedule"},
         "schedule = \"zero_bubble\" fills the bubble with weight gradients that were put off, and a recomputed "
         "layer gives back what they need: with every layer recomputed nothing is left to put off; take "
-        "recompute.layers below {}, or schedule = \"1f1b\"",
-        most);
+        "{}schedule = \"1f1b\"",
+        most > 1 ? fmt::format("recompute.layers below {}, or ", most) : "");
   }
 }
 

@@ -110,6 +110,9 @@ std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, st
 void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& problems) {
   LearningRateConfig& rate = config.learning_rate;
   std::int64_t decay = unit.of(rate.decay_steps, rate.decay_samples, rate.decay_tokens);
+  const std::string said = rate.decay_steps > 0 ? fmt::format(" ({} steps)", rate.decay_steps)
+                           : decay == 0         ? " (the whole run by default)"
+                                                : "";
   if (decay == 0) decay = unit.of_steps(config.train.steps);
   std::int64_t warmup = unit.of(rate.warmup_steps, rate.warmup_samples, rate.warmup_tokens);
   if (rate.warmup_fraction > 0) {
@@ -118,11 +121,10 @@ void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& probl
   const bool decays = rate.decay == "cosine" || rate.decay == "linear" || rate.decay == "wsd";
   if (decays && warmup >= decay) {
     problems.push_back(
-        fmt::format("learning_rate: the warm-up of {}{} {} is not shorter than the {} decay's {} {} ({}); lower the "
+        fmt::format("learning_rate: the warm-up of {}{} {} is not shorter than the {} decay's {} {}{}; lower the "
                     "warm-up, or say it as warmup_fraction",
                     rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name(),
-                    rate.decay, decay, unit.name(),
-                    rate.decay_steps > 0 ? fmt::format("{} steps", rate.decay_steps) : "the whole run by default"));
+                    rate.decay, decay, unit.name(), said));
   }
   const std::int64_t at_the_end = wsd_length(rate, unit, warmup, decay, problems);
   rate.warmup_steps = rate.decay_steps = rate.wsd_decay_steps = 0;

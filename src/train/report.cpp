@@ -112,6 +112,19 @@ std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
                      text(plan.communication), text(plan.scratch), text(plan.batch), text(plan.total()));
 }
 
+// Levers that are on and have nothing to work on: allowed, since one file serves many layouts, but not in silence.
+std::string describe_idle_levers(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  std::string text;
+  const auto note = [&](bool idle, std::string_view lever, std::string_view axis) {
+    if (idle) text += fmt::format("note      {} = true does nothing with {} 1\n", lever, axis);
+  };
+  note(parallel.sequence_parallel && parallel.tensor == 1, "parallel.sequence_parallel", "tensor");
+  note(parallel.overlap_gradients && parallel.data == 1, "parallel.overlap_gradients", "data");
+  note(config.optimizer.distributed && parallel.data == 1, "optimizer.distributed", "data");
+  return text;
+}
+
 }  // namespace
 
 std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages) {
@@ -123,7 +136,8 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   auto out = std::back_inserter(text);
   fmt::format_to(out, "grid      {} ranks = tensor {} x context {} x data {} x pipeline {} (tensor fastest){}\n",
                  shape.ranks(), shape.tensor, shape.context, shape.data, shape.pipeline,
-                 config.parallel.sequence_parallel ? ", sequence parallel" : "");
+                 config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "");
+  text += describe_idle_levers(config);
   fmt::format_to(out, "threads   {} a rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   fmt::format_to(out,
                  "model     {}: {} parameters; {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, "
