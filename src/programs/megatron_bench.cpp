@@ -86,8 +86,9 @@ int run(const Arguments& arguments, MpiSession& session) {
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json) {
     std::cout << make_cpu_backend().device->description()
-              << fmt::format("; {} thread{} a rank, fp32, no dropout; medians; FLOPs are counted causally\n",
-                             arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
+              << fmt::format(
+                     "; {} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
+                     arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
   }
   for (const BenchmarkCase& benchmark : cases) {
     const BenchmarkResult result = run_benchmark(benchmark, arguments.settings, session.world());

@@ -19,8 +19,10 @@ namespace megatron {
 
 namespace {
 
-Config case_config(ModelConfig model, std::int64_t batch, int tensor = 1, int data = 1) {
+Config case_config(ModelConfig model, std::int64_t batch, int tensor = 1, int data = 1,
+                   const std::string& compute = "fp32") {
   Config config;
+  config.precision.compute = compute;
   config.model = model;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   config.parallel.tensor = tensor;
@@ -161,6 +163,7 @@ std::vector<BenchmarkCase> benchmark_cases() {
       {"gpt2_124m_4x256", "GPT-2 124M, batch 4 x 256", case_config(gpt2_124m(256), 4), 7},
       {"gpt2_124m_1x1024", "GPT-2 124M, batch 1 x 1024", case_config(gpt2_124m(1024), 1), 7},
       {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", case_config(small_model(), 8), 21},
+      {"gpt2_124m_bf16", "GPT-2 124M, batch 4 x 256, bf16", case_config(gpt2_124m(256), 4, 1, 1, "bf16"), 7},
       {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", case_config(gpt2_124m(256), 4, 2, 1), 7, 2},
       {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2}};
 }

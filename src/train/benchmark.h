@@ -1,10 +1,10 @@
 // Benchmark: how fast a job of one or a few ranks trains, as a share of what its machine's matrix multiplication could
 // do.
 //
-// A case is a model with a batch of one micro-batch a data rank, fp32, no dropout. Whole training steps (gradients to
-// zero, forward, backward, update) and the bare products of the model's layers are timed in turn, so that whatever else
-// the machine does meets both alike; ranks multiply at the same time, as they do in a step. Model operations are
-// counted causally (model/flops.h).
+// A case is a model with a batch of one micro-batch a data rank, fp32 unless it says otherwise, no dropout. Whole
+// training steps (gradients to zero, forward, backward, update) and the bare products of the model's layers, these in
+// fp32 whatever the case, are timed in turn, so that whatever else the machine does meets both alike; ranks multiply at
+// the same time, as they do in a step. Model operations are counted causally (model/flops.h).
 //
 // Owns nothing after it returns. Must not know files or data sets: tokens are pseudo-random.
 #pragma once
@@ -25,7 +25,8 @@ struct BenchmarkCase {
   int ranks = 1;
 };
 
-/// On one rank GPT-2 124M in two shapes and a small model; on two GPT-2 124M at tensor 2 and at data 2.
+/// On one rank GPT-2 124M in two shapes, a small model, and the first in bf16; on two GPT-2 124M at tensor 2 and
+/// data 2.
 std::vector<BenchmarkCase> benchmark_cases();
 
 /// A part of a step: a section of it, all calls of one verb, or of one product of a layer.
