@@ -83,12 +83,18 @@ std::vector<Row> parity_rows() {
       {"sequence, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {}, ""},
   };
   const std::vector<std::string> two_chunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
-  // 16-bit values and activations, against fp32's one rank by the bands; among themselves bit for bit, as in fp32.
+  // 16-bit values and activations, against fp32's one rank by the bands; among themselves bit for bit, as in fp32. A
+  // loss scale that is a power of two changes no bit of fp32.
   const std::vector<std::string> bf16 = {"precision.compute=bf16"};
+  const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.loss_scale=4096"};
   const std::vector<std::string> bf16_sequence = with(bf16, {"parallel.sequence_parallel=true"});
   const std::vector<Row> precision = {
       {"bf16", 1, 1, 1, bf16, {}, ""},
       {"bf16, micro-batch 3", 1, 1, 1, with(bf16, {"train.micro_batch_size=3"}), {}, ""},
+      {"loss scale", 1, 1, 1, {"precision.loss_scale=65536"}, {}, "one rank"},
+      {"fp16", 1, 1, 1, fp16, {}, ""},
+      {"fp16, sequence, 2 x 2 x 2", 2, 2, 2, with(fp16, {"parallel.sequence_parallel=true"}), {}, ""},
+      {"fp16, interleaved, distributed", 1, 2, 4, with(with(fp16, two_chunks), {"optimizer.distributed=true"}), {}, ""},
       {"bf16, sequence, 2 x 2 x 1", 2, 2, 1, bf16_sequence, {}, ""},
       {"bf16, 2 x 2 x 2", 2, 2, 2, bf16, {}, ""},
       {"bf16, sequence, 2 x 2 x 2", 2, 2, 2, bf16_sequence, {}, ""},
