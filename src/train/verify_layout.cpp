@@ -70,8 +70,8 @@ void check_reference_fits(const MemoryPlan& plan, const std::string& host) {
 }
 
 // All ranks of a node together, and the reference's gradients on rank 0's.
-void check_layout_fits(Communicator& world, const std::string& host, const MemoryPlan& plan, std::size_t kept) {
-  const nlohmann::json mine = {{"host", host}, {"needed", plan.total() + kept}, {"free", free_memory_bytes()}};
+void check_layout_fits(Communicator& world, const std::string& host, std::size_t needed) {
+  const nlohmann::json mine = {{"host", host}, {"needed", needed}, {"free", free_memory_bytes()}};
   const std::vector<std::string> ranks = world.gather_texts(mine.dump(), 0);
   agree(world, [&] {
     struct Node {
@@ -86,14 +86,16 @@ void check_layout_fits(Communicator& world, const std::string& host, const Memor
     }
     for (const auto& [name, node] : nodes) {
       verify(node.needed <= node.free, ErrorKind::configuration,
-             "--verify: the ranks on {} need {} for the layout in fp32, and {} are free there; verify the same layout "
+             "--verify: the ranks on {} need {} for the layout, and {} are free there; verify the same layout "
              "with a smaller model, or on more nodes",
              name, bytes_text(node.needed), bytes_text(node.free));
     }
   });
 }
 
-void check_memory(Communicator& world, const std::string& host, const Config& reference, const Config& layout) {
+// The layout is played in fp32, and then in its own precision, whose masters may make it the larger one.
+void check_memory(Communicator& world, const std::string& host, const Config& reference, const Config& rounded,
+                  const Config& own) {
   std::size_t kept = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
@@ -101,8 +103,10 @@ void check_memory(Communicator& world, const std::string& host, const Config& re
     kept = gradient_bytes(plan);
     check_reference_fits(plan, host);
   });
-  const GridShape shape = grid_shape(layout);
-  check_layout_fits(world, host, plan_memory(layout, shape, coordinates_of(world.rank(), shape)), kept);
+  const GridShape shape = grid_shape(own);
+  const GridCoordinates at = coordinates_of(world.rank(), shape);
+  const std::size_t layout = std::max(plan_memory(rounded, shape, at).total(), plan_memory(own, shape, at).total());
+  check_layout_fits(world, host, layout + kept);
 }
 
 // ---- Playing --------------------------------------------------------------------------------------------------------
@@ -171,6 +175,7 @@ std::optional<LayoutVerdict> play_layout_at(const Config& config, bool last, con
     gradients = compare_gradients(grid.world(), grid.world().rank() == 0 ? &reference.gradients : nullptr,
                                   trainer.replica().summed_gradients(), 1 / result.loss_scale, *backend.device);
   }
+  trainer.check_replicas();  // a copy that was updated otherwise, or not gathered, shows in no gradient
   return LayoutVerdict(steps, reference.steps, gradients, config.precision.dtype() == DType::f32 ? kRounding : kBand);
 }
 
@@ -203,7 +208,7 @@ void judge(Communicator& world, Log& log, const Config& config, const LayoutVerd
 int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log) {
   const std::unique_ptr<Datasets> datasets = agree_on_run(config, world);
   const Config reference = one_rank(config), rounded = in_fp32(config);
-  const bool own_precision = config.precision.dtype() != DType::f32;
+  const bool own_precision = config.precision != PrecisionConfig{};
   const std::int64_t steps = std::min(kSteps, config.train.steps);
   log.info("megatron_train {} --verify: {} steps from the initial weights; {} is left alone", environment.version,
            steps, config.run.directory);
@@ -213,7 +218,7 @@ int verify_layout(Config config, Communicator& world, const RunEnvironment& envi
         "on more ranks");
     return 0;
   }
-  check_memory(world, environment.host, reference, rounded);
+  check_memory(world, environment.host, reference, rounded, config);
   Backend backend = make_backend(config.run, environment.local_rank);
   const Reference expected = share_reference(reference, world, backend, *datasets, steps, log);
   if (rounded != reference) {

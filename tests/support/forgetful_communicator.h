@@ -1,5 +1,5 @@
-// A communicator whose groups of one name leave out their all-reduces of gradients: the defect that a layout is
-// verified against. Everything else passes through.
+// A communicator whose groups of one name leave out their all-reduces of gradients, or their all-gathers: the defects
+// that a layout is verified against. Everything else passes through.
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@ namespace megatron::test {
 
 class ForgetfulCommunicator final : public Communicator {
  public:
-  /// Groups split off `inner`, and off those, are forgetful if they are named `group`. `inner` must outlive it.
+  /// Groups split off `inner`, and off those, are forgetful if they are named `group`; of "NAME gathers"
+  /// those named NAME leave out their gathers. `inner` must outlive it.
   ForgetfulCommunicator(Communicator& inner, std::string group)
       : Communicator(inner.rank(), inner.size(), inner.name()), inner_(inner), group_(std::move(group)) {}
 
@@ -23,7 +24,7 @@ class ForgetfulCommunicator final : public Communicator {
     return keep(forget ? Pending() : inner_.start_all_reduce(values, reduce));
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
-    return keep(inner_.start_all_gather(part, whole));
+    return keep(name() + " gathers" == group_ ? Pending() : inner_.start_all_gather(part, whole));
   }
   std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override {
     return keep(inner_.start_reduce_scatter(whole, part));

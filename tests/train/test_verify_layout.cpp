@@ -104,6 +104,15 @@ TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
                 [&] { verify_on(2, layout(folder, 2, 1), "tensor"); });
 }
 
+TEST_CASE("parameters that a rank's update did not reach are found, however little they move") {
+  const ShardFolder folder;
+  Config config = layout(folder, 1, 1);
+  config.optimizer.distributed = true;
+  config.learning_rate.peak = 1e-9;
+  require_error(ErrorKind::numerics, {"after step 3", "embedding.word.weight", "rank 1 ("},
+                [&] { verify_on(2, config, "data gathers"); });
+}
+
 TEST_CASE("a reference that does not fit is refused with numbers before anything is allocated") {
   const ShardFolder folder;
   Config config = layout(folder, 2, 1);
