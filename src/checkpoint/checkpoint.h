@@ -45,8 +45,8 @@ struct SaveReport {
   std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
 };
 
-/// Writes the pieces that this rank owns (all ranks' pieces together cover every tensor exactly once; either every
-/// piece has m and v or none has) and commits. The state must be the same on all ranks.
+/// Writes the pieces that this rank owns (all ranks' pieces together cover every tensor exactly once, and all have the
+/// same moments) and commits. The state must be the same on all ranks.
 /// Throws Error(filesystem) on all ranks if any rank could not write: then the temporary folder is gone and older
 /// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
 /// removed too: the run has gone back and they are an abandoned future.
@@ -86,12 +86,12 @@ class CheckpointReader {
  public:
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
-  bool has_optimizer() const { return has_optimizer_; }
+  int moments() const { return moments_; }  ///< as Piece::moments
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
   /// Fills value (and m and v where they are present) of every wanted piece, whatever the layout that saved it.
   /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
-  /// covered exactly once; or if m and v are wanted and were not saved.
+  /// covered exactly once; or if m or v is wanted and was not saved.
   void read(Communicator& world, const std::vector<Piece>& wanted) const;
 
  private:
@@ -101,7 +101,7 @@ class CheckpointReader {
 
   std::string path_;
   TrainingState state_;
-  bool has_optimizer_ = false;
+  int moments_ = 0;
   std::vector<std::string> files_;
   std::map<std::string, StoredTensor> tensors_;
 };

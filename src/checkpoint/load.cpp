@@ -47,12 +47,12 @@ void read_file(const std::string& path, const std::vector<Run>& runs, const std:
                std::vector<float>& block) {
   const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
   read_runs(file.open_dataset("value"), runs, wanted, &Piece::value, block);
-  std::vector<Run> with_optimizer;
-  std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_optimizer),
-               [&](const Run& run) { return !wanted[run.wanted].m.empty(); });
-  if (with_optimizer.empty()) return;
-  read_runs(file.open_dataset("m"), with_optimizer, wanted, &Piece::m, block);
-  read_runs(file.open_dataset("v"), with_optimizer, wanted, &Piece::v, block);
+  for (const auto& [name, moment] : {std::pair("m", &Piece::m), std::pair("v", &Piece::v)}) {
+    std::vector<Run> with_moment;
+    std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_moment),
+                 [&](const Run& run) { return !(wanted[run.wanted].*moment).empty(); });
+    if (!with_moment.empty()) read_runs(file.open_dataset(name), with_moment, wanted, moment, block);
+  }
 }
 
 }  // namespace
@@ -65,8 +65,10 @@ void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
     const auto stored = tensors_.find(piece.name);
     verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
            piece.name);
-    verify(piece.m.empty() || has_optimizer_, ErrorKind::checkpoint,
+    verify(piece.moments() == 0 || moments_ > 0, ErrorKind::checkpoint,
            "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
+    verify(piece.moments() <= moments_, ErrorKind::checkpoint,
+           "{}: holds one moment, of an optimizer that has no more; use checkpoint.initialize_from for it", path_);
     for (const Run& run : plan_piece(piece, index, stored->second)) {
       runs_by_file[static_cast<std::size_t>(run.file)].push_back(run);
     }

@@ -98,9 +98,10 @@ std::string rank_file_name(int rank) {
 
 std::string manifest_text(const Manifest& manifest) {
   json content = {
-      {"step", manifest.state.step}, {"samples", manifest.state.samples},       {"tokens", manifest.state.tokens},
-      {"ranks", manifest.ranks},     {"has_optimizer", manifest.has_optimizer}, {"files", json::array()},
-      {"tensors", json::array()},    {"facts", manifest.state.facts},           {"extra", manifest.state.extra}};
+      {"step", manifest.state.step}, {"samples", manifest.state.samples},     {"tokens", manifest.state.tokens},
+      {"ranks", manifest.ranks},     {"has_optimizer", manifest.moments > 0}, {"files", json::array()},
+      {"tensors", json::array()},    {"facts", manifest.state.facts},         {"extra", manifest.state.extra}};
+  if (manifest.moments > 0) content["moments"] = manifest.moments;
   for (const RankFile& file : manifest.files) {
     content["files"].push_back(
         {{"rank", file.rank}, {"name", rank_file_name(file.rank)}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
@@ -133,7 +134,9 @@ Manifest parse_manifest(const std::string& text) {
   manifest.ranks = static_cast<int>(integer_at(content, "ranks", 1, kRankLimit));
   const json& has_optimizer = member(content, "has_optimizer");
   verify(has_optimizer.is_boolean(), ErrorKind::checkpoint, "\"has_optimizer\" is not a truth value");
-  manifest.has_optimizer = has_optimizer.get<bool>();
+  if (has_optimizer.get<bool>()) {  // format 1.0 had no other optimizer than one with two
+    manifest.moments = content.contains("moments") ? static_cast<int>(integer_at(content, "moments", 1, 2)) : 2;
+  }
   manifest.files = files_in(content, manifest.ranks);
   manifest.tensors = tensors_in(content);
   return manifest;

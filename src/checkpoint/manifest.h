@@ -13,7 +13,7 @@
 
 namespace megatron {
 
-inline constexpr int kFormatMajor = 1, kFormatMinor = 0;
+inline constexpr int kFormatMajor = 1, kFormatMinor = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::int64_t kManifestLimit = std::int64_t{256} << 20;  ///< bytes
 inline constexpr std::int64_t kStepLimit = 1'000'000'000'000'000;
@@ -34,8 +34,8 @@ struct TensorSummary {
 
 struct Manifest {
   TrainingState state;
-  int ranks = 0;  ///< of the run that saved; those that owned nothing have no file
-  bool has_optimizer = false;
+  int ranks = 0;                ///< of the run that saved; those that owned nothing have no file
+  int moments = 0;              ///< of the optimizer, beside the values: m and v, m alone, or none
   std::vector<RankFile> files;  ///< by rank
   std::vector<TensorSummary> tensors;
 

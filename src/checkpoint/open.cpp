@@ -47,8 +47,7 @@ json verify_share(Communicator& world, const std::string& path, const Manifest& 
     const FileDigest digest = digest_file(path + "/" + name);
     verify(digest.bytes == file.bytes && digest.xxh3_128 == file.xxh3_128, ErrorKind::checkpoint,
            "the contents of {} are not what was saved (hash {} instead of {})", name, digest.xxh3_128, file.xxh3_128);
-    tables[std::to_string(i)] =
-        read_piece_table(path + "/" + name, file.rank, manifest.state.step, manifest.has_optimizer);
+    tables[std::to_string(i)] = read_piece_table(path + "/" + name, file.rank, manifest.state.step, manifest.moments);
   }
   return tables;
 }
@@ -94,7 +93,7 @@ class CheckpointOpener {
     CheckpointReader reader;
     reader.path_ = path;
     reader.state_ = manifest.state;
-    reader.has_optimizer_ = manifest.has_optimizer;
+    reader.moments_ = manifest.moments;
     for (const RankFile& file : manifest.files) reader.files_.push_back(path + "/" + rank_file_name(file.rank));
     reader.tensors_ = index_pieces(tables, manifest);
     return reader;

@@ -20,8 +20,8 @@ bool sound(const Piece& piece) {
   if (piece.first < 0 || piece.count < 0 || piece.first + piece.count > box.extent.elements()) return false;
   if (piece.count == 0) return true;
   if (!piece.value || !sound(piece.value, piece.count)) return false;
-  if (piece.m.empty() != piece.v.empty()) return false;
-  return piece.m.empty() || (sound(piece.m, piece.count) && sound(piece.v, piece.count));
+  if (piece.m.empty() && !piece.v.empty()) return false;
+  return (piece.m.empty() || sound(piece.m, piece.count)) && (piece.v.empty() || sound(piece.v, piece.count));
 }
 
 }  // namespace

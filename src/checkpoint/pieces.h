@@ -10,8 +10,8 @@ namespace megatron {
 
 inline constexpr std::size_t kLongestTensorName = 512;
 
-/// Box inside the shape, range inside the box, tensors f32, contiguous and of `count` elements, m and v both or
-/// neither.
+/// Box inside the shape, range inside the box, tensors f32, contiguous and of `count` elements, no v
+/// without m.
 void check_pieces(const std::vector<Piece>& pieces);
 
 }  // namespace megatron

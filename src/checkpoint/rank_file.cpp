@@ -17,8 +17,9 @@ constexpr std::size_t kContiguous = 0;
 struct Part {
   const char* dataset;
   Tensor Piece::*tensor;
+  int moments;  // there with so many at least
 };
-constexpr std::array<Part, 3> kParts{{{"value", &Piece::value}, {"m", &Piece::m}, {"v", &Piece::v}}};
+constexpr std::array<Part, 3> kParts{{{"value", &Piece::value, 0}, {"m", &Piece::m, 1}, {"v", &Piece::v, 2}}};
 
 std::string table_text(const std::vector<Piece>& owned) {
   nlohmann::json table = nlohmann::json::array();
@@ -97,13 +98,13 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
   file.close();
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
-  const std::string stored = read_piece_table(path, rank, step, static_cast<bool>(owned.front().m));
+  const std::string stored = read_piece_table(path, rank, step, owned.front().moments());
   verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
          path);
   return digest;
 }
 
-std::string read_piece_table(const std::string& path, int rank, std::int64_t step, bool with_optimizer) {
+std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments) {
   const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
   verify(file.read_u64("rank") == static_cast<std::uint64_t>(rank) &&
              file.read_u64("step") == static_cast<std::uint64_t>(step),
@@ -112,8 +113,7 @@ std::string read_piece_table(const std::string& path, int rank, std::int64_t ste
   std::int64_t elements = 0;
   for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
   for (const Part& part : kParts) {
-    const bool expected = with_optimizer || part.tensor == &Piece::value;
-    if (!expected) continue;
+    if (moments < part.moments) continue;
     const Hdf5Dataset dataset = file.open_dataset(part.dataset);
     const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
     verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of pieces wants {} of f32", path,

@@ -1,6 +1,6 @@
 // A rank file: what one rank owns, as one-dimensional HDF5 datasets.
 //
-//   /value, /m, /v   f32, contiguous: the pieces one behind the other (m and v only with optimizer state)
+//   /value, /m, /v   f32, contiguous: the pieces one behind the other (m and v only where the optimizer has them)
 //   /pieces          u8: the table as JSON, [{"name", "shape", "offset", "extent", "first", "count", "position"}]
 //   attributes       "step", "rank"
 // Self-describing: offline tools need no manifest to understand one.
@@ -28,7 +28,7 @@ struct TableEntry {
 
 /// The table of pieces, as JSON text, after a check that it is sound, that it fits the datasets, and that the file is
 /// what the manifest takes it for. Throws Error(checkpoint).
-std::string read_piece_table(const std::string& path, int rank, std::int64_t step, bool with_optimizer);
+std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments);
 
 /// Throws Error(checkpoint) for a table that contradicts itself. `file` is set in every piece.
 std::vector<TableEntry> parse_piece_table(const std::string& text, int file);

@@ -66,13 +66,13 @@ void Save::prepare() {
   agree(world_, [&] {
     check_pieces(owned_);
     for (const Piece& piece : owned_) {
-      internal_check(piece.m.empty() == owned_.front().m.empty(), "optimizer state for some of the pieces only");
+      internal_check(piece.moments() == owned_.front().moments(), "optimizer state for some of the pieces only");
     }
     internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range");
     internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
   });
   double mine = 0;
-  for (const Piece& piece : owned_) mine += static_cast<double>(piece.count) * (piece.m.empty() ? 1 : 3);
+  for (const Piece& piece : owned_) mine += static_cast<double>(piece.count) * (1 + piece.moments());
   const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
   agree(
       world_,
@@ -103,16 +103,15 @@ std::string Save::describe_part() const {
   }
   return json{{"bytes", digest_.bytes},
               {"xxh3_128", digest_.xxh3_128},
-              {"has_optimizer", !owned_.front().m.empty()},
+              {"moments", owned_.front().moments()},
               {"tensors", std::move(tensors)}}
       .dump();
 }
 
 void Save::add_part(int rank, const json& part, std::map<std::string, TensorSummary>& tensors) {
-  const bool has_optimizer = part.at("has_optimizer");
-  internal_check(manifest_.files.empty() || manifest_.has_optimizer == has_optimizer,
-                 "optimizer state on some of the ranks only");
-  manifest_.has_optimizer = has_optimizer;
+  const int moments = part.at("moments");
+  internal_check(manifest_.files.empty() || manifest_.moments == moments, "optimizer state on some of the ranks only");
+  manifest_.moments = moments;
   manifest_.files.push_back({rank, part.at("bytes"), part.at("xxh3_128")});
   for (const json& entry : part.at("tensors")) {
     const std::string name = entry.at("name");

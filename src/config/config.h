@@ -113,6 +113,7 @@ struct RecomputeConfig {
 struct OptimizerConfig {
   std::string name = "adamw";
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
+  double momentum = 0.9;              // of sgd
   double epsilon = 1e-8, weight_decay = 0.01;
   std::string weight_decay_schedule = "constant";
   double weight_decay_end = 0;

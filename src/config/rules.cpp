@@ -177,6 +177,27 @@ void check_precision(const Config& c, Violations& violations) {
   }
 }
 
+// Optimizers do not share these: one that is set and not read would be a wish that nobody hears.
+void check_optimizer(const Config& c, Violations& violations) {
+  const OptimizerConfig& o = c.optimizer;
+  const OptimizerConfig unset;
+  if (o.name != "sgd" && o.momentum != unset.momentum) {
+    violations.add({"optimizer.momentum", "optimizer.name"},
+                   "optimizer.momentum = {} belongs to optimizer.name = \"sgd\"; for \"{}\" it is the first of "
+                   "optimizer.betas",
+                   o.momentum, o.name);
+  }
+  if (o.name != "sgd") return;
+  if (o.beta1 != unset.beta1 || o.beta2 != unset.beta2) {
+    violations.add({"optimizer.betas", "optimizer.name"},
+                   "optimizer.betas belongs to optimizer.name = \"adamw\"; for \"sgd\" there is optimizer.momentum");
+  }
+  if (o.epsilon != unset.epsilon) {
+    violations.add({"optimizer.epsilon", "optimizer.name"},
+                   "optimizer.epsilon = {} belongs to optimizer.name = \"adamw\", not \"sgd\"", o.epsilon);
+  }
+}
+
 bool split_is_good(const std::string& split) {
   std::istringstream text(split);
   std::string part;
@@ -276,6 +297,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
   check_precision(config, violations);
+  check_optimizer(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);
   return violations.take();

@@ -218,6 +218,7 @@ std::vector<Key> recipe_keys() {
        ""},
       {MEGATRON_KEY(optimizer, name), one_of({"adamw", "sgd"}), "", "", "Which optimizer.", ""},
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), below_one(), "", "", "Decay of AdamW's two moments.", ""},
+      {MEGATRON_KEY(optimizer, momentum), noted(below_one(), "with name \"sgd\""), "", "", "Of SGD; 0: none.", ""},
       {MEGATRON_KEY(optimizer, epsilon), above(0), "", "", "Added to the root of the second moment.", ""},
       {MEGATRON_KEY(optimizer, weight_decay), at_least(0), "", "", "Decoupled; biases and normalizations do not decay.",
        ""},

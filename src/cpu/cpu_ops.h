@@ -47,6 +47,7 @@ class CpuOps final : public Ops {
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override;
   // optimizer.cpp
   void adamw(const AdamWArgs&) override;
+  void sgd(const SgdArgs&) override;
   void square_sum(const SquareSumArgs&) override;
   void clip_factor(const ClipFactorArgs&) override;
   // elementwise.cpp

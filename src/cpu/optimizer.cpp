@@ -30,6 +30,22 @@ struct AdamWUpdate {
   }
 }
 
+/// m may be absent.
+[[gnu::noinline]] void descend(const SgdArgs& args, float factor, const float* gradient, float* m, float* value,
+                               std::int64_t n) {
+  const float rate = args.learning_rate, momentum = args.momentum, decay = args.weight_decay;
+  if (m == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) value[i] -= rate * (gradient[i] * factor + decay * value[i]);
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    m[i] = momentum * m[i] + (gradient[i] * factor + decay * value[i]);
+    value[i] -= rate * m[i];
+  }
+}
+
 /// Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
 double sum_of_squares(const float* x, std::int64_t n) {
   constexpr std::int64_t lanes = 32;
@@ -72,6 +88,18 @@ void CpuOps::adamw(const AdamWArgs& args) {
                            .weight_decay = args.weight_decay};
   team_.elements(n, [&](std::int64_t first, std::int64_t last) {
     update_elements(update, gradient + first, m + first, v + first, value + first, last - first);
+  });
+}
+
+void CpuOps::sgd(const SgdArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("sgd", args.value, n);
+  const float* gradient = elements_of<float>("sgd", args.gradient, n);
+  float* m = args.m ? elements_of<float>("sgd", args.m, n) : nullptr;
+  const float factor = *elements_of<float>("sgd", args.clip_factor, 1);
+  if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
+  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+    descend(args, factor, gradient + first, m == nullptr ? nullptr : m + first, value + first, last - first);
   });
 }
 

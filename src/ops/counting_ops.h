@@ -30,6 +30,7 @@ class CountingOps final : public Ops {
   void cross_entropy_loss(const CrossEntropyLossArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void adamw(const AdamWArgs&) override {}
+  void sgd(const SgdArgs&) override {}
   void square_sum(const SquareSumArgs&) override {}
   void clip_factor(const ClipFactorArgs&) override {}
   void normal(const NormalArgs&) override {}

@@ -185,6 +185,17 @@ struct AdamWArgs {
   std::int64_t step = 1;  ///< number of this update, from 1
 };
 
+/// Stochastic gradient descent with momentum and classic L2 decay: g = clip_factor · gradient + weight_decay · value;
+/// m = momentum · m + g; value -= learning_rate · m. Does nothing if skip is not 0.
+struct SgdArgs {
+  Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
+  ConstTensor gradient;
+  Tensor m;                 ///< f32 [n], in place; optional: absent, m is g
+  ConstTensor clip_factor;  ///< f32 [1]
+  ConstTensor skip;         ///< f32 [1]
+  float learning_rate = 0, momentum = 0.9f, weight_decay = 0;
+};
+
 /// total += sum of x².
 struct SquareSumArgs {
   ConstTensor x;
@@ -231,6 +242,7 @@ class Ops {
   virtual void cross_entropy_loss(const CrossEntropyLossArgs&) = 0;
   virtual void cross_entropy_backward(const CrossEntropyBackwardArgs&) = 0;
   virtual void adamw(const AdamWArgs&) = 0;
+  virtual void sgd(const SgdArgs&) = 0;
   virtual void square_sum(const SquareSumArgs&) = 0;
   virtual void clip_factor(const ClipFactorArgs&) = 0;
   virtual void normal(const NormalArgs&) = 0;

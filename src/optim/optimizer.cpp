@@ -19,9 +19,15 @@ Tensor in(Tensor flat, const FlatRange& range) {
 
 }  // namespace
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank) {
-  const std::size_t tensors = store.values().dtype() == DType::f32 ? 2 : 3;
-  return tensors * sizeof(float) * static_cast<std::size_t>(elements_of(store.owned_by(data_rank))) + kScalarBytes;
+UpdateRule update_rule(const std::string& name) {
+  if (name == "adamw") return UpdateRule::adamw;
+  if (name == "sgd") return UpdateRule::sgd;
+  fail(ErrorKind::configuration, "optimizer.name = \"{}\" is not available: use \"adamw\" or \"sgd\"", name);
+}
+
+std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank, const OptimizerSettings& settings) {
+  const int tensors = settings.moments() + (store.values().dtype() == DType::f32 ? 0 : 1);
+  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(data_rank))) * sizeof(float) + kScalarBytes;
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
@@ -45,11 +51,17 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     }
   }
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  memory_ = Buffer(device, state_bytes(store, data_rank) - kScalarBytes);
-  ops.fill(memory_.tensor({static_cast<std::int64_t>(memory_.bytes() / sizeof(float))}, DType::f32), 0);
-  m_ = memory_.tensor({elements}, DType::f32);
-  v_ = memory_.tensor({elements}, DType::f32, bytes);
-  if (has_master_copy()) master_copy_ = memory_.tensor({elements}, DType::f32, 2 * bytes);
+  memory_ = Buffer(device, state_bytes(store, data_rank, settings) - kScalarBytes);
+  std::size_t taken = 0;
+  const auto take = [&](bool wanted, Tensor& tensor) {
+    if (!wanted) return;
+    tensor = memory_.tensor({elements}, DType::f32, taken);
+    ops.fill(tensor, 0);
+    taken += bytes;
+  };
+  take(settings.moments() >= 1, m_);
+  take(settings.moments() >= 2, v_);
+  take(has_master_copy(), master_copy_);
   scalars_ = Buffer(device, kScalarBytes);
   square_sum_ = scalars_.tensor({1}, DType::f64, 0);
   norm_ = scalars_.tensor({1}, DType::f32, 64);
@@ -63,7 +75,8 @@ Optimizer::State Optimizer::state(const FlatRange& range) const {
   internal_check(owner != owned_.end() && owner->first <= range.first, "state of a range that is not this rank's");
   const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
   const FlatRange here{position + range.first - owner->first, range.count};
-  return {has_master_copy() ? in(master_copy_, here) : in(store_.values(), range), in(m_, here), in(v_, here)};
+  const auto moment = [&](Tensor tensor) { return tensor ? in(tensor, here) : tensor; };
+  return {has_master_copy() ? in(master_copy_, here) : in(store_.values(), range), moment(m_), moment(v_)};
 }
 
 void Optimizer::initialize(std::uint64_t seed) {
@@ -118,21 +131,38 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
 
 void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {
   for (const Part& part : parts_[index]) {
-    const State state = this->state(part.range);
-    ops_.adamw({.value = state.master,
-                .gradient = in(store_.gradients(), part.range),
-                .m = state.m,
-                .v = state.v,
-                .clip_factor = factor_,
-                .skip = skip_,
-                .learning_rate = static_cast<float>(settings.learning_rate),
-                .beta1 = static_cast<float>(settings_.beta1),
-                .beta2 = static_cast<float>(settings_.beta2),
-                .epsilon = static_cast<float>(settings_.epsilon),
-                .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
-                .step = updates_ + 1});
+    update_part(part, settings);
     if (gathers_ != nullptr) gathers_->progress();
   }
+}
+
+void Optimizer::update_part(const Part& part, const UpdateSettings& settings) {
+  const State state = this->state(part.range);
+  const Tensor gradient = in(store_.gradients(), part.range);
+  const auto rate = static_cast<float>(settings.learning_rate);
+  const float decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f;
+  if (settings_.rule == UpdateRule::sgd) {
+    return ops_.sgd({.value = state.master,
+                     .gradient = gradient,
+                     .m = state.m,
+                     .clip_factor = factor_,
+                     .skip = skip_,
+                     .learning_rate = rate,
+                     .momentum = static_cast<float>(settings_.momentum),
+                     .weight_decay = decay});
+  }
+  ops_.adamw({.value = state.master,
+              .gradient = gradient,
+              .m = state.m,
+              .v = state.v,
+              .clip_factor = factor_,
+              .skip = skip_,
+              .learning_rate = rate,
+              .beta1 = static_cast<float>(settings_.beta1),
+              .beta2 = static_cast<float>(settings_.beta2),
+              .epsilon = static_cast<float>(settings_.epsilon),
+              .weight_decay = decay,
+              .step = updates_ + 1});
 }
 
 }  // namespace megatron

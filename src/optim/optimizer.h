@@ -1,12 +1,14 @@
-// Optimizer: AdamW over a parameter store: moments, master copy, global-norm clipping, and the decision to skip a step
-// whose gradient is not finite. The same decision on all ranks: the norm is summed over one whole model replica.
+// Optimizer: AdamW or SGD over a parameter store: moments, master copy, global-norm clipping, and the decision to skip
+// a step whose gradient is not finite. The same decision on all ranks: the norm is summed over one whole model replica.
 //
-// Owns m and v, and an f32 master copy of the values where these are 16-bit (where they are f32 they are the master
-// themselves), each flat, of the ranges of the store that this rank owns: all, or with a store that is cut into shards
-// (distributed optimizer, Rajbhandari et al. 2020, stage 1) its data rank's part of every bucket. After an update
-// values = the master, rounded; with shards their gathers are on their way. Knows parameters, not models.
+// Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where they
+// are f32 they are the master themselves), each flat, of the ranges of the store that this rank owns: all, or with a
+// store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its data rank's part of every
+// bucket. After an update values = the master, rounded; with shards their gathers are on their way. Knows parameters,
+// not models.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/process_grid.h"
@@ -15,15 +17,25 @@
 
 namespace megatron {
 
+enum class UpdateRule { adamw, sgd };
+
+/// The rule with the input file's name ("adamw", "sgd"). Errors: configuration.
+UpdateRule update_rule(const std::string& name);
+
 struct OptimizerSettings {
+  UpdateRule rule = UpdateRule::adamw;
+  double momentum = 0.9;  ///< of SGD; 0: none, and no memory for it
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double clip_norm = 1;  ///< 0: no clipping
+
+  /// Numbers of state that the rule keeps beside a value: m and v, m alone, or nothing.
+  int moments() const { return rule == UpdateRule::adamw ? 2 : momentum != 0 ? 1 : 0; }
 };
 
 /// What may be another number at every step.
 struct UpdateSettings {
   double learning_rate = 0;
-  double weight_decay = 0;  ///< of parameters that decay
+  double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double loss_scale = 1;    ///< the store's gradients are the loss' times this
   bool skip = false;        ///< change nothing, whatever the gradient is: the loss was not finite
 };
@@ -53,19 +65,19 @@ class Optimizer {
   void set_updates(std::int64_t updates) { updates_ = updates; }
   /// What this rank keeps the state of, in the buffers' order.
   const std::vector<FlatRange>& owned() const { return owned_; }
-  /// State of a range that lies in one of these. All f32 [count].
+  /// State of a range that lies in one of these. All f32 [count]; m and v absent where the rule has none.
   struct State {
     Tensor master, m, v;
   };
   State state(const FlatRange& range) const;
-  Tensor m() const { return m_; }                      ///< f32, all ranges one behind the other
-  Tensor v() const { return v_; }                      ///< as m
+  Tensor m() const { return m_; }  ///< f32, all ranges one behind the other; absent where the rule has none
+  Tensor v() const { return v_; }  ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
   std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }
 
   /// Bytes of optimizer state of a data rank, the norm and its like included, for a store that is allocated (or
   /// planned).
-  static std::size_t state_bytes(const ParameterStore& store, int data_rank);
+  static std::size_t state_bytes(const ParameterStore& store, int data_rank, const OptimizerSettings& settings);
 
  private:
   /// A maximal part of an owned range with one property.
@@ -78,6 +90,7 @@ class Optimizer {
 
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   void update_range(std::size_t index, const UpdateSettings& settings);
+  void update_part(const Part& part, const UpdateSettings& settings);
   void publish(std::size_t index);
 
   const ParameterStore& store_;

@@ -51,7 +51,12 @@ PipelineExecutor::Chunks pointers(const std::vector<std::unique_ptr<GptStage>>& 
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
-  return {optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.clip_grad_norm};
+  return {.rule = update_rule(optimizer.name),
+          .momentum = optimizer.momentum,
+          .beta1 = optimizer.beta1,
+          .beta2 = optimizer.beta2,
+          .epsilon = optimizer.epsilon,
+          .clip_norm = optimizer.clip_grad_norm};
 }
 
 // Data ranks that share the optimizer's state.
@@ -121,7 +126,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   }
   plan.weights = flat * size_of(type);
   plan.gradients = flat * sizeof(float);
-  plan.optimizer = Optimizer::state_bytes(store, at.data);
+  plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
   plan.batch =
       micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes() + micro_batch.positions.bytes();
   const std::vector<Action> evaluation = evaluation_schedule(config, grid);

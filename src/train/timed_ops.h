@@ -81,6 +81,9 @@ class TimedOps : public Ops {
   void adamw(const AdamWArgs& args) override {
     timed("adamw", [&] { ops_->adamw(args); });
   }
+  void sgd(const SgdArgs& args) override {
+    timed("sgd", [&] { ops_->sgd(args); });
+  }
   void square_sum(const SquareSumArgs& args) override {
     timed("square_sum", [&] { ops_->square_sum(args); });
   }

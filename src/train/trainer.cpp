@@ -178,11 +178,9 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.samples = samples();
   state.tokens = tokens();
   state.facts = model_facts(config_, datasets_.train_source());
-  state.extra = {{"updates", replica_.optimizer().updates()},
-                 {"config", print_config(config_)},
-                 {"loop", loop},
-                 {"order", order_facts(config_, datasets_)},
-                 {"data_hash", datasets_.train_source().set_hash()}};
+  state.extra = {{"optimizer", config_.optimizer.name},      {"updates", replica_.optimizer().updates()},
+                 {"config", print_config(config_)},          {"loop", loop},
+                 {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_source().set_hash()}};
   state.extra.update(schedule_facts(config_));
   // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
   if (loss_scaler_.dynamic()) {
@@ -220,6 +218,11 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
          "{} was trained in other batches than this run's; go on with the same, or start a new run with "
          "checkpoint.initialize_from:{}",
          checkpoint.path(), changes);
+  const std::string rule = checkpoint.state().extra.value("optimizer", std::string("adamw"));
+  verify(rule == config_.optimizer.name, ErrorKind::checkpoint,
+         "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; go on with "
+         "the same, or start a new run with checkpoint.initialize_from",
+         checkpoint.path(), rule, config_.optimizer.name);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());

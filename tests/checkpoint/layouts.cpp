@@ -55,7 +55,7 @@ std::vector<Box> cut_boxes(const Shape& shape, std::mt19937& random) {
   return boxes;
 }
 
-Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, bool with_optimizer,
+Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, int moments,
             const std::function<std::optional<CheckpointReader>(Communicator&, std::vector<std::string>&)>& open) {
   Loaded loaded;
   std::mutex mutex;
@@ -64,7 +64,7 @@ Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, bool
     const auto reader = open(world, warnings);
     std::int64_t wrong = 0;
     if (reader) {
-      PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], with_optimizer);
+      PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments);
       reader->read(world, memory.pieces());
       wrong = memory.wrong(static_cast<int>(reader->state().step));
     }
@@ -138,14 +138,14 @@ Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dime
   return layout;
 }
 
-PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, bool with_optimizer,
+PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
                          int generation) {
   for (const Part& part : parts) {
     const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
     Piece piece{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
     int which = 0;
     for (Tensor* target : {&piece.value, &piece.m, &piece.v}) {
-      if (which > 0 && !with_optimizer) break;
+      if (which > moments) break;
       std::vector<float>& memory = memory_.emplace_back(static_cast<std::size_t>(part.count) + 1, -7.25f);
       *target = Tensor(memory.data(), {part.count}, DType::f32);
       for (std::int64_t i = 0; i < part.count && generation >= 0; ++i) {
@@ -189,10 +189,10 @@ TrainingState state_at(std::int64_t step) {
 }
 
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int generation, std::int64_t keep_last, bool with_optimizer) {
+                   int generation, std::int64_t keep_last, int moments) {
   SaveReport report;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
-    const PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], with_optimizer, generation);
+    const PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
     const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), {keep_last});
     if (world.rank() == 0) report = mine;
   });
@@ -200,15 +200,15 @@ SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tens
 }
 
 Loaded load_newest(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   bool with_optimizer) {
-  return load(tensors, layout, with_optimizer, [&](Communicator& world, std::vector<std::string>& warnings) {
+                   int moments) {
+  return load(tensors, layout, moments, [&](Communicator& world, std::vector<std::string>& warnings) {
     return open_newest_checkpoint(world, run, warnings);
   });
 }
 
 Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                  bool with_optimizer) {
-  return load(tensors, layout, with_optimizer, [&](Communicator& world, std::vector<std::string>& warnings) {
+                  int moments) {
+  return load(tensors, layout, moments, [&](Communicator& world, std::vector<std::string>& warnings) {
     return std::optional<CheckpointReader>(open_named_checkpoint(world, path, warnings));
   });
 }

@@ -39,10 +39,11 @@ Layout random_wishes(const std::vector<GlobalTensor>& tensors, int ranks, std::m
 /// `dimension` is -1; tensors with too few dimensions are split along 0).
 Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dimension);
 
-/// Pieces with memory. With `generation` >= 0 they hold the numbers of that generation, else a pattern.
+/// Pieces with memory, and with so many moments. With `generation` >= 0 they hold the numbers of that generation, else
+/// a pattern.
 class PieceMemory {
  public:
-  PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, bool with_optimizer,
+  PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
               int generation = -1);
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// The number of elements that do not have the exact bits of that generation.
@@ -57,7 +58,7 @@ TrainingState state_at(std::int64_t step);
 
 /// Saves `generation` as its step, on as many thread ranks as the layout has, and returns rank 0's report.
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int generation, std::int64_t keep_last = 0, bool with_optimizer = true);
+                   int generation, std::int64_t keep_last = 0, int moments = 2);
 
 struct Loaded {
   std::int64_t step = -1;  ///< -1: there was none
@@ -68,9 +69,9 @@ struct Loaded {
 
 /// Loads the newest checkpoint (or the named one) in this layout, the step saying which numbers are expected.
 Loaded load_newest(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   bool with_optimizer = true);
+                   int moments = 2);
 Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                  bool with_optimizer = true);
+                  int moments = 2);
 
 /// Runs it and returns the Error it must throw.
 Error error_of(const std::function<void()>& work);

@@ -184,7 +184,7 @@ TEST_CASE("a newer major version is refused with what to do, a newer minor one i
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/manifest.json";
   auto manifest = nlohmann::json::parse(contents_of(file));
-  CHECK(manifest.at("format_version") == "1.0");
+  CHECK(manifest.at("format_version") == "1.1");
   manifest["format_version"] = "1.7";
   manifest["content"]["something_new"] = {1, 2, 3};
   write_manifest_with_checksum(file, manifest);

@@ -87,9 +87,9 @@ TEST_CASE("long tensors cross the block size of reading in every way", "[checkpo
   const TemporaryFolder folder;
   // 3.2M elements: more than one 8 MiB block. Columns make runs with gaps below and above the merging limit.
   const std::vector<GlobalTensor> tensors{{"tall", {40000, 60}}, {"wide", {60, 13000}}, {"bias", {3}}};
-  save_as(folder.file("run"), tensors, split_along(tensors, 2, 0), 1, 0, false);
+  save_as(folder.file("run"), tensors, split_along(tensors, 2, 0), 1, 0, 0);
   for (const int along : {-1, 0, 1}) {
-    CHECK(load_newest(folder.file("run"), tensors, split_along(tensors, 2, along), false).wrong == 0);
+    CHECK(load_newest(folder.file("run"), tensors, split_along(tensors, 2, along), 0).wrong == 0);
   }
 }
 
@@ -98,13 +98,28 @@ TEST_CASE("weights only", "[checkpoint]") {
   const auto tensors = some_tensors();
   const Layout layout = split_along(tensors, 2, 0);
   save_as(folder.file("full"), tensors, layout, 1);
-  CHECK(load_newest(folder.file("full"), tensors, layout, false).wrong == 0);
+  CHECK(load_newest(folder.file("full"), tensors, layout, 0).wrong == 0);
 
-  save_as(folder.file("weights"), tensors, layout, 1, 0, false);
-  CHECK(load_newest(folder.file("weights"), tensors, layout, false).wrong == 0);
-  const Error error = error_of([&] { load_newest(folder.file("weights"), tensors, layout, true); });
+  save_as(folder.file("weights"), tensors, layout, 1, 0, 0);
+  CHECK(load_newest(folder.file("weights"), tensors, layout, 0).wrong == 0);
+  const Error error = error_of([&] { load_newest(folder.file("weights"), tensors, layout, 2); });
   CHECK(error.kind() == ErrorKind::checkpoint);
   CHECK_THAT(error.what(), Catch::Matchers::Contains("weights only"));
+}
+
+TEST_CASE("an optimizer with one moment", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto tensors = some_tensors();
+  save_as(folder.file("one"), tensors, split_along(tensors, 3, 0), 1, 0, 1);
+  for (const int moments : {0, 1}) {
+    CHECK(load_newest(folder.file("one"), tensors, split_along(tensors, 2, 1), moments).wrong == 0);
+  }
+  const Error error = error_of([&] { load_newest(folder.file("one"), tensors, split_along(tensors, 2, 1), 2); });
+  CHECK(error.kind() == ErrorKind::checkpoint);
+  CHECK_THAT(error.what(), Catch::Matchers::Contains("holds one moment"));
+  // Who wants less of a whole one gets it.
+  save_as(folder.file("two"), tensors, split_along(tensors, 3, 0), 1);
+  CHECK(load_newest(folder.file("two"), tensors, split_along(tensors, 2, 1), 1).wrong == 0);
 }
 
 TEST_CASE("a rank that owns nothing writes no file", "[checkpoint]") {
@@ -149,7 +164,7 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
   const std::vector<GlobalTensor> tensors{{"a", {4, 6}}};
   const Layout layout = split_along(tensors, 1, 0);
   run_as_threads(1, [&](Communicator& world) {
-    const PieceMemory memory(tensors, layout[0], true, 1);
+    const PieceMemory memory(tensors, layout[0], 2, 1);
     for (int kind = 0; kind < 6; ++kind) {
       std::vector<Piece> pieces = memory.pieces();
       if (kind == 0) pieces[0].box.extent[0] = 5;

@@ -116,7 +116,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
       {"loss.name", "\"key_tokens\"", {}},
-      {"optimizer.name", "\"sgd\"", {}},
       {"data.train", "[{path = \"a\", weight = 1.0}]", {}},
       {"checkpoint.async", "true", {}},
       {"run.device", "\"cuda\"", {}},

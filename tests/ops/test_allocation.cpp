@@ -66,6 +66,7 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   ops.clip_factor(
       {.square_sum = total, .maximum = 1, .norm = mean.tensor().slice(0, 0, 1), .factor = one, .skip = zero});
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
+  ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

@@ -102,6 +102,8 @@ TEST_CASE("tensors of one call that should be of one dtype are our own error, wi
   CHECK(complaint([&] {
           ops.adamw({.value = half, .gradient = half, .m = half, .v = half, .clip_factor = one, .skip = one});
         }) == "adamw: a tensor of bf16 where f32 is due");
+  CHECK(complaint([&] { ops.sgd({.value = half, .gradient = half, .m = half, .clip_factor = one, .skip = one}); }) ==
+        "sgd: a tensor of bf16 where f32 is due");
 }
 
 TEST_CASE("tensors that do not fit together, and strided ones, are our own errors") {

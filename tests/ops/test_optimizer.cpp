@@ -74,6 +74,58 @@ TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
   CHECK(v == v_before);
 }
 
+TEST_CASE("sgd follows its fp64 reference over several updates, with and without momentum") {
+  const Backend backend = make_cpu_backend();
+  for (const std::int64_t n : {1, 7, 33, 1000}) {
+    for (const bool with_momentum : {true, false}) {
+      CAPTURE(n, with_momentum);
+      Owned<float> value = random_tensor({n}, 1), m({n});
+      std::vector<double> value64 = as_doubles(value), m64(value64.size());
+      const Owned<float> factor({1}, 0.5f), skip({1});
+      const double momentum = with_momentum ? static_cast<double>(0.9f) : 0;
+      for (std::uint64_t step = 1; step <= 5; ++step) {
+        const Owned<float> gradient = random_tensor({n}, 10 + step);
+        backend.ops->sgd({.value = value,
+                          .gradient = gradient,
+                          .m = with_momentum ? m.tensor() : Tensor(),
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 1e-2f,
+                          .momentum = 0.9f,
+                          .weight_decay = 0.1f});
+        for (std::size_t i = 0; i < value64.size(); ++i) {
+          const double g = 0.5 * static_cast<double>(gradient.values()[i]) + static_cast<double>(0.1f) * value64[i];
+          m64[i] = momentum * m64[i] + g;
+          value64[i] -= static_cast<double>(1e-2f) * m64[i];
+        }
+      }
+      if (with_momentum) CHECK(difference(m, m64, 1e-6) == "");
+      CHECK(difference(value, value64, 1e-6) == "");
+    }
+  }
+}
+
+TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a skipped update changes nothing") {
+  const Backend backend = make_cpu_backend();
+  Owned<float> value({2}, {4, -2}), m({2}, {1, 0});
+  const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), go_on({1}), skip({1}, 1.0f);
+  SgdArgs args{.value = value,
+               .gradient = gradient,
+               .m = m,
+               .clip_factor = factor,
+               .skip = skip,
+               .learning_rate = 0.5f,
+               .momentum = 0.5f,
+               .weight_decay = 0.25f};
+  backend.ops->sgd(args);
+  CHECK(value.values() == std::vector<float>{4, -2});
+  CHECK(m.values() == std::vector<float>{1, 0});
+  args.skip = go_on;
+  backend.ops->sgd(args);
+  CHECK(m.values() == std::vector<float>{2.5f, 3.5f});  // 1/2 + (1 + 1), (4 - 1/2)
+  CHECK(value.values() == std::vector<float>{2.75f, -3.75f});
+}
+
 TEST_CASE("square_sum adds in double") {
   const Backend backend = make_cpu_backend();
   for (const std::int64_t n : {0, 1, 7, 33, 1000, 100000}) {

@@ -125,6 +125,15 @@ Results flat_verbs(Ops& ops, std::int64_t n) {
   keep(results, "adamw value", value);
   keep(results, "adamw m", m);
   keep(results, "adamw v", v);
+  ops.sgd({.value = value,
+           .gradient = gradient,
+           .m = m,
+           .clip_factor = one,
+           .skip = zero,
+           .learning_rate = 0.1f,
+           .weight_decay = 0.1f});
+  keep(results, "sgd value", value);
+  keep(results, "sgd m", m);
   Owned<double> total({1}, 0.25), wide({n});
   ops.square_sum({x, total});
   keep(results, "square_sum", total);

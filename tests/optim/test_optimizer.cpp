@@ -347,7 +347,7 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
     Owned<float> widened({narrow.flat_elements()}), rounded({narrow.flat_elements()});
     const Buffer memory(*backend.device, static_cast<std::size_t>(2 * narrow.flat_elements()));
     const Tensor expected = memory.tensor({narrow.flat_elements()}, type);
-    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, 0));
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, 0, kSettings));
     for (std::uint64_t step = 0; step <= 3; ++step) {
       CAPTURE(step);
       CHECK(copy_of(optimizer.state({0, narrow.flat_elements()}).master) == copy_of(wide.values()));
@@ -394,7 +394,7 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
     ParameterGathers gathers(grid, store);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
     optimizer.initialize(3);
-    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank()));
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings));
     if (distributed) {
       const std::int64_t tensors = type == DType::f32 ? 8 : 12;
       CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks) + 4 * 64);
@@ -460,5 +460,49 @@ TEST_CASE("data ranks that share the state make the same updates, bit for bit, s
     CHECK_FALSE(std::isfinite(shared.norms[2]));
     shared.norms[2] = 0;
     CHECK(shared == whole);
+  }
+}
+
+TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memory than it needs") {
+  for (const double momentum : {0.9, 0.0}) {
+    CAPTURE(momentum);
+    run_as_threads(1, [&](Communicator& world) {
+      const ProcessGrid grid(world, {});
+      Backend backend = make_cpu_backend();
+      ParameterStore store;
+      declare_all(store);
+      store.allocate(*backend.device, DType::f32);
+      store.initialize(*backend.ops, 1);
+      set_values(store);
+      const OptimizerSettings settings{.rule = UpdateRule::sgd, .momentum = momentum, .clip_norm = 1};
+      Optimizer optimizer(store, settings, *backend.device, *backend.ops);
+      CHECK(optimizer.m().empty() == (momentum == 0));
+      CHECK(optimizer.v().empty());
+      const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
+      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment) + 4 * 64);
+      Reference reference(store);
+      for (std::uint64_t step = 1; step <= 4; ++step) {
+        set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
+        const double norm = Reference::norm(store), factor = std::min(1.0, 1 / (norm + 1e-6));
+        for (std::size_t k = 0; k < store.all().size(); ++k) {
+          const Parameter& parameter = store.all()[k];
+          for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+            double& value = reference.states[k].value[static_cast<std::size_t>(i)];
+            double& m = reference.states[k].m[static_cast<std::size_t>(i)];
+            m = as_float(momentum) * m + factor * static_cast<double>(parameter.gradient.as<float>()[i]) +
+                (parameter.decay ? as_float(kUpdate.weight_decay) * value : 0);
+            value -= as_float(kUpdate.learning_rate) * m;
+          }
+        }
+        CHECK(optimizer.update(grid, kUpdate).gradient_norm == Approx(norm).epsilon(1e-6));
+        for (std::size_t k = 0; k < store.all().size(); ++k) {
+          CHECK(difference(store.all()[k].value, reference.states[k].value, 2e-6) == "");
+        }
+      }
+      const std::vector<float> before = copy_of(store.values());
+      store.gradients().as<float>()[0] = NAN;
+      CHECK(optimizer.update(grid, kUpdate).skipped);
+      CHECK(copy_of(store.values()) == before);
+    });
   }
 }

@@ -228,6 +228,18 @@ std::vector<Row> parity_rows() {
        {},
        "interleaved, sequence"},
   };
+  const std::vector<std::string> sgd = {"optimizer.name=sgd", "learning_rate.peak=0.1"};
+  const std::vector<Row> rules = {
+      {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
+      {"sgd, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       sgd,
+       "sgd, 2 x 2 x 2"},
+      {"sgd without momentum", 1, 4, 1, {"optimizer.distributed=true"}, with(sgd, {"optimizer.momentum=0"}), ""},
+  };
   const std::vector<Row> recomputation = {
       {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},
       {"recompute 3 layers", 1, 1, 1, {"recompute.mode=full", "recompute.layers=3"}, {}, "one rank"},
@@ -278,7 +290,7 @@ std::vector<Row> parity_rows() {
   };
 
   std::vector<Row> rows;
-  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &distributed,
+  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &distributed, &rules,
                            &recomputation, &batches, &sequences}) {
     rows.insert(rows.end(), list->begin(), list->end());
   }

@@ -29,6 +29,7 @@ Config tiny_config() {
   config.train.global_batch_size = 8;
   config.parallel.data = 1;
   config.optimizer.weight_decay = 0.1;
+  config.learning_rate.peak = 1e-3;
   return config;
 }
 
@@ -101,9 +102,10 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
         const std::lock_guard lock(mutex);
         for (const Piece& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
-      const Optimizer::Update update = replica.update(
-          {.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay, .loss_scale = loss_scale(config)},
-          timers);
+      const Optimizer::Update update = replica.update({.learning_rate = config.learning_rate.peak,
+                                                       .weight_decay = config.optimizer.weight_decay,
+                                                       .loss_scale = loss_scale(config)},
+                                                      timers);
       if (world.rank() == 0) {
         trace.losses.push_back(loss);
         trace.norms.push_back(update.gradient_norm);

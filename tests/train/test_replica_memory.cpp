@@ -81,6 +81,8 @@ struct Layout {
   BatchRampUp ramp_up = {};
   bool distributed = false;
   Curriculum curriculum = {};
+  const char* optimizer = "adamw";
+  double momentum = 0.9;
 };
 
 Config config_of(const Layout& layout) {
@@ -97,6 +99,8 @@ Config config_of(const Layout& layout) {
   config.train.batch_ramp_up = layout.ramp_up;
   config.optimizer.distributed = layout.distributed;
   config.train.curriculum = layout.curriculum;
+  config.optimizer.name = layout.optimizer;
+  config.optimizer.momentum = layout.momentum;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
@@ -176,6 +180,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .virtual_stages = 2,
              .layers_per_stage = {1, 0, 1, 1, 1, 0},
              .ramp_up = {1, 1, 10}},
+      Layout{.data = 2, .distributed = true, .optimizer = "sgd"}, Layout{.optimizer = "sgd", .momentum = 0},
       Layout{.data = 4, .distributed = true}, Layout{.data = 8, .pipeline = 2, .distributed = true},
       Layout{.tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .distributed = true});
   const std::vector<RankMemory> ranks = measure(layout);

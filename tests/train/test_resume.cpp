@@ -1,6 +1,7 @@
 // Interrupting a run must not show in its numbers, whatever the layout and wherever the break: real checkpoints and
 // data, with ranks as threads so that all combinations are affordable.
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -172,4 +173,147 @@ TEST_CASE("resumed in the middle of a ramp-up, a run goes on with the same batch
   other = config;
   other.train.global_batch_size = 10;
   refused(other, "train.global_batch_size: 8 in the checkpoint, 10 in this run");
+}
+
+namespace {
+
+/// A layout, and how its ranks keep the optimizer's state.
+struct Mode {
+  const char* name;
+  int tensor = 1, data = 1, pipeline = 1;
+  bool distributed = false;
+  const char* compute = "fp32";
+  bool sequence_parallel = false;
+  std::int64_t virtual_stages = 1;
+};
+
+Config with_mode(Config config, const Mode& mode) {
+  config.parallel.tensor = mode.tensor;
+  config.parallel.data = mode.data;
+  config.parallel.pipeline = mode.pipeline;
+  config.parallel.sequence_parallel = mode.sequence_parallel;
+  config.parallel.virtual_stages = mode.virtual_stages;
+  if (mode.virtual_stages > 1) config.parallel.schedule = "interleaved";
+  config.optimizer.distributed = mode.distributed;
+  config.precision.compute = mode.compute;
+  return config;
+}
+
+/// Values, m and v by tensor, whole.
+std::map<std::string, std::vector<float>> whole_contents(const std::string& checkpoint) {
+  std::map<std::string, std::vector<float>> contents;
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    const CheckpointReader reader = open_named_checkpoint(world, checkpoint, warnings);
+    std::vector<Piece> pieces;
+    for (const auto& [name, stored] : reader.tensors()) {
+      const std::int64_t count = stored.shape.elements();
+      Piece piece{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
+      for (int i = 0; i < stored.shape.rank(); ++i) piece.box.offset[i] = 0;
+      int which = 0;
+      for (Tensor* tensor : {&piece.value, &piece.m, &piece.v}) {
+        if (which > reader.moments()) break;
+        std::vector<float>& memory = contents[fmt::format("{} {}", name, which++)];
+        memory.resize(static_cast<std::size_t>(count));
+        *tensor = Tensor(memory.data(), {count}, DType::f32);
+      }
+      pieces.push_back(piece);
+    }
+    reader.read(world, pieces);
+  });
+  return contents;
+}
+
+/// Loads a checkpoint, saves it again without a step, and returns the checkpoint's path.
+std::string pass_on(const Config& config, const std::string& from, const std::string& directory) {
+  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+  run_as_threads(ranks, [&](Communicator& world) {
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, ranks, &facts);
+    const ProcessGrid grid(world, grid_shape(own));
+    Backend backend = make_cpu_backend();
+    Trainer trainer(own, grid, backend, datasets);
+    std::vector<std::string> warnings;
+    trainer.resume(open_named_checkpoint(world, from, warnings));
+    // Values are the rounded masters, everywhere.
+    const ParameterStore& store = trainer.replica().store();
+    for (const FlatRange& range : trainer.replica().optimizer().owned()) {
+      const Buffer memory(*backend.device, static_cast<std::size_t>(range.count) * 4);
+      const Tensor rounded = memory.tensor({range.count}, store.values().dtype());
+      backend.ops->copy(trainer.replica().optimizer().state(range).master, rounded);
+      const Tensor values = store.values().slice(0, range.first, range.count);
+      CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
+    }
+    trainer.check_replicas();
+    trainer.save(directory, nlohmann::json::object());
+  });
+  return at(directory, 2);
+}
+
+}  // namespace
+
+TEST_CASE("stopped after any step and resumed, every way of keeping the optimizer's state trains on", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  const Mode mode =
+      GENERATE(Mode{"data 2", 1, 2, 1, true}, Mode{"data 4, pipeline 2", 1, 4, 2, true},
+               Mode{"sequence", 2, 2, 2, true, "fp32", true}, Mode{"interleaved", 1, 2, 2, true, "fp32", false, 2});
+  INFO(mode.name);
+  config = with_mode(config, mode);
+  require_no_trace_of_breaks(config, folder, "run");
+  config.optimizer.name = "sgd";
+  require_no_trace_of_breaks(config, folder, "sgd");
+  config.optimizer.momentum = 0;
+  require_no_trace_of_breaks(config, folder, "sgd without momentum");
+}
+
+TEST_CASE("any layout and any way of keeping the optimizer's state loads what any other has saved, bit by bit",
+          "[fault-17]") {
+  const ShardFolder folder;
+  const std::vector<Mode> modes = {{"one rank"},
+                                   {"data 8, distributed", 1, 8, 1, true},
+                                   {"2 x 2 x 2", 2, 2, 2},
+                                   {"sequence, distributed", 2, 2, 2, true, "fp32", true},
+                                   {"interleaved, distributed", 1, 4, 2, true, "fp32", false, 2},
+                                   {"bf16", 1, 2, 1, false, "bf16"},
+                                   {"bf16, distributed", 2, 2, 2, true, "bf16"},
+                                   {"fp16, distributed", 1, 4, 1, true, "fp16"}};
+  Config config = small_run(folder);
+  config.train.steps = 2;
+  train(config, "", folder.file("start"));
+  const auto expected = whole_contents(at(folder.file("start"), 2));
+  REQUIRE(expected.size() == 3 * (2 + 4 * 16 + 2));
+  // A chain through all of them, and back: each loads what its predecessor has saved, and the other way round.
+  std::string from = at(folder.file("start"), 2);
+  int link = 0;
+  for (const bool back : {false, true}) {
+    for (std::size_t i = 0; i < modes.size(); ++i) {
+      const Mode& mode = modes[back ? modes.size() - 1 - i : i];
+      CAPTURE(mode.name, back);
+      from = pass_on(with_mode(config, mode), from, folder.file(fmt::format("link {}", link++)));
+      CHECK(whole_contents(from) == expected);
+    }
+  }
+}
+
+TEST_CASE("a run is resumed with the optimizer that it began with, or refused", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  Config sgd = config;
+  sgd.optimizer.name = "sgd";
+  train(config, "", folder.file("adamw"));
+  train(sgd, "", folder.file("sgd"));
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"adamw\", this run has \"sgd\"", "initialize_from"},
+                [&] { train(sgd, at(folder.file("adamw"), 2), folder.file("other")); });
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"sgd\", this run has \"adamw\""},
+                [&] { train(config, at(folder.file("sgd"), 2), folder.file("other")); });
+  // Without momentum there is none to take over; with it, none that would be missed.
+  Config plain = sgd;
+  plain.optimizer.momentum = 0;
+  train(plain, "", folder.file("plain"));
+  require_error(ErrorKind::checkpoint, {"weights only"},
+                [&] { train(sgd, at(folder.file("plain"), 2), folder.file("other")); });
+  CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }
