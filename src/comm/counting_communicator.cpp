@@ -22,18 +22,19 @@ std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vecto
                                                 name);
 }
 
-std::uint64_t CountingCommunicator::stage(const StagingNeed& need) {
+std::uint64_t CountingCommunicator::stage(std::size_t bytes) {
   staging_.lanes = std::max(staging_.lanes, std::min(++reductions_in_flight_, kCollectivesInFlight));
-  staging_.lane_bytes = std::max(staging_.lane_bytes, need.bytes());
+  staging_.lane_bytes = std::max(staging_.lane_bytes, bytes);
   return kStaged;
 }
 
+// A plan is played with the longest sequences; shorter ones must not need more.
 std::uint64_t CountingCommunicator::do_all_reduce(Tensor values, Reduce) {
-  return stage(all_reduce_need(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), size()));
+  return stage(most_for_all_reduces(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), size()));
 }
 
 std::uint64_t CountingCommunicator::do_reduce_scatter(ConstTensor, Tensor part) {
-  return stage(reduce_scatter_need(part.elements(), static_cast<std::int64_t>(size_of(part.dtype())), size()));
+  return stage(reduce_scatter_need(part.elements(), static_cast<std::int64_t>(size_of(part.dtype())), size()).bytes());
 }
 
 void CountingCommunicator::finish(std::uint64_t ticket) {

@@ -29,7 +29,7 @@ class CountingCommunicator : public Communicator {
   void finish(std::uint64_t ticket) override;
   void copy_alone(ConstTensor, Tensor) override {}
   bool reduces(DType) const override { return true; }
-  std::uint64_t stage(const StagingNeed& need);
+  std::uint64_t stage(std::size_t bytes);
 
   static constexpr std::uint64_t kStaged = 1;  // the ticket of a reduction
   int reductions_in_flight_ = 0;

@@ -30,6 +30,12 @@ StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, i
   return need(elements, piece, (most + ranks - 1) / ranks, element_bytes, ranks);
 }
 
+std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_bytes, int ranks) {
+  const std::int64_t most_whole = std::min({elements * element_bytes, kWholeBytes, kPieceBytes / ranks});
+  return std::max(all_reduce_need(elements, element_bytes, ranks).bytes(),
+                  all_reduce_need(most_whole / element_bytes, element_bytes, ranks).bytes());
+}
+
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks) {
   const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / element_bytes / ranks);
   return need(part_elements, piece, std::min(piece, part_elements), element_bytes, ranks);

@@ -76,7 +76,8 @@ void check_tensor_divisions(const Config& c, Violations& violations) {
   if (c.parallel.sequence_parallel && m.sequence_length % tensor != 0) {
     violations.add(
         {"parallel.sequence_parallel", "model.sequence_length", "parallel.tensor"},
-        "sequence_parallel: model.sequence_length = {} is not divisible by parallel.tensor = {}; possible: {}",
+        "sequence_parallel: model.sequence_length = {} is not divisible by parallel.tensor = {}; possible: {}; or "
+        "sequence_parallel = false",
         m.sequence_length, tensor, divisors(m.sequence_length, tensor));
   }
   const std::int64_t chunks = 2 * c.parallel.context;

@@ -116,8 +116,9 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
     for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
     gathers.finish();
   }
-  grid.data().all_reduce(loss_total);
-  grid.model().all_reduce(loss_total);  // the square sum of the gradient's norm is as large
+
+  plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
+  plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
@@ -136,14 +137,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
+    grid.groups()[i]->all_reduce(batch.allocate("scalars", {2}, DType::f64));  // the loss, the norm, extremes of hashes
     plan.staging[i] = grid.groups()[i]->staging_plan();
     plan.communication += plan.staging[i].bytes();
   }
   plan.scratch = scratch.high_water();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
-  plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
-  plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
   return plan;
 }
 

@@ -54,6 +54,20 @@ TEST_CASE("counting communicators plan the lanes of what is in flight together")
   CHECK(group.staging_plan().lane_bytes == 4 << 20);
 }
 
+TEST_CASE("what is planned for a tensor is enough for every smaller one") {
+  for (const int ranks : {2, 3, 8, 200, 300}) {
+    std::size_t most = 0;
+    for (std::int64_t elements = 1; elements < 3 << 20; elements += 1 + elements / 16) {
+      CAPTURE(ranks, elements);
+      const std::size_t need = all_reduce_need(elements, 4, ranks).bytes();
+      most = std::max(most, need);
+      CHECK(most <= most_for_all_reduces(elements, 4, ranks));
+    }
+  }
+  CHECK(all_reduce_need(4096, 4, 8).bytes() > all_reduce_need(5000, 4, 8).bytes());  // there is a difference
+  CHECK(most_for_all_reduces(5000, 4, 8) == all_reduce_need(4096, 4, 8).bytes());
+}
+
 TEST_CASE("lanes are reused, grow where they were not reserved, and are exactly what was reserved") {
   Staging staging;
   std::byte* first = staging.take(100);

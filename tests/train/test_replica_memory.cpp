@@ -227,6 +227,29 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
   CHECK((plan({"selective"}).passes == none.passes));
 }
 
+TEST_CASE("sequence parallel: what is saved outside of the tensor region shrinks by the tensor size, all of it") {
+  const auto slot = [](int tensor, bool sequence_parallel) {
+    const Config config =
+        config_of({.tensor = tensor, .micro_batch = 4, .sequence_parallel = sequence_parallel, .dropout = 0.1});
+    return plan_memory(config, {.tensor = tensor}, {}).passes.slots.at(0);
+  };
+  const std::size_t rows = 16 * 4, h = 32, layers = 4, vocab = 64, bytes = sizeof(float);
+  // Inside, of a layer: query, key and value, attention's output and statistics of four heads, up and activated; of the
+  // head: logits, and of each row over all columns the maximum, the sum and the target's logit.
+  const auto inside = [&](std::size_t t) {
+    return bytes * rows * (layers * (3 * h + h + 4 + 2 * 4 * h) / t + vocab / t + 3);
+  };
+  // Outside, of a layer: two norms with their statistics, the residual stream in the middle and at the end; before the
+  // first the embedding, behind the last a norm.
+  const std::size_t outside = bytes * rows * (layers * (2 * (h + 2) + 2 * h) + h + h + 2);
+  for (const int tensor : {2, 4}) {
+    CAPTURE(tensor);
+    const auto t = static_cast<std::size_t>(tensor);
+    CHECK(slot(tensor, false) == inside(t) + outside);
+    CHECK(slot(tensor, true) == inside(t) + outside / t);
+  }
+}
+
 TEST_CASE("slots in flight are the schedule's") {
   const auto slots = [](const char* schedule, int pipeline, int stage) {
     const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
