@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 #include "programs/program.h"
 #include "train/benchmark.h"
+#include "train/benchmark_memory.h"
 #include "train/benchmark_pipeline.h"
 
 namespace megatron {
@@ -17,7 +18,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kPipelineCase = "pipeline_bubbles";
+constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory";
 
 struct Arguments {
   std::string name;
@@ -64,6 +65,15 @@ void print_help() {
   }
   std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
                            kPipelineCase);
+  std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each lever, planned\n", kMemoryCase);
+}
+
+void run_memory_case(bool json) {
+  const std::vector<MemoryCase> cases = memory_cases();
+  if (!json) std::cout << '\n' << describe(cases) << std::flush;
+  for (const MemoryCase& benchmark : cases) {
+    if (json) std::cout << to_json(benchmark) << std::flush;
+  }
 }
 
 /// Bubbles of the pipeline's schedules: needs one rank, and starts threads for the others.
@@ -82,9 +92,10 @@ int run(const Arguments& arguments, MpiSession& session) {
   const bool pipeline = arguments.name == kPipelineCase;
   verify(!pipeline || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
          kPipelineCase, session.size());
-  const auto cases = pipeline ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
+  const bool memory = arguments.name == kMemoryCase;
+  const auto cases = pipeline || memory ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
-  if (speaks && !arguments.json) {
+  if (speaks && !arguments.json && !memory) {
     std::cout << make_cpu_backend().device->description()
               << fmt::format(
                      "; {} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
@@ -96,6 +107,7 @@ int run(const Arguments& arguments, MpiSession& session) {
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
   if (pipeline || (arguments.name.empty() && session.size() == 1)) run_pipeline_case(arguments);
+  if (speaks && (memory || (arguments.name.empty() && session.size() == 1))) run_memory_case(arguments.json);
   return 0;
 }
 
