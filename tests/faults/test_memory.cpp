@@ -33,9 +33,9 @@ TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5
   // 35 to 130 MiB of buffers a rank.
   const Case cases[] = {
       {kOneRank, {"recompute.mode=full"}},
-      {{.tensor = 2}, {"parallel.sequence_parallel=true"}},
+      {{.tensor = 2}, {"parallel.sequence_parallel=true", "precision.compute=bf16"}},
       {{.tensor = 2, .pipeline = 2}, {}},
-      {{.pipeline = 2, .data = 2}, {"parallel.schedule=gpipe", "parallel.overlap_gradients=true"}},
+      {{.pipeline = 2, .data = 2}, {"parallel.schedule=gpipe", "optimizer.distributed=true"}},
   };
   for (const Case& test : cases) {
     const TemporaryFolder folder;
