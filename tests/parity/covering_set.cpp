@@ -42,6 +42,7 @@ const std::vector<Lever>& levers() {
       {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
       {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},
+      {{""}, {"sgd", {}, {"optimizer.name=sgd", "optimizer.momentum=0.9", "learning_rate.peak=0.1"}}},
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},
        {"curriculum", {}, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}}},
