@@ -94,6 +94,13 @@ TEST_CASE("the plan prints the published numbers beside ours, and why they diffe
   CHECK(text().find("s b h (34 + 5 a s / h)") != std::string::npos);
   CHECK(text().find("fp32 values are twice as large") != std::string::npos);
   CHECK(text().find("keeps no scores") != std::string::npos);
+  CHECK(text().find("weight gradients wait") == std::string::npos);
+  config.parallel.pipeline = 2;
+  config.parallel.schedule = "zero_bubble";
+  CHECK(compare_with_published(config, plan_memory(config, {.pipeline = 2}, {})).find("weight gradients wait") !=
+        std::string::npos);
+  config.parallel.pipeline = 1;
+  config.parallel.schedule = "1f1b";
   config.recompute.mode = "full";
   config.precision.compute = "bf16";
   CHECK(text().find("keeps no scores") == std::string::npos);
