@@ -120,6 +120,7 @@ void CpuOps::square_sum(const SquareSumArgs& args) {
 
 void CpuOps::clip_factor(const ClipFactorArgs& args) {
   internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares");
+  internal_check(args.copies_square_sum.elements() <= 1, "clip_factor: one sum of squares of copies");
   internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive");
   const double exact_norm = std::sqrt(*args.square_sum.as<double>()) / args.loss_scale;
   const auto norm = static_cast<float>(exact_norm);
@@ -127,7 +128,8 @@ void CpuOps::clip_factor(const ClipFactorArgs& args) {
   const double clip = args.maximum != 0 && factor < 1 ? factor : 1.0;
   *elements_of<float>("clip_factor", args.norm, 1) = norm;
   *elements_of<float>("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
-  *elements_of<float>("clip_factor", args.skip, 1) = std::isfinite(norm) ? 0.0f : 1.0f;
+  const bool copies_finite = args.copies_square_sum.empty() || std::isfinite(*args.copies_square_sum.as<double>());
+  *elements_of<float>("clip_factor", args.skip, 1) = std::isfinite(norm) && copies_finite ? 0.0f : 1.0f;
 }
 
 }  // namespace megatron

@@ -202,9 +202,11 @@ struct SquareSumArgs {
   Tensor total;  ///< adds, f64 [1]
 };
 /// For gradients that are loss_scale times the loss': norm = sqrt(square_sum) / loss_scale; factor = min(1, maximum /
-/// (norm + 1e-6)) / loss_scale, 1 / loss_scale if maximum is 0; skip = 1 if the norm is not finite, else 0.
+/// (norm + 1e-6)) / loss_scale, 1 / loss_scale if maximum is 0; skip = 1 if the norm or
+/// copies_square_sum, of gradients that other ranks count in the norm, is not finite, else 0.
 struct ClipFactorArgs {
-  ConstTensor square_sum;  ///< f64 [1]
+  ConstTensor square_sum;              ///< f64 [1]
+  ConstTensor copies_square_sum = {};  ///< optional, f64 [1]
   float maximum = 0;
   double loss_scale = 1;
   Tensor norm, factor, skip;  ///< sets, f32 [1]

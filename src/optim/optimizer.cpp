@@ -44,6 +44,9 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
         if (parameter.counted) counted_.push_back(part);
+        // Every tensor rank has computed the gradient of such a copy by itself: a bad number may be in one alone. Of
+        // other copies it was summed over all that hold one, and is in the norm through the one that is counted.
+        if (!parameter.counted && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
         if (parts.empty() || parts.back().decay != parameter.decay) parts.push_back({part, parameter.decay});
         parts.back().range.count = part.end() - parts.back().range.first;
@@ -64,6 +67,7 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
   take(has_master_copy(), master_copy_);
   scalars_ = Buffer(device, kScalarBytes);
   square_sum_ = scalars_.tensor({1}, DType::f64, 0);
+  copies_square_sum_ = scalars_.tensor({1}, DType::f64, 32);
   norm_ = scalars_.tensor({1}, DType::f32, 64);
   factor_ = scalars_.tensor({1}, DType::f32, 128);
   skip_ = scalars_.tensor({1}, DType::f32, 192);
@@ -103,20 +107,28 @@ void Optimizer::set_values_from_master() {
   if (gathers_ != nullptr) gathers_->finish();
 }
 
+void Optimizer::set_square_sum(const std::vector<FlatRange>& ranges, Tensor total) {
+  ops_.fill(total, 0);
+  for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
+}
+
 Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
   if (gathers_ != nullptr) gathers_->finish();
-  ops_.fill(square_sum_, 0);
-  for (const FlatRange& range : counted_) ops_.square_sum({.x = in(store_.gradients(), range), .total = square_sum_});
+  set_square_sum(counted_, square_sum_);
+  set_square_sum(copies_, copies_square_sum_);
   if (settings.skip) ops_.fill(square_sum_, std::numeric_limits<double>::quiet_NaN());
   grid.model().all_reduce(square_sum_);
   if (store_.shards() > 1) grid.data().all_reduce(square_sum_);
   ops_.clip_factor({.square_sum = square_sum_,
+                    .copies_square_sum = copies_square_sum_,
                     .maximum = static_cast<float>(settings_.clip_norm),
                     .loss_scale = settings.loss_scale,
                     .norm = norm_,
                     .factor = factor_,
                     .skip = skip_});
-  // Data ranks have the same norm; where memory or a network fails they may not, and must not part for that.
+  // Model ranks have the same norm, but copies of their own. Data ranks have the same of both; where memory or a
+  // network fails they may not, and must not part for that.
+  grid.model().all_reduce(skip_, Reduce::maximum);
   grid.data().all_reduce(skip_, Reduce::maximum);
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     update_range(i, settings);

@@ -56,7 +56,7 @@ class Optimizer {
 
   struct Update {
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
-    bool skipped = false;      ///< on some rank the norm was not finite: nothing was changed on any
+    bool skipped = false;  ///< the norm, or some rank's copy of a gradient, was not finite: nothing was changed on any
   };
   /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid.
   Update update(const ProcessGrid& grid, const UpdateSettings& settings);
@@ -91,6 +91,7 @@ class Optimizer {
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   void update_range(std::size_t index, const UpdateSettings& settings);
   void update_part(const Part& part, const UpdateSettings& settings);
+  void set_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
   const ParameterStore& store_;
@@ -102,9 +103,10 @@ class Optimizer {
   std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
   std::vector<FlatRange> counted_;        // what this rank counts in the norm
+  std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
   Buffer memory_, scalars_;
   Tensor m_, v_, master_copy_;
-  Tensor square_sum_, norm_, factor_, skip_;
+  Tensor square_sum_, copies_square_sum_, norm_, factor_, skip_;
   std::int64_t updates_ = 0;
 };
 

@@ -146,10 +146,11 @@ TEST_CASE("square_sum adds in double") {
 
 TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   const Backend backend = make_cpu_backend();
-  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1) {
-    const Owned<double> sum({1}, square_sum);
+  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1, double copies_square_sum = 0) {
+    const Owned<double> sum({1}, square_sum), copies({1}, copies_square_sum);
     Owned<float> results({3}, -5.0f);
     backend.ops->clip_factor({.square_sum = sum,
+                              .copies_square_sum = copies,
                               .maximum = maximum,
                               .loss_scale = loss_scale,
                               .norm = results.tensor().slice(0, 0, 1),
@@ -171,4 +172,8 @@ TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   CHECK(clip(std::numeric_limits<double>::infinity(), 1)[2] == 1);
   CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 1)[2] == 1);
   CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 0)[2] == 1);
+  // Copies are not in the norm, but their bad numbers are.
+  CHECK(clip(16, 0, 1, 1e300) == std::vector<float>{4, 1, 0});
+  CHECK(clip(16, 0, 1, std::numeric_limits<double>::quiet_NaN()) == std::vector<float>{4, 1, 1});
+  CHECK(clip(16, 0, 1, std::numeric_limits<double>::infinity()) == std::vector<float>{4, 1, 1});
 }

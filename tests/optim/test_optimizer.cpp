@@ -198,8 +198,10 @@ struct RankState {
 
 constexpr GridShape kGrid{.tensor = 2, .data = 1, .pipeline = 2};
 
-/// Two good updates on every rank; between them, if `bad` is not 0, one with `bad` in one gradient of one rank.
-std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged, std::vector<bool>& unchanged) {
+/// Two good updates on every rank; between them, if `bad` is not 0, one with `bad` in the gradient of one parameter
+/// of one rank.
+std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged, std::vector<bool>& unchanged,
+                                  int bad_parameter = 3) {
   std::vector<RankState> states(static_cast<std::size_t>(kGrid.ranks()));
   std::vector<int> same(states.size());
   run_as_threads(kGrid.ranks(), [&](Communicator& world) {
@@ -225,7 +227,7 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
       snapshot();
       const RankState before = state;
       set_gradients(store, seed + 2, 0.3);
-      if (world.rank() == bad_rank) store.at(3).gradient.as<float>()[1] = bad;
+      if (world.rank() == bad_rank) store.at(bad_parameter).gradient.as<float>()[1] = bad;
       state.updates.push_back(optimizer.update(grid, kUpdate));
       snapshot();
       same[static_cast<std::size_t>(world.rank())] = before == state ? 1 : 0;
@@ -244,15 +246,16 @@ TEST_CASE("one number that is not finite on one rank makes all ranks of the mode
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::infinity());
   const int bad_rank = GENERATE(0, 1, 3);
+  const int bad_parameter = GENERATE(3, 4);  // one that is counted, and a copy, which is not in the norm
   std::vector<bool> unchanged;
   const std::vector<RankState> without = train_with(0, -1, false, unchanged);
-  const std::vector<RankState> with = train_with(bad, bad_rank, true, unchanged);
+  const std::vector<RankState> with = train_with(bad, bad_rank, true, unchanged, bad_parameter);
   for (std::size_t rank = 0; rank < with.size(); ++rank) {
-    CAPTURE(bad, bad_rank, rank);
+    CAPTURE(bad, bad_rank, bad_parameter, rank);
     REQUIRE(with[rank].updates.size() == 3);
     CHECK_FALSE(with[rank].updates[0].skipped);
     CHECK(with[rank].updates[1].skipped);
-    CHECK_FALSE(std::isfinite(with[rank].updates[1].gradient_norm));
+    CHECK(std::isfinite(with[rank].updates[1].gradient_norm) == (bad_parameter == 4));
     CHECK_FALSE(with[rank].updates[2].skipped);
     CHECK(unchanged[rank]);
     CHECK(with[rank].count == 2);

@@ -139,6 +139,30 @@ TEST_CASE("NaN on one rank in one micro-batch: every rank skips, the next step i
   }
 }
 
+TEST_CASE("a bad gradient on one tensor rank alone, of a parameter that another one counts, is skipped too",
+          "[fault-34]") {
+  // Behind the last norm of the backward comes the embedding, whose position table every tensor rank has whole: nothing
+  // that tensor ranks exchange carries the number to another one.
+  for (const bool distributed : {false, true}) {
+    CAPTURE(distributed);
+    const ShardFolder folder;
+    Config config = config_of(folder, {.tensor = 2, .data = distributed ? 2 : 1, .distributed = distributed}, "run");
+    config.train.check_replicas_every = 0;
+    const LoopResult result = run_loop(config, [&](InjectedOps& ops, const ProcessGrid& grid) {
+      const int micro_batches = 8 / grid.data().size(), norms_a_pass = 9;
+      if (grid.world().rank() != 1) return;
+      poison_backward(ops, grid, std::nanf(""), 1, (micro_batches - 1) * norms_a_pass + norms_a_pass - 1);
+    });
+    for (const std::string& told : result.told) CHECK(told.empty());
+    CHECK(step(result, 3).at("skipped") == 1);
+    CHECK(step(result, 4).at("skipped") == 0);
+    CHECK(step(result, 4).at("loss").is_number());
+    CHECK(step(result, 5).at("loss").is_number());
+    CHECK_THAT(result.log, Contains("step 3 is skipped: the loss is finite, gradients are not finite") &&
+                               Contains("embedding.position.weight on rank 1 ("));
+  }
+}
+
 TEST_CASE("a backward that goes wrong again when it is repeated is placed by data rank and layer", "[fault-34]") {
   const ShardFolder folder;
   // Rank 3 is stage 1 of data rank 1, with the final norm and layers 3 and 2. The third norm of a micro-batch's
