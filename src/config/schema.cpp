@@ -129,7 +129,9 @@ std::vector<Key> parallel_keys() {
              "one number a stage, or with virtual_stages a chunk, in the order of the model; their sum is layers"),
        "layers", "evenly", "An uneven cut.", ""},
       {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "",
-       "Sum gradients over data ranks during the backward. The same numbers either way.", ""},
+       "Sum gradients over data ranks during the backward, as `optimizer.distributed` always does. The same numbers "
+       "either way.",
+       ""},
   };
 }
 
@@ -229,7 +231,10 @@ std::vector<Key> recipe_keys() {
        ""},
       {MEGATRON_KEY(optimizer, clip_grad_norm), at_least(0), "", "",
        "Largest norm of the whole gradient; 0: no clipping.", ""},
-      {MEGATRON_KEY(optimizer, distributed), any(), "", "", "Share the optimizer's state among the data ranks.", ""},
+      {MEGATRON_KEY(optimizer, distributed), any(), "", "",
+       "Share the optimizer's state among the data ranks; gradients are reduce-scattered during the backward, whatever "
+       "`parallel.overlap_gradients` says.",
+       ""},
       {MEGATRON_KEY(learning_rate, peak), above(0), "", "", "After the warm-up.", ""},
       {MEGATRON_KEY(learning_rate, minimum), noted(at_least(0), "at most peak"), "", "", "At the end of the decay.",
        ""},

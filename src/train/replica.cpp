@@ -216,7 +216,8 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
 
 double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
                                  Timers& timers) {
-  play_training(micro_batches, step, overlap_gradients_ ? gradient_sums_.get() : nullptr, timers);
+  const bool under_backward = overlap_gradients_ || store_.shards() > 1;
+  play_training(micro_batches, step, under_backward ? gradient_sums_.get() : nullptr, timers);
   gradient_sums_->finish(*backend_.ops, scratch_);
   return total_loss(targets);
 }

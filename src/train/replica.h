@@ -61,7 +61,8 @@ class Replica {
   /// schedule is played, all partial sums are done. Returns the mean loss over `targets` (the number of targets in the
   /// global batch), the same on every rank.
   double forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
-  /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out.
+  /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
+  /// optimizer.distributed they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   /// Applies the gradients.
   Optimizer::Update update(const UpdateSettings& settings, Timers& timers);
