@@ -175,8 +175,10 @@ std::optional<LayoutVerdict> play_layout_at(const Config& config, bool last, con
     gradients = compare_gradients(grid.world(), grid.world().rank() == 0 ? &reference.gradients : nullptr,
                                   trainer.replica().summed_gradients(), 1 / result.loss_scale, *backend.device);
   }
-  trainer.check_replicas();  // a copy that was updated otherwise, or not gathered, shows in no gradient
-  return LayoutVerdict(steps, reference.steps, gradients, config.precision.dtype() == DType::f32 ? kRounding : kBand);
+  LayoutVerdict verdict(steps, reference.steps, gradients, config.precision.dtype() == DType::f32 ? kRounding : kBand);
+  // A copy that was updated otherwise, or not gathered, shows in no gradient. After a failure it would only hide it.
+  if (!grid.world().any(!verdict.failure().empty())) trainer.check_replicas();
+  return verdict;
 }
 
 // A dynamic loss scale would skip the steps that are to be compared: here it is the largest that skips none.
