@@ -175,7 +175,6 @@ void Communicator::barrier() {
 }
 
 void Communicator::progress() {
-  if (size_ == 1) return;
   std::optional<Timers::Scope> section;
   if (meter_ != nullptr && meter_->timers != nullptr) section.emplace(*meter_->timers, Section::communication);
   do_progress();

@@ -91,8 +91,9 @@ class Communicator {
   void reduce_scatter(ConstTensor whole, Tensor part) { start_reduce_scatter(whole, part).wait(); }
   void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
   void barrier();
-  /// Moves along what this rank has in flight, in this group and in all that share its transport, without waiting. For
-  /// the middle of long computations: not every network moves messages by itself, and nobody but a rank adds.
+  /// Moves along what this rank has in flight, in this group (even of one rank) and in all that share its transport,
+  /// without waiting. For the middle of long computations: not every network moves messages by itself, and nobody but a
+  /// rank adds.
   void progress();
 
   /// Memory of this rank that this group's collectives have beside their tensors, now; the transport's own (MPI's,

@@ -44,6 +44,7 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape) : world_(w
   };
   tensor_ = group("tensor", [](GridCoordinates& at) { at.tensor = 0; });
   data_ = group("data", [](GridCoordinates& at) { at.data = 0; });
+  control_ = group("control", [](GridCoordinates& at) { at.data = 0; });
   pipeline_ = group("pipeline", [](GridCoordinates& at) { at.pipeline = 0; });
   model_ = group("model", [](GridCoordinates& at) { at.tensor = at.pipeline = 0; });
   embedding_ = group("embedding", [last = shape.pipeline - 1](GridCoordinates& at) {

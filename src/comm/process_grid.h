@@ -37,14 +37,15 @@ class ProcessGrid {
   Communicator& world() const { return world_; }
   Communicator& tensor() const { return *tensor_; }        ///< ranks that share a layer's matrices
   Communicator& data() const { return *data_; }            ///< ranks with the same parameters, other samples
+  Communicator& control() const { return *control_; }      ///< the same, for decisions: behind nothing of data()
   Communicator& pipeline() const { return *pipeline_; }    ///< all stages of one model replica; rank = stage
   Communicator& model() const { return *model_; }          ///< tensor × pipeline: one whole model replica
   Communicator& embedding() const { return *embedding_; }  ///< {first, last} stage; alone (size 1) on others
 
   /// All of these but the world, always in the same order.
-  static constexpr std::size_t kGroups = 5;
+  static constexpr std::size_t kGroups = 6;
   std::array<Communicator*, kGroups> groups() const {
-    return {tensor_.get(), data_.get(), pipeline_.get(), model_.get(), embedding_.get()};
+    return {tensor_.get(), data_.get(), control_.get(), pipeline_.get(), model_.get(), embedding_.get()};
   }
 
   bool first_stage() const { return at_.pipeline == 0; }
@@ -54,7 +55,7 @@ class ProcessGrid {
   Communicator& world_;
   GridShape shape_;
   GridCoordinates at_;
-  std::unique_ptr<Communicator> tensor_, data_, pipeline_, model_, embedding_;
+  std::unique_ptr<Communicator> tensor_, data_, control_, pipeline_, model_, embedding_;
 };
 
 }  // namespace megatron

@@ -44,10 +44,6 @@ struct Context {
   void acquire(const Parameter& last) const {
     if (gathers != nullptr) gathers->acquire(last.first + last.elements());
   }
-  /// Between long operations of a forward: moves along the values on their way.
-  void progress_gathers() const {
-    if (gathers != nullptr) gathers->progress();
-  }
 
   /// Where a gradient goes that a matrix' gradient is made of: it lives as long as that needs it.
   Arena& weight_operands() const { return weight_work != nullptr ? saved : scratch; }
@@ -64,11 +60,9 @@ struct Context {
   void gradients_ready(std::int64_t from) const {
     if (gradient_sums != nullptr) gradient_sums->ready_from(from);
   }
-  /// Between long operations of a backward: moves along what is in flight.
-  void progress() const {
-    region.communicator().progress();
-    if (gradient_sums != nullptr) gradient_sums->progress();
-  }
+  /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
+  /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.
+  void progress() const { region.communicator().progress(); }
 
   /// The same, but what backward reads goes to `arena`.
   Context saving_in(Arena& arena) const {

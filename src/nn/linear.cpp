@@ -67,7 +67,7 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) co
                       .b = store_->joint_value(weight_, records_, in_),
                       .transpose_b = true,
                       .c = as_matrix(y)});
-  context.progress_gathers();
+  context.progress();
 }
 
 void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
@@ -86,7 +86,7 @@ void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const
   const ArenaScope scope(context.scratch);
   const Tensor share = context.region.share(context.scratch, y);
   context.ops.matmul({.a = as_matrix(x), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(share)});
-  context.progress_gathers();
+  context.progress();
   context.region.start_leave(share, y).wait();
 }
 

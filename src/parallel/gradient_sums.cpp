@@ -29,7 +29,7 @@ void GradientSums::ready_from(std::int64_t element) {
       sums_[bucket] = grid_.data().start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
     }
   }
-  progress();
+  grid_.data().progress();
 }
 
 void GradientSums::finish(Ops& ops, Arena& scratch) {

@@ -25,8 +25,6 @@ class GradientSums {
   /// In the backward of a step's last micro-batch: nothing more is added to the gradients from this flat element on.
   /// Starts the sums of the buckets that lie there, and moves along what is in flight.
   void ready_from(std::int64_t element);
-  /// Moves along what is in flight.
-  void progress() const { grid_.data().progress(); }
   /// After the last backward: starts what was not, and waits for all. `scratch` holds the small ones packed together.
   void finish(Ops& ops, Arena& scratch);
 

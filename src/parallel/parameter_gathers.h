@@ -3,8 +3,10 @@
 // first.
 //
 // A gather is started as soon as its bucket is updated and waited for only when somebody asks for its values (acquire),
-// perhaps in the middle of the next forward. Nothing else may read values of a sharded store without finish(). With a
-// store that is not cut into shards nothing is ever in flight. Owns what is in flight, no memory of tensors.
+// in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
+// are done in their order, so one of the data group there would wait for all; what ranks decide between steps goes over
+// the grid's control group. Nothing else may read values of a sharded store without finish(). With a store that is not
+// cut into shards nothing is ever in flight. Owns what is in flight, no memory of tensors.
 #pragma once
 
 #include <vector>

@@ -116,9 +116,10 @@ TrainingLoop::Request TrainingLoop::request() {
   if (world_.rank() == 0 && minutes > 0 && Timers::steady_seconds() - last_save_ > 60 * minutes) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
-  // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank.
+  // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
+  // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
   auto request = static_cast<double>(mine);
-  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) {
+  for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
     request = axis->all_reduce_value(request, Reduce::maximum);
   }
   const auto agreed = static_cast<Request>(std::lround(request));

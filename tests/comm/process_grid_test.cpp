@@ -23,7 +23,7 @@ std::vector<int> members(Communicator& group, int world_rank) {
 
 using Groups = std::set<std::vector<int>>;
 struct AllGroups {
-  Groups tensor, data, pipeline, model, embedding;
+  Groups tensor, data, control, pipeline, model, embedding;
 };
 
 AllGroups groups_of(const GridShape& shape) {
@@ -39,6 +39,7 @@ AllGroups groups_of(const GridShape& shape) {
     };
     collect(all.tensor, grid.tensor(), "tensor");
     collect(all.data, grid.data(), "data");
+    collect(all.control, grid.control(), "control");
     collect(all.pipeline, grid.pipeline(), "pipeline");
     collect(all.model, grid.model(), "model");
     collect(all.embedding, grid.embedding(), "embedding");
@@ -74,6 +75,7 @@ TEST_CASE("groups of 16 ranks, tensor 2, pipeline 4, data 2") {
   const AllGroups all = groups_of({.tensor = 2, .data = 2, .pipeline = 4});
   CHECK(all.tensor == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
   CHECK(all.data == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
+  CHECK(all.control == all.data);
   CHECK(all.pipeline == Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}});
   CHECK(all.model == Groups{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}});
   CHECK(all.embedding == Groups{{0, 12}, {1, 13}, {2, 14}, {3, 15}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}});
@@ -97,8 +99,7 @@ TEST_CASE("a counting grid has the sizes and ranks of the real one and touches n
   std::vector<std::vector<int>> real(static_cast<std::size_t>(shape.ranks()));
   const auto describe = [](const ProcessGrid& grid) {
     std::vector<int> numbers;
-    for (const Communicator* group :
-         {&grid.tensor(), &grid.data(), &grid.pipeline(), &grid.model(), &grid.embedding()}) {
+    for (const Communicator* group : grid.groups()) {
       numbers.push_back(group->rank());
       numbers.push_back(group->size());
     }

@@ -51,6 +51,46 @@ TEST_CASE("MPI: an operation ends by progress() alone") {
   });
 }
 
+// Rank 0 only computes, as it were; the sum cannot end without it, and no group but data has anything to say.
+TEST_CASE("MPI: progress() of a group of one rank moves every group's operations") {
+  run_on_all_ranks("progress alone", [](Communicator& world) {
+    if (world.size() == 1) return;
+    const ProcessGrid grid(world, {.data = world.size()});
+    std::vector<float> values(8 << 20, 1);  // 32 MiB: several pieces
+    Pending sum = grid.data().start_all_reduce(communicator_cases::tensor_of(values));
+    const volatile float& last = values.back();  // nobody but a test looks before wait()
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (world.rank() == 0 && last == 1 && std::chrono::steady_clock::now() < deadline) {
+      grid.tensor().progress();
+      std::this_thread::yield();
+    }
+    const float seen = last;
+    communicator_cases::expect(world.rank() != 0 || seen != 1, "nothing has moved");
+    sum.wait();
+  });
+}
+
+TEST_CASE("MPI: decisions do not wait for what is in flight between data ranks") {
+  run_on_all_ranks("control", [](Communicator& world) {
+    if (world.size() == 1) return;
+    const ProcessGrid grid(world, {.data = world.size()});
+    std::vector<float> part(1 << 20, 1), whole(part.size() * static_cast<std::size_t>(world.size()));
+    Pending gathers[3];
+    const auto start = [&] {
+      for (Pending& gather : gathers) {
+        gather =
+            grid.data().start_all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
+      }
+    };
+    // The last rank sends nothing of a gather before it has heard the decision.
+    const bool late = world.rank() == world.size() - 1;
+    if (!late) start();
+    communicator_cases::expect(grid.control().any(late), "the decision is another one");
+    if (late) start();
+    for (Pending& gather : gathers) gather.wait();
+  });
+}
+
 TEST_CASE("MPI: the grid on real ranks") {
   run_on_all_ranks("grid", [](Communicator& world) {
     GridShape shape;
@@ -61,6 +101,7 @@ TEST_CASE("MPI: the grid on real ranks") {
     const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value); };
     communicator_cases::expect(sum(grid.tensor(), 1) == shape.tensor, "tensor group");
     communicator_cases::expect(sum(grid.data(), 1) == shape.data, "data group");
+    communicator_cases::expect(sum(grid.control(), 1) == shape.data, "control group");
     communicator_cases::expect(sum(grid.model(), 1) == shape.tensor * shape.pipeline, "model group");
     const int other_end = (world.rank() + world.size() / 2) % world.size();
     const double expected = shape.pipeline == 2 ? world.rank() + other_end : world.rank();

@@ -6,13 +6,16 @@
 
 namespace megatron::test {
 
-LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil) {
+LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil,
+                    const std::function<std::unique_ptr<Communicator>(Communicator&)>& around) {
   const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
   LoopResult result;
   result.told.resize(static_cast<std::size_t>(ranks));
   std::filesystem::create_directories(config.run.directory);
   StopSignals signals;
-  run_as_threads(ranks, [&](Communicator& world) {
+  run_as_threads(ranks, [&](Communicator& threads) {
+    const std::unique_ptr<Communicator> wrapped = around ? around(threads) : nullptr;
+    Communicator& world = wrapped ? *wrapped : threads;
     Config own = config;
     Datasets datasets(own);
     const DataFacts facts = datasets.facts();

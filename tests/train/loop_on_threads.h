@@ -18,8 +18,9 @@ struct LoopResult {
 };
 
 /// Trains `config` (not resolved; its grid gives the number of ranks) in run.directory, from its newest checkpoint if
-/// it has one. `spoil` is called on each rank before the start.
+/// it has one. `spoil` is called on each rank before the start, and the grid made of `around` the world, if given.
 LoopResult run_loop(const Config& config,
-                    const std::function<void(InjectedOps& ops, const ProcessGrid& grid)>& spoil = nullptr);
+                    const std::function<void(InjectedOps& ops, const ProcessGrid& grid)>& spoil = nullptr,
+                    const std::function<std::unique_ptr<Communicator>(Communicator& world)>& around = nullptr);
 
 }  // namespace megatron::test
