@@ -30,33 +30,42 @@ std::string name_of(const Action& action, bool with_chunk) {
 
 using Schedules = std::vector<std::vector<Action>>;
 
+constexpr std::size_t kMostStages = 8;  // more rows of idle dots are not looked at
+constexpr std::size_t kSmallestCell = 3;
+
+std::size_t column(double seconds) {
+  return static_cast<std::size_t>(std::lround(seconds));
+}
+
 /// One row of characters a stage, `cell` to a unit of time.
 struct Table {
   std::vector<std::string> rows;
-  std::size_t cell = 0, columns = 0;
+  std::size_t cell = kSmallestCell;
 };
 
-Table make_table(const Schedules& schedules, const Simulation& simulation) {
+/// Of what starts within so many columns.
+Table make_table(const Schedules& schedules, const Simulation& simulation, std::size_t columns) {
+  Table table;
   bool chunks = false;
-  std::size_t longest = 0;
   for (const auto& list : schedules) {
     for (const Action& action : list) chunks = chunks || action.chunk > 0;
   }
-  for (const auto& list : schedules) {
-    for (const Action& action : list) longest = std::max(longest, name_of(action, chunks).size());
-  }
-  Table table;
-  table.cell = longest + 1;
-  table.columns = static_cast<std::size_t>(std::lround(simulation.makespan));
-  for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
-    std::string row;
-    for (std::size_t i = 0; i < table.columns; ++i) row += fmt::format("{:<{}}", '.', table.cell);
+  const auto for_each = [&](std::size_t stage, auto visit) {
     for (std::size_t i = 0; i < schedules[stage].size(); ++i) {
       const auto [start, finish] = simulation.spans[stage][i];
-      const std::size_t begin = table.cell * static_cast<std::size_t>(std::lround(start));
-      const std::size_t length = table.cell * static_cast<std::size_t>(std::lround(finish - start)) - 1;
-      row.replace(begin, length, fmt::format("{:-<{}}", name_of(schedules[stage][i], chunks), length));
+      if (column(start) < columns) visit(name_of(schedules[stage][i], chunks), column(start), column(finish - start));
     }
+  };
+  for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
+    for_each(stage, [&](const std::string& name, auto...) { table.cell = std::max(table.cell, name.size() + 1); });
+  }
+  for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
+    std::string row;
+    for (std::size_t i = 0; i < columns; ++i) row += fmt::format("{:<{}}", '.', table.cell);
+    for_each(stage, [&](const std::string& name, std::size_t start, std::size_t length) {
+      const std::size_t characters = table.cell * length - 1;
+      row.replace(table.cell * start, characters, fmt::format("{:-<{}}", name, characters));
+    });
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -65,13 +74,19 @@ Table make_table(const Schedules& schedules, const Simulation& simulation) {
 }  // namespace
 
 std::string draw_schedules(const Schedules& schedules, int width, int most_blocks) {
+  if (schedules.size() > kMostStages) {
+    return fmt::format("(not drawn: {} stages, and a drawing is readable up to {})\n", schedules.size(), kMostStages);
+  }
   const Simulation simulation = simulate(schedules, {.sends = SendMode::buffered});
   if (simulation.deadlock) return "the schedule cannot be played:\n" + simulation.explanation;
-  const Table table = make_table(schedules, simulation);
+  const std::size_t columns = column(simulation.makespan);
   const std::size_t label = fmt::formatted_size("stage {:>3}  ", 0);
-  const std::size_t room = std::max(static_cast<std::size_t>(width), label + table.cell) - label;
-  const std::size_t a_block = room / table.cell;
-  const std::size_t shown = std::min(table.columns, a_block * static_cast<std::size_t>(most_blocks));
+  const auto fit = [&](std::size_t cell) {
+    return (std::max(static_cast<std::size_t>(width), label + cell) - label) / cell;
+  };
+  const auto blocks = static_cast<std::size_t>(most_blocks);
+  const Table table = make_table(schedules, simulation, std::min(columns, blocks * fit(kSmallestCell)));
+  const std::size_t a_block = fit(table.cell), shown = std::min(columns, blocks * a_block);
   std::string text;
   for (std::size_t first = 0; first < shown; first += a_block) {
     if (first > 0) text += '\n';
@@ -80,9 +95,9 @@ std::string draw_schedules(const Schedules& schedules, int width, int most_block
       text += fmt::format("stage {:>3}  {}\n", stage, table.rows[stage].substr(first * table.cell, count * table.cell));
     }
   }
-  if (shown < table.columns) {
+  if (shown < columns) {
     text += fmt::format("(the first {} of {} columns; a column is one forward, a whole backward takes two)\n", shown,
-                        table.columns);
+                        columns);
   }
   return text;
 }

@@ -22,7 +22,9 @@ enum class SendMode {
   buffered,     ///< a send never waits: the network holds any amount
   nonblocking,  ///< data moves when send and receive are both posted; the sender goes on (the executor's way, worst
                 ///< case)
-  synchronous,  ///< as nonblocking, but the sender stands still until its send has been received
+  synchronous,  ///< as nonblocking, but the sender stands still until its send has been received. Not for several
+                ///< chunks: gradients leave some actions before they are asked for (gradient_buffers() of schedule.h),
+                ///< and round the ring everybody then stands in a send, receives posted ahead or not
 };
 
 struct SimulationOptions {
@@ -55,7 +57,8 @@ std::optional<double> published_bubble(const std::string& schedule, int stages, 
 
 /// A table of stages × time: F3 is the forward of micro-batch 3, B3 its backward (twice as long), or, where it is cut
 /// in two, B3 and W3; dots are idle. With several chunks a letter names the chunk: F3a, F3b. Wrapped at `width`
-/// characters; what is beyond `most_blocks` times that is cut, and it says so. For people; ends with a newline.
+/// characters; what is beyond `most_blocks` times that is cut, and it says so. With more than 8 stages a line that says
+/// that it is not drawn. For people; ends with a newline.
 std::string draw_schedules(const std::vector<std::vector<Action>>& schedules, int width = 110, int most_blocks = 3);
 
 }  // namespace megatron

@@ -17,7 +17,6 @@ namespace megatron {
 
 namespace {
 
-constexpr int kMostStagesDrawn = 8, kMostMicroBatchesDrawn = 12;
 constexpr std::int64_t kByteVocabulary = 257;
 
 // Lists features by whether the plan's numbers account for them.
@@ -74,10 +73,9 @@ std::string dry_run(Config config, int ranks) {
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   std::string text = describe_plan(config, stages) + "\n" + compare_with_published(config, stages.front());
-  if (shape.pipeline > 1 && shape.pipeline <= kMostStagesDrawn) {
-    const auto micro_batches = static_cast<int>(micro_batches_per_step(config));
+  if (shape.pipeline > 1) {
     text += draw_schedules(make_schedules(config.parallel.schedule, shape.pipeline,
-                                          std::min(micro_batches, kMostMicroBatchesDrawn),
+                                          static_cast<int>(micro_batches_per_step(config)),
                                           static_cast<int>(config.parallel.virtual_stages)));
   }
   text += data_note;

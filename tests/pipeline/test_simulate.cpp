@@ -128,7 +128,7 @@ TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B'
   });
 }
 
-TEST_CASE("no schedule deadlocks when every send waits for its receiver, given receives posted ahead") {
+TEST_CASE("no schedule without chunks deadlocks when every send waits for its receiver, given receives posted ahead") {
   for_all_sizes([](int p, int m) {
     const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true};
     for (const std::string name : {"gpipe", "1f1b", "zero_bubble"}) {
@@ -136,8 +136,17 @@ TEST_CASE("no schedule deadlocks when every send waits for its receiver, given r
       CAPTURE(name, result.explanation);
       CHECK_FALSE(result.deadlock);
     }
+    if (p > 1) CHECK_FALSE(simulate(make_schedules("interleaved", p, m, 1), options).deadlock);
     CHECK_FALSE(simulate(evaluation_lists(p, m), options).deadlock);
   });
+}
+
+TEST_CASE("with chunks every stage of the ring may stand in a send that is asked for later") {
+  const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true, .gradient_buffers = 2};
+  const auto result = simulate(make_schedules("interleaved", 8, 16, 4), options);
+  CHECK(result.deadlock);
+  CHECK(result.explanation.find("stage 7, action 39 (backward of micro-batch 7, chunk 3) waits for its send") !=
+        std::string::npos);
 }
 
 TEST_CASE("evaluation with two slots runs without stalls") {
@@ -256,6 +265,17 @@ TEST_CASE("the drawing shows stages × time, chunks and both halves of a backwar
   CHECK(draw_schedules(make_schedules("interleaved", 2, 2, 2)) ==
         "stage   0  F0a F1a F0b F1b .   .   B0b---- .   B1b---- B0a---- B1a---- \n"
         "stage   1  .   F0a F1a F0b B0b---- F1b B1b---- B0a---- B1a---- .   .   \n");
+}
+
+TEST_CASE("of a long list the first columns are drawn as those of a short one") {
+  const std::string text = draw_schedules(make_schedules("1f1b", 2, 3000), 80, 1);
+  CHECK(text.substr(0, text.find("B2")) == "stage   0  F0 F1 .  .  B0--- F2 B1--- F3 ");
+  CHECK(text.find("(the first 23 of 9003 columns;") != std::string::npos);
+}
+
+TEST_CASE("eight stages are drawn, nine are not") {
+  CHECK(draw_schedules(make_schedules("1f1b", 8, 9)).find("stage   7  .") != std::string::npos);
+  CHECK(draw_schedules(make_schedules("1f1b", 9, 9)) == "(not drawn: 9 stages, and a drawing is readable up to 8)\n");
 }
 
 TEST_CASE("the drawing is wrapped to the width and cut after some blocks") {

@@ -63,6 +63,16 @@ TEST_CASE("evaluation has the whole batch at full length while training has less
   CHECK(first_evaluation(growing) == std::pair(whole.first, std::int64_t{8 * 4}));
 }
 
+TEST_CASE("the plan draws the schedule of the step's own micro-batches") {
+  Corpus corpus;
+  Config config = corpus.config;
+  config.parallel.pipeline = 2;
+  config.train.global_batch_size = 40;
+  CHECK(dry_run(config, 2).find("of 123 columns") != std::string::npos);  // 3 (m + p - 1)
+  config.train.global_batch_size = 4;
+  CHECK(dry_run(config, 2).find(" columns") == std::string::npos);
+}
+
 TEST_CASE("the plan gives the length of a run that grows in steps, samples and tokens") {
   Corpus corpus;
   Config config = corpus.config;
