@@ -11,6 +11,7 @@
 #include "programs/program.h"
 #include "train/benchmark.h"
 #include "train/benchmark_memory.h"
+#include "train/benchmark_overlap.h"
 #include "train/benchmark_pipeline.h"
 
 namespace megatron {
@@ -18,7 +19,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory";
+constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory", *kOverlapCase = "overlap";
 
 struct Arguments {
   std::string name;
@@ -65,6 +66,7 @@ void print_help() {
   }
   std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
                            kPipelineCase);
+  std::cout << fmt::format("  {:<20}2 ranks: steps with communication under computation and without\n", kOverlapCase);
   std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each lever, planned\n", kMemoryCase);
 }
 
@@ -88,12 +90,27 @@ void run_pipeline_case(const Arguments& arguments) {
   if (!arguments.json) std::cout << '\n' << describe(bubbles) << std::flush;
 }
 
+/// Steps with and without overlap, of two ranks.
+void run_overlap_case(const Arguments& arguments, MpiSession& session) {
+  OverlapSettings settings{.threads = arguments.settings.threads};
+  if (arguments.settings.steps > 0) settings.rounds = arguments.settings.steps;
+  const std::vector<OverlapTimes> times = measure_overlap(overlap_cases(), settings, session.world());
+  if (session.rank() != 0) return;
+  if (!arguments.json) std::cout << '\n' << describe(times) << std::flush;
+  for (const OverlapTimes& each : times) {
+    if (arguments.json) std::cout << to_json(each) << std::flush;
+  }
+}
+
 int run(const Arguments& arguments, MpiSession& session) {
   const bool pipeline = arguments.name == kPipelineCase;
   verify(!pipeline || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
          kPipelineCase, session.size());
-  const bool memory = arguments.name == kMemoryCase;
-  const auto cases = pipeline || memory ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
+  const bool memory = arguments.name == kMemoryCase, overlap = arguments.name == kOverlapCase;
+  verify(!overlap || session.size() == 2, ErrorKind::configuration,
+         "--case {} is of 2 ranks, not {}: scripts/launch.sh 2 ...", kOverlapCase, session.size());
+  const bool special = pipeline || memory || overlap;
+  const auto cases = special ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json && !memory) {
     std::cout << make_cpu_backend().device->description()
@@ -107,6 +124,7 @@ int run(const Arguments& arguments, MpiSession& session) {
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
   if (pipeline || (arguments.name.empty() && session.size() == 1)) run_pipeline_case(arguments);
+  if (overlap || (arguments.name.empty() && session.size() == 2)) run_overlap_case(arguments, session);
   if (speaks && (memory || (arguments.name.empty() && session.size() == 1))) run_memory_case(arguments.json);
   return 0;
 }

@@ -1,0 +1,28 @@
+// RandomBatch: what a benchmark trains on instead of data: one micro-batch of pseudo-random tokens on the device, a
+// function of the data rank alone. Owns their memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "config/config.h"
+#include "nn/context.h"
+#include "ops/device.h"
+
+namespace megatron {
+
+class RandomBatch {
+ public:
+  /// Of the configured micro-batch size and sequence length, as the whole step of this data rank.
+  RandomBatch(const Config& config, int data_rank, Device& device);
+  std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
+
+ private:
+  Tensor upload(Device& device, const std::vector<std::int32_t>& values, Shape shape);
+
+  std::vector<Buffer> memory_;
+  MicroBatch batch_;
+};
+
+}  // namespace megatron
