@@ -46,18 +46,26 @@ std::int64_t bytes_of(ConstTensor tensor) {
 class Communicator::Wait {
  public:
   Wait(const Communicator& group, const Waiting& what) : activity_(group.activity_) {
-    if (activity_ != nullptr) activity_->begin_waiting(what, group.name_);
+    if (activity_ != nullptr) {
+      outer_ = activity_->waiting();
+      outer_group_ = activity_->group();
+      activity_->begin_waiting(what, group.name_);
+    }
     TrafficMeter* meter = group.meter_;
     if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
   }
   ~Wait() {
-    if (activity_ != nullptr) activity_->end_waiting();
+    if (activity_ == nullptr) return;
+    activity_->end_waiting();
+    if (outer_.verb != Verb::none) activity_->begin_waiting(outer_, outer_group_.data());
   }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
  private:
   Activity* activity_;
+  Waiting outer_;  // a device's communicator waits in one of the host's
+  ShortText::Characters outer_group_{};
   std::optional<Timers::Scope> section_;
 };
 
@@ -89,6 +97,10 @@ void Pending::wait() {
   if (communicator == nullptr) return;
   const Communicator::Wait wait(*communicator, what_);
   communicator->finish(ticket_);
+}
+
+bool Pending::ready() const {
+  return communicator_ == nullptr || communicator_->ready(ticket_);
 }
 
 Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, const Waiting& what) {
@@ -180,17 +192,21 @@ void Communicator::progress() {
   do_progress();
 }
 
+void Communicator::all_reduce_values(std::span<double> values, Reduce reduce) {
+  host().all_reduce(Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64), reduce);
+}
+
 double Communicator::all_reduce_value(double value, Reduce reduce) {
-  all_reduce(Tensor(&value, {1}, DType::f64), reduce);
+  all_reduce_values(std::span(&value, 1), reduce);
   return value;
 }
 
 std::string Communicator::broadcast_text(const std::string& text, int root) {
   verify(text.size() <= 1U << 30, ErrorKind::internal, "broadcast of a text of {} bytes", text.size());
   auto length = static_cast<std::int32_t>(text.size());
-  broadcast(Tensor(&length, {1}, DType::i32), root);
+  host().broadcast(Tensor(&length, {1}, DType::i32), root);
   std::string result = rank_ == root ? text : std::string(static_cast<std::size_t>(length), '\0');
-  broadcast(Tensor(result.data(), {length}, DType::u8), root);
+  host().broadcast(Tensor(result.data(), {length}, DType::u8), root);
   return result;
 }
 
@@ -198,9 +214,9 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text, int
   verify(text.size() <= 1U << 30, ErrorKind::internal, "gather of a text of {} bytes", text.size());
   const auto length = static_cast<std::int32_t>(text.size());
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(size_));
-  all_gather(ConstTensor(&length, {1}, DType::i32), Tensor(lengths.data(), {size_}, DType::i32));
+  host().all_gather(ConstTensor(&length, {1}, DType::i32), Tensor(lengths.data(), {size_}, DType::i32));
   if (rank_ != root) {
-    start_send(ConstTensor(text.data(), {length}, DType::u8), root, kChannels).wait();
+    host().start_send(ConstTensor(text.data(), {length}, DType::u8), root, kChannels).wait();
     return {};
   }
   std::vector<std::string> texts(static_cast<std::size_t>(size_));
@@ -211,7 +227,9 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text, int
       continue;
     }
     target.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(from)]));
-    start_receive(Tensor(target.data(), {static_cast<std::int64_t>(target.size())}, DType::u8), from, kChannels).wait();
+    host()
+        .start_receive(Tensor(target.data(), {static_cast<std::int64_t>(target.size())}, DType::u8), from, kChannels)
+        .wait();
   }
   return texts;
 }

@@ -1,5 +1,5 @@
 // Communicator: a group of ranks that moves and reduces tensors. One interface for MPI, threads (tests) and counting
-// (--dry-run); NCCL and staged device communicators join it later.
+// (--dry-run), which move host tensors, and for those that move a device's: NCCL, and staged over one of the host.
 //
 // Rules (docs/communication.md draws each verb):
 //   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the same
@@ -10,12 +10,15 @@
 //   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
 //   time.
 //   * In a group of one rank every verb is a copy or nothing.
+//   * A device's communicator reads a tensor behind the device's operations before start_, and what it wrote may be
+//     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
 //   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
 //     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +53,8 @@ class Pending {
   Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
   ~Pending();
   void wait();
+  /// Whether wait() would return at once. Moves nothing: that is progress(), of its group.
+  bool ready() const;
   bool active() const { return communicator_ != nullptr; }
 
  private:
@@ -104,7 +109,11 @@ class Communicator {
   /// Allocates that at once.
   virtual void reserve_staging(const StagingPlan&) {}
 
-  // Host scalars and texts, for control decisions (not for the hot path).
+  /// The same ranks' communicator for tensors in host memory: itself, unless this one moves a device's.
+  virtual Communicator& host() { return *this; }
+
+  // Host scalars and texts, for control decisions (not for the hot path): through host().
+  void all_reduce_values(std::span<double> values, Reduce reduce = Reduce::sum);
   double all_reduce_value(double value, Reduce reduce = Reduce::sum);
   bool any(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
   std::string broadcast_text(const std::string& text, int root);
@@ -129,6 +138,7 @@ class Communicator {
   virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
   virtual void do_barrier() = 0;
   virtual std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) = 0;
+  virtual bool ready(std::uint64_t ticket) = 0;  ///< finish() would return at once
   virtual void finish(std::uint64_t ticket) = 0;
   virtual void do_progress() {}
   /// A Pending is dropped while an exception unwinds: nobody may touch its buffers afterwards. The group is broken.

@@ -4,8 +4,8 @@
 
 namespace megatron {
 
-CountingCommunicator::CountingCommunicator(int rank, int size, std::string name)
-    : Communicator(rank, size, std::move(name)) {
+CountingCommunicator::CountingCommunicator(int rank, int size, std::string name, bool staged)
+    : Communicator(rank, size, std::move(name)), staged_(staged) {
   internal_check(rank >= 0 && rank < size, "counting communicator for a rank outside its group");
 }
 
@@ -19,26 +19,64 @@ std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vecto
   const auto self = colours.begin() + rank();
   return std::make_unique<CountingCommunicator>(static_cast<int>(std::count(colours.begin(), self, *self)),
                                                 static_cast<int>(std::count(colours.begin(), colours.end(), *self)),
-                                                name);
+                                                name, staged_);
 }
 
-std::uint64_t CountingCommunicator::stage(std::size_t bytes) {
-  staging_.lanes = std::max(staging_.lanes, std::min(++reductions_in_flight_, kCollectivesInFlight));
-  staging_.lane_bytes = std::max(staging_.lane_bytes, bytes);
-  return kStaged;
+// Two lanes a pipe, all of them of one size.
+std::int64_t CountingCommunicator::pin(Pipe pipe, ConstTensor values, int parts) {
+  if (!staged_) return values.elements();
+  pipes_.insert(pipe);
+  const PinnedPieces pieces =
+      pinned_pieces(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), parts);
+  staging_.pinned.count = static_cast<int>(pipes_.size()) * kPiecesInFlight;
+  staging_.pinned.bytes_each = std::max(staging_.pinned.bytes_each, pieces.bytes);
+  return pieces.elements;
+}
+
+std::uint64_t CountingCommunicator::reduce(std::size_t bytes, bool pieces) {
+  ++reductions_in_flight_;
+  Lanes& lanes = staging_.reductions;
+  lanes.count =
+      std::max(lanes.count, pieces ? kCollectivesInFlight : std::min(reductions_in_flight_, kCollectivesInFlight));
+  lanes.bytes_each = std::max(lanes.bytes_each, bytes);
+  return kReduction;
 }
 
 // A plan is played with the longest sequences; shorter ones must not need more.
 std::uint64_t CountingCommunicator::do_all_reduce(Tensor values, Reduce) {
-  return stage(most_for_all_reduces(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), size()));
+  const std::int64_t elements = pin({Verb::all_reduce, 0, 0}, values);
+  return reduce(most_for_all_reduces(elements, static_cast<std::int64_t>(size_of(values.dtype())), size()),
+                elements < values.elements());
 }
 
 std::uint64_t CountingCommunicator::do_reduce_scatter(ConstTensor, Tensor part) {
-  return stage(reduce_scatter_need(part.elements(), static_cast<std::int64_t>(size_of(part.dtype())), size()).bytes());
+  const std::int64_t elements = pin({Verb::all_reduce, 0, 0}, part, size());
+  return reduce(reduce_scatter_need(elements, static_cast<std::int64_t>(size_of(part.dtype())), size()).bytes(),
+                elements < part.elements());
+}
+
+std::uint64_t CountingCommunicator::do_all_gather(ConstTensor part, Tensor) {
+  pin({Verb::all_reduce, 0, 0}, part, size());
+  return 0;
+}
+
+std::uint64_t CountingCommunicator::do_broadcast(Tensor values, int) {
+  pin({Verb::all_reduce, 0, 0}, values);
+  return 0;
+}
+
+std::uint64_t CountingCommunicator::do_send(ConstTensor values, int to, int channel) {
+  pin({Verb::send, to, channel}, values);
+  return 0;
+}
+
+std::uint64_t CountingCommunicator::do_receive(Tensor values, int from, int channel) {
+  pin({Verb::receive, from, channel}, values);
+  return 0;
 }
 
 void CountingCommunicator::finish(std::uint64_t ticket) {
-  if (ticket == kStaged) --reductions_in_flight_;
+  if (ticket == kReduction) --reductions_in_flight_;
 }
 
 }  // namespace megatron

@@ -88,7 +88,7 @@ void MpiCommunicator::do_barrier() {
 
 void MpiCommunicator::finish(std::uint64_t ticket) {
   --in_flight_;
-  engine_->finish(*reinterpret_cast<MpiOperation*>(static_cast<std::uintptr_t>(ticket)));
+  engine_->finish(operation_of(ticket));
 }
 
 MpiOperation& MpiCommunicator::create(Kind kind, DType dtype, std::int64_t elements, const void* input, void* output) {

@@ -15,7 +15,7 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiEngine> engine, std::string name);
   ~MpiCommunicator() override;
 
-  void reserve_staging(const StagingPlan& plan) override { staging_.reserve(plan); }
+  void reserve_staging(const StagingPlan& plan) override { staging_.reserve(plan.reductions); }
   std::size_t staging_bytes() const override { return staging_.bytes(); }
 
  private:
@@ -27,10 +27,14 @@ class MpiCommunicator : public Communicator {
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
   void do_barrier() override;
   std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override;
+  bool ready(std::uint64_t ticket) override { return operation_of(ticket).done; }
   void finish(std::uint64_t ticket) override;
   void do_progress() override { engine_->progress(); }
   void abandon(std::uint64_t) noexcept override { engine_->give_up(); }
 
+  static MpiOperation& operation_of(std::uint64_t ticket) {
+    return *reinterpret_cast<MpiOperation*>(static_cast<std::uintptr_t>(ticket));
+  }
   MpiOperation& create(MpiOperation::Kind kind, DType dtype, std::int64_t elements, const void* input, void* output);
   std::uint64_t start_collective(MpiOperation& operation);
   std::uint64_t start(MpiOperation& operation);

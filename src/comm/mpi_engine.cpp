@@ -1,12 +1,9 @@
 #include "comm/mpi_engine.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
+#include "comm/idleness.h"
 #include "comm/ordered_reduction.h"
 
 namespace megatron {
@@ -39,29 +36,6 @@ std::byte* staged(const MpiOperation& operation, const Piece& piece, int from, s
   const auto number = static_cast<std::size_t>(&piece - operation.pieces.data());
   return operation.lane + number * operation.need.piece_bytes + (from < operation.rank ? from : from - 1) * bytes;
 }
-
-// What a rank does while nothing moves. With more ranks than cores the one that is waited for may need this core; and
-// who has waited for a second is not waiting for a message on its way, but for somebody who works or reads for long.
-class Idleness {
- public:
-  void moved() { still_ = false; }
-  void rest() {
-    if (++rounds_ <= 100) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (!still_) since_ = now;
-    still_ = true;
-    if (now - since_ < std::chrono::seconds(1)) {
-      sched_yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-  }
-
- private:
-  int rounds_ = 0;
-  bool still_ = false;
-  std::chrono::steady_clock::time_point since_;  // while nothing has moved
-};
 
 bool reduces(const MpiOperation& operation) {
   return operation.kind == Kind::all_reduce || operation.kind == Kind::all_reduce_small ||

@@ -15,6 +15,7 @@ class PassingCommunicator : public Communicator {
  public:
   std::size_t staging_bytes() const override { return inner_.staging_bytes(); }
   void reserve_staging(const StagingPlan& plan) override { inner_.reserve_staging(plan); }
+  Communicator& host() override { return &inner_.host() == &inner_ ? *this : inner_.host(); }
 
  protected:
   /// `inner` must outlive this.
@@ -47,6 +48,7 @@ class PassingCommunicator : public Communicator {
   std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override {
     return around(inner_.split(colour, key, name));
   }
+  bool ready(std::uint64_t ticket) override { return pending_.at(ticket).ready(); }
   void finish(std::uint64_t ticket) override {
     pending_.at(ticket).wait();
     pending_.erase(ticket);

@@ -1,6 +1,7 @@
 #include "comm/staging.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 
@@ -17,6 +18,16 @@ StagingNeed need(std::int64_t elements, std::int64_t piece_elements, std::int64_
           .piece_bytes = static_cast<std::size_t>((bytes + alignment - 1) / alignment * alignment),
           .pieces = elements > piece_elements ? kPiecesInFlight : 1};
 }
+
+/// Memory that is not touched: only what is used becomes resident.
+class Heap final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override { return ::operator new(bytes, kAlignment); }
+  void deallocate(void* memory, std::size_t) noexcept override { ::operator delete(memory, kAlignment); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+};
 
 }  // namespace
 
@@ -41,38 +52,48 @@ StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element
   return need(part_elements, piece, std::min(piece, part_elements), element_bytes, ranks);
 }
 
-void Staging::Lane::resize(std::size_t wanted) {
-  if (bytes == wanted) return;
-  memory.reset();
-  memory.reset(new std::byte[wanted]);  // not touched: only what is used becomes resident
-  bytes = wanted;
+PinnedPieces pinned_pieces(std::int64_t elements, std::int64_t element_bytes, int parts) {
+  const std::int64_t most = std::max<std::int64_t>(1, kPieceBytes / element_bytes / parts);
+  const std::int64_t piece = std::min(most, elements);
+  return {.elements = piece, .bytes = static_cast<std::size_t>(piece * element_bytes * parts)};
 }
 
-void Staging::reserve(const StagingPlan& plan) {
-  lanes_.resize(static_cast<std::size_t>(plan.lanes));
+Staging::Staging() {
+  static Heap heap;
+  allocator_ = &heap;
+}
+
+void Staging::resize(Lane& lane, std::size_t bytes) {
+  if (lane.memory.bytes() == bytes) return;
+  lane.memory = Buffer();  // given back first: old and new need not fit side by side
+  lane.memory = Buffer(*allocator_, bytes);
+}
+
+void Staging::reserve(const Lanes& plan) {
+  lanes_.resize(static_cast<std::size_t>(plan.count));
   for (Lane& lane : lanes_) {
     internal_check(!lane.taken, "staging reserved while a reduction is in flight");
-    lane.resize(plan.lane_bytes);
+    resize(lane, plan.bytes_each);
   }
 }
 
 std::byte* Staging::take(std::size_t bytes) {
   auto lane = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& candidate) { return !candidate.taken; });
   if (lane == lanes_.end()) lane = lanes_.emplace(lanes_.end());
-  if (lane->bytes < bytes) lane->resize(bytes);
+  if (lane->memory.bytes() < bytes) resize(*lane, bytes);
   lane->taken = true;
-  return lane->memory.get();
+  return lane->memory.data();
 }
 
 void Staging::give_back(const std::byte* memory) {
   for (Lane& lane : lanes_) {
-    if (lane.memory.get() == memory) lane.taken = false;
+    if (lane.memory.data() == memory) lane.taken = false;
   }
 }
 
 std::size_t Staging::bytes() const {
   std::size_t sum = 0;
-  for (const Lane& lane : lanes_) sum += lane.bytes;
+  for (const Lane& lane : lanes_) sum += lane.memory.bytes();
   return sum;
 }
 

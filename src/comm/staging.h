@@ -3,13 +3,17 @@
 // tensors: the engine takes what need_of() says, and planning asks the same function.
 //
 // A reduction goes in pieces, of which two are in flight; of one group at most two collectives are. So a group has two
-// lanes at most, each as large as its largest reduction needs. Knows sizes, not MPI.
+// lanes at most, each as large as its largest reduction needs.
+//
+// Tensors of a device that go through a host communicator (parallel/staged_communicator.h) have lanes of pinned memory
+// beside these: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
+
+#include "tensor/memory.h"
 
 namespace megatron {
 
@@ -33,29 +37,48 @@ StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, i
 std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_bytes, int ranks);
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
 
-/// What a group needs in a step.
-struct StagingPlan {
-  int lanes = 0;
-  std::size_t lane_bytes = 0;
-  std::size_t bytes() const { return lane_bytes * static_cast<std::size_t>(lanes); }
+/// How a device's tensor goes through pinned memory: `parts` ranks' parts of `elements` each lie side by side in it
+/// (gathers and scatters), or it is one.
+struct PinnedPieces {
+  std::int64_t elements = 0;  ///< of a piece; of each part where there are parts
+  std::size_t bytes = 0;      ///< a lane's
+};
+PinnedPieces pinned_pieces(std::int64_t elements, std::int64_t element_bytes, int parts);
+
+/// Lanes of one size.
+struct Lanes {
+  int count = 0;
+  std::size_t bytes_each = 0;
+  std::size_t bytes() const { return bytes_each * static_cast<std::size_t>(count); }
 };
 
-/// The lanes of one group. What was not reserved is allocated when it is first taken, and kept.
+/// What a group needs in a step.
+struct StagingPlan {
+  Lanes reductions, pinned;
+  std::size_t bytes() const { return reductions.bytes() + pinned.bytes(); }
+};
+
+/// The lanes of one group, in the allocator's memory or on the heap. What was not reserved is allocated when it is
+/// first taken, and kept.
 class Staging {
  public:
+  Staging();
+  /// The allocator must outlive the staging.
+  explicit Staging(Allocator& allocator) : allocator_(&allocator) {}
   /// Makes bytes() what the plan says, so that nothing is allocated later. Between operations.
-  void reserve(const StagingPlan& plan);
+  void reserve(const Lanes& plan);
   std::byte* take(std::size_t bytes);
   void give_back(const std::byte* lane);
   std::size_t bytes() const;  ///< held
 
  private:
   struct Lane {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t bytes = 0;
+    Buffer memory;
     bool taken = false;
-    void resize(std::size_t wanted);
   };
+  void resize(Lane& lane, std::size_t bytes);
+
+  Allocator* allocator_;
   std::vector<Lane> lanes_;
 };
 

@@ -183,6 +183,7 @@ class ThreadCommunicator : public Communicator {
   void do_barrier() override { finish(meet({Verb::barrier, DType::u8, 0}, nullptr, nullptr)); }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override;
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
+  bool ready(std::uint64_t ticket) override;
   void finish(std::uint64_t ticket) override;
   void abandon(std::uint64_t ticket) noexcept override;
 
@@ -289,6 +290,15 @@ void ThreadCommunicator::finish_receive(const Started& started) {
          "rank {} of group '{}' expects {} bytes from rank {} on channel {} but gets {}", rank(), name(),
          started.target.bytes(), started.from, started.channel, message.size());
   std::memcpy(started.target.data(), message.data(), message.size());
+}
+
+bool ThreadCommunicator::ready(std::uint64_t ticket) {
+  const Started& started = started_.at(ticket);
+  if (started.verb == Verb::send) return true;
+  const Lock lock(group_->mutex);
+  if (group_->broken) return true;  // finish() says why
+  if (started.verb != Verb::receive) return group_->meetings.at(started.number).complete;
+  return group_->mailboxes[{started.from, rank(), started.channel}].messages.contains(started.number);
 }
 
 void ThreadCommunicator::finish(std::uint64_t ticket) {

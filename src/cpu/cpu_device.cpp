@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/memory_usage.h"
 #include "cpu/cpu_ops.h"
 
 namespace megatron {
@@ -61,12 +62,20 @@ void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
+std::size_t CpuDevice::free_bytes() const {
+  return free_memory_bytes();
+}
+
 void CpuDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {
   if (bytes > 0) std::memcpy(device, host, bytes);
 }
 
 void CpuDevice::copy_to_host(void* host, const void* device, std::size_t bytes) {
   if (bytes > 0) std::memcpy(host, device, bytes);
+}
+
+void CpuDevice::copy_within(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 Backend make_cpu_backend(int threads) {

@@ -20,9 +20,28 @@ class CpuDevice final : public Device {
   void deallocate(void* memory, std::size_t bytes) noexcept override;
 
   std::string description() const override { return description_; }  ///< "AMD EPYC, 2 cores"
+  std::size_t free_bytes() const override;
+  bool is_host_memory() const override { return true; }
+  Allocator& pinned() override { return *this; }
+
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
-  void synchronize() override {}  ///< everything is done when its call returns
+  void copy_within(void* to, const void* from, std::size_t bytes) override;
+
+  // Everything is done when its call returns.
+  Ticket mark() override { return {}; }
+  Ticket start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket) override {
+    copy_to_host(host, device, bytes);
+    return {};
+  }
+  Ticket start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket) override {
+    copy_to_device(device, host, bytes);
+    return {};
+  }
+  void order_after(Ticket) override {}
+  bool complete(Ticket) override { return true; }
+  void wait(Ticket) override {}
+  void synchronize() override {}
 
  private:
   std::string description_;

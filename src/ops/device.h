@@ -1,7 +1,31 @@
-// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is.
+// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and nobody but the
+// device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
+//
+// Work on a device goes on behind the host's back. There are three queues, each in order of its own:
+//
+//   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
+//   copies out    start_copy_to_host()
+//   copies in     start_copy_to_device()
+//
+// What orders them is a Ticket, a point in a queue: a copy names the ticket that it waits for on the device, and
+// order_after() makes operations that are called from then on wait for one. Nothing else orders queues, and nothing
+// here but wait(), synchronize(), allocations and the synchronous copies makes the host wait. So a steady step runs as
+// one list of operations with copies beside it:
+//
+//   Ticket written = device.mark();                                // behind the operations so far
+//   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run beside it, not write x
+//   device.wait(out);                                              // the host may read `host` now
+//   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark behind the last reader of y
+//   device.order_after(in);                                        // operations from here on see it
+//
+// Host memory of asynchronous copies comes from pinned() and stays untouched until the copy's ticket is complete. On a
+// device whose work is done when a call returns (the CPU) all tickets are complete from the start.
+//
+// One thread at a time uses a device: its rank's.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,14 +33,47 @@
 
 namespace megatron {
 
+class Communicator;
 class Ops;
+
+/// A point in one of a device's queues. A small value: nothing is to be given back, however old it is. The default one
+/// is behind nothing and always complete.
+struct Ticket {
+  std::uint32_t queue = 0;   ///< the device's own number of it
+  std::uint64_t number = 0;  ///< in the order of the queue, from 1; 0: no work at all
+};
 
 class Device : public Allocator {
  public:
   virtual std::string description() const = 0;  ///< one line for the banner: model, cores or memory
+  /// What ranks of one host share if it is the same text: the GPU's UUID; empty: the host's own memory.
+  virtual std::string identity() const { return {}; }
+  /// What new allocations can still get, of all that share it together, in bytes; 0: unknown.
+  virtual std::size_t free_bytes() const = 0;
+  /// Whether the host may follow pointers into allocate()'s memory: then communicators of the host move its tensors.
+  virtual bool is_host_memory() const = 0;
+  /// Host memory that copies to and from the device are fast with, and asynchronous at all. Lives as long as the
+  /// device.
+  virtual Allocator& pinned() = 0;
+
+  /// Synchronous, for what is rare: behind all operations so far, and done on return. Any host memory.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
-  virtual void synchronize() = 0;  ///< waits for everything that was started
+  /// Between two places on the device, as an operation among the others.
+  virtual void copy_within(void* to, const void* from, std::size_t bytes) = 0;
+
+  /// Behind all operations that were called so far.
+  virtual Ticket mark() = 0;
+  /// Copies that start when `after` is complete and every earlier copy in the same direction; the ticket is complete
+  /// when the bytes are there.
+  virtual Ticket start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket after) = 0;
+  virtual Ticket start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket after) = 0;
+  /// Operations that are called from now on start when `ticket` is complete. The host does not wait.
+  virtual void order_after(Ticket ticket) = 0;
+  virtual bool complete(Ticket ticket) = 0;  ///< without waiting; may be asked again and again
+  virtual void wait(Ticket ticket) = 0;      ///< the host waits
+
+  virtual void synchronize() = 0;  ///< waits for everything that was started; not in a steady step
 };
 
 /// A device with its operations. The ops must not outlive the device.
@@ -34,7 +91,23 @@ struct Backend {
 /// The CPU backend (src/cpu) with `threads` for its mathematics, the calling one included; to be used by the thread
 /// that made it. Throws Error(configuration) if OpenMP's environment allows fewer.
 Backend make_cpu_backend(int threads = 1);
-/// The CUDA backend for one visible device; throws Error(configuration) where the build has none (cuda/).
-Backend make_cuda_backend(int local_rank);
+
+// The CUDA backend (cuda/), or its stub in a build without (cuda/no_cuda.cpp).
+
+struct CudaSupport {
+  bool built = false;       ///< this build has the CUDA backend
+  bool nccl = false;        ///< and NCCL
+  int devices = 0;          ///< that this process sees; 0 also where there is no driver
+  std::string description;  ///< one line: "CUDA 12.9, driver 575.57, NCCL 2.28.9; 8 devices"; "not in this build"
+};
+/// Never throws for a machine without GPU or driver.
+CudaSupport cuda_support();
+/// For the device with this number among those that this process sees. Throws Error(configuration) where the build has
+/// none.
+Backend make_cuda_backend(int device_index);
+/// The ranks of `host` as a group that moves tensors of `device` (made by make_cuda_backend, each rank with one of its
+/// own) with NCCL; control values go through `host` (Communicator::host). Collective over `host`, which must outlive
+/// it, as must the device. Throws Error(configuration) where the build has no NCCL.
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device);
 
 }  // namespace megatron

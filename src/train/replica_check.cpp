@@ -125,7 +125,7 @@ bool ReplicaCheck::differ(Communicator& group, const Select& select) const {
   }
   const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
   std::array<double, 2> extremes{hash, -hash};
-  group.all_reduce(Tensor(extremes.data(), {2}, DType::f64), Reduce::maximum);
+  group.all_reduce_values(extremes, Reduce::maximum);
   return extremes[0] != -extremes[1];
 }
 

@@ -43,15 +43,15 @@ TEST_CASE("counting communicators plan the lanes of what is in flight together")
   CHECK(group.staging_plan().bytes() == 0);
   group.all_reduce(tensor(1000));
   group.broadcast(tensor(1 << 20), 0);
-  CHECK(group.staging_plan().lanes == 1);
-  CHECK(group.staging_plan().lane_bytes == 4032);
+  CHECK(group.staging_plan().reductions.count == 1);
+  CHECK(group.staging_plan().reductions.bytes_each == 4032);
   {
     Pending a = group.start_all_reduce(tensor(10)), b = group.start_reduce_scatter(tensor(4 << 20), tensor(2 << 20)),
             c = group.start_all_reduce(tensor(10));
     for (Pending* pending : {&a, &b, &c}) pending->wait();
   }
-  CHECK(group.staging_plan().lanes == 2);  // the third waits for its turn
-  CHECK(group.staging_plan().lane_bytes == 4 << 20);
+  CHECK(group.staging_plan().reductions.count == 2);  // the third waits for its turn
+  CHECK(group.staging_plan().reductions.bytes_each == 4 << 20);
 }
 
 TEST_CASE("what is planned for a tensor is enough for every smaller one") {

@@ -50,3 +50,18 @@ TEST_CASE("the CPU backend describes itself and copies", "[device]") {
   backend.device->synchronize();
   CHECK(std::memcmp(from, back, sizeof from) == 0);
 }
+
+TEST_CASE("on the CPU everything is done when its call returns", "[device]") {
+  CpuDevice device;
+  CHECK(device.is_host_memory());
+  CHECK(device.identity().empty());
+  CHECK(device.free_bytes() > 0);
+  const Buffer memory(device.pinned(), 64);
+  auto* there = reinterpret_cast<int*>(memory.data());
+  const int from[3] = {1, 2, 3};
+  int back[3] = {};
+  CHECK(device.complete(device.start_copy_to_device(there, from, sizeof from, device.mark())));
+  device.copy_within(there + 3, there, sizeof from);
+  CHECK(device.complete(device.start_copy_to_host(back, there + 3, sizeof back, device.mark())));
+  CHECK(std::memcmp(from, back, sizeof from) == 0);
+}

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -238,6 +239,36 @@ inline void many_in_flight_case(Communicator& world) {
   }
 }
 
+/// What the last rank has not joined yet is not ready; once it has, progress() makes it so.
+inline void ready_case(Communicator& world) {
+  expect(Pending().ready(), "nothing at all is not ready");
+  if (world.size() == 1) return;
+  const int last = world.size() - 1;
+  const auto gate = world.split(0, world.rank(), "gate");
+  std::vector<float> values = elements_of<float>(world.rank(), 50000), message(1000);
+  std::vector<Pending> pending;
+  const auto start = [&] {
+    pending.push_back(world.start_all_reduce(tensor_of(values)));
+    if (world.rank() == 0) pending.push_back(world.start_receive(tensor_of(message), last, 0));
+    if (world.rank() == last) pending.push_back(world.start_send(tensor_of(message), 0, 0));
+  };
+  if (world.rank() != last) {
+    start();
+    world.progress();
+    for (const Pending& started : pending) expect(!started.ready(), "ready before the last rank has come");
+  }
+  gate->barrier();
+  if (world.rank() == last) start();
+  for (Pending& started : pending) {
+    while (!started.ready()) {
+      world.progress();
+      std::this_thread::yield();
+    }
+    started.wait();
+  }
+  expect_same_bits(values, reduced<float>(world.size(), 50000, Reduce::sum).data(), "all-reduce", world);
+}
+
 inline void split_case(Communicator& world) {
   const int size = world.size(), rank = world.rank();
   const auto odd_even = world.split(rank % 2, -rank, "odd-even");
@@ -326,6 +357,7 @@ inline const std::vector<Case>& all_cases() {
                                        {"broadcast", broadcast_case},
                                        {"send and receive", ring_case},
                                        {"many in flight", many_in_flight_case},
+                                       {"ready", ready_case},
                                        {"split", split_case},
                                        {"values and texts", values_and_texts_case},
                                        {"meter", meter_case}};

@@ -61,6 +61,20 @@ class MeteredDevice final : public Device {
     device_->copy_to_device(to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { device_->copy_to_host(to, from, bytes); }
+  void copy_within(void* to, const void* from, std::size_t bytes) override { device_->copy_within(to, from, bytes); }
+  std::size_t free_bytes() const override { return device_->free_bytes(); }
+  bool is_host_memory() const override { return device_->is_host_memory(); }
+  Allocator& pinned() override { return device_->pinned(); }
+  Ticket mark() override { return device_->mark(); }
+  Ticket start_copy_to_host(void* to, const void* from, std::size_t bytes, Ticket after) override {
+    return device_->start_copy_to_host(to, from, bytes, after);
+  }
+  Ticket start_copy_to_device(void* to, const void* from, std::size_t bytes, Ticket after) override {
+    return device_->start_copy_to_device(to, from, bytes, after);
+  }
+  void order_after(Ticket ticket) override { device_->order_after(ticket); }
+  bool complete(Ticket ticket) override { return device_->complete(ticket); }
+  void wait(Ticket ticket) override { device_->wait(ticket); }
   void synchronize() override { device_->synchronize(); }
 
  private:

@@ -1,0 +1,79 @@
+// StagingPipe: one order of operations between a device's tensors and a communicator of the host: a group's
+// collectives, or its messages to or from one peer on one channel.
+//
+// Operations go through in pieces, which have two lanes of pinned memory in turn. A piece is copied out behind the
+// device's operations that came before its start, begun on the host when it is there, and copied in when the host is
+// done; so one piece's copies run beside another's messages. Pieces are begun on the host in the order of the
+// operations: it is the same on all ranks. Nothing here waits but wait_for_copies(). Must not know groups beyond the
+// communicator, nor who waits for what.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "ops/device.h"
+
+namespace megatron {
+
+struct StagedOperation {
+  Verb verb = Verb::none;
+  Reduce reduce = Reduce::sum;
+  int peer = 0, channel = 0;  // root, to or from
+  ConstTensor input;          // on the device; absent: nothing goes out (a receive)
+  Tensor output;              // on the device; absent: nothing comes in (a send)
+  std::int64_t elements = 0;  // of the tensor, or of each rank's part
+  Ticket started;             // behind the device's operations before its start
+
+  std::int64_t begun = 0, over = 0;  // elements
+  Ticket last_copy;                  // into the output
+  bool done() const { return over == elements; }
+};
+
+class StagingPipe {
+ public:
+  /// All must outlive the pipe; operations must outlive their being done.
+  StagingPipe(Communicator& host, Device& device, Staging& pinned) : host_(host), device_(device), pinned_(pinned) {}
+  StagingPipe(const StagingPipe&) = delete;
+  StagingPipe& operator=(const StagingPipe&) = delete;
+
+  void push(StagedOperation& operation) { waiting_.push_back(&operation); }
+  /// Takes every piece as far as it goes without waiting; true if anything moved.
+  bool advance();
+  bool idle() const { return waiting_.empty() && oldest_ == next_; }
+  /// Gives the lanes back; when idle.
+  void wait_for_copies();
+  /// While an exception unwinds: forgets everything.
+  void give_up() noexcept;
+
+ private:
+  struct Piece {
+    StagedOperation* operation = nullptr;
+    std::int64_t first = 0, count = 0;  // elements of the tensor, or of each part
+    Ticket copied_out;
+    bool on_host = false;
+    Pending pending;
+    Ticket copied_in;  // the lane is free again
+    std::byte* lane = nullptr;
+    std::size_t lane_bytes = 0;
+  };
+
+  Piece& piece(std::uint64_t number) { return pieces_[number % pieces_.size()]; }
+  int parts_of(const StagedOperation& operation) const;
+  bool begin();
+  bool start_on_host();
+  bool finish();
+  void copy_out(Piece& piece);
+  void copy_in(Piece& piece);
+  Pending start(const Piece& piece);
+
+  Communicator& host_;
+  Device& device_;
+  Staging& pinned_;
+  std::vector<StagedOperation*> waiting_;  // not all of their pieces are begun
+  std::array<Piece, kPiecesInFlight> pieces_;
+  std::uint64_t oldest_ = 0, on_host_ = 0, next_ = 0;  // pieces: in flight, begun on the host up to, begun up to
+};
+
+}  // namespace megatron

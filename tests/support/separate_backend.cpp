@@ -1,0 +1,223 @@
+#include "support/separate_backend.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace megatron::test {
+
+namespace {
+
+constexpr unsigned char kPoison = 0xAB;
+
+std::size_t whole_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
+}
+
+void protect(void* memory, std::size_t bytes, int how) {
+  internal_check(mprotect(memory, bytes, how) == 0, "mprotect failed");
+}
+
+/// Every verb later, with the arguments it was called with.
+class SeparateOps final : public Ops {
+ public:
+  SeparateOps(SeparateDevice& device, Backend cpu) : device_(device), cpu_(std::move(cpu)), ops_(*cpu_.ops) {}
+
+  void matmul(const MatmulArgs& args) override { later(&Ops::matmul, args); }
+  void add_bias(const AddBiasArgs& args) override { later(&Ops::add_bias, args); }
+  void column_sum(const ColumnSumArgs& args) override { later(&Ops::column_sum, args); }
+  void bias_gelu_forward(const BiasGeluForwardArgs& args) override { later(&Ops::bias_gelu_forward, args); }
+  void bias_gelu_backward(const BiasGeluBackwardArgs& args) override { later(&Ops::bias_gelu_backward, args); }
+  void dropout_add_forward(const DropoutAddForwardArgs& args) override { later(&Ops::dropout_add_forward, args); }
+  void dropout_add_backward(const DropoutAddBackwardArgs& args) override { later(&Ops::dropout_add_backward, args); }
+  void layer_norm_forward(const LayerNormForwardArgs& args) override { later(&Ops::layer_norm_forward, args); }
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override { later(&Ops::layer_norm_backward, args); }
+  void attention_forward(const AttentionForwardArgs& args) override { later(&Ops::attention_forward, args); }
+  void attention_backward(const AttentionBackwardArgs& args) override { later(&Ops::attention_backward, args); }
+  void embedding_forward(const EmbeddingForwardArgs& args) override { later(&Ops::embedding_forward, args); }
+  void embedding_backward(const EmbeddingBackwardArgs& args) override { later(&Ops::embedding_backward, args); }
+  void cross_entropy_local(const CrossEntropyLocalArgs& args) override { later(&Ops::cross_entropy_local, args); }
+  void cross_entropy_rescale(const CrossEntropyRescaleArgs& args) override { later(&Ops::cross_entropy_rescale, args); }
+  void cross_entropy_loss(const CrossEntropyLossArgs& args) override { later(&Ops::cross_entropy_loss, args); }
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    later(&Ops::cross_entropy_backward, args);
+  }
+  void adamw(const AdamWArgs& args) override { later(&Ops::adamw, args); }
+  void sgd(const SgdArgs& args) override { later(&Ops::sgd, args); }
+  void square_sum(const SquareSumArgs& args) override { later(&Ops::square_sum, args); }
+  void clip_factor(const ClipFactorArgs& args) override { later(&Ops::clip_factor, args); }
+  void normal(const NormalArgs& args) override { later(&Ops::normal, args); }
+  void fill(Tensor y, double value) override {
+    device_.call([=, this] { ops_.fill(y, value); });
+  }
+  void copy(ConstTensor x, Tensor y) override {
+    device_.call([=, this] { ops_.copy(x, y); });
+  }
+  void add(ConstTensor x, Tensor y) override {
+    device_.call([=, this] { ops_.add(x, y); });
+  }
+  void scale(Tensor y, double factor) override {
+    device_.call([=, this] { ops_.scale(y, factor); });
+  }
+
+ private:
+  template <class Args>
+  void later(void (Ops::*verb)(const Args&), const Args& args) {
+    device_.call([=, this] { (ops_.*verb)(args); });
+  }
+
+  SeparateDevice& device_;
+  Backend cpu_;
+  Ops& ops_;
+};
+
+}  // namespace
+
+/// While one lives, the device's memory may be touched.
+class SeparateDevice::Open {
+ public:
+  explicit Open(SeparateDevice& device) : device_(device) {
+    if (device_.open_++ == 0) protect_all(PROT_READ | PROT_WRITE);
+  }
+  ~Open() {
+    if (--device_.open_ == 0) protect_all(PROT_NONE);
+  }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
+ private:
+  void protect_all(int how) {
+    for (const Region& region : device_.regions_) protect(region.memory, region.bytes, how);
+  }
+  SeparateDevice& device_;
+};
+
+SeparateDevice::~SeparateDevice() {
+  for (const Region& region : regions_) munmap(region.memory, region.bytes);  // none, if all buffers are gone
+}
+
+void* SeparateDevice::allocate(std::size_t bytes) {
+  const std::size_t size = whole_pages(bytes);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  internal_check(memory != MAP_FAILED, "mmap failed");
+  std::memset(memory, kPoison, size);
+  if (open_ == 0) protect(memory, size, PROT_NONE);
+  regions_.push_back({memory, size});
+  return memory;
+}
+
+void SeparateDevice::deallocate(void* memory, std::size_t bytes) noexcept {
+  finish_all();  // as on GPUs, memory in use is waited for
+  std::erase_if(regions_, [=](const Region& region) { return region.memory == memory; });
+  munmap(memory, whole_pages(bytes));
+}
+
+void* SeparateDevice::Pinned::allocate(std::size_t wanted) {
+  bytes += wanted;
+  return std::aligned_alloc(64, (std::max(wanted, std::size_t{1}) + 63) / 64 * 64);
+}
+
+void SeparateDevice::Pinned::deallocate(void* memory, std::size_t size) noexcept {
+  device.finish_all();
+  bytes -= size;
+  std::free(memory);
+}
+
+SeparateDevice::Queue& SeparateDevice::queue_of(Ticket ticket) {
+  return ticket.queue == kOperations ? operations_ : ticket.queue == kCopiesOut ? copies_out_ : copies_in_;
+}
+
+bool SeparateDevice::is_done(Ticket ticket) {
+  return ticket.number <= queue_of(ticket).done;
+}
+
+// A queue's work in its order, up to the ticket; what that has to wait for on other queues carries these out first.
+void SeparateDevice::carry_out(Ticket until) {
+  if (is_done(until)) return;
+  const Open open(*this);
+  Queue& queue = queue_of(until);
+  internal_check(until.number <= queue.called(), "a ticket of another device");
+  while (queue.done < until.number) {
+    const std::function<void()> work = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    ++queue.done;
+    work();
+  }
+}
+
+void SeparateDevice::finish_all() {
+  for (const std::uint32_t queue : {kOperations, kCopiesOut, kCopiesIn}) {
+    carry_out({queue, queue_of({queue, 0}).called()});
+  }
+}
+
+void SeparateDevice::order_after(Ticket ticket) {
+  call([=, this] { carry_out(ticket); });
+}
+
+bool SeparateDevice::complete(Ticket ticket) {
+  if (is_done(ticket)) return true;
+  carry_out(ticket);  // by the next time somebody asks
+  return false;
+}
+
+void SeparateDevice::wait(Ticket ticket) {
+  ++host_waits_;
+  carry_out(ticket);
+}
+
+void SeparateDevice::synchronize() {
+  ++host_waits_;
+  finish_all();
+}
+
+Ticket SeparateDevice::start_copy(std::uint32_t queue, Ticket after, std::function<void()> copy) {
+  queue_of({queue, 0}).waiting.emplace_back([=, this, copy = std::move(copy)] {
+    carry_out(after);
+    copy();
+  });
+  const Ticket ticket{queue, queue_of({queue, 0}).called()};
+  if (copies_ == Copies::early) carry_out(ticket);
+  return ticket;
+}
+
+Ticket SeparateDevice::start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket after) {
+  std::memset(host, kPoison, bytes);
+  return start_copy(kCopiesOut, after, [=] { std::memcpy(host, device, bytes); });
+}
+
+Ticket SeparateDevice::start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket after) {
+  return start_copy(kCopiesIn, after, [=] { std::memcpy(device, host, bytes); });
+}
+
+void SeparateDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  ++host_waits_;
+  carry_out(mark());
+  const Open open(*this);
+  if (bytes > 0) std::memcpy(device, host, bytes);
+}
+
+void SeparateDevice::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  ++host_waits_;
+  carry_out(mark());
+  const Open open(*this);
+  if (bytes > 0) std::memcpy(host, device, bytes);
+}
+
+void SeparateDevice::copy_within(void* to, const void* from, std::size_t bytes) {
+  call([=] {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  });
+}
+
+Backend make_separate_backend(Copies copies, int threads) {
+  auto device = std::make_unique<SeparateDevice>(copies);
+  auto ops = std::make_unique<SeparateOps>(*device, make_cpu_backend(threads));
+  return {std::move(device), std::move(ops)};
+}
+
+}  // namespace megatron::test

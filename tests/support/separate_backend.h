@@ -1,0 +1,94 @@
+// A backend that is to the program what a GPU is, without one: memory that is not the host's, and work that goes on
+// behind the host's back. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits.
+//
+// Memory: pages that nobody may touch but while the backend itself works on them. Whoever follows a pointer there from
+// anywhere else ends the process by SIGSEGV.
+//
+// Time: operations are carried out when somebody waits for them, not when they are called; copies as early as their
+// ticket allows, or as late as they may be, by choice. Between them the two find what is not ordered: a late copy's
+// bytes are not there for whoever did not wait for it (host memory holds poison until then), and an early one overtakes
+// the operations that it was not told to wait for.
+//
+// One device a rank, used by the thread that made it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+
+namespace megatron::test {
+
+enum class Copies { early, late };
+
+class SeparateDevice final : public Device {
+ public:
+  explicit SeparateDevice(Copies copies) : copies_(copies), pinned_(*this) {}
+  ~SeparateDevice() override;
+
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory, std::size_t bytes) noexcept override;
+  std::string description() const override { return "memory of its own, late work"; }
+  std::string identity() const override { return "separate"; }
+  std::size_t free_bytes() const override { return std::size_t{1} << 40; }
+  bool is_host_memory() const override { return false; }
+  Allocator& pinned() override { return pinned_; }
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+  void copy_within(void* to, const void* from, std::size_t bytes) override;
+  Ticket mark() override { return {kOperations, operations_.called()}; }
+  Ticket start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket after) override;
+  Ticket start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket after) override;
+  void order_after(Ticket ticket) override;
+  bool complete(Ticket ticket) override;
+  void wait(Ticket ticket) override;
+  void synchronize() override;
+
+  /// An operation, to be carried out later.
+  void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
+
+  std::size_t pinned_bytes() const { return pinned_.bytes; }  ///< held now
+  int host_waits() const { return host_waits_; }              ///< wait(), synchronize() and synchronous copies so far
+
+ private:
+  struct Queue {
+    std::deque<std::function<void()>> waiting;
+    std::uint64_t done = 0;
+    std::uint64_t called() const { return done + waiting.size(); }
+  };
+  struct Region {
+    void* memory;
+    std::size_t bytes;
+  };
+  /// Host memory; giving it back waits for the device, as it does on GPUs.
+  struct Pinned final : Allocator {
+    explicit Pinned(SeparateDevice& its_device) : device(its_device) {}
+    void* allocate(std::size_t wanted) override;
+    void deallocate(void* memory, std::size_t size) noexcept override;
+    SeparateDevice& device;
+    std::size_t bytes = 0;
+  };
+  class Open;
+
+  static constexpr std::uint32_t kOperations = 1, kCopiesOut = 2, kCopiesIn = 3;
+  Queue& queue_of(Ticket ticket);
+  bool is_done(Ticket ticket);
+  void carry_out(Ticket until);
+  Ticket start_copy(std::uint32_t queue, Ticket after, std::function<void()> copy);
+  void finish_all();
+
+  Copies copies_;
+  Pinned pinned_;
+  std::vector<Region> regions_;
+  int open_ = 0;  // scopes in which memory may be touched
+  Queue operations_, copies_out_, copies_in_;
+  int host_waits_ = 0;
+};
+
+/// A SeparateDevice with the CPU's operations.
+Backend make_separate_backend(Copies copies = Copies::late, int threads = 1);
+
+}  // namespace megatron::test
