@@ -137,7 +137,7 @@ std::vector<OverlapTimes> measure_overlap(const std::vector<OverlapCase>& cases,
   for (int round = -1; round < settings.rounds; ++round) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       for (const bool overlap : {round % 2 == 0, round % 2 != 0}) {  // who comes first changes
-        const double seconds = jobs[i]->seconds(overlap, settings.steps);
+        const double seconds = jobs[i]->seconds(overlap, round < 0 ? 1 : settings.steps);
         if (round < 0) continue;  // to warm up
         (overlap ? samples[i].with : samples[i].without).push_back(seconds);
       }
