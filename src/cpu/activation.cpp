@@ -1,8 +1,8 @@
 // GELU in its tanh form, written with the logistic function: 0.5 z (1 + tanh u) = z · logistic(2u). One exponential
 // and one division, and no cancellation where tanh is close to -1.
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/vector_math.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -1,9 +1,9 @@
 // Attention backward: FlashAttention-2 (Dao 2023). Probabilities are recomputed tile by tile from the saved
 // log-sum-exp; with delta = rowsum(dout ∘ out), the gradient of the scores needs no sum over a whole row.
 // Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks.
-#include "cpu/arguments.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

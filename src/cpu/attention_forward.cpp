@@ -1,8 +1,8 @@
 // Attention forward: FlashAttention-2 (Dao 2023). For each block of queries, the running row maximum and row sum of the
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
-#include "cpu/arguments.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -1,5 +1,5 @@
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

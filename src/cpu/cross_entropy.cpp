@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/vector_math.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

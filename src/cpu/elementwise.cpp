@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "base/philox.h"
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/vector_math.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -67,7 +67,7 @@ void with_float_type(const char* verb, DType type, const Body& body) {
     case DType::i32:
     case DType::u8: break;
   }
-  fail(ErrorKind::configuration, "{}: the CPU backend has no {}", verb, name_of(type));
+  fail(ErrorKind::configuration, "{}: this backend has no {}", verb, name_of(type));
 }
 
 template <class T>

@@ -4,10 +4,11 @@
 // The blocks' extents decide which of its algorithms oneDNN takes and so the order of additions: the one verb whose
 // last bits may change with the number of threads. Its own threads would not help: they come in teams of changing size,
 // and wait for each other spinning.
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/sgemm.h"
 #include "cpu/wide_product.h"
+#include "ops/arguments.h"
+#include "ops/product_size.h"
 
 namespace megatron {
 
@@ -38,24 +39,6 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
-/// m, n, k of a product whose arguments fit together; anything else is an internal error.
-ProductSize checked_size(const MatmulArgs& args) {
-  const ConstTensor &a = args.a, &b = args.b;
-  const Tensor& c = args.c;
-  internal_check(a.rank() == 2 && b.rank() == 2 && c.rank() == 2, "matmul of tensors that are not matrices");
-  const ProductSize size{c.dim(0), c.dim(1), a.dim(args.transpose_a ? 0 : 1)};
-  internal_check(a.dim(args.transpose_a ? 1 : 0) == size.m, "matmul: rows of op(a) and c differ");
-  internal_check(b.dim(args.transpose_b ? 1 : 0) == size.k, "matmul: columns of op(a) and rows of op(b) differ");
-  internal_check(b.dim(args.transpose_b ? 0 : 1) == size.n, "matmul: columns of op(b) and c differ");
-  internal_check(a.dtype() == b.dtype(), "matmul of two dtypes");
-  internal_check(c.dtype() == a.dtype() || c.dtype() == DType::f32, "matmul: c is neither as a and b nor f32");
-  for (const ConstTensor& x : {a, b, static_cast<const ConstTensor&>(c)}) {
-    internal_check(x.dim(1) <= 1 || x.stride(1) == 1, "matmul: the last dimension is not contiguous");
-    internal_check(x.stride(0) >= x.dim(1), "matmul: rows overlap");
-  }
-  return size;
-}
-
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
 template <class T>
 void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top, std::int64_t left, float* memory) {
@@ -79,7 +62,7 @@ void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top,
 }  // namespace
 
 void CpuOps::matmul(const MatmulArgs& args) {
-  const auto [m, n, k] = checked_size(args);
+  const auto [m, n, k] = product_size(args);
   const bool whole = team_.threads() == 1 || m * n * k < kSmallProduct;
   const Blocks blocks = whole ? Blocks{1, 1} : cut_result(m, n, team_.threads());
   with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {

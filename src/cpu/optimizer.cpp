@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/arguments.h"
 #include "cpu/cpu_ops.h"
+#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -11,13 +11,9 @@
 
 #include "base/half.h"
 #include "cpu/sgemm.h"
+#include "ops/product_size.h"
 
 namespace megatron {
-
-/// Extents of c[m, n] = op(a)[m, k] · op(b)[k, n].
-struct ProductSize {
-  std::int64_t m, n, k;
-};
 
 /// A row-major matrix, element (row, column) at data[row * stride + column], and whether its transpose is meant.
 template <class T>

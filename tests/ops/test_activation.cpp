@@ -3,6 +3,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -22,7 +23,7 @@ const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}
 
 TEMPLATE_TEST_CASE("bias_gelu_forward is the tanh form", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, f] : kSizes) {
     CAPTURE(n, f);
     const Owned<T> x = random_tensor<T>({n, f}, 1, 6), bias = random_tensor<T>({f}, 2);
@@ -40,7 +41,7 @@ TEMPLATE_TEST_CASE("bias_gelu_forward is the tanh form", "", float, BFloat16, Fl
 }
 
 TEST_CASE("gelu keeps its relative accuracy in the left tail, and its limits") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> x({6}, {-4, -3, -1e-3f, 0, 30, -30}), y({6});
   backend.ops->bias_gelu_forward({.x = x, .bias = {}, .y = y});
   CHECK(static_cast<double>(y[0]) == Approx(gelu(-4)).epsilon(1e-5));
@@ -53,7 +54,7 @@ TEST_CASE("gelu keeps its relative accuracy in the left tail, and its limits") {
 
 TEMPLATE_TEST_CASE("bias_gelu_backward: dx is set, dbias is added to", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, f] : kSizes) {
     for (const bool with_bias : {true, false}) {
       CAPTURE(n, f, with_bias);

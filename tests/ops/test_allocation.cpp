@@ -1,11 +1,15 @@
 // Verbs allocate nothing: counted here by replacing the program's operator new.
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <new>
 
+#include "cpu/cpu_device.h"
+#include "cpu/cpu_ops.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/attention_run.h"
 #include "support/tensors.h"
 
 using namespace megatron;
@@ -75,4 +79,31 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   const long after = allocations;
   CHECK(after == before);
   CHECK(before > 0);
+}
+
+TEST_CASE("attention allocates nothing once it has run", "[attention]") {
+  struct CountingAllocator : Allocator {
+    CpuDevice device;
+    int calls = 0;
+    std::size_t largest = 0;
+    void* allocate(std::size_t bytes) override {
+      ++calls;
+      largest = std::max(largest, bytes);
+      return device.allocate(bytes);
+    }
+    void deallocate(void* memory, std::size_t bytes) noexcept override { device.deallocate(memory, bytes); }
+  } allocator;
+  CpuOps ops(allocator);
+  AttentionCase c;
+  c.queries = c.keys = 1024;
+  c.heads = c.key_heads = 2;
+  c.size = 64;
+  const Inputs<> x(c);
+  Run<> run(c, x);
+  run.execute(ops);
+  const int calls = allocator.calls;
+  CHECK(calls <= 2);
+  CHECK(allocator.largest < 1024 * 1024 * sizeof(float));  // no matrix of all scores
+  run.execute(ops);
+  CHECK(allocator.calls == calls);
 }

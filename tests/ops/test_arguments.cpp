@@ -4,13 +4,14 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
 using Catch::Matchers::Contains;
 
 TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   std::vector<double> memory(1 << 10);
   const Tensor x(memory.data(), {4, 2, 8}, DType::f64), row(memory.data(), {8}, DType::f64),
@@ -81,7 +82,7 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
 }
 
 TEST_CASE("tensors of one call that should be of one dtype are our own error, with the verb and both dtypes") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   std::vector<std::uint16_t> memory(256);
   const Tensor half(memory.data(), {4, 8}, DType::bf16), row(memory.data(), {8}, DType::f16);
@@ -107,7 +108,7 @@ TEST_CASE("tensors of one call that should be of one dtype are our own error, wi
 }
 
 TEST_CASE("tensors that do not fit together, and strided ones, are our own errors") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> x({4, 8}), bias({7}), wide({4, 16});
   const auto internal = [](const std::function<void()>& call) {
     try {

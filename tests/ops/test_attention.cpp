@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "cpu/cpu_device.h"
-#include "cpu/cpu_ops.h"
 #include "ops/ops.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -113,8 +112,8 @@ std::vector<AttentionCase> masked_cases(std::int64_t s, std::int64_t b, std::int
 }  // namespace
 
 TEST_CASE("attention: every mask at awkward sizes", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   const std::int64_t sizes[][4] = {{1, 1, 1, 8}, {7, 2, 3, 16}, {33, 3, 2, 5}, {129, 2, 2, 64}, {300, 1, 1, 80}};
   for (const auto& size : sizes) {
     for (AttentionCase c : masked_cases(size[0], size[1], size[2], size[3])) {
@@ -126,8 +125,8 @@ TEST_CASE("attention: every mask at awkward sizes", "[attention]") {
 }
 
 TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BFloat16, Float16) {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   // One rounding of every result, and gradients have the output's too, through delta.
   const double rounding = 2 * (std::is_same_v<TestType, BFloat16> ? 0x1p-8 : 0x1p-11);
   const std::int64_t sizes[][4] = {{11, 2, 3, 16}, {33, 3, 2, 5}, {129, 2, 2, 64}};
@@ -144,8 +143,8 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BF
 }
 
 TEST_CASE("attention longer than a block of keys", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   AttentionCase c = plain(1100, 1, 1, 16);
   check_case(ops, c);
   add_dropout(c, 0.1);
@@ -169,8 +168,8 @@ TEST_CASE("attention longer than a block of keys", "[attention]") {
 }
 
 TEST_CASE("attention: fewer key heads, other numbers of keys, query offsets", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   AttentionCase c = plain(33, 2, 4, 16);
   for (const std::int64_t key_heads : {1, 2}) {
     c.key_heads = key_heads;
@@ -197,8 +196,8 @@ TEST_CASE("attention: fewer key heads, other numbers of keys, query offsets", "[
 }
 
 TEST_CASE("attention rows that see nothing give 0", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   AttentionCase c = plain(70, 2, 2, 16);
   c.key_lengths = {0, 40};  // sample 0 sees nothing at all
   c.window = 8;             // sample 1 nothing from query 48 on
@@ -230,16 +229,16 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
 }
 
 TEST_CASE("attention of huge scores does not overflow", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   AttentionCase c = plain(129, 1, 2, 16);
   c.scale = 1;
   check_case(ops, c, 2e-4, 20);  // scores up to some thousands: float resolves them to 1e-4
 }
 
 TEST_CASE("attention lets NaN through to where a step can see it", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   const AttentionCase c = plain(33, 1, 1, 8);
   Inputs<> x(c);
   x.k[c.at_key(5, 0, 0)] = std::numeric_limits<double>::quiet_NaN();
@@ -252,13 +251,13 @@ TEST_CASE("attention lets NaN through to where a step can see it", "[attention]"
 }
 
 TEST_CASE("attention of query, key and value side by side in one matrix", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   const AttentionCase c = plain(70, 2, 3, 16);
   const Inputs<> x(c);
   const std::int64_t hidden = c.heads * c.size;
   const auto rows = static_cast<std::size_t>(c.queries * c.samples), width = static_cast<std::size_t>(hidden);
-  std::vector<float> qkv(rows * 3 * width), dqkv(qkv.size(), kNaN), out(rows * width), dout(out.size());
+  TestVector<float> qkv(rows * 3 * width), dqkv(qkv.size(), kNaN), out(rows * width), dout(out.size());
   for (std::size_t i = 0; i < rows * width; ++i) {
     const std::size_t at = i / width * 3 * width + i % width;
     qkv[at] = static_cast<float>(x.q[i]);
@@ -266,15 +265,15 @@ TEST_CASE("attention of query, key and value side by side in one matrix", "[atte
     qkv[at + 2 * width] = static_cast<float>(x.v[i]);
     dout[i] = static_cast<float>(x.dout[i]);
   }
-  const auto part = [&](std::vector<float>& storage, std::int64_t index) {
+  const auto part = [&](TestVector<float>& storage, std::int64_t index) {
     return Tensor(storage.data(), {c.queries, c.samples, 3 * hidden}, DType::f32)
         .slice(2, index * hidden, hidden)
         .split_last(c.heads);
   };
-  const auto whole = [&](std::vector<float>& storage) {
+  const auto whole = [&](TestVector<float>& storage) {
     return Tensor(storage.data(), {c.queries, c.samples, c.heads, c.size}, DType::f32);
   };
-  std::vector<float> log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries));
+  TestVector<float> log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries));
   const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
   const auto scale = static_cast<float>(c.scale);
   ops.attention_forward({part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(out), lse, scale, {}, {}});
@@ -333,8 +332,8 @@ TEST_CASE("the attention reference's gradients are its slopes", "[attention]") {
 }
 
 TEST_CASE("attention is the same to the bit, again and on a rank with some of the heads and samples", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   AttentionCase c = plain(129, 2, 4, 16);
   add_dropout(c, 0.25);
   const Inputs<> x(c);
@@ -376,38 +375,14 @@ TEST_CASE("attention is the same to the bit, again and on a rank with some of th
   CHECK(same(partial.dv.values(), cut(first.dv.values())));
 }
 
-TEST_CASE("attention allocates nothing once it has run", "[attention]") {
-  struct CountingAllocator : Allocator {
-    CpuDevice device;
-    int calls = 0;
-    std::size_t largest = 0;
-    void* allocate(std::size_t bytes) override {
-      ++calls;
-      largest = std::max(largest, bytes);
-      return device.allocate(bytes);
-    }
-    void deallocate(void* memory, std::size_t bytes) noexcept override { device.deallocate(memory, bytes); }
-  } allocator;
-  CpuOps ops(allocator);
-  const AttentionCase c = plain(1024, 1, 2, 64);
-  const Inputs<> x(c);
-  Run<> run(c, x);
-  run.execute(ops);
-  const int calls = allocator.calls;
-  CHECK(calls <= 2);
-  CHECK(allocator.largest < 1024 * 1024 * sizeof(float));  // no matrix of all scores
-  run.execute(ops);
-  CHECK(allocator.calls == calls);
-}
-
 TEST_CASE("attention refuses other dtypes by name", "[attention]") {
-  CpuDevice device;
-  CpuOps ops(device);
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
   std::vector<double> memory(256);
   const Tensor x(memory.data(), {2, 1, 1, 8}, DType::f64), lse(memory.data() + 64, {1, 1, 2}, DType::f32),
       half(memory.data(), {2, 1, 1, 8}, DType::bf16), single(memory.data(), {2, 1, 1, 8}, DType::f32);
   CHECK_THROWS_WITH(ops.attention_forward({x, x, x, x, lse, 1, {}, {}}),
-                    Catch::Contains("attention_forward: the CPU backend has no f64"));
+                    Catch::Contains("attention_forward: this backend has no f64"));
   CHECK_THROWS_WITH(ops.attention_forward({half, half, single, half, lse, 1, {}, {}}),
                     Catch::Contains("attention_forward: a tensor of f32 beside queries of bf16"));
 }

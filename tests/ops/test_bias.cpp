@@ -3,6 +3,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -13,7 +14,7 @@ const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}
 
 TEMPLATE_TEST_CASE("add_bias adds the bias to every row", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, c] : kSizes) {
     CAPTURE(n, c);
     Owned<T> x = random_tensor<T>({n, c}, 1);
@@ -27,7 +28,7 @@ TEMPLATE_TEST_CASE("add_bias adds the bias to every row", "", float, BFloat16, F
 
 TEMPLATE_TEST_CASE("column_sum adds the sums to what is there", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, c] : kSizes) {
     CAPTURE(n, c);
     const Owned<T> x = random_tensor<T>({n, c}, 3);

@@ -4,6 +4,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -89,7 +90,7 @@ Result<T> sharded(Ops& ops, const Owned<T>& logits, std::int64_t vocab, int part
 }  // namespace
 
 TEST_CASE("all-zero logits cost the logarithm of the vocabulary") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const Owned<float> logits({3, 50304}), weights({3}, 1.0f);
   const Owned<std::int32_t> targets({3}, {0, 50303, 17});
   for (const int parts : {1, 2, 4}) {
@@ -102,7 +103,7 @@ TEST_CASE("all-zero logits cost the logarithm of the vocabulary") {
 TEMPLATE_TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2 and 4 parts", "", float,
                    BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   struct Case {
     std::int64_t n, columns, vocab;
   };
@@ -138,7 +139,7 @@ TEMPLATE_TEST_CASE("loss and gradient against fp64 and finite differences, whole
 }
 
 TEST_CASE("a rank with nothing but padding says so") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> logits({2, 4}, 3.0f), maximum({2}), sum({2}, 1.0f), target({2}, 1.0f);
   const Owned<std::int32_t> targets({2}, {0, 99});
   backend.ops->cross_entropy_local({.logits = logits,
@@ -156,7 +157,7 @@ TEST_CASE("a rank with nothing but padding says so") {
 }
 
 TEST_CASE("weights and losses are optional, and the total is added to") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const Owned<float> maximum({2}, 1.0f), sum({2}, 2.0f), target({2}, 0.5f);
   Owned<double> total({1}, 10.0);
   const CrossEntropyLossArgs args{
@@ -168,7 +169,7 @@ TEST_CASE("weights and losses are optional, and the total is added to") {
 
 TEMPLATE_TEST_CASE("a logit that is not a number makes the loss not a number", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<T> logits = random_tensor<T>({1, 100}, 1);
   logits[57] = narrow<T>(std::numeric_limits<float>::quiet_NaN());
   const Owned<float> weights({1}, 1.0f);

@@ -5,6 +5,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -59,7 +60,7 @@ TEST_CASE("the quantised probability keeps the mean, and its ends are exact") {
 }
 
 TEST_CASE("about the right share is kept, in rows, columns and samples alike") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t s = 40, b = 8, h = 1000;
   const Owned<std::int32_t> positions = counting_ids(s);
   const Dropout dropout{.probability = 0.1f, .key = random_key(5, 6, 7), .positions = positions};
@@ -79,7 +80,7 @@ TEST_CASE("about the right share is kept, in rows, columns and samples alike") {
 }
 
 TEST_CASE("the mask is the same whatever part of the batch and sequence a rank holds") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t s = 12, b = 6, h = 37;
   const Owned<std::int32_t> positions = counting_ids(s, 100);
   const Dropout whole{.probability = 0.4f, .key = 42, .positions = positions, .first_sample = 10};
@@ -104,7 +105,7 @@ TEST_CASE("the mask is the same whatever part of the batch and sequence a rank h
 TEMPLATE_TEST_CASE("dropout_add_forward and backward against the mask, with every optional argument", "", float,
                    BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t h : {1, 7, 33, 1000, 2050}) {
     for (const float probability : {0.0f, 0.25f}) {
       for (const bool with_bias : {false, true}) {

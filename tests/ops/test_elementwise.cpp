@@ -6,6 +6,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -15,7 +16,7 @@ constexpr std::int64_t kCounts[] = {0, 1, 7, 33, 1000};
 }
 
 TEST_CASE("normal variates follow their definition, element by element") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::uint64_t key = random_key(1, 2, 3);
   Owned<float> y({10, 103});
   backend.ops->normal({.y = y, .key = key, .deviation = 0.5f, .global_columns = 103});
@@ -31,7 +32,7 @@ TEST_CASE("normal variates follow their definition, element by element") {
 }
 
 TEST_CASE("a box of a normal matrix is the same numbers as in the whole") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t rows = 9, columns = 301;
   Owned<float> whole({rows, columns});
   backend.ops->normal({.y = whole, .key = 5, .deviation = 0.02f, .global_columns = columns});
@@ -59,7 +60,7 @@ TEST_CASE("a box of a normal matrix is the same numbers as in the whole") {
 }
 
 TEST_CASE("normal variates have the moments of a normal distribution, and elements past 2^34 are others") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t n = 400000;
   Owned<float> y({n});
   backend.ops->normal({.y = y, .key = 11, .deviation = 2, .global_columns = n});
@@ -86,7 +87,7 @@ TEST_CASE("normal variates have the moments of a normal distribution, and elemen
 }
 
 TEST_CASE("fill sets any element type") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : kCounts) {
     Owned<float> f({n});
     Owned<double> d({n});
@@ -109,7 +110,7 @@ TEST_CASE("fill sets any element type") {
 }
 
 TEMPLATE_TEST_CASE("add and scale work in place", "", float, BFloat16, Float16) {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : kCounts) {
     const auto x = random_tensor<TestType>({n}, 1);
     auto y = random_tensor<TestType>({n}, 2);
@@ -125,7 +126,7 @@ TEMPLATE_TEST_CASE("add and scale work in place", "", float, BFloat16, Float16) 
 }
 
 TEST_CASE("what is too large for f16 becomes infinity, and what is no number stays none") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float values[] = {65504, -65504, 65519, 65520, -1e9f, infinity, std::numeric_limits<float>::quiet_NaN(), 1e-9f};
   Owned<float> x({8}, std::vector<float>(values, values + 8)), back({8});
@@ -143,7 +144,7 @@ TEST_CASE("what is too large for f16 becomes infinity, and what is no number sta
 }
 
 TEST_CASE("normal variates of 16-bit parameters are those of f32, rounded") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> y({7, 33});
   Owned<BFloat16> half({7, 33}), rounded({7, 33});
   backend.ops->normal({.y = y, .key = 3, .deviation = 0.02f, .first_column = 5, .global_columns = 50});
@@ -153,7 +154,7 @@ TEST_CASE("normal variates of 16-bit parameters are those of f32, rounded") {
 }
 
 TEST_CASE("add and scale work in f64 too") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<double> total({2}, {1, 1e-30});
   backend.ops->add(Owned<double>({2}, {1e-15, 1e-30}), total);
   backend.ops->scale(total, 4);
@@ -162,7 +163,7 @@ TEST_CASE("add and scale work in f64 too") {
 }
 
 TEST_CASE("copy keeps equal types bit by bit and converts between float types") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : kCounts) {
     const Owned<float> x = random_tensor({n}, 1, 100);
     Owned<float> same({n}), back({n});

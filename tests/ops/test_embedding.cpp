@@ -3,13 +3,14 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 TEMPLATE_TEST_CASE("embedding_forward looks up, and gives zero for rows of other ranks", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t h : {1, 7, 33, 1000}) {
     const std::int64_t vocabulary = 12, n = 33;
     const Owned<T> weight = random_tensor<T>({vocabulary, h}, 1);
@@ -38,7 +39,7 @@ TEMPLATE_TEST_CASE("embedding_forward looks up, and gives zero for rows of other
 TEMPLATE_TEST_CASE("embedding_backward adds, repeated ids included, and only to rows that are here", "", float,
                    BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t h : {1, 7, 33}) {
     const std::int64_t vocabulary = 12, n = 100;
     const Owned<std::int32_t> ids = random_ids(n, vocabulary, 2);

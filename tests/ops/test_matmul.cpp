@@ -13,8 +13,10 @@
 #include "base/philox.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<float> random_values(std::size_t count, std::uint64_t key) {
 template <class T>
 struct Framed {
   std::int64_t rows, columns, left, stride;
-  std::vector<T> storage;
+  TestVector<T> storage;
 
   Framed(std::int64_t r, std::int64_t c, std::int64_t margin, std::uint64_t key)
       : rows(r), columns(c), left(margin), stride(c + 2 * margin) {
@@ -82,15 +84,10 @@ void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, boo
   CHECK(c.margins_intact());
 }
 
-std::ptrdiff_t threads_of_process() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::distance(begin(tasks), end(tasks));
-}
-
 }  // namespace
 
 TEST_CASE("matmul: every transpose, setting and adding, awkward sizes, strided", "[matmul]") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t sizes[][3] = {{1, 1, 1},    {7, 1, 33},    {1, 33, 7},    {33, 7, 129},
                                    {129, 33, 1}, {33, 129, 33}, {64, 48, 300}, {1, 300, 129}};
   for (const auto& size : sizes) {
@@ -103,7 +100,7 @@ TEST_CASE("matmul: every transpose, setting and adding, awkward sizes, strided",
 
 TEMPLATE_TEST_CASE("matmul of 16-bit inputs into c of their type, rounded once, and into f32", "[matmul]", BFloat16,
                    Float16) {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const std::int64_t sizes[][3] = {{1, 1, 1}, {7, 1, 33}, {33, 7, 129}, {64, 48, 300}, {1, 300, 129}};
   for (const auto& size : sizes) {
     for (int bits = 0; bits < 16; ++bits) {
@@ -116,7 +113,7 @@ TEMPLATE_TEST_CASE("matmul of 16-bit inputs into c of their type, rounded once, 
 }
 
 TEST_CASE("matmul of 16-bit inputs over several tiles in every direction", "[matmul]") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (int bits = 0; bits < 4; ++bits) {
     const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0;
     check_product<BFloat16>(*backend.ops, 1601, 7, 33, ta, tb, ta, 1);
@@ -130,7 +127,7 @@ TEST_CASE("matmul of 16-bit inputs over several tiles in every direction", "[mat
 
 TEMPLATE_TEST_CASE("matmul keeps infinities and what is no number, and overflows to infinity", "[matmul]", BFloat16,
                    Float16) {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const auto multiply = [&](float x, float y) {
     TestType a[2] = {narrow<TestType>(x), narrow<TestType>(x)}, b[2] = {narrow<TestType>(y), narrow<TestType>(y)}, c[1];
     const DType type = DTypeOf<TestType>::value;
@@ -147,7 +144,7 @@ TEMPLATE_TEST_CASE("matmul keeps infinities and what is no number, and overflows
 }
 
 TEMPLATE_TEST_CASE("matmul with an extent of zero", "[matmul]", float, BFloat16) {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (int bits = 0; bits < 8; ++bits) {
     const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulate = (bits & 4) != 0;
     check_product<TestType>(*backend.ops, 7, 5, 0, ta, tb, accumulate, 2);  // c becomes 0, or stays
@@ -157,7 +154,7 @@ TEMPLATE_TEST_CASE("matmul with an extent of zero", "[matmul]", float, BFloat16)
 }
 
 TEST_CASE("matmul refuses what it cannot do", "[matmul]") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   std::vector<float> memory(64);
   const Tensor a(memory.data(), {2, 3}, DType::f32), b(memory.data() + 16, {3, 4}, DType::f32);
   const Tensor c(memory.data() + 32, {2, 4}, DType::f32), half(memory.data() + 16, {3, 4}, DType::bf16);
@@ -165,36 +162,9 @@ TEST_CASE("matmul refuses what it cannot do", "[matmul]") {
   CHECK_THROWS_WITH(backend.ops->matmul({a, half, false, false, c, false}), Catch::Contains("two dtypes"));
   CHECK_THROWS_WITH(backend.ops->matmul({a, b, false, false, half_c, false}), Catch::Contains("f32"));
   CHECK_THROWS_WITH(backend.ops->matmul({ids, Tensor(memory.data(), {3, 4}, DType::i32), false, false, c, false}),
-                    Catch::Contains("matmul: the CPU backend has no i32"));
+                    Catch::Contains("matmul: this backend has no i32"));
   CHECK_THROWS_AS(backend.ops->matmul({a, b, true, false, c, false}), Error);
   CHECK_THROWS_AS(backend.ops->matmul({a, b, false, true, c, false}), Error);
   CHECK_THROWS_AS(backend.ops->matmul({a, b, false, false, c.slice(1, 0, 3), false}), Error);
   CHECK_THROWS_AS(backend.ops->matmul({a, b, false, false, c.slice(0, 0, 1), false}), Error);
-}
-
-TEST_CASE("matmul stays on the calling thread, in every rank that is a thread", "[matmul]") {
-  constexpr std::int64_t n = 384;
-  const std::vector<float> values = random_values(n * n, 5);
-  const ConstTensor x(values.data(), {n, n}, DType::f32);
-  std::vector<float> results[3];
-  std::ptrdiff_t started[3] = {};
-  const auto multiply = [&](int rank) {
-    const Backend backend = make_cpu_backend();
-    results[rank].resize(n * n);
-    const std::ptrdiff_t before = threads_of_process();
-    for (int i = 0; i < 3; ++i) {
-      backend.ops->matmul({x, x, false, true, Tensor(results[rank].data(), {n, n}, DType::f32), false});
-    }
-    started[rank] = threads_of_process() - before;
-  };
-  multiply(0);
-  CHECK(started[0] == 0);
-  std::thread first(multiply, 1);
-  first.join();
-  CHECK(started[1] == 0);
-  std::thread second(multiply, 1), third(multiply, 2);
-  second.join();
-  third.join();
-  CHECK(std::memcmp(results[0].data(), results[1].data(), sizeof(float) * n * n) == 0);
-  CHECK(std::memcmp(results[0].data(), results[2].data(), sizeof(float) * n * n) == 0);
 }

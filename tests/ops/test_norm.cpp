@@ -4,6 +4,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -46,7 +47,7 @@ double weighted_output(const std::vector<double>& dy, const NormReference& norm)
 
 TEMPLATE_TEST_CASE("layer_norm_forward against fp64", "", float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, h] : kSizes) {
     for (const double offset : {0.0, 100.0}) {
       CAPTURE(n, h, offset);
@@ -66,7 +67,7 @@ TEMPLATE_TEST_CASE("layer_norm_forward against fp64", "", float, BFloat16, Float
 }
 
 TEST_CASE("a constant row normalises to beta") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const Owned<float> x({2, 33}, 3.0f), gamma({33}, 2.0f), beta = random_tensor({33}, 3);
   Owned<float> y({2, 33}), mean({2}), rstd({2});
   backend.ops->layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
@@ -77,7 +78,7 @@ TEST_CASE("a constant row normalises to beta") {
 TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, dgamma and dbeta are added to", "",
                    float, BFloat16, Float16) {
   using T = TestType;
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const auto& [n, h] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {7, 33}, {33, 7}, {2, 200}}) {
     CAPTURE(n, h);
     const Owned<T> x = random_tensor<T>({n, h}, 1, 2), gamma = random_tensor<T>({h}, 2, 1, 1),

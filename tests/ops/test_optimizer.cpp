@@ -4,12 +4,13 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
+#include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 TEST_CASE("adamw follows its fp64 reference over several updates") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : {1, 7, 33, 1000}) {
     CAPTURE(n);
     Owned<float> value = random_tensor({n}, 1), m({n}), v({n});
@@ -46,7 +47,7 @@ TEST_CASE("adamw follows its fp64 reference over several updates") {
 }
 
 TEST_CASE("the first update is the learning rate against the gradient's sign; zero gradients only decay") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> value({3}, 1.0f), m({3}), v({3});
   const Owned<float> gradient({3}, {1e-3f, -100, 0}), factor({1}, 1.0f), skip({1});
   backend.ops->adamw({.value = value,
@@ -63,7 +64,7 @@ TEST_CASE("the first update is the learning rate against the gradient's sign; ze
 }
 
 TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> value = random_tensor({33}, 1), m = random_tensor({33}, 2), v = random_tensor({33}, 3);
   const Owned<float> value_before = value, m_before = m, v_before = v;
   const Owned<float> gradient({33}, std::numeric_limits<float>::quiet_NaN()), factor({1}, 1.0f), skip({1}, 1.0f);
@@ -75,7 +76,7 @@ TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
 }
 
 TEST_CASE("sgd follows its fp64 reference over several updates, with and without momentum") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : {1, 7, 33, 1000}) {
     for (const bool with_momentum : {true, false}) {
       CAPTURE(n, with_momentum);
@@ -106,7 +107,7 @@ TEST_CASE("sgd follows its fp64 reference over several updates, with and without
 }
 
 TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a skipped update changes nothing") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   Owned<float> value({2}, {4, -2}), m({2}, {1, 0});
   const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), go_on({1}), skip({1}, 1.0f);
   SgdArgs args{.value = value,
@@ -127,7 +128,7 @@ TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a 
 }
 
 TEST_CASE("square_sum adds in double") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   for (const std::int64_t n : {0, 1, 7, 33, 1000, 100000}) {
     CAPTURE(n);
     const Owned<float> x = random_tensor({n}, 1);
@@ -145,7 +146,7 @@ TEST_CASE("square_sum adds in double") {
 }
 
 TEST_CASE("clip_factor: norm, factor and the decision to skip") {
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_test_backend();
   const auto clip = [&](double square_sum, float maximum, double loss_scale = 1, double copies_square_sum = 0) {
     const Owned<double> sum({1}, square_sum), copies({1}, copies_square_sum);
     Owned<float> results({3}, -5.0f);
@@ -156,7 +157,7 @@ TEST_CASE("clip_factor: norm, factor and the decision to skip") {
                               .norm = results.tensor().slice(0, 0, 1),
                               .factor = results.tensor().slice(0, 1, 1),
                               .skip = results.tensor().slice(0, 2, 1)});
-    return results.values();
+    return results.copied_values();
   };
   const std::vector<float> above = clip(16, 1), below = clip(0.25, 1), off = clip(16, 0), zero = clip(0, 1);
   CHECK(above[0] == 4);

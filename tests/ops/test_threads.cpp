@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -25,12 +26,17 @@ using Catch::Matchers::Contains;
 
 namespace {
 
+std::ptrdiff_t threads_of_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
 using Results = std::map<std::string, std::vector<std::byte>>;
 
-template <class T>
-void keep(Results& results, const std::string& name, const std::vector<T>& values) {
+template <class Vector>
+void keep(Results& results, const std::string& name, const Vector& values) {
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-  results[name].assign(bytes, bytes + values.size() * sizeof(T));
+  results[name].assign(bytes, bytes + values.size() * sizeof(values[0]));
 }
 template <class T>
 void keep(Results& results, const std::string& name, const Owned<T>& x) {
@@ -177,7 +183,7 @@ std::vector<float> product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_
              b = random_tensor<T>(tb ? Shape{n, k} : Shape{k, n}, 2);
   Owned<float> c = random_tensor({m, n + 3}, 3);
   ops.matmul({a, b, ta, tb, c.tensor().slice(1, 0, n), add});
-  return c.values();
+  return c.copied_values();
 }
 
 std::vector<std::string> tasks_of_process() {
@@ -363,4 +369,30 @@ TEST_CASE("fewer threads than asked for are an error, not a slow run", "[threads
     omp_set_dynamic(1);  // as OMP_DYNAMIC=true; this thread's alone
     CHECK_THROWS_WITH(Team(1000), Contains("run.threads = 1000") && Contains("OMP_DYNAMIC"));
   }).join();
+}
+
+TEST_CASE("matmul stays on the calling thread, in every rank that is a thread", "[matmul]") {
+  constexpr std::int64_t n = 384;
+  const Owned<float> x = random_tensor({n, n}, 5);
+  std::vector<float> results[3];
+  std::ptrdiff_t started[3] = {};
+  const auto multiply = [&](int rank) {
+    const Backend backend = make_cpu_backend();
+    results[rank].resize(n * n);
+    const std::ptrdiff_t before = threads_of_process();
+    for (int i = 0; i < 3; ++i) {
+      backend.ops->matmul({x, x, false, true, Tensor(results[rank].data(), {n, n}, DType::f32), false});
+    }
+    started[rank] = threads_of_process() - before;
+  };
+  multiply(0);
+  CHECK(started[0] == 0);
+  std::thread first(multiply, 1);
+  first.join();
+  CHECK(started[1] == 0);
+  std::thread second(multiply, 1), third(multiply, 2);
+  second.join();
+  third.join();
+  CHECK(std::memcmp(results[0].data(), results[1].data(), sizeof(float) * n * n) == 0);
+  CHECK(std::memcmp(results[0].data(), results[2].data(), sizeof(float) * n * n) == 0);
 }

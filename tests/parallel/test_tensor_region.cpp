@@ -50,7 +50,7 @@ RankResults enter_and_leave(const TensorRegion& region) {
   results.alias_share = share.data() == y.tensor().data();
   for (std::int64_t i = 0; i < share.elements(); ++i) share.as<float>()[i] = share_value(region.rank(), i);
   region.start_leave(share, y).wait();
-  results.left = y.values();
+  results.left = y.copied_values();
   results.arena_bytes = arena.used();
   return results;
 }

@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "ops/ops.h"
 #include "support/attention_reference.h"
+#include "support/test_backend.h"
 
 namespace megatron::test {
 
@@ -32,7 +33,7 @@ template <class T>
 struct Strided {
   static constexpr std::int64_t kLeft = 3, kRight = 2;
   std::int64_t rows, samples, heads, size;
-  std::vector<T> storage;
+  TestVector<T> storage;
 
   Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
     storage.assign(static_cast<std::size_t>(s * b * width()) + 1, narrow<T>(kNaN));
@@ -74,12 +75,13 @@ struct Inputs {
         dout(random_values<T>(c.query_elements(), 14)) {}
 };
 
-/// Everything that a case needs to run forward and backward on the CPU backend.
+/// Everything that a case needs to run forward and backward on the backend under test.
 template <class T = float>
 struct Run {
   const AttentionCase& c;
   Strided<T> q, k, v, dout, out, dq, dk, dv;
-  std::vector<float> log_sum_exp;
+  TestVector<float> log_sum_exp, slopes;
+  TestVector<std::int32_t> key_lengths, document_starts, positions;
 
   Run(const AttentionCase& test, const Inputs<T>& x)
       : c(test),
@@ -91,25 +93,29 @@ struct Run {
         dq(out),
         dk(c.keys, c.samples, c.key_heads, c.size),
         dv(dk),
-        log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN) {}
+        log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN),
+        slopes(c.slopes.begin(), c.slopes.end()),
+        key_lengths(c.key_lengths.begin(), c.key_lengths.end()),
+        document_starts(c.document_starts.begin(), c.document_starts.end()),
+        positions(c.positions.begin(), c.positions.end()) {}
 
   AttentionMask mask() const {
     AttentionMask m;
     m.causal = c.causal;
     m.query_offset = c.query_offset;
     m.window = c.window;
-    if (!c.key_lengths.empty()) m.key_lengths = ConstTensor(c.key_lengths.data(), {c.samples}, DType::i32);
-    if (!c.document_starts.empty()) {
-      m.document_starts = ConstTensor(c.document_starts.data(), {c.samples, c.queries}, DType::i32);
+    if (!key_lengths.empty()) m.key_lengths = ConstTensor(key_lengths.data(), {c.samples}, DType::i32);
+    if (!document_starts.empty()) {
+      m.document_starts = ConstTensor(document_starts.data(), {c.samples, c.queries}, DType::i32);
     }
-    if (!c.slopes.empty()) m.slopes = ConstTensor(c.slopes.data(), {c.heads}, DType::f32);
+    if (!slopes.empty()) m.slopes = ConstTensor(slopes.data(), {c.heads}, DType::f32);
     return m;
   }
   Dropout dropout() const {
     Dropout d;
     d.probability = static_cast<float>(c.dropout);
     d.key = c.key;
-    if (!c.positions.empty()) d.positions = ConstTensor(c.positions.data(), {c.queries}, DType::i32);
+    if (!positions.empty()) d.positions = ConstTensor(positions.data(), {c.queries}, DType::i32);
     d.first_sample = c.first_sample;
     d.first_head = c.first_head;
     return d;

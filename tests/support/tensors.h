@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "support/test_backend.h"
 #include "tensor/tensor.h"
 
 namespace megatron::test {
@@ -22,7 +23,7 @@ class Owned {
  public:
   explicit Owned(Shape shape, T value = T{})
       : shape_(shape), values_(static_cast<std::size_t>(shape.elements()), value) {}
-  Owned(Shape shape, std::vector<T> values) : shape_(shape), values_(std::move(values)) {
+  Owned(Shape shape, const std::vector<T>& values) : shape_(shape), values_(values.begin(), values.end()) {
     internal_check(static_cast<std::int64_t>(values_.size()) == shape.elements(), "values do not fill the shape");
   }
 
@@ -33,7 +34,8 @@ class Owned {
   operator ConstTensor() const { return tensor(); }
 
   const Shape& shape() const { return shape_; }
-  const std::vector<T>& values() const { return values_; }
+  const TestVector<T>& values() const { return values_; }
+  std::vector<T> copied_values() const { return {values_.begin(), values_.end()}; }
   T& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
   T operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
   double value(std::int64_t i) const { return static_cast<double>(wide((*this)[i])); }
@@ -42,7 +44,7 @@ class Owned {
 
  private:
   Shape shape_;
-  std::vector<T> values_;
+  TestVector<T> values_;
 };
 
 /// Uniform in [center - width, center + width], the same for the same seed on every platform; rounded to T.
@@ -95,7 +97,9 @@ double rounding_of(double exact) {
 /// Use as CHECK(difference(got, want, 1e-6) == "").
 template <class T>
 std::string difference(const Owned<T>& got, const std::vector<double>& want, double tolerance, double floor = 1e-30) {
-  if (got.values().size() != want.size()) return fmt::format("{} elements, not {}", got.values().size(), want.size());
+  if (static_cast<std::size_t>(got.elements()) != want.size()) {
+    return fmt::format("{} elements, not {}", got.elements(), want.size());
+  }
   double largest = floor;
   for (const double w : want) largest = std::max(largest, std::abs(w));
   for (std::size_t i = 0; i < want.size(); ++i) {

@@ -15,7 +15,7 @@ void with_activation_type(const char* verb, DType type, const Body& body) {
     case DType::f32: return body(float{});
     case DType::bf16: return body(BFloat16{});
     case DType::f16: return body(Float16{});
-    default: fail(ErrorKind::configuration, "{}: the CPU backend has no {}", verb, name_of(type));
+    default: fail(ErrorKind::configuration, "{}: this backend has no {}", verb, name_of(type));
   }
 }
 
