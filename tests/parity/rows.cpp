@@ -42,22 +42,11 @@ std::vector<std::string> with(std::vector<std::string> settings, const std::vect
   return settings;
 }
 
-}  // namespace
+const std::vector<std::string> kTwoChunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
 
-Config config_of(const Row& row) {
-  std::vector<std::string> settings = with(row.trains, row.how);
-  settings.push_back(fmt::format("parallel.tensor={}", row.tensor));
-  settings.push_back(fmt::format("parallel.data={}", row.data));
-  settings.push_back(fmt::format("parallel.pipeline={}", row.pipeline));
-  Config config = parse_config_text(kInput, "the input of the parity test", settings);
-  refuse_what_is_to_come(config);
-  resolve(config, row.tensor * row.data * row.pipeline, nullptr);
-  return config;
-}
-
-// Subjects are separate lists, so that a lever's rows stand together.
-std::vector<Row> parity_rows() {
-  const std::vector<Row> layouts = {
+// Each subject is a list of its own, so that a lever's rows stand together.
+std::vector<Row> layouts() {
+  return {
       // name, tensor, data, pipeline, how, trains, same as
       {"one rank", 1, 1, 1, {}, {}, ""},
       {"tensor 2", 2, 1, 1, {}, {}, ""},
@@ -77,24 +66,29 @@ std::vector<Row> parity_rows() {
       {"uneven stages", 1, 1, 2, {"parallel.layers_per_stage=[1, 7]"}, {}, ""},
       {"uneven stages, pipeline 4", 1, 1, 4, {"parallel.layers_per_stage=[1, 3, 3, 1]"}, {}, ""},
   };
-  const std::vector<Row> sequence_parallel = {
+}
+
+std::vector<Row> sequence_parallel() {
+  return {
       {"sequence", 2, 1, 1, {"parallel.sequence_parallel=true", "train.micro_batch_size=2"}, {}, ""},
       {"sequence, tensor 4", 4, 1, 2, {"parallel.sequence_parallel=true"}, {}, ""},
       {"sequence, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {}, ""},
   };
-  const std::vector<std::string> two_chunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
+}
+
+std::vector<Row> precision() {
   // 16-bit values and activations, against fp32's one rank by the bands; among themselves bit for bit, as in fp32. A
   // loss scale that is a power of two changes no bit of fp32.
   const std::vector<std::string> bf16 = {"precision.compute=bf16"};
   const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.loss_scale=4096"};
   const std::vector<std::string> bf16_sequence = with(bf16, {"parallel.sequence_parallel=true"});
-  const std::vector<Row> precision = {
+  return {
       {"bf16", 1, 1, 1, bf16, {}, ""},
       {"bf16, micro-batch 3", 1, 1, 1, with(bf16, {"train.micro_batch_size=3"}), {}, ""},
       {"loss scale", 1, 1, 1, {"precision.loss_scale=65536"}, {}, "one rank"},
       {"fp16", 1, 1, 1, fp16, {}, ""},
       {"fp16, sequence, 2 x 2 x 2", 2, 2, 2, with(fp16, {"parallel.sequence_parallel=true"}), {}, ""},
-      {"fp16, interleaved, distributed", 1, 2, 4, with(with(fp16, two_chunks), {"optimizer.distributed=true"}), {}, ""},
+      {"fp16, interleaved, distributed", 1, 2, 4, with(with(fp16, kTwoChunks), {"optimizer.distributed=true"}), {}, ""},
       {"bf16, sequence, 2 x 2 x 1", 2, 2, 1, bf16_sequence, {}, ""},
       {"bf16, 2 x 2 x 2", 2, 2, 2, bf16, {}, ""},
       {"bf16, sequence, 2 x 2 x 2", 2, 2, 2, bf16_sequence, {}, ""},
@@ -126,12 +120,12 @@ std::vector<Row> parity_rows() {
        with(bf16_sequence, {"optimizer.distributed=true", "parallel.overlap_gradients=true"}),
        {},
        "bf16, sequence, 2 x 2 x 2"},
-      {"bf16, interleaved", 1, 2, 4, with(bf16, two_chunks), {}, ""},
+      {"bf16, interleaved", 1, 2, 4, with(bf16, kTwoChunks), {}, ""},
       {"bf16, interleaved, distributed",
        1,
        2,
        4,
-       with(with(bf16, two_chunks), {"optimizer.distributed=true"}),
+       with(with(bf16, kTwoChunks), {"optimizer.distributed=true"}),
        {},
        "bf16, interleaved"},
       {"bf16, curriculum",
@@ -142,21 +136,27 @@ std::vector<Row> parity_rows() {
        {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"},
        ""},
   };
-  const std::vector<Row> schedules = {
+}
+
+std::vector<Row> schedules() {
+  return {
       {"gpipe", 1, 1, 2, {"parallel.schedule=gpipe"}, {}, "pipeline 2"},
       {"gpipe, pipeline 4", 1, 1, 4, {"parallel.schedule=gpipe"}, {}, "pipeline 4"},
       {"gpipe, 2 x 2 x 2", 2, 2, 2, {"parallel.schedule=gpipe"}, {}, "2 x 2 x 2"},
-      {"interleaved", 1, 1, 2, two_chunks, {}, ""},
+      {"interleaved", 1, 1, 2, kTwoChunks, {}, ""},
       {"interleaved, 4 chunks", 1, 1, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=4"}, {}, ""},
-      {"interleaved, pipeline 4", 1, 1, 4, two_chunks, {}, ""},
-      {"interleaved, 6 micro-batches on 4 stages", 1, 2, 4, two_chunks, {}, ""},
-      {"interleaved, 3 micro-batches on 4 stages", 1, 2, 4, with(two_chunks, {"train.micro_batch_size=2"}), {}, ""},
-      {"interleaved, sequence", 2, 2, 2, with(two_chunks, {"parallel.sequence_parallel=true"}), {}, ""},
-      {"interleaved, uneven", 1, 1, 2, with(two_chunks, {"parallel.layers_per_stage=[1, 3, 3, 1]"}), {}, ""},
+      {"interleaved, pipeline 4", 1, 1, 4, kTwoChunks, {}, ""},
+      {"interleaved, 6 micro-batches on 4 stages", 1, 2, 4, kTwoChunks, {}, ""},
+      {"interleaved, 3 micro-batches on 4 stages", 1, 2, 4, with(kTwoChunks, {"train.micro_batch_size=2"}), {}, ""},
+      {"interleaved, sequence", 2, 2, 2, with(kTwoChunks, {"parallel.sequence_parallel=true"}), {}, ""},
+      {"interleaved, uneven", 1, 1, 2, with(kTwoChunks, {"parallel.layers_per_stage=[1, 3, 3, 1]"}), {}, ""},
   };
+}
+
+std::vector<Row> zero_bubble() {
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"};
   const std::vector<std::string> no_dropout = {"model.hidden_dropout=0", "model.attention_dropout=0"};
-  const std::vector<Row> zero_bubble = {
+  return {
       {"zero bubble", 1, 1, 2, zero, {}, "pipeline 2"},
       {"zero bubble, pipeline 4", 1, 1, 4, zero, {}, "pipeline 4"},
       {"zero bubble, 2 x 2 x 2", 2, 2, 2, zero, {}, "2 x 2 x 2"},
@@ -179,19 +179,25 @@ std::vector<Row> parity_rows() {
        {},
        "fewer micro-batches than stages"},
   };
-  const std::vector<Row> gradient_sums = {
+}
+
+std::vector<Row> gradient_sums() {
+  return {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
       {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},
       {"overlap, interleaved",
        1,
        2,
        4,
-       with(two_chunks, {"parallel.overlap_gradients=true"}),
+       with(kTwoChunks, {"parallel.overlap_gradients=true"}),
        {},
        "interleaved, 6 micro-batches on 4 stages"},
   };
+}
+
+std::vector<Row> distributed() {
   // Reductions are in rank order whoever keeps the sum: the same bits.
-  const std::vector<Row> distributed = {
+  return {
       {"distributed", 1, 2, 1, {"optimizer.distributed=true"}, {}, "data 2"},
       {"distributed, data 3", 1, 3, 1, {"optimizer.distributed=true"}, {}, "data 3"},
       {"distributed, data 4", 1, 4, 1, {"optimizer.distributed=true"}, {}, "data 4"},
@@ -223,13 +229,16 @@ std::vector<Row> parity_rows() {
        2,
        2,
        2,
-       with(two_chunks,
+       with(kTwoChunks,
             {"parallel.sequence_parallel=true", "optimizer.distributed=true", "parallel.overlap_gradients=true"}),
        {},
        "interleaved, sequence"},
   };
+}
+
+std::vector<Row> rules() {
   const std::vector<std::string> sgd = {"optimizer.name=sgd", "learning_rate.peak=0.1"};
-  const std::vector<Row> rules = {
+  return {
       {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
       {"sgd, distributed",
        2,
@@ -240,7 +249,10 @@ std::vector<Row> parity_rows() {
        "sgd, 2 x 2 x 2"},
       {"sgd without momentum", 1, 4, 1, {"optimizer.distributed=true"}, with(sgd, {"optimizer.momentum=0"}), ""},
   };
-  const std::vector<Row> recomputation = {
+}
+
+std::vector<Row> recomputation() {
+  return {
       {"recompute", 1, 1, 1, {"recompute.mode=full"}, {}, "one rank"},
       {"recompute 3 layers", 1, 1, 1, {"recompute.mode=full", "recompute.layers=3"}, {}, "one rank"},
       {"selective", 1, 1, 1, {"recompute.mode=selective"}, {}, "one rank"},
@@ -262,9 +274,12 @@ std::vector<Row> parity_rows() {
        "uneven stages"},
       {"recompute, overlap", 1, 2, 1, {"recompute.mode=full", "parallel.overlap_gradients=true"}, {}, "data 2"},
   };
+}
+
+std::vector<Row> batches() {
   // Batches of 4, 4, 8, 12 and 12 samples.
   const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
-  const std::vector<Row> batches = {
+  return {
       {"ramp-up, data 4", 1, 4, 1, {}, {ramp_up}, ""},
       {"ramp-up, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, {ramp_up}, ""},
       {"ramp-up, fewer micro-batches than stages", 1, 1, 8, {"train.micro_batch_size=2"}, {ramp_up}, ""},
@@ -276,25 +291,42 @@ std::vector<Row> parity_rows() {
        {ramp_up},
        "ramp-up, fewer micro-batches than stages"},
       {"ramp-up, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {ramp_up}, ""},
-      {"ramp-up, interleaved", 1, 2, 4, two_chunks, {ramp_up}, ""},
+      {"ramp-up, interleaved", 1, 2, 4, kTwoChunks, {ramp_up}, ""},
   };
+}
+
+std::vector<Row> sequences() {
   // 4, 8, 12, 16 and 16 tokens.
   const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
   const std::string uneven = "train.curriculum={schedule=\"fixed_discrete\", lengths=[3, 10, 16], until=[2, 3]}";
-  const std::vector<Row> sequences = {
+  return {
       {"curriculum, data 2", 1, 2, 1, {"train.micro_batch_size=2"}, {curriculum}, ""},
       {"curriculum, sequence", 4, 1, 1, {"parallel.sequence_parallel=true"}, {curriculum}, ""},
-      {"curriculum, interleaved", 1, 1, 4, two_chunks, {curriculum}, ""},
+      {"curriculum, interleaved", 1, 1, 4, kTwoChunks, {curriculum}, ""},
       {"curriculum, recompute, 2 x 2 x 2", 2, 2, 2, {"recompute.mode=full"}, {curriculum}, ""},
       {"uneven lengths, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3"}, {uneven}, ""},
   };
+}
 
+}  // namespace
+
+Config config_of(const Row& row) {
+  std::vector<std::string> settings = with(row.trains, row.how);
+  settings.push_back(fmt::format("parallel.tensor={}", row.tensor));
+  settings.push_back(fmt::format("parallel.data={}", row.data));
+  settings.push_back(fmt::format("parallel.pipeline={}", row.pipeline));
+  Config config = parse_config_text(kInput, "the input of the parity test", settings);
+  refuse_what_is_to_come(config);
+  resolve(config, row.tensor * row.data * row.pipeline, nullptr);
+  return config;
+}
+
+std::vector<Row> parity_rows() {
   std::vector<Row> rows;
-  for (const auto* list : {&layouts, &sequence_parallel, &schedules, &zero_bubble, &gradient_sums, &distributed, &rules,
-                           &recomputation, &batches, &sequences}) {
-    rows.insert(rows.end(), list->begin(), list->end());
+  for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_sums, distributed, rules,
+                              recomputation, batches, sequences, precision}) {
+    for (Row& row : subject()) rows.push_back(std::move(row));
   }
-  rows.insert(rows.end(), precision.begin(), precision.end());
   return rows;
 }
 
