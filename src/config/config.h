@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -116,7 +117,7 @@ struct OptimizerConfig {
   double momentum = 0.9;              // of sgd
   double epsilon = 1e-8, weight_decay = 0.01;
   std::string weight_decay_schedule = "constant";
-  double weight_decay_end = 0;
+  std::optional<double> weight_decay_end;  // of a schedule that is not constant
   double clip_grad_norm = 1.0;
   bool distributed = false;
 

@@ -35,6 +35,7 @@ struct Print {
   std::string operator()(const std::int64_t& value) const { return absent(value == 0) ? "" : std::to_string(value); }
   std::string operator()(const std::uint64_t& value) const { return std::to_string(value); }
   std::string operator()(const double& value) const { return absent(value == 0) ? "" : decimal(value); }
+  std::string operator()(const std::optional<double>& value) const { return value ? decimal(*value) : ""; }
   std::string operator()(const bool& value) const { return value ? "true" : "false"; }
   std::string operator()(const std::string& value) const { return absent(value.empty()) ? "" : quoted(value); }
   std::string operator()(const std::vector<std::int64_t>& value) const {

@@ -27,6 +27,11 @@ class ValueReader {
     field = static_cast<std::uint64_t>(value);
   }
   void read(double& field) { number(node_, "", field); }
+  void read(std::optional<double>& field) {
+    double value = 0;
+    number(node_, "", value);
+    if (problem_.empty()) field = value;
+  }
   void read(bool& field) {
     if (!node_.is_boolean()) return wrong_type(node_, "");
     field = node_.as_boolean()->get();

@@ -28,21 +28,28 @@ void check_duration(const Config& c, Violations& violations) {
                  given.empty() ? "none is given" : fmt::format("given are {}", fmt::join(given, ", ")));
 }
 
+// The sizes between start and global_batch_size come out whole.
+bool ramp_up_is_good(const TrainConfig& t) {
+  const BatchRampUp& ramp = t.batch_ramp_up;
+  return ramp.start == 0 ||
+         (ramp.start < t.global_batch_size && (t.global_batch_size - ramp.start) % ramp.increment == 0);
+}
+
 void check_ramp_up(const Config& c, Violations& violations) {
   const BatchRampUp& ramp = c.train.batch_ramp_up;
   const std::int64_t whole = c.train.global_batch_size;
-  if (ramp.start == 0 || whole <= 0) return;
+  if (whole <= 0 || ramp_up_is_good(c.train)) return;
   if (ramp.start >= whole) {
     violations.add({"train.batch_ramp_up", "train.global_batch_size"},
                    "train.batch_ramp_up.start = {} is not smaller than train.global_batch_size = {}", ramp.start,
                    whole);
-  } else if ((whole - ramp.start) % ramp.increment != 0) {
-    violations.add(
-        {"train.batch_ramp_up", "train.global_batch_size"},
-        "train.batch_ramp_up: global_batch_size - start = {} - {} = {} is not divisible by increment = {}; possible: "
-        "{}",
-        whole, ramp.start, whole - ramp.start, ramp.increment, divisors(whole - ramp.start, ramp.increment));
+    return;
   }
+  violations.add(
+      {"train.batch_ramp_up", "train.global_batch_size"},
+      "train.batch_ramp_up: global_batch_size - start = {} - {} = {} is not divisible by increment = {}; possible: "
+      "{}",
+      whole, ramp.start, whole - ramp.start, ramp.increment, divisors(whole - ramp.start, ramp.increment));
 }
 
 // Lengths that are multiples of this can be cut as the layout cuts sequences.
@@ -146,11 +153,18 @@ void check_learning_rate(const Config& c, Violations& violations) {
 
 void check_weight_decay(const Config& c, Violations& violations) {
   const OptimizerConfig& o = c.optimizer;
-  if (o.weight_decay_schedule == "constant" && o.weight_decay_end != 0) {
+  const bool constant = o.weight_decay_schedule == "constant";
+  if (constant && o.weight_decay_end) {
     violations.add({"optimizer.weight_decay_end", "optimizer.weight_decay_schedule"},
                    "optimizer.weight_decay_end = {} belongs to optimizer.weight_decay_schedule = \"linear\" or "
                    "\"cosine\", not \"constant\"",
-                   o.weight_decay_end);
+                   *o.weight_decay_end);
+  } else if (!constant && !o.weight_decay_end) {
+    violations.add(
+        {"optimizer.weight_decay_schedule", "optimizer.weight_decay_end"},
+        "optimizer.weight_decay_schedule = \"{}\" leads from weight_decay = {} to a weight_decay_end that is "
+        "not given; add optimizer.weight_decay_end (0: none is left with the last step)",
+        o.weight_decay_schedule, o.weight_decay);
   }
 }
 
@@ -255,10 +269,7 @@ void check_batches(const Config& c, std::int64_t data, Violations& violations) {
     return;
   }
   const BatchRampUp& ramp = t.batch_ramp_up;
-  const bool good_ramp =
-      ramp.start == 0 || (ramp.start < t.global_batch_size && (t.global_batch_size - ramp.start) % ramp.increment == 0);
-  if (!good_ramp) return;
-  if (ramp.start > 0 && (ramp.start % together != 0 || ramp.increment % together != 0)) {
+  if (ramp.start > 0 && ramp_up_is_good(t) && (ramp.start % together != 0 || ramp.increment % together != 0)) {
     violations.add(
         {"train.batch_ramp_up", "train.micro_batch_size"},
         "train.batch_ramp_up: start = {} and increment = {} are not both multiples of micro_batch_size {} × data {} "

@@ -2,8 +2,12 @@
 
 #include <array>
 
+#include "config/constraints.h"
+
 namespace megatron {
 namespace {
+
+using namespace constraints;
 
 // Largest values: far above any use, small enough that no product in the program passes 2^63.
 constexpr double kMaxExtent = 1 << 24;      // layers, hidden sizes, ranks, micro-batches
@@ -14,43 +18,6 @@ constexpr double kMaxCurriculum = 1 << 30;  // lengths and steps of it
 constexpr double kMaxSamples = 1e15;
 constexpr double kMaxTokens = 1e18;
 constexpr double kMaxLossScale = 0x1p100;
-
-Constraint any() {
-  return {};
-}
-Constraint from_to(double minimum, double maximum) {
-  Constraint result;
-  result.minimum = minimum;
-  result.maximum = maximum;
-  return result;
-}
-Constraint at_least(double minimum) {
-  return from_to(minimum, std::numeric_limits<double>::infinity());
-}
-Constraint above(double minimum) {
-  Constraint result = at_least(minimum);
-  result.above_minimum = true;
-  return result;
-}
-Constraint below_one() {
-  Constraint result = from_to(0, 1);
-  result.below_maximum = true;
-  return result;
-}
-Constraint one_of(std::vector<std::string> choices) {
-  Constraint result;
-  result.choices = std::move(choices);
-  return result;
-}
-Constraint path() {
-  Constraint result;
-  result.path = true;
-  return result;
-}
-Constraint noted(Constraint constraint, std::string note) {
-  constraint.note = std::move(note);
-  return constraint;
-}
 
 // The table's name, the key's name, and the field of the same name.
 #define MEGATRON_KEY(table, field)          \
@@ -222,13 +189,15 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), below_one(), "", "", "Decay of AdamW's two moments.", ""},
       {MEGATRON_KEY(optimizer, momentum), noted(below_one(), "with name \"sgd\""), "", "", "Of SGD; 0: none.", ""},
       {MEGATRON_KEY(optimizer, epsilon), above(0), "", "", "Added to the root of the second moment.", ""},
-      {MEGATRON_KEY(optimizer, weight_decay), at_least(0), "", "", "Decoupled; biases and normalizations do not decay.",
+      {MEGATRON_KEY(optimizer, weight_decay), at_least(0), "", "",
+       "Decoupled from the gradient with name \"adamw\"; with \"sgd\" a part of it (L2). Biases and normalizations do "
+       "not decay.",
        ""},
       {MEGATRON_KEY(optimizer, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "", "",
        "How it goes from weight_decay to weight_decay_end over the samples of the run.", ""},
       {MEGATRON_KEY(optimizer, weight_decay_end),
-       noted(at_least(0), "with weight_decay_schedule \"linear\" or \"cosine\""), "", "", "Reached with the last step.",
-       ""},
+       noted(at_least(0), "with weight_decay_schedule \"linear\" or \"cosine\", which need it"), "", "none",
+       "Reached with the last step.", ""},
       {MEGATRON_KEY(optimizer, clip_grad_norm), at_least(0), "", "",
        "Largest norm of the whole gradient; 0: no clipping.", ""},
       {MEGATRON_KEY(optimizer, distributed), any(), "", "",

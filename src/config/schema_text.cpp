@@ -12,6 +12,7 @@ struct TypeName {
   std::string operator()(Access<std::int64_t>) const { return "integer"; }
   std::string operator()(Access<std::uint64_t>) const { return "integer"; }
   std::string operator()(Access<double>) const { return "number"; }
+  std::string operator()(Access<std::optional<double>>) const { return "number"; }
   std::string operator()(Access<bool>) const { return "true or false"; }
   std::string operator()(Access<std::string>) const { return "string"; }
   std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }

@@ -58,7 +58,7 @@ LearningRate learning_rate_of(const LearningRateConfig& rate) {
 
 WeightDecay weight_decay_of(const OptimizerConfig& optimizer, std::int64_t run_samples) {
   return {.start = optimizer.weight_decay,
-          .end = optimizer.weight_decay_end,
+          .end = optimizer.weight_decay_end.value_or(optimizer.weight_decay),
           .run_samples = run_samples,
           .style = weight_decay_style(optimizer.weight_decay_schedule)};
 }

@@ -94,13 +94,17 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
   for (const char* supported :
        {"parallel.schedule=gpipe", "parallel.sequence_parallel=true", "checkpoint.load=x",
         "checkpoint.initialize_from=x", "checkpoint.every_minutes=1", "train.evaluate_every=epoch",
-        "optimizer.weight_decay_schedule=linear", "train.curriculum={schedule=\"fixed_linear\", start=8, steps=5}",
+        "train.curriculum={schedule=\"fixed_linear\", start=8, steps=5}",
         "train.batch_ramp_up={start = 2, increment = 2, samples = 10}", "learning_rate.decay=inverse_sqrt",
         "run.device=cpu", "run.communication=mpi", "parallel.pipeline=2", "model.query_groups=12",
         "recompute.mode=full", "recompute.mode=selective", "optimizer.clip_grad_norm=0"}) {
     INFO(supported);
     CHECK(error_of([&] { refuse_what_is_to_come(parse_small({supported})); }).empty());
   }
+  CHECK(
+      error_of([] {
+        refuse_what_is_to_come(parse_small({"optimizer.weight_decay_schedule=linear", "optimizer.weight_decay_end=0"}));
+      }).empty());
   struct Case {
     std::string key, value;
     std::vector<std::string> also;

@@ -122,7 +122,7 @@ TEST_CASE("schedules of the rate and the weight decay reach the update, and brea
   CHECK(lines[3].ends_with("rate 0 decay 0.5"));
   // The same rate without the weight decay's schedule: other losses once an update was made.
   config.optimizer.weight_decay_schedule = "constant";
-  config.optimizer.weight_decay_end = 0;
+  config.optimizer.weight_decay_end.reset();
   const std::vector<std::string> constant = train(config, "", folder.file("constant"));
   const auto loss = [](const std::string& line) { return line.substr(0, line.find(" norm")); };
   CHECK(loss(constant[0]) == loss(lines[0]));
