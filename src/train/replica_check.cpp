@@ -90,12 +90,35 @@ struct ReplicaCheck::HashState {
   HashState& operator=(const HashState&) = delete;
 };
 
-ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device, ConstTensor master)
+ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device,
+                           const Optimizer& optimizer)
     : grid_(grid), device_(device), staging_(kStagingBytes), state_(std::make_unique<HashState>()) {
-  for (const Parameter& parameter : store.all()) pieces_.push_back({&parameter, parameter.value, "", 0});
-  if (master.empty()) return;
   for (const Parameter& parameter : store.all()) {
-    pieces_.push_back({&parameter, master.slice(0, parameter.first, parameter.elements()), " (fp32 master)", 0});
+    add({&parameter, parameter.value, "", parameter.data != Placement::split});
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+      add_state(parameter, part, optimizer, store.shards() > 1);
+    }
+  }
+}
+
+void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer,
+                             bool shared_out) {
+  const Optimizer::State state = optimizer.state(part);
+  const std::int64_t first = part.first - parameter.first;
+  const std::string which = shared_out ? fmt::format(", elements {} to {}", first, first + part.count - 1) : "";
+  if (optimizer.master_copy()) {
+    add({&parameter, state.master, fmt::format(" (fp32 master{})", which),
+         !shared_out && parameter.data != Placement::split});
+  }
+  if (state.m) add({&parameter, state.m, fmt::format(" (first moment{})", which), false});
+  if (state.v) add({&parameter, state.v, fmt::format(" (second moment{})", which), false});
+}
+
+// What nobody else holds need not be read.
+void ReplicaCheck::add(Piece piece) {
+  if ((piece.over_data && grid_.data().size() > 1) || (piece.over_tensor() && grid_.tensor().size() > 1) ||
+      (piece.over_stages() && grid_.embedding().size() > 1)) {
+    pieces_.push_back(std::move(piece));
   }
 }
 
@@ -121,7 +144,7 @@ bool ReplicaCheck::differ(Communicator& group, const Select& select) const {
   if (group.size() == 1) return false;
   XXH3_64bits_reset(state_->state);
   for (const Piece& piece : pieces_) {
-    if (select(*piece.parameter)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
+    if (select(piece)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
   }
   const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
   std::array<double, 2> extremes{hash, -hash};
@@ -144,9 +167,9 @@ std::string ReplicaCheck::describe() const {
 
 void ReplicaCheck::run(const std::string& when) {
   for (Piece& piece : pieces_) piece.hash = hash_of(piece.values);
-  bool bad = differ(grid_.data(), [](const Parameter& p) { return p.data != Placement::split; });
-  bad = differ(grid_.tensor(), [](const Parameter& p) { return p.tensor != Placement::split; }) || bad;
-  bad = differ(grid_.embedding(), [](const Parameter& p) { return p.pipeline != Placement::split; }) || bad;
+  bool bad = differ(grid_.data(), [](const Piece& piece) { return piece.over_data; });
+  bad = differ(grid_.tensor(), [](const Piece& piece) { return piece.over_tensor(); }) || bad;
+  bad = differ(grid_.embedding(), [](const Piece& piece) { return piece.over_stages(); }) || bad;
   for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) bad = axis->any(bad);
   if (!bad) return;
   Communicator& world = grid_.world();

@@ -2,8 +2,9 @@
 // break without saying so; what comes of it looks like training for a long time.
 //
 // What has copies follows from the parameters' placements: every parameter on the data ranks, whole ones (norms, some
-// biases, position tables) on the tensor ranks, tied ones on the first and last stage. Knows hashes and ranks; when to
-// check is the loop's business.
+// biases, position tables) on the tensor ranks, tied ones on the first and last stage. So do fp32 masters and moments,
+// of which a distributed optimizer's data ranks hold a part each. Data ranks' moments are not compared: where they
+// differ the values do after the next update. Knows hashes and ranks; when to check is the loop's business.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@
 
 #include "comm/process_grid.h"
 #include "ops/device.h"
+#include "optim/optimizer.h"
 #include "parallel/parameter.h"
 
 namespace megatron {
 
 class ReplicaCheck {
  public:
-  /// All must outlive the check; the store must be allocated. `master`: the flat f32 copy of the values (as long as
-  /// store.values()) where each data rank holds a whole one; empty where there is none, or it is shared out.
-  ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device, ConstTensor master);
+  /// All must outlive the check; the store must be allocated, and the optimizer be of it.
+  ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device, const Optimizer& optimizer);
   ~ReplicaCheck();
   ReplicaCheck(const ReplicaCheck&) = delete;
   ReplicaCheck& operator=(const ReplicaCheck&) = delete;
@@ -34,11 +35,17 @@ class ReplicaCheck {
   struct Piece {
     const Parameter* parameter;
     ConstTensor values;
-    const char* of;  ///< " (fp32 master)", or nothing
-    std::uint64_t hash;
+    std::string of;  ///< " (fp32 master)", or nothing
+    bool over_data;  ///< data ranks are to have the same
+    std::uint64_t hash = 0;
+
+    bool over_tensor() const { return parameter->tensor != Placement::split; }
+    bool over_stages() const { return parameter->pipeline != Placement::split; }
   };
   struct HashState;
 
+  void add(Piece piece);
+  void add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer, bool shared_out);
   template <class Select>
   bool differ(Communicator& group, const Select& select) const;
   std::uint64_t hash_of(ConstTensor values);

@@ -165,9 +165,7 @@ std::string Trainer::explain_skip() {
 void Trainer::check_replicas() {
   const ParameterStore& store = replica_.store();  // waits for values that are on their way
   if (replica_check_ == nullptr) {
-    const bool whole = store.shards() == 1;
-    const ConstTensor master = whole ? replica_.optimizer().master_copy() : ConstTensor();
-    replica_check_ = std::make_unique<ReplicaCheck>(grid_, store, *backend_.device, master);
+    replica_check_ = std::make_unique<ReplicaCheck>(grid_, store, *backend_.device, replica_.optimizer());
   }
   replica_check_->run(fmt::format("after step {}", step_));
 }

@@ -3,8 +3,10 @@
 #include <set>
 
 #include "comm/thread_communicator.h"
+#include "support/late_communicator.h"
 #include "train/loop_on_threads.h"
-#include "train/replica_check.h"
+#include "train/report.h"
+#include "train/trainer.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -13,22 +15,44 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
+enum class Hurt { value, master, first_moment, second_moment };
+
 struct Flip {
   GridShape shape;
   const char* name = "";
   int rank = -1;  // nobody
-  bool master = false;
-  bool sequence_parallel = false;
+  Hurt hurt = Hurt::value;
+  bool sequence_parallel = false, distributed = false;
 };
 
-/// Trains two steps, flips one bit of `name` (or of its f32 master) on `rank`, and checks. What every rank was told:
-/// nothing if all was well.
-std::vector<std::string> told_after(const Flip& flip) {
+Config config_of(const Flip& flip) {
   Config config = tiny_config();
   config.parallel.tensor = flip.shape.tensor;
   config.parallel.data = flip.shape.data;
   config.parallel.pipeline = flip.shape.pipeline;
   config.parallel.sequence_parallel = flip.sequence_parallel;
+  config.optimizer.distributed = flip.distributed;
+  if (flip.hurt == Hurt::master) config.precision.compute = "bf16";
+  return config;
+}
+
+/// What the flip damages on this rank, in full or of it what this rank keeps the state of; absent: not here.
+Tensor target_of(const Flip& flip, Replica& replica) {
+  for (const Parameter& parameter : replica.store().all()) {
+    if (parameter.name != flip.name) continue;
+    if (flip.hurt == Hurt::value) return parameter.value.view({parameter.elements()});
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, replica.optimizer().owned())) {
+      const Optimizer::State state = replica.optimizer().state(part);
+      return flip.hurt == Hurt::master ? state.master : flip.hurt == Hurt::first_moment ? state.m : state.v;
+    }
+  }
+  return {};
+}
+
+/// Trains two steps, flips one bit of `name` (or of its optimizer's state) on `rank`, and checks. What every rank was
+/// told: nothing if all was well.
+std::vector<std::string> told_after(const Flip& flip) {
+  const Config config = config_of(flip);
   std::vector<std::string> told(static_cast<std::size_t>(flip.shape.ranks()));
   run_as_threads(flip.shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, flip.shape);
@@ -36,26 +60,19 @@ std::vector<std::string> told_after(const Flip& flip) {
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
-    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
-    Buffer memory(*backend.device, replica.store().values().bytes());
-    const Tensor master = memory.tensor(replica.store().values().shape(), DType::f32);
-    ReplicaCheck check(grid, replica.store(), *backend.device, master);
+    ReplicaCheck check(grid, replica.store(), *backend.device, replica.optimizer());
     for (int step = 1; step <= 2; ++step) {
-      replica.forward_backward(batches.step(step), step, targets, timers);
+      replica.forward_backward(batches.step(step), step, batches.targets(), timers);
       replica.update({.learning_rate = 1e-2}, timers);
-      backend.ops->copy(replica.store().values(), master);
+      static_cast<void>(replica.store());  // waits for the gathers
       check.run("in a healthy run");
     }
-    bool flipped = false;
-    for (const Parameter& parameter : replica.store().all()) {
-      if (parameter.name != flip.name || world.rank() != flip.rank) continue;
-      const Tensor values = flip.master ? master.slice(0, parameter.first, parameter.elements())
-                                        : parameter.value.view({parameter.elements()});
-      auto* last = static_cast<std::uint8_t*>(values.data()) + values.bytes() - 4;
+    if (world.rank() == flip.rank) {
+      const Tensor target = target_of(flip, replica);
+      internal_check(!target.empty(), "the rank that is to be hurt has no such parameter, or no state of it");
+      auto* last = static_cast<std::uint8_t*>(target.data()) + target.bytes() - size_of(target.dtype());
       *last ^= 1;  // the least there is
-      flipped = true;
     }
-    internal_check(flipped == (world.rank() == flip.rank), "the rank that is to be hurt has no such parameter");
     try {
       check.run("after step 2");
     } catch (const Error& error) {
@@ -81,9 +98,16 @@ TEST_CASE("healthy copies are the same bits on every layout, and a single rank h
   for (const GridShape& shape : {GridShape{}, GridShape{.tensor = 2, .data = 2, .pipeline = 2}, GridShape{.tensor = 4},
                                  GridShape{.data = 4}, GridShape{.pipeline = 4}}) {
     for (const bool sequence_parallel : {false, true}) {
-      CAPTURE(shape.tensor, shape.data, shape.pipeline, sequence_parallel);
-      for (const std::string& told : told_after({.shape = shape, .sequence_parallel = sequence_parallel})) {
-        CHECK(told.empty());
+      for (const bool distributed : {false, true}) {
+        CAPTURE(shape.tensor, shape.data, shape.pipeline, sequence_parallel, distributed);
+        for (const Hurt precision : {Hurt::value, Hurt::master}) {
+          for (const std::string& told : told_after({.shape = shape,
+                                         .hurt = precision,
+                                         .sequence_parallel = sequence_parallel,
+                                         .distributed = distributed})) {
+            CHECK(told.empty());
+          }
+        }
       }
     }
   }
@@ -100,7 +124,7 @@ TEST_CASE("a flipped bit on one data rank is named with tensor and rank", "[faul
                "\n  layers.0.attention.query.weight [part [16, 32] at [16, 0]]: rank 1 (", ") and rank 3 (",
                "which is right cannot be told");
   // In the fp32 master alone: its 16-bit value may well be the same.
-  require_told({.shape = {.data = 4}, .name = "final_norm.weight", .rank = 3, .master = true},
+  require_told({.shape = {.data = 4}, .name = "final_norm.weight", .rank = 3, .hurt = Hurt::master},
                "\n  final_norm.weight (fp32 master): rank 3 (", ") disagrees with the 3 others");
 }
 
@@ -122,6 +146,31 @@ TEST_CASE("a flipped bit in one stage's copy of a tied table is named with tenso
                "\n  embedding.word.weight: rank 3 (", ") disagrees with the 3 others");
   require_told({.shape = {.pipeline = 4}, .name = "embedding.word.weight", .rank = 0},
                "\n  embedding.word.weight: rank 0 (", ") and rank 3 (");
+}
+
+TEST_CASE("a flipped bit in a copy of the optimizer's state is named with its part", "[fault-37]") {
+  // Tied tables are cut alike on their stages, and tensor ranks cut their buffers alike.
+  require_told({.shape = {.tensor = 4}, .name = "layers.1.attention_norm.bias", .rank = 3, .hurt = Hurt::first_moment},
+               "\n  layers.1.attention_norm.bias (first moment): rank 3 (", ") disagrees with the 3 others");
+  require_told({.shape = {.tensor = 4, .data = 2},
+                .name = "layers.1.attention_norm.bias",
+                .rank = 2,
+                .hurt = Hurt::master,
+                .distributed = true},
+               "\n  layers.1.attention_norm.bias (fp32 master, elements 0 to 31): rank 2 (",
+               ") disagrees with the 3 others");
+  require_told({.shape = {.tensor = 2, .data = 2},
+                .name = "layers.3.mlp_norm.weight",
+                .rank = 3,
+                .hurt = Hurt::second_moment,
+                .distributed = true},
+               "\n  layers.3.mlp_norm.weight (second moment, elements 0 to 31): rank 2 (", ") and rank 3 (");
+  require_told({.shape = {.data = 2, .pipeline = 2},
+                .name = "embedding.word.weight",
+                .rank = 3,
+                .hurt = Hurt::first_moment,
+                .distributed = true},
+               "\n  embedding.word.weight (first moment, elements 1024 to 2047): rank 1 (", ") and rank 3 (");
 }
 
 TEST_CASE("a run looks every so often and before each save, and keeps no checkpoint of copies that differ",
@@ -165,13 +214,24 @@ TEST_CASE("a run looks every so often and before each save, and keeps no checkpo
 
 TEST_CASE("a check in the middle of a distributed optimizer's gathers sees complete values", "[fault-37]") {
   const ShardFolder folder;
-  Config config = tiny_config();
-  config.parallel.data = 4;
-  config.parallel.pipeline = 2;
-  config.optimizer.distributed = true;
+  Config config = config_of({.shape = {.data = 2, .pipeline = 2}, .distributed = true});
   config.data.train = make_corpus(folder);
-  config.run.directory = folder.file("run");
-  config.train.steps = 3;
-  config.train.check_replicas_every = 1;
-  for (const std::string& told : run_loop(config).told) CHECK(told.empty());
+  config.train.steps = 2;
+  run_as_threads(4, [&](Communicator& world) {
+    LateCommunicator late(world);
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, 4, &facts);
+    const ProcessGrid grid(late, grid_shape(own));
+    Backend backend = make_cpu_backend();
+    Trainer trainer(own, grid, backend, datasets);
+    trainer.check_replicas();
+    for (int step = 1; step <= 2; ++step) {
+      trainer.train_step();
+      CHECK(late.owed() > 0);
+      trainer.check_replicas();
+      CHECK(late.owed() == 0);
+    }
+  });
 }
