@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -116,6 +117,10 @@ std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, cons
 /// Throws Error(checkpoint) otherwise.
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings);
+
+/// Lets `read` take what it needs out of a checkpoint's training state: what it finds missing or malformed becomes
+/// Error(checkpoint) with the checkpoint's path in front.
+void read_state(const CheckpointReader& checkpoint, const std::function<void(const nlohmann::json& extra)>& read);
 
 struct FactDifference {
   std::string key;             ///< "hidden_size", nested "model.layers"

@@ -44,6 +44,20 @@ std::vector<FactDifference> compare_facts(const json& saved, const json& current
   return differences;
 }
 
+void read_state(const CheckpointReader& checkpoint, const std::function<void(const json& extra)>& read) {
+  std::string damage;
+  try {
+    return read(checkpoint.state().extra);
+  } catch (const json::exception& error) {
+    damage = error.what();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::checkpoint) throw;
+    damage = error.what();
+  }
+  fail(ErrorKind::checkpoint, "{}: its training state is damaged: {}; go on from an older checkpoint",
+       checkpoint.path(), damage);
+}
+
 void require_same_facts(const json& saved, const json& current, const std::string& path) {
   std::string list;
   for (const FactDifference& difference : compare_facts(saved, current)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "checkpoint/files.h"
 #include "checkpoint/pieces.h"
@@ -78,12 +79,6 @@ std::vector<TensorSummary> tensors_in(const json& content) {
   return tensors;
 }
 
-json object_at(const json& content, const char* key) {
-  const json& object = member(content, key);
-  verify(object.is_object(), ErrorKind::checkpoint, "\"{}\" is not an object", key);
-  return object;
-}
-
 }  // namespace
 
 std::int64_t Manifest::file_bytes() const {
@@ -156,6 +151,18 @@ json parse_json(const std::string& text, const std::string& what) {
 
 std::int64_t integer_at(const json& object, const char* key, std::int64_t lowest, std::int64_t highest) {
   return integer_of(member(object, key), key, lowest, highest);
+}
+
+double number_at(const json& object, const char* key) {
+  const json& value = member(object, key);
+  verify(value.is_number() && std::isfinite(value.get<double>()), ErrorKind::checkpoint, "\"{}\" is not a number", key);
+  return value.get<double>();
+}
+
+json object_at(const json& content, const char* key) {
+  const json& object = member(content, key);
+  verify(object.is_object(), ErrorKind::checkpoint, "\"{}\" is not an object", key);
+  return object;
 }
 
 std::string text_at(const json& object, const char* key, std::size_t longest) {

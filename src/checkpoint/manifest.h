@@ -59,8 +59,10 @@ class NewerFormat : public Error {
 /// JSON of a foreign file: at most kJsonDepthLimit levels, or Error(checkpoint) beginning with `what`.
 nlohmann::json parse_json(const std::string& text, const std::string& what);
 
-/// Integers and shapes out of foreign JSON, within bounds, or Error(checkpoint) naming the key.
+/// Numbers, texts and shapes out of foreign JSON, within bounds, or Error(checkpoint) naming the key.
 std::int64_t integer_at(const nlohmann::json& object, const char* key, std::int64_t lowest, std::int64_t highest);
+double number_at(const nlohmann::json& object, const char* key);  ///< finite
+nlohmann::json object_at(const nlohmann::json& object, const char* key);
 std::string text_at(const nlohmann::json& object, const char* key, std::size_t longest);
 /// 1 to kMaxRank extents whose product fits comfortably into 64 bits; offsets may be 0, extents of nothing as well.
 Shape shape_at(const nlohmann::json& object, const char* key);

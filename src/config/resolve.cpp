@@ -168,6 +168,10 @@ std::int64_t samples_of_run(const Config& config, const DataFacts& data) {
   return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data.train_samples) * (1 + 1e-12)));
 }
 
+double epochs_of(std::int64_t samples, const DataFacts& data) {
+  return static_cast<double>(samples) / static_cast<double>(data.train_samples);
+}
+
 std::int64_t evaluations_within(const Config& config, const DataFacts& data, std::int64_t steps) {
   const TrainConfig& train = config.train;
   if (train.evaluate_every_epoch) {

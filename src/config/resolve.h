@@ -10,9 +10,14 @@ namespace megatron {
 
 /// What the training data tells the configuration.
 struct DataFacts {
-  std::int64_t vocab_size = 0;     ///< of the tokenizer that made it
-  std::int64_t train_samples = 0;  ///< samples of sequence_length tokens in one pass over the training split
+  std::int64_t vocab_size = 0;  ///< of the tokenizer that made it
+  /// Samples of sequence_length tokens in one pass over the training split, whatever their order: what an epoch is in
+  /// train.epochs, evaluate_every = "epoch" and the metrics.
+  std::int64_t train_samples = 0;
 };
+
+/// The passes over the training data that `samples` samples are.
+double epochs_of(std::int64_t samples, const DataFacts& data);
 
 /// Samples of the whole run as its length is given: train.samples, or what steps, tokens or epochs come to. A rest that
 /// is smaller than a batch counts. After `resolve` the run is in steps and the rest is gone.

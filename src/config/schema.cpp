@@ -145,8 +145,10 @@ std::vector<Key> train_keys() {
       {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "", "Batches of one evaluation.", ""},
       {MEGATRON_KEY(train, max_skipped_steps), from_to(1, kMaxSteps), "updates", "",
        "A step whose loss or gradient is not finite is skipped on all ranks: its samples are passed over and the "
-       "learning rate moves on, parameters and moments stay. After so many in a row the run ends with 5; steps that a "
-       "dynamic loss scale skips on its way down are not counted.",
+       "learning rate moves on, parameters and moments stay. After so many in a row the run ends with 5. Where a "
+       "dynamic "
+       "loss scale is still on its way down, the last of these is repeated at the smallest one: if its gradient is "
+       "finite there, the search goes on and counting begins anew.",
        ""},
       {MEGATRON_KEY(train, check_replicas_every), from_to(0, kMaxSteps), "updates", "",
        "Compare the copies of parameters that ranks hold so often, and before each save: ones that differ (a fault of "

@@ -99,10 +99,6 @@ std::uint64_t MegatronOrder::length_at(std::uint64_t position) const {
   return starts_[document + 1] - starts_[document];
 }
 
-double MegatronOrder::passes(std::uint64_t samples) const {
-  return static_cast<double>(samples) * static_cast<double>(sequence_length_) / static_cast<double>(tokens_per_epoch_);
-}
-
 std::uint64_t MegatronOrder::index_bytes() const {
   return document_entries() * CompactIndex::bytes_each(end_document_) + samples_ * CompactIndex::bytes_each(samples_) +
          document_entries() / kBlock * 8;

@@ -52,7 +52,6 @@ class MegatronOrder final : public SampleOrder {
 
   /// At least the wanted samples. Asking for more is ErrorKind::configuration: there is nothing behind the last one.
   std::uint64_t samples() const override { return samples_; }
-  double passes(std::uint64_t samples) const override;
   void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
   std::string description() const override;
 

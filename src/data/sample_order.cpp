@@ -48,10 +48,6 @@ EpochOrder::EpochOrder(std::uint64_t first_token, std::uint64_t tokens, std::int
          tokens, sequence_length);
 }
 
-double EpochOrder::passes(std::uint64_t samples) const {
-  return static_cast<double>(samples) / static_cast<double>(samples_per_epoch_);
-}
-
 std::string EpochOrder::description() const {
   return fmt::format("epoch: {} samples a pass", samples_per_epoch_);
 }

@@ -26,8 +26,6 @@ class SampleOrder {
 
   /// Samples before the order begins again (EpochOrder), or ends (MegatronOrder).
   virtual std::uint64_t samples() const = 0;
-  /// Passes over the data that the first `samples` samples make.
-  virtual double passes(std::uint64_t samples) const = 0;
   /// Replaces `pieces` by the ranges, none empty, that put together are the sequence_length + 1 tokens of a sample.
   /// Allocates nothing if `pieces` has room for sequence_length + 1.
   virtual void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const = 0;
@@ -54,7 +52,6 @@ class EpochOrder final : public SampleOrder {
              Kind kind);
 
   std::uint64_t samples() const override { return samples_per_epoch_; }
-  double passes(std::uint64_t samples) const override;
   void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
   std::string description() const override;
 

@@ -25,8 +25,10 @@ class LossScaler {
   /// Of the next step.
   double scale() const { return state_.scale; }
   bool dynamic() const { return settings_.constant == 0; }
-  /// A smaller scale may still be what it takes: bad steps say nothing about the model yet.
+  /// A smaller scale may still be what it takes: a bad gradient says nothing about the model yet.
   bool searching() const { return dynamic() && state_.scale > settings_.minimum; }
+  /// The smallest scale that the search may come to.
+  double smallest() const { return dynamic() ? settings_.minimum : settings_.constant; }
 
   /// After each step: whether it was skipped because its loss or gradient was not finite.
   void update(bool skipped);

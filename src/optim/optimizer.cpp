@@ -1,11 +1,12 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace megatron {
 
 namespace {
+
+constexpr float kSkipForLoss = 2;  // clip_factor says 1 for a gradient; the largest over all ranks counts
 
 std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
   std::int64_t sum = 0;
@@ -116,7 +117,6 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   if (gathers_ != nullptr) gathers_->finish();
   set_square_sum(counted_, square_sum_);
   set_square_sum(copies_, copies_square_sum_);
-  if (settings.skip) ops_.fill(square_sum_, std::numeric_limits<double>::quiet_NaN());
   grid.model().all_reduce(square_sum_);
   if (store_.shards() > 1) grid.data().all_reduce(square_sum_);
   ops_.clip_factor({.square_sum = square_sum_,
@@ -126,8 +126,9 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
                     .norm = norm_,
                     .factor = factor_,
                     .skip = skip_});
-  // Model ranks have the same norm, but copies of their own. Data ranks have the same of both; where memory or a
-  // network fails they may not, and must not part for that.
+  if (settings.bad_loss) ops_.fill(skip_, kSkipForLoss);
+  // Model ranks have the same norm, but copies and, of the loss, readings of their own. Data ranks have the same of
+  // all; where memory or a network fails they may not, and must not part for that.
   grid.model().all_reduce(skip_, Reduce::maximum);
   grid.data().all_reduce(skip_, Reduce::maximum);
   for (std::size_t i = 0; i < owned_.size(); ++i) {
@@ -138,7 +139,7 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   device_.copy_to_host(&norm, norm_.data(), sizeof norm);
   device_.copy_to_host(&skip, skip_.data(), sizeof skip);
   if (skip == 0) ++updates_;
-  return {norm, skip != 0};
+  return {norm, skip != 0, skip == kSkipForLoss};
 }
 
 void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {

@@ -37,7 +37,7 @@ struct UpdateSettings {
   double learning_rate = 0;
   double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double loss_scale = 1;    ///< the store's gradients are the loss' times this
-  bool skip = false;        ///< change nothing, whatever the gradient is: the loss was not finite
+  bool bad_loss = false;    ///< this rank's loss was not finite: nothing is changed anywhere, whatever the gradient is
 };
 
 class Optimizer {
@@ -56,9 +56,11 @@ class Optimizer {
 
   struct Update {
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
-    bool skipped = false;  ///< the norm, or some rank's copy of a gradient, was not finite: nothing was changed on any
+    bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
+    bool bad_loss = false;  ///< on some rank the loss was: then skipped, and no loss scale would have helped
   };
-  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid.
+  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid; the
+  /// flags are the same on every rank.
   Update update(const ProcessGrid& grid, const UpdateSettings& settings);
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k

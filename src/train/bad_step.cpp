@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/half.h"
 #include "base/host_name.h"
 
 namespace megatron {
@@ -23,16 +24,24 @@ std::int64_t layer_of(const std::string& name) {
   return std::stoll(name.substr(std::string("layers.").size()));
 }
 
-bool all_finite(ConstTensor values, Device& device, std::vector<float>& staging) {
-  const auto* from = values.as<float>();
-  for (std::int64_t left = values.elements(); left > 0;) {
-    const std::int64_t now = std::min(left, kStagingElements);
-    device.copy_to_host(staging.data(), from, static_cast<std::size_t>(now) * sizeof(float));
-    if (!std::all_of(staging.begin(), staging.begin() + now, [](float x) { return std::isfinite(x); })) return false;
-    from += now;
-    left -= now;
+template <class T>
+bool all_finite(const T* values, std::int64_t count, Device& device, std::vector<float>& staging) {
+  auto* here = reinterpret_cast<T*>(staging.data());
+  for (std::int64_t first = 0; first < count; first += kStagingElements) {
+    const std::int64_t now = std::min(count - first, kStagingElements);
+    device.copy_to_host(here, values + first, static_cast<std::size_t>(now) * sizeof(T));
+    if (!std::all_of(here, here + now, [](T x) { return std::isfinite(wide(x)); })) return false;
   }
   return true;
+}
+
+bool all_finite(ConstTensor values, Device& device, std::vector<float>& staging) {
+  const std::int64_t count = values.elements();
+  switch (values.dtype()) {
+    case DType::bf16: return all_finite(values.as<BFloat16>(), count, device, staging);
+    case DType::f16: return all_finite(values.as<Float16>(), count, device, staging);
+    default: return all_finite(values.as<float>(), count, device, staging);
+  }
 }
 
 bool before(const ModelPlace& a, const ModelPlace& b) {
@@ -63,10 +72,13 @@ struct Report {
 std::string to_text(const BadStep& step) {
   return json{{"host", host_name()},
               {"loss", step.loss},
-              {"parameters", to_json(step.parameters)},
+              {"masters", to_json(step.masters)},
+              {"values", to_json(step.values)},
               {"gradients", to_json(step.gradients)},
               {"loss_again", step.loss_again},
-              {"gradients_again", to_json(step.gradients_again)}}
+              {"gradients_again", to_json(step.gradients_again)},
+              {"loss_scale", step.loss_scale},
+              {"loss_scale_again", step.loss_scale_again}}
       .dump();
 }
 
@@ -74,10 +86,13 @@ Report report_of(const std::string& text) {
   const json object = json::parse(text);
   Report report{object.at("host"), {}};
   report.step.loss = object.at("loss");
-  report.step.parameters = bad_tensors_of(object.at("parameters"));
+  report.step.masters = bad_tensors_of(object.at("masters"));
+  report.step.values = bad_tensors_of(object.at("values"));
   report.step.gradients = bad_tensors_of(object.at("gradients"));
   report.step.loss_again = object.at("loss_again");
   report.step.gradients_again = bad_tensors_of(object.at("gradients_again"));
+  report.step.loss_scale = object.at("loss_scale");
+  report.step.loss_scale_again = object.at("loss_scale_again");
   return report;
 }
 
@@ -89,24 +104,40 @@ class Findings {
   }
 
   std::string describe() const {
-    if (const std::string where = where_bad(&BadStep::parameters, nullptr); !where.empty()) {
+    if (const std::string where = where_bad(&BadStep::masters, nullptr); !where.empty()) {
       return fmt::format(
           "parameters themselves are not finite, {}; no step can succeed, go on from an older checkpoint", where);
     }
-    const bool again = any(&BadStep::loss_again) || !where_bad(&BadStep::gradients_again, nullptr).empty();
+    if (const std::string where = where_bad(&BadStep::values, nullptr); !where.empty()) {
+      return fmt::format(
+          "parameters that are finite in fp32 are too large for 16-bit values, {}; no step can succeed, go on from an "
+          "older checkpoint with a wider precision.compute",
+          where);
+    }
+    const bool again =
+        std::any_of(reports_.begin(), reports_.end(), [](const Report& report) { return report.step.again(); });
     const auto loss = again ? &BadStep::loss_again : &BadStep::loss;
     const auto gradients = again ? &BadStep::gradients_again : &BadStep::gradients;
     std::string where = where_bad(gradients, loss);  // on ranks whose own loss is bad, if there are any
     if (where.empty()) where = where_bad(gradients, nullptr);
-    return fmt::format("the loss {}, {}; {}",
+    if (where.empty() && !any(loss)) {
+      return "the loss is finite, every gradient as well, but the norm of all is too large for a float";
+    }
+    return fmt::format("the loss {}, {}; the step repeated {}",
                        any(loss) ? fmt::format("of {} is not finite", samples_of(loss)) : "is finite",
-                       where.empty() ? "every gradient as well, but the norm of all is too large for a float"
-                                     : "gradients are not finite " + where,
-                       again ? "the step repeated gave the same"
-                             : "the step repeated gave finite numbers: suspect memory or processor there");
+                       where.empty() ? "every gradient as well" : "gradients are not finite " + where,
+                       outcome_of_repetition(again));
   }
 
  private:
+  std::string outcome_of_repetition(bool again) const {
+    const double before = at(0).loss_scale, now = at(0).loss_scale_again;
+    if (now == before) {
+      return again ? "gave the same" : "gave finite numbers: suspect memory or processor there";
+    }
+    return fmt::format("at a loss scale of {} gave {}", now, again ? "the same" : "finite numbers");
+  }
+
   const BadStep& at(int rank) const { return reports_[static_cast<std::size_t>(rank)].step; }
 
   bool any(bool BadStep::*what) const {

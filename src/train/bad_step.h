@@ -16,10 +16,10 @@
 
 namespace megatron {
 
-/// Numbers that belong to a parameter: some or all of its master values or gradients.
+/// Numbers that belong to a parameter: some or all of its values, master values or gradients.
 struct ParameterPart {
   const Parameter* parameter;
-  ConstTensor values;  ///< f32, contiguous
+  ConstTensor values;  ///< floats of any type, contiguous
 };
 
 /// A parameter in the order of the model.
@@ -29,7 +29,7 @@ struct ModelPlace {
   std::int64_t index = 0;  ///< in the order of a rank's parameters
 };
 
-/// Parameters of this rank that have a number which is not finite in a flat buffer (values, or gradients).
+/// Parameters of this rank that have a number which is not finite in a flat buffer (values, masters or gradients).
 struct BadTensors {
   std::int64_t count = 0;
   ModelPlace first, last;  ///< unless count is 0
@@ -41,10 +41,15 @@ BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& dev
 /// What one rank knows of a bad step.
 struct BadStep {
   bool loss = false;           ///< the loss over this data rank's samples was not finite
-  BadTensors parameters;       ///< master values
+  BadTensors masters;          ///< the f32 master of what this rank updates
+  BadTensors values;           ///< rounded to the type that is computed in
   BadTensors gradients;        ///< summed, as the update found them
   bool loss_again = false;     ///< in the step's repetition
   BadTensors gradients_again;  ///< this data rank's own
+  double loss_scale = 1;       ///< of the step
+  double loss_scale_again = 1;
+
+  bool again() const { return loss_again || gradients_again.count > 0; }
 };
 
 /// In words what happened, where (the first bad tensor in the model's order and the last, each with the lowest rank

@@ -1,5 +1,7 @@
 #include "train/datasets.h"
 
+#include <algorithm>
+
 #include "config/run_schedule.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
@@ -26,6 +28,11 @@ std::optional<SampleSet> megatron_set(const DocumentRange& part, const Config& c
 }
 
 }  // namespace
+
+std::int64_t evaluation_batches(const Config& config, const SampleSet& samples) {
+  const auto available = static_cast<std::int64_t>(samples.order->samples());
+  return std::clamp<std::int64_t>(available / config.train.global_batch_size, 1, config.train.evaluate_steps);
+}
 
 Datasets::Datasets(const Config& config) : config_(config) {
   const DataConfig& data = config.data;

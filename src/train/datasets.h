@@ -25,6 +25,10 @@ struct SampleSet {
   std::unique_ptr<const SampleOrder> order;
 };
 
+/// Global batches of one evaluation on the set: train.evaluate_steps, or as many whole ones as it has; one at least,
+/// for which a smaller set is begun again.
+std::int64_t evaluation_batches(const Config& config, const SampleSet& samples);
+
 class Datasets {
  public:
   /// `model.sequence_length` and `train.seed` must be set, with data.order = "megatron" the run's length, batches and

@@ -227,21 +227,26 @@ Optimizer::Update Replica::update(const UpdateSettings& settings, Timers& timers
   return optimizer_->update(grid_, settings);
 }
 
-BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, Timers& timers) {
+BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
+                                  Timers& timers) {
   Device& device = *backend_.device;
-  std::vector<ParameterPart> masters, sums, own;  // with shards, a rank has the sums of what it updates
-  for (const Parameter& parameter : store_.all()) {
+  std::vector<ParameterPart> masters, values, sums, own;  // with shards, a rank has masters and sums of what it updates
+  for (const Parameter& parameter : store().all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       masters.push_back({&parameter, optimizer_->state(part).master});
       sums.push_back({&parameter, store_.gradients().slice(0, part.first, part.count)});
     }
-    own.push_back({&parameter, parameter.gradient.view({parameter.elements()})});
+    values.push_back({&parameter, parameter.value});
+    own.push_back({&parameter, parameter.gradient});
   }
   BadStep bad;
   bad.loss = !own_loss_finite_;
-  bad.parameters = find_bad_tensors(masters, device);
+  bad.masters = find_bad_tensors(masters, device);
+  bad.values = find_bad_tensors(values, device);
   bad.gradients = find_bad_tensors(sums, device);
-  play_training(micro_batches, step, nullptr, timers);
+  std::vector<MicroBatch> rescaled(micro_batches.begin(), micro_batches.end());
+  for (MicroBatch& micro_batch : rescaled) micro_batch.gradient_scale *= rescale;
+  play_training(rescaled, step, nullptr, timers);
   grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
   bad.loss_again = !std::isfinite(read_loss());
   bad.gradients_again = find_bad_tensors(own, device);
@@ -287,7 +292,7 @@ std::vector<Piece> Replica::owned_pieces() const {
 
 std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
   std::vector<Piece> pieces;
-  for (const Parameter& parameter : store_.all()) {
+  for (const Parameter& parameter : store().all()) {  // not under values that are on their way
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       pieces.push_back(piece(parameter, part, with_optimizer));
     }

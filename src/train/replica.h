@@ -67,8 +67,10 @@ class Replica {
   /// Applies the gradients.
   Optimizer::Update update(const UpdateSettings& settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
-  /// Plays the step once more, by itself on each data rank; gradients are not the step's afterwards. Collective.
-  BadStep examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, Timers& timers);
+  /// Plays the step once more, by itself on each data rank and with `rescale` times its loss scale; gradients are not
+  /// the step's afterwards. Collective.
+  BadStep examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
+                           Timers& timers);
   /// Mean loss of a forward pass without dropout.
   double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
 

@@ -60,8 +60,7 @@ void log_evaluation(Log& log, const Config& config, const char* split, const std
   if (available < batch) {
     log.warning("{}: {} samples, less than a batch of {}: some count twice in its loss", split, available, batch);
   }
-  log.info("{:<9} {} of {} samples", split,
-           std::max(batch, std::min(config.train.evaluate_steps, available / batch) * batch), available);
+  log.info("{:<9} {} of {} samples", split, evaluation_batches(config, *samples) * batch, available);
 }
 
 void write_config(Communicator& world, const Config& config) {
@@ -127,7 +126,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
       config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
   log.append_to(config.run.directory + "/run.log");
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  if (own && own->state().step >= config.train.steps && !evaluations_due(own->state())) {
+  if (own && own->state().step >= config.train.steps && !evaluations_due(*own)) {
     log.info("already complete: {} is at step {} of {}; raise train.steps to go on", own->path(), own->state().step,
              config.train.steps);
     return 0;

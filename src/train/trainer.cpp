@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "checkpoint/manifest.h"
 #include "config/print.h"
 
 namespace megatron {
@@ -129,11 +131,11 @@ StepResult Trainer::train_step() {
   const Optimizer::Update update = replica_.update({.learning_rate = result.learning_rate,
                                                     .weight_decay = result.weight_decay,
                                                     .loss_scale = result.loss_scale,
-                                                    .skip = !std::isfinite(result.loss)},
+                                                    .bad_loss = !std::isfinite(result.loss)},
                                                    timers_);
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
-  result.searching = update.skipped && std::isfinite(result.loss) && loss_scaler_.searching();
+  result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();
   loss_scaler_.update(update.skipped);
   ++step_;
   return result;
@@ -141,9 +143,7 @@ StepResult Trainer::train_step() {
 
 std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
                                         const std::function<bool()>& stop) {
-  const auto available = static_cast<std::int64_t>(samples.order->samples());
-  const std::int64_t batch = config_.train.global_batch_size;
-  const std::int64_t steps = std::clamp<std::int64_t>(available / batch, 1, config_.train.evaluate_steps);
+  const std::int64_t batch = config_.train.global_batch_size, steps = evaluation_batches(config_, samples);
   const StepPlan plan = [=](std::int64_t step) {
     return step < steps ? StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), batch} : StepSamples{};
   };
@@ -158,8 +158,13 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   return sum / static_cast<double>(steps);
 }
 
-std::string Trainer::explain_skip() {
-  return describe_bad_step(grid_, replica_.examine_bad_step(micro_batches_, step_, timers_));
+SkipReport Trainer::explain_skip(const StepResult& result) {
+  const double scale = result.searching ? loss_scaler_.smallest() : result.loss_scale;
+  BadStep bad = replica_.examine_bad_step(micro_batches_, step_, scale / result.loss_scale, timers_);
+  bad.loss_scale = result.loss_scale;
+  bad.loss_scale_again = scale;
+  const bool again = grid_.world().any(bad.again());
+  return {describe_bad_step(grid_, bad), result.searching && !again};
 }
 
 void Trainer::check_replicas() {
@@ -201,8 +206,8 @@ void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   replica_.optimizer().set_values_from_master();
 }
 
-nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
-  // Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
+// Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
+void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
   const nlohmann::json current = schedule_facts(config_);
   nlohmann::json saved = nlohmann::json::object();
   for (const auto& fact : current.items())
@@ -216,25 +221,54 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
          "{} was trained in other batches than this run's; go on with the same, or start a new run with "
          "checkpoint.initialize_from:{}",
          checkpoint.path(), changes);
-  const std::string rule = checkpoint.state().extra.value("optimizer", std::string("adamw"));
-  verify(rule == config_.optimizer.name, ErrorKind::checkpoint,
+}
+
+void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  std::string rule = "adamw";
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    if (extra.contains("optimizer")) rule = text_at(extra, "optimizer", 64);
+  });
+  verify(rule == optimizer.name, ErrorKind::checkpoint,
          "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; go on with "
          "the same, or start a new run with checkpoint.initialize_from",
-         checkpoint.path(), rule, config_.optimizer.name);
+         checkpoint.path(), rule, optimizer.name);
+  verify(
+      rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
+      "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could go on with; "
+      "go on with 0, or start a new run with checkpoint.initialize_from",
+      checkpoint.path(), optimizer.momentum);
+}
+
+nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
+  require_same_schedule(checkpoint);
+  require_same_optimizer(checkpoint);
+  std::int64_t updates = 0;
+  LossScaler scaler = loss_scaler_;
+  nlohmann::json loop = nlohmann::json::object();
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    updates = integer_at(extra, "updates", 0, checkpoint.state().step);
+    if (extra.contains("loop")) loop = object_at(extra, "loop");
+    if (!extra.contains("loss_scaler")) return;
+    const nlohmann::json saved = object_at(extra, "loss_scaler");
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
+                      integer_at(saved, "hysteresis_left", 0, most)});
+  });
   load(checkpoint, true);
   step_ = checkpoint.state().step;
-  replica_.optimizer().set_updates(checkpoint.state().extra.at("updates").get<std::int64_t>());
-  const nlohmann::json& extra = checkpoint.state().extra;
-  if (const auto scaler = extra.find("loss_scaler"); scaler != extra.end()) {
-    loss_scaler_.set_state({scaler->at("scale"), scaler->at("good_steps"), scaler->at("hysteresis_left")});
-  }
+  replica_.optimizer().set_updates(updates);
+  loss_scaler_ = scaler;
   batches_.reset();
-  return checkpoint.state().extra.value("loop", nlohmann::json::object());
+  return loop;
 }
 
 std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& checkpoint) const {
-  return compare_facts(checkpoint.state().extra.value("order", nlohmann::json::object()),
-                       order_facts(config_, datasets_));
+  nlohmann::json saved = nlohmann::json::object();
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    if (extra.contains("order")) saved = object_at(extra, "order");
+  });
+  return compare_facts(saved, order_facts(config_, datasets_));
 }
 
 void Trainer::initialize_from(const CheckpointReader& checkpoint) {

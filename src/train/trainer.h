@@ -22,7 +22,13 @@ struct StepResult {
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
   double loss_scale = 1;
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
-  bool searching = false;  ///< skipped, and a smaller loss scale may be all it takes
+  bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
+};
+
+/// What a closer look at a skipped step has found, the same on every rank.
+struct SkipReport {
+  std::string why;                   ///< in words
+  bool smaller_scale_cures = false;  ///< at the smallest loss scale of the search everything is finite
 };
 
 class Trainer {
@@ -31,8 +37,7 @@ class Trainer {
   Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets);
 
   StepResult train_step();
-  /// Mean loss over the samples of a set from the given one on: evaluate_steps global batches, or as many whole ones
-  /// as it has (one at least: a set smaller than that is begun again). `stop` is asked before each batch,
+  /// Mean loss over the evaluation_batches() of a set from the given sample on. `stop` is asked before each batch,
   /// collectively; nothing when it said yes.
   std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
                                  const std::function<bool()>& stop);
@@ -48,8 +53,9 @@ class Trainer {
 
   /// Of the next step.
   double loss_scale() const { return loss_scaler_.scale(); }
-  /// After a step that was skipped, once: why, in words, the same on every rank.
-  std::string explain_skip();
+  /// After a step that was skipped, once: why. Plays it again, where a search for the loss scale goes on at the
+  /// smallest one that it may come to; as costly as the step.
+  SkipReport explain_skip(const StepResult& result);
   /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are
   /// not.
   void check_replicas();
@@ -78,6 +84,8 @@ class Trainer {
 
  private:
   void load(const CheckpointReader& checkpoint, bool with_optimizer);
+  void require_same_schedule(const CheckpointReader& checkpoint) const;
+  void require_same_optimizer(const CheckpointReader& checkpoint) const;
   StepPlan training_plan() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);

@@ -51,6 +51,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       signals_(signals),
       limits_(time_limits, config.run.directory),
       trainer_(config, grid, backend, datasets),
+      skips_(config.train.max_skipped_steps, trainer_, log),
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
@@ -77,13 +78,20 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
 
 void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   const nlohmann::json loop = trainer_.resume(checkpoint);
-  skipped_ = loop.value("skipped", std::int64_t{0});
-  skipped_in_a_row_ = loop.value("skipped_in_a_row", std::int64_t{0});
-  skipped_in_all_ = loop.value("skipped_in_all", std::int64_t{0});
-  evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
+  std::string saved_config;
+  std::uint64_t data_hash = 0;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    skips_.set_state(loop, trainer_.step());
+    evaluations_due_ = loop.at(kEvaluationsDue).get<std::vector<std::string>>();
+    for (const std::string& split : evaluations_due_) {
+      verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
+    }
+    saved_config = extra.at("config").get<std::string>();
+    data_hash = extra.at("data_hash").get<std::uint64_t>();
+  });
   log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
-  log_changes(log_, checkpoint.state().extra.value("config", std::string()), print_config(config_));
-  if (checkpoint.state().extra.value("data_hash", std::uint64_t{0}) != datasets_.train_source().set_hash()) {
+  log_changes(log_, saved_config, print_config(config_));
+  if (data_hash != datasets_.train_source().set_hash()) {
     log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
   }
   if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);
@@ -147,23 +155,22 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   const double tokens_per_second = tokens_since_line_ / seconds_since_line_;
   const double teraflops_of_rank = 1e-12 / seconds_since_line_ / grid_.shape().ranks();
   if (log_.speaking()) {
-    metrics_.write(
-        TrainMetrics{.step = trainer_.step(),
-                     .loss = result.loss,
-                     .losses = {{"language_model", result.loss}},
-                     .grad_norm = result.gradient_norm,
-                     .learning_rate = result.learning_rate,
-                     .samples = trainer_.samples(),
-                     .tokens = trainer_.tokens(),
-                     .epoch = datasets_.train().order->passes(static_cast<std::uint64_t>(trainer_.samples())),
-                     .global_batch_size = result.batch.samples,
-                     .step_seconds = step_seconds,
-                     .tokens_per_second = tokens_per_second,
-                     .model_tflops_per_rank = teraflops_of_rank * flops_since_line_.model,
-                     .hardware_tflops_per_rank = teraflops_of_rank * flops_since_line_.hardware,
-                     .loss_scale = result.loss_scale,
-                     .skipped = skipped_,
-                     .time = wall_seconds()});
+    metrics_.write(TrainMetrics{.step = trainer_.step(),
+                                .loss = result.loss,
+                                .losses = {{"language_model", result.loss}},
+                                .grad_norm = result.gradient_norm,
+                                .learning_rate = result.learning_rate,
+                                .samples = trainer_.samples(),
+                                .tokens = trainer_.tokens(),
+                                .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
+                                .global_batch_size = result.batch.samples,
+                                .step_seconds = step_seconds,
+                                .tokens_per_second = tokens_per_second,
+                                .model_tflops_per_rank = teraflops_of_rank * flops_since_line_.model,
+                                .hardware_tflops_per_rank = teraflops_of_rank * flops_since_line_.hardware,
+                                .loss_scale = result.loss_scale,
+                                .skipped = skips_.since_line(),
+                                .time = wall_seconds()});
     progress_.print({.step = trainer_.step(),
                      .loss = result.loss,
                      .grad_norm = result.gradient_norm,
@@ -176,7 +183,8 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   }
   seconds_since_line_ = tokens_since_line_ = 0;
   flops_since_line_ = {};
-  steps_since_line_ = skipped_ = 0;
+  steps_since_line_ = 0;
+  skips_.begin_line();
 }
 
 bool TrainingLoop::evaluation_follows(std::int64_t step) const {
@@ -184,41 +192,14 @@ bool TrainingLoop::evaluation_follows(std::int64_t step) const {
   return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
 }
 
-void TrainingLoop::account_for_skip(const StepResult& result) {
-  if (!result.skipped) {
-    skipped_in_a_row_ = 0;
-    return;
-  }
-  ++skipped_;
-  ++skipped_in_all_;
-  if (result.searching) {
-    const double next = trainer_.loss_scale();
-    log_.info("step {} is skipped: the gradient overflows at a loss scale of {}; {}", trainer_.step(),
-              result.loss_scale,
-              next < result.loss_scale ? fmt::format("lowered to {}", next) : "lowered if it does again");
-    return;
-  }
-  const std::int64_t most = config_.train.max_skipped_steps;
-  const bool first = ++skipped_in_a_row_ == 1, last = skipped_in_a_row_ >= most;
-  const std::string why = first || last ? trainer_.explain_skip() : "";  // as costly as the step
-  verify(
-      !last, ErrorKind::numerics,
-      "step {}: loss or gradient have not been finite for {} steps in a row (train.max_skipped_steps){}, and nothing "
-      "is learned any more: {}; lower learning_rate.peak, lengthen the warm-up, or go on from an older checkpoint "
-      "(checkpoint.load)",
-      trainer_.step(), skipped_in_a_row_,
-      result.loss_scale != 1 ? fmt::format(" at a loss scale of {}", result.loss_scale) : "", why);
-  log_.warning("step {} is skipped: {}", trainer_.step(),
-               first ? why : fmt::format("loss or gradient are not finite, {} steps in a row now", skipped_in_a_row_));
-}
-
 void TrainingLoop::train_one_step() {
   const double start = Timers::steady_seconds();
   const StepResult result = trainer_.train_step();
   const double seconds = Timers::steady_seconds() - start;
-  // The next step may be longer.
-  limits_.step_took(seconds * std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
-  account_for_skip(result);
+  skips_.account_for(result);
+  // The next step may be longer, and may have to be played twice as well.
+  limits_.step_took((Timers::steady_seconds() - start) *
+                    std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
   record(result, seconds);
   if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
     check_replicas();
@@ -272,10 +253,9 @@ void TrainingLoop::save() {
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   SaveReport report;
   try {
-    report = trainer_.save(config_.run.directory, {{"skipped", skipped_},
-                                                   {"skipped_in_a_row", skipped_in_a_row_},
-                                                   {"skipped_in_all", skipped_in_all_},
-                                                   {kEvaluationsDue, evaluations_due_}});
+    nlohmann::json state = skips_.state();
+    state[kEvaluationsDue] = evaluations_due_;
+    report = trainer_.save(config_.run.directory, state);
   } catch (const Error& error) {  // on all ranks alike
     if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
     last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
@@ -352,15 +332,18 @@ void TrainingLoop::finish() {
   for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
   plot_.redraw();
   log_.info(std::string_view(end_table(ranks)));
-  if (skipped_in_all_ > 0) {
-    log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skipped_in_all_, trainer_.step());
+  if (skips_.in_all() > 0) {
+    log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skips_.in_all(), trainer_.step());
   }
   log_.info("loss plot: {}/loss.svg", config_.run.directory);
 }
 
-bool evaluations_due(const TrainingState& state) {
-  const nlohmann::json loop = state.extra.value("loop", nlohmann::json::object());
-  return !loop.value(kEvaluationsDue, std::vector<std::string>()).empty();
+bool evaluations_due(const CheckpointReader& checkpoint) {
+  bool due = false;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    due = !extra.at("loop").at(kEvaluationsDue).get<std::vector<std::string>>().empty();
+  });
+  return due;
 }
 
 }  // namespace megatron

@@ -12,6 +12,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_limits.h"
+#include "train/skip_account.h"
 #include "train/stop_signals.h"
 #include "train/trainer.h"
 
@@ -44,8 +45,6 @@ class TrainingLoop {
   /// Unless this step has been checked already.
   void check_replicas();
   bool evaluation_follows(std::int64_t step) const;
-  /// Says that and why a step was skipped; too many in a row are an error.
-  void account_for_skip(const StepResult& result);
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
@@ -66,23 +65,21 @@ class TrainingLoop {
   bool stopping_ = false;                     // agreed on by all ranks
   std::vector<std::string> evaluations_due_;  // splits; in checkpoints, so that stopping in an evaluation loses none
   Trainer trainer_;
+  SkipAccount skips_;
   MetricsWriter metrics_;
   Progress progress_;
   LossPlot plot_;
   double last_save_;  // by the steady clock
   std::int64_t saved_step_ = -1;
   std::int64_t checked_step_ = -1;
-  std::size_t saved_due_ = 0;          // evaluations that the checkpoint of that step has yet to do
-  std::int64_t skipped_in_a_row_ = 0;  // without those of a search for the loss scale
-  std::int64_t skipped_in_all_ = 0;    // by the run, before it was resumed included
+  std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
   // Since the line before:
-  std::int64_t skipped_ = 0;
   double seconds_since_line_ = 0, tokens_since_line_ = 0;
   FlopsPerToken flops_since_line_;  // of all those tokens together
   std::int64_t steps_since_line_ = 0;
 };
 
 /// Whether the run of this checkpoint was stopped before the evaluations of its last step were done.
-bool evaluations_due(const TrainingState& state);
+bool evaluations_due(const CheckpointReader& checkpoint);
 
 }  // namespace megatron

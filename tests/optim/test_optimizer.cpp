@@ -1,60 +1,14 @@
+// The update's mathematics, on one rank; between ranks: test_optimizer_ranks.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <mutex>
 
-#include "base/philox.h"
 #include "comm/thread_communicator.h"
-#include "optim/optimizer.h"
-#include "support/tensors.h"
+#include "optim/optimizer_support.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
-constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
-
-Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool counted = true) {
-  Parameter parameter;
-  parameter.name = name;
-  parameter.global_shape = shape;
-  parameter.box.extent = parameter.box.offset = shape;
-  for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
-  parameter.decay = decay;
-  parameter.counted = counted;
-  return parameter;
-}
-
-// Ranges with and without decay, gaps inside and between them, and a copy that another rank counts.
-void declare_all(ParameterStore& store) {
-  store.declare(parameter_of("matrix", {5, 7}, true));
-  store.declare(parameter_of("second matrix", {3, 11}, true));
-  store.declare(parameter_of("bias", {7}, false));
-  store.declare(parameter_of("second bias", {3}, false), /*adjacent=*/true);
-  store.declare(parameter_of("copy", {9}, false, /*counted=*/false));
-  store.declare(parameter_of("last matrix", {1, 50}, true));
-}
-
-void set_gradients(const ParameterStore& store, std::uint64_t seed, double width) {
-  for (const Parameter& parameter : store.all()) {
-    const Owned<float> gradient = random_tensor({parameter.elements()}, seed ^ hash_name(parameter.name), width);
-    std::copy(gradient.values().begin(), gradient.values().end(), parameter.gradient.as<float>());
-  }
-}
-
-void set_values(const ParameterStore& store) {
-  for (const Parameter& parameter : store.all()) {
-    const Owned<float> value = random_tensor({parameter.elements()}, hash_name(parameter.name) + 1);
-    std::copy(value.values().begin(), value.values().end(), parameter.value.as<float>());
-  }
-}
-
-std::vector<float> copy_of(ConstTensor x) {
-  return {x.as<float>(), x.as<float>() + x.elements()};
-}
 
 double as_float(double x) {
   return static_cast<double>(static_cast<float>(x));
@@ -74,15 +28,6 @@ struct Reference {
       const std::vector<double> zero(value.size());
       states.push_back({{value.begin(), value.end()}, zero, zero});
     }
-  }
-
-  static double norm(const ParameterStore& store) {
-    double sum = 0;
-    for (const Parameter& parameter : store.all()) {
-      if (!parameter.counted) continue;
-      for (const float g : copy_of(parameter.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
-    }
-    return std::sqrt(sum);
   }
 
   void update(const ParameterStore& store, double gradient_norm) {
@@ -126,7 +71,7 @@ TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, de
     for (int step = 1; step <= 8; ++step) {
       CAPTURE(step);
       set_gradients(store, static_cast<std::uint64_t>(step), step % 2 == 0 ? 0.05 : 0.8);
-      const double norm = Reference::norm(store);
+      const double norm = norm_of(store);
       if (norm > kSettings.clip_norm) ++clipped;
       reference.update(store, norm);
       const Optimizer::Update update = optimizer.update(grid, kUpdate);
@@ -185,102 +130,6 @@ TEST_CASE("moments and the update count carry on where they were put") {
   });
 }
 
-namespace {
-
-struct RankState {
-  std::vector<float> values, m, v;
-  std::vector<Optimizer::Update> updates;
-  std::int64_t count = 0;
-  bool operator==(const RankState& other) const {
-    return values == other.values && m == other.m && v == other.v && count == other.count;
-  }
-};
-
-constexpr GridShape kGrid{.tensor = 2, .data = 1, .pipeline = 2};
-
-/// Two good updates on every rank; between them, if `bad` is not 0, one with `bad` in the gradient of one parameter
-/// of one rank.
-std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged, std::vector<bool>& unchanged,
-                                  int bad_parameter = 3) {
-  std::vector<RankState> states(static_cast<std::size_t>(kGrid.ranks()));
-  std::vector<int> same(states.size());
-  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
-    const ProcessGrid grid(world, kGrid);
-    Backend backend = make_cpu_backend();
-    ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
-    set_values(store);
-    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
-    RankState& state = states[static_cast<std::size_t>(world.rank())];
-    const auto snapshot = [&] {
-      state.values = copy_of(store.values());
-      state.m = copy_of(optimizer.m());
-      state.v = copy_of(optimizer.v());
-      state.count = optimizer.updates();
-    };
-    const auto seed = static_cast<std::uint64_t>(100 * world.rank());
-    set_gradients(store, seed + 1, 0.3);
-    state.updates.push_back(optimizer.update(grid, kUpdate));
-    if (check_unchanged) {
-      snapshot();
-      const RankState before = state;
-      set_gradients(store, seed + 2, 0.3);
-      if (world.rank() == bad_rank) store.at(bad_parameter).gradient.as<float>()[1] = bad;
-      state.updates.push_back(optimizer.update(grid, kUpdate));
-      snapshot();
-      same[static_cast<std::size_t>(world.rank())] = before == state ? 1 : 0;
-    }
-    set_gradients(store, seed + 3, 0.3);
-    state.updates.push_back(optimizer.update(grid, kUpdate));
-    snapshot();
-  });
-  unchanged.assign(same.begin(), same.end());
-  return states;
-}
-
-}  // namespace
-
-TEST_CASE("one number that is not finite on one rank makes all ranks of the model skip, as if the step had not been") {
-  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                             -std::numeric_limits<float>::infinity());
-  const int bad_rank = GENERATE(0, 1, 3);
-  const int bad_parameter = GENERATE(3, 4);  // one that is counted, and a copy, which is not in the norm
-  std::vector<bool> unchanged;
-  const std::vector<RankState> without = train_with(0, -1, false, unchanged);
-  const std::vector<RankState> with = train_with(bad, bad_rank, true, unchanged, bad_parameter);
-  for (std::size_t rank = 0; rank < with.size(); ++rank) {
-    CAPTURE(bad, bad_rank, bad_parameter, rank);
-    REQUIRE(with[rank].updates.size() == 3);
-    CHECK_FALSE(with[rank].updates[0].skipped);
-    CHECK(with[rank].updates[1].skipped);
-    CHECK(std::isfinite(with[rank].updates[1].gradient_norm) == (bad_parameter == 4));
-    CHECK_FALSE(with[rank].updates[2].skipped);
-    CHECK(unchanged[rank]);
-    CHECK(with[rank].count == 2);
-    CHECK((with[rank] == without[rank]));
-  }
-}
-
-TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and stages, the same on every rank") {
-  std::vector<bool> unused;
-  const std::vector<RankState> states = train_with(0, -1, false, unused);
-  double square_sum = 0;
-  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
-    const Backend backend = make_cpu_backend();
-    ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    set_gradients(store, static_cast<std::uint64_t>(100 * rank) + 1, 0.3);
-    square_sum += std::pow(Reference::norm(store), 2);
-  }
-  for (const RankState& state : states) {
-    CHECK(state.updates[0].gradient_norm == Approx(std::sqrt(square_sum)).epsilon(1e-6));
-    CHECK(state.updates[0].gradient_norm == states[0].updates[0].gradient_norm);
-  }
-}
-
 TEST_CASE("clip_norm 0 leaves gradients as they are") {
   run_as_threads(1, [](Communicator& world) {
     const ProcessGrid grid(world, {});
@@ -320,7 +169,7 @@ TEST_CASE("scaled gradients with their loss scale are the update of the gradient
         settings.loss_scale = loss_scale;
         const Optimizer::Update update = optimizer.update(grid, settings);
         backend.ops->scale(store.gradients(), 1 / loss_scale);
-        CHECK(update.gradient_norm == Approx(Reference::norm(store)).epsilon(1e-6));
+        CHECK(update.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
       }
       values = copy_of(store.values());
     });
@@ -368,104 +217,6 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
   });
 }
 
-namespace {
-
-/// Values, master and both moments of every parameter after three steps on data ranks, one of them skipped, put
-/// together from what each rank owns; and the norms.
-struct Assembled {
-  std::map<std::string, std::vector<float>> values, master, m, v;
-  std::vector<double> norms;
-  bool operator==(const Assembled&) const = default;
-};
-
-Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
-  Assembled result;
-  std::mutex mutex;
-  run_as_threads(ranks, [&](Communicator& world) {
-    const ProcessGrid grid(world, {.data = ranks});
-    Backend backend = make_cpu_backend();
-    ParameterStore store;
-    for (const auto& [name, size] : {std::pair("matrix", 35), std::pair("bias", 7), std::pair("long matrix", 130)}) {
-      Parameter parameter = parameter_of(name, {size, 3}, size != 7);
-      parameter.initialization.deviation = 1;
-      store.declare(parameter);
-    }
-    Parameter copy = parameter_of("copy", {20, 1}, true, /*counted=*/false);
-    copy.initialization.deviation = 1;
-    store.declare(copy);
-    store.allocate(*backend.device, type, distributed ? ranks : 1, 100);
-    ParameterGathers gathers(grid, store);
-    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
-    optimizer.initialize(3);
-    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings));
-    if (distributed) {
-      const std::int64_t tensors = type == DType::f32 ? 8 : 12;
-      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks) + 4 * 64);
-    }
-    for (std::uint64_t step = 1; step <= 4; ++step) {
-      set_gradients(store, step, step == 3 ? 0.01 : 0.3);
-      // Beyond what a rank owns gradients are anything.
-      if (distributed) {
-        std::vector<bool> mine(static_cast<std::size_t>(store.flat_elements()));
-        for (const FlatRange& range : optimizer.owned()) std::fill_n(mine.begin() + range.first, range.count, true);
-        for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
-          if (!mine[static_cast<std::size_t>(i)]) store.gradients().as<float>()[i] = NAN;
-        }
-      }
-      // The third step is bad where the last rank alone can see it.
-      const std::int64_t element = optimizer.owned().front().first;
-      const bool bad = step == 3 && world.rank() == ranks - 1;
-      const float before = store.gradients().as<float>()[element];
-      if (bad || (step == 3 && !distributed)) store.gradients().as<float>()[element] = INFINITY;
-      const Optimizer::Update update = optimizer.update(grid, kUpdate);
-      store.gradients().as<float>()[element] = before;
-      CHECK(update.skipped == (step == 3));
-      if (world.rank() == 0) result.norms.push_back(update.gradient_norm);
-    }
-    CHECK(optimizer.updates() == 3);
-    gathers.finish();
-    Owned<float> widened({store.flat_elements()});
-    backend.ops->copy(store.values(), widened.tensor());
-    const std::lock_guard lock(mutex);
-    for (const Parameter& parameter : store.all()) {
-      const float* values = widened.values().data() + parameter.first;
-      const std::vector<float> here(values, values + parameter.elements());
-      const auto [at, first] = result.values.try_emplace(parameter.name, here);
-      CHECK(at->second == here);  // the same on every rank
-      for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
-        const Optimizer::State state = optimizer.state(part);
-        const auto put = [&](Tensor tensor, std::map<std::string, std::vector<float>>& into) {
-          std::vector<float>& whole = into[parameter.name];
-          whole.resize(static_cast<std::size_t>(parameter.elements()), NAN);
-          std::copy_n(tensor.as<float>(), part.count, whole.begin() + (part.first - parameter.first));
-        };
-        put(state.master, result.master);
-        put(state.m, result.m);
-        put(state.v, result.v);
-      }
-    }
-  });
-  return result;
-}
-
-}  // namespace
-
-TEST_CASE("data ranks that share the state make the same updates, bit for bit, skipped steps included") {
-  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
-  CAPTURE(name_of(type));
-  Assembled whole = train_on_data_ranks(2, type, false);
-  REQUIRE(whole.norms.size() == 4);
-  CHECK_FALSE(std::isfinite(whole.norms[2]));
-  whole.norms[2] = 0;
-  for (const int ranks : {2, 3, 4, 7}) {
-    CAPTURE(ranks);
-    Assembled shared = train_on_data_ranks(ranks, type, true);
-    CHECK_FALSE(std::isfinite(shared.norms[2]));
-    shared.norms[2] = 0;
-    CHECK(shared == whole);
-  }
-}
-
 TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memory than it needs") {
   for (const double momentum : {0.9, 0.0}) {
     CAPTURE(momentum);
@@ -486,7 +237,7 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
       Reference reference(store);
       for (std::uint64_t step = 1; step <= 4; ++step) {
         set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
-        const double norm = Reference::norm(store), factor = std::min(1.0, 1 / (norm + 1e-6));
+        const double norm = norm_of(store), factor = std::min(1.0, 1 / (norm + 1e-6));
         for (std::size_t k = 0; k < store.all().size(); ++k) {
           const Parameter& parameter = store.all()[k];
           for (std::int64_t i = 0; i < parameter.elements(); ++i) {

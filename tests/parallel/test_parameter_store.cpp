@@ -208,15 +208,21 @@ TEST_CASE("lengths 5, 7, 3 over four data ranks: 15 elements padded to 16, parts
   store.allocate_sizing(DType::f32, 4);
   REQUIRE(store.buckets().size() == 1);
   CHECK(store.flat_elements() == 16);
-  const auto owned = [&](int parameter, int rank) {
-    std::int64_t sum = 0;
-    for (const FlatRange& part : ParameterStore::parts_in(store.at(parameter), store.owned_by(rank))) sum += part.count;
-    return sum;
+  // In the order of declaration; which elements of a parameter, not only how many, is what a checkpoint's pieces say.
+  const auto owned = [&](int rank) {
+    std::string parts;
+    for (const Parameter& parameter : store.all()) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by(rank))) {
+        const std::int64_t first = part.first - parameter.first;
+        parts += fmt::format("{}[{}..{}] at {} ", parameter.name, first, first + part.count - 1, part.first);
+      }
+    }
+    return parts;
   };
-  const std::int64_t expected[4][3] = {{4, 0, 0}, {1, 3, 0}, {0, 4, 0}, {0, 0, 3}};
-  for (int rank = 0; rank < 4; ++rank) {
-    for (int parameter = 0; parameter < 3; ++parameter) CHECK(owned(parameter, rank) == expected[rank][parameter]);
-  }
+  CHECK(owned(0) == "a[0..3] at 0 ");
+  CHECK(owned(1) == "a[4..4] at 4 b[0..2] at 5 ");
+  CHECK(owned(2) == "b[3..6] at 8 ");
+  CHECK(owned(3) == "c[0..2] at 12 ");
 }
 
 TEST_CASE("a large model has larger buckets, not more than can be in flight") {

@@ -9,12 +9,13 @@
 namespace megatron::test {
 
 /// Passes every verb on; after a forward layer normalisation `after_norm` may damage what it has made or read, after a
-/// backward one `after_norm_backward`.
+/// backward one `after_norm_backward`, after the loss `after_loss`.
 class InjectedOps final : public PassingOps {
  public:
   using PassingOps::PassingOps;
   std::function<void(const LayerNormForwardArgs&)> after_norm;
   std::function<void(const LayerNormBackwardArgs&)> after_norm_backward;
+  std::function<void(const CrossEntropyLossArgs&)> after_loss;
 
   void layer_norm_forward(const LayerNormForwardArgs& args) override {
     PassingOps::layer_norm_forward(args);
@@ -23,6 +24,10 @@ class InjectedOps final : public PassingOps {
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     PassingOps::layer_norm_backward(args);
     if (after_norm_backward) after_norm_backward(args);
+  }
+  void cross_entropy_loss(const CrossEntropyLossArgs& args) override {
+    PassingOps::cross_entropy_loss(args);
+    if (after_loss) after_loss(args);
   }
 
  private:

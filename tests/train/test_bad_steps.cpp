@@ -1,8 +1,10 @@
 // A number that is none, on one rank in one micro-batch: all ranks skip the step, say where it came from, and go on as
 // if the step had been skipped by decree. Too many such steps end the run.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <limits>
 #include <map>
+#include <thread>
 
 #include "train/loop_on_threads.h"
 
@@ -236,6 +238,21 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
     poison_backward(ops, grid, kInfinity, 4);  // step 3 twice, 4, 5; then the healthy 6
   });
   CHECK(paused.told[0].empty());
+}
+
+TEST_CASE("the time limit reckons with the closer look that a skipped step takes", "[fault-30]") {
+  const ShardFolder folder;
+  Config config = config_of(folder, {}, "run");
+  config.run.max_minutes = 5.0 / 60;
+  // The first step is skipped, and its repetition takes two of five seconds: another like that would not end in time.
+  const LoopResult result = run_loop(config, [](InjectedOps& ops, const ProcessGrid& grid) {
+    ops.after_norm_backward = [calls = 0, step = norms_a_step(grid)](const LayerNormBackwardArgs& args) mutable {
+      if (calls++ == 0) args.dx.as<float>()[0] = kInfinity;
+      if (calls == 2 * step) std::this_thread::sleep_for(std::chrono::seconds(2));
+    };
+  });
+  CHECK(result.told[0].empty());
+  CHECK_THAT(result.log, Contains("stopped on run.max_minutes") && Contains("after step 1;"));
 }
 
 TEST_CASE("a loss scale that is a power of two changes no bit, and is in the metrics") {

@@ -3,6 +3,7 @@
 #include "data/data_support.h"
 #include "support/tiny_training.h"
 #include "train/dry_run.h"
+#include "train/loop_on_threads.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -96,4 +97,30 @@ TEST_CASE("the plan gives the length of a run that grows in steps, samples and t
   text = dry_run(config, 2);
   CHECK(line_of(text, "sequence") == "sequence  fixed_linear: 4 tokens in the first step, 16 from step 10 on");
   CHECK(line_of(text, "length") == "length    12 steps = 96 samples = 960 tokens");
+}
+
+TEST_CASE("an epoch is the same number of samples wherever it is counted, in either order") {
+  for (const char* order : {"epoch", "megatron"}) {
+    CAPTURE(order);
+    Corpus corpus;
+    Config config = corpus.config;
+    config.data.order = order;
+    config.train.steps = 0;
+    config.train.epochs = 2;
+    config.train.global_batch_size = 1;
+    config.train.evaluate_every = 0;
+    config.train.evaluate_every_epoch = true;
+    config.train.evaluate_steps = 1;
+    config.run.directory = corpus.folder.file(order);
+    const LoopResult result = run_loop(config);
+    REQUIRE(result.told[0].empty());
+    double epoch = 0;
+    int evaluations = 0;
+    for (const nlohmann::json& line : result.metrics) {
+      if (line.at("kind") == "train") epoch = line.at("epoch");
+      if (line.at("kind") == "eval" && line.at("split") == "validation") CHECK(epoch == ++evaluations);
+    }
+    CHECK(evaluations == 2);
+    CHECK(epoch == 2);
+  }
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
+#include "support/late_communicator.h"
 #include "train/loop_on_threads.h"
 #include "train/report.h"
 #include "train/trainer.h"
@@ -313,7 +314,34 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   Config plain = sgd;
   plain.optimizer.momentum = 0;
   train(plain, "", folder.file("plain"));
-  require_error(ErrorKind::checkpoint, {"weights only"},
+  require_error(ErrorKind::checkpoint,
+                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "go on with 0"},
                 [&] { train(sgd, at(folder.file("plain"), 2), folder.file("other")); });
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
+}
+
+TEST_CASE("a checkpoint is loaded while the values of the last update are on their way", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = with_mode(small_run(folder), {"", 1, 2, 2, true});
+  run_as_threads(4, [&](Communicator& world) {
+    LateCommunicator late(world);
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, 4, &facts);
+    const ProcessGrid grid(late, grid_shape(own));
+    Backend backend = make_cpu_backend();
+    Trainer trainer(own, grid, backend, datasets);
+    trainer.train_step();
+    trainer.save(folder.file("run"), nlohmann::json::object());
+    const StepResult straight = trainer.train_step();
+    CHECK(late.owed() > 0);
+    std::vector<std::string> warnings;
+    trainer.resume(open_named_checkpoint(late, at(folder.file("run"), 1), warnings));
+    CHECK(late.owed() == 0);
+    const StepResult again = trainer.train_step();
+    CHECK(again.loss == straight.loss);
+    CHECK(again.gradient_norm == straight.gradient_norm);
+    trainer.check_replicas();
+  });
 }

@@ -1,0 +1,49 @@
+// SkipAccount: counts the steps that were skipped because their loss or gradient was not finite, says why, and ends a
+// run in which nothing is learned any more. Collective over the grid.
+//
+// A gradient that overflows while the loss scale can still be lowered says nothing about the model, so that it is only
+// counted at first. If train.max_skipped_steps in a row are reached that way, the last of them is repeated at the
+// smallest scale of the search: what is finite there only needs more steps, and counting begins anew; what is not would
+// be no better after all of them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "train/trainer.h"
+
+namespace megatron {
+
+class SkipAccount {
+ public:
+  /// `most_in_a_row`: train.max_skipped_steps. Trainer and log must outlive the account.
+  SkipAccount(std::int64_t most_in_a_row, Trainer& trainer, Log& log)
+      : most_in_a_row_(most_in_a_row), trainer_(trainer), log_(log) {}
+
+  /// After every step, skipped or not. Errors: numerics, the same on every rank.
+  void account_for(const StepResult& result);
+
+  std::int64_t since_line() const { return since_line_; }
+  void begin_line() { since_line_ = 0; }
+  std::int64_t in_all() const { return in_all_; }
+
+  /// What a checkpoint holds: an object.
+  nlohmann::json state() const;
+  /// Errors: checkpoint, for counters that a run of `steps` cannot have.
+  void set_state(const nlohmann::json& state, std::int64_t steps);
+
+ private:
+  void explain(const StepResult& result, bool last);
+  void log_search(const StepResult& result, bool looked_closer);
+
+  std::int64_t most_in_a_row_;
+  Trainer& trainer_;
+  Log& log_;
+  std::int64_t since_line_ = 0;  // of the metrics
+  std::int64_t in_all_ = 0;      // by the run, before it was resumed included
+  std::int64_t in_a_row_ = 0;    // since a step was good, or would have been at the smallest loss scale
+  bool explained_ = false;       // one of these
+};
+
+}  // namespace megatron

@@ -1,0 +1,67 @@
+// A small store of parameters with every property that the optimizer looks at, and what to fill it with.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "optim/optimizer.h"
+#include "support/tensors.h"
+
+namespace megatron::test {
+
+inline constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
+inline constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
+
+inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool counted = true) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.global_shape = shape;
+  parameter.box.extent = parameter.box.offset = shape;
+  for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
+  parameter.decay = decay;
+  parameter.counted = counted;
+  return parameter;
+}
+
+// Ranges with and without decay, gaps inside and between them, and a copy that another rank counts.
+inline void declare_all(ParameterStore& store) {
+  store.declare(parameter_of("matrix", {5, 7}, true));
+  store.declare(parameter_of("second matrix", {3, 11}, true));
+  store.declare(parameter_of("bias", {7}, false));
+  store.declare(parameter_of("second bias", {3}, false), /*adjacent=*/true);
+  store.declare(parameter_of("copy", {9}, false, /*counted=*/false));
+  store.declare(parameter_of("last matrix", {1, 50}, true));
+}
+
+inline void set_gradients(const ParameterStore& store, std::uint64_t seed, double width) {
+  for (const Parameter& parameter : store.all()) {
+    const Owned<float> gradient = random_tensor({parameter.elements()}, seed ^ hash_name(parameter.name), width);
+    std::copy(gradient.values().begin(), gradient.values().end(), parameter.gradient.as<float>());
+  }
+}
+
+inline void set_values(const ParameterStore& store) {
+  for (const Parameter& parameter : store.all()) {
+    const Owned<float> value = random_tensor({parameter.elements()}, hash_name(parameter.name) + 1);
+    std::copy(value.values().begin(), value.values().end(), parameter.value.as<float>());
+  }
+}
+
+inline std::vector<float> copy_of(ConstTensor x) {
+  return {x.as<float>(), x.as<float>() + x.elements()};
+}
+
+/// Of what this rank counts.
+inline double norm_of(const ParameterStore& store) {
+  double sum = 0;
+  for (const Parameter& parameter : store.all()) {
+    if (!parameter.counted) continue;
+    for (const float g : copy_of(parameter.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace megatron::test
