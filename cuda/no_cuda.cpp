@@ -1,8 +1,8 @@
 // Stands in for the CUDA backend in a build without one: asking for it is an error that says so.
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "ops/counting_ops.h"
 #include "ops/device.h"
-#include "ops/ops.h"
 
 namespace megatron {
 
@@ -18,6 +18,10 @@ Backend make_cuda_backend(int /*device_index*/) {
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& /*host*/, Device& /*device*/) {
   fail(ErrorKind::configuration,
        "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
+}
+
+std::unique_ptr<CountingOps> make_cuda_counting_ops() {
+  return std::make_unique<CountingOps>();
 }
 
 }  // namespace megatron

@@ -3,6 +3,7 @@
 // Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks.
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
+#include "cpu/working_memory.h"
 #include "ops/arguments.h"
 
 namespace megatron {
@@ -11,8 +12,11 @@ using namespace attention;
 
 namespace {
 
-/// Of one thread.
-std::size_t scratch_bytes(const AttentionProblem& problem) {
+AttentionProblem problem_of(const AttentionBackwardArgs& args) {
+  return {"attention_backward", args.q, args.k, args.v, args.mask, args.dropout};
+}
+
+std::size_t share_of_thread(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
                                                   3 * Pieces::padded(kQueryBlock * problem.head_size) +
                                                   4 * Pieces::padded(problem.keys * problem.head_size));
@@ -129,12 +133,16 @@ class BackwardPass {
 
 }  // namespace
 
+std::size_t attention_backward_bytes(const AttentionBackwardArgs& args, int threads) {
+  return share_of_thread(problem_of(args)) * static_cast<std::size_t>(threads);
+}
+
 void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
-  const AttentionProblem problem("attention_backward", args.q, args.k, args.v, args.mask, args.dropout);
+  const AttentionProblem problem = problem_of(args);
   for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) problem.check_queries(x);
   for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
   problem.check_log_sum_exp(args.log_sum_exp);
-  const std::size_t share = scratch_bytes(problem);
+  const std::size_t share = share_of_thread(problem);
   with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
     std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
     // Not cut any finer: both keys' and queries' gradients are sums over the other.

@@ -2,6 +2,7 @@
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
+#include "cpu/working_memory.h"
 #include "ops/arguments.h"
 
 namespace megatron {
@@ -10,8 +11,11 @@ using namespace attention;
 
 namespace {
 
-/// Of one thread.
-std::size_t scratch_bytes(const AttentionProblem& problem) {
+AttentionProblem problem_of(const AttentionForwardArgs& args) {
+  return {"attention_forward", args.q, args.k, args.v, args.mask, args.dropout};
+}
+
+std::size_t share_of_thread(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
                                                   2 * Pieces::padded(kQueryBlock * problem.head_size) +
                                                   2 * Pieces::padded(problem.keys * problem.head_size));
@@ -136,20 +140,24 @@ void attend(const Team& team, const AttentionForwardArgs& args, const AttentionP
     const std::int64_t pair = part / cuts, piece = part % cuts;
     const auto cut = [&](std::int64_t i) { return Team::cut(problem.queries, kQueryBlock, cuts, i); };
     if (cut(piece) == cut(piece + 1)) return;
-    ForwardPass<T>(args, problem, memory + scratch_bytes(problem) * static_cast<std::size_t>(thread))
+    ForwardPass<T>(args, problem, memory + share_of_thread(problem) * static_cast<std::size_t>(thread))
         .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));
   });
 }
 
 }  // namespace
 
+std::size_t attention_forward_bytes(const AttentionForwardArgs& args, int threads) {
+  return share_of_thread(problem_of(args)) * static_cast<std::size_t>(threads);
+}
+
 void CpuOps::attention_forward(const AttentionForwardArgs& args) {
-  const AttentionProblem problem("attention_forward", args.q, args.k, args.v, args.mask, args.dropout);
+  const AttentionProblem problem = problem_of(args);
   problem.check_queries(args.out);
   problem.check_log_sum_exp(args.log_sum_exp);
   with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
     if (problem.samples * problem.key_heads == 0 || problem.queries == 0) return;
-    attend<T>(team_, args, problem, scratch(scratch_bytes(problem) * static_cast<std::size_t>(team_.threads())));
+    attend<T>(team_, args, problem, scratch(share_of_thread(problem) * static_cast<std::size_t>(team_.threads())));
   });
 }
 

@@ -84,12 +84,4 @@ Backend make_cpu_backend(int threads) {
   return {std::move(device), std::move(ops)};
 }
 
-std::byte* CpuOps::scratch(std::size_t bytes) {
-  if (bytes > scratch_.bytes()) {
-    scratch_ = Buffer();  // given back first: old and new need not fit side by side
-    scratch_ = Buffer(allocator_, bytes);
-  }
-  return scratch_.data();
-}
-
 }  // namespace megatron

@@ -3,8 +3,8 @@
 // With the same number of threads every verb gives the same bits in every run; with another number all but matmul still
 // do, and matmul agrees to rounding (the library it calls chooses its order of additions by the size of its part).
 //
-// Owns its team and the scratch memory its kernels need (grown on first use, then reused: a steady step allocates
-// nothing). Not thread-safe: one instance per rank, used by the thread that made it.
+// Owns its team and the scratch memory its kernels need (cpu/working_memory.h; reserved, or grown on first use and then
+// reused: a steady step allocates nothing). Not thread-safe: one instance per rank, used by the thread that made it.
 #pragma once
 
 #include <cstddef>
@@ -56,6 +56,9 @@ class CpuOps final : public Ops {
   void copy(ConstTensor x, Tensor y) override;
   void add(ConstTensor x, Tensor y) override;
   void scale(Tensor y, double factor) override;
+  // working_memory.cpp
+  std::size_t working_bytes() const override { return scratch_used_; }
+  void reserve(std::size_t bytes) override;
 
  private:
   /// At least `bytes` of scratch, valid until the next call; grows, never shrinks.
@@ -64,6 +67,7 @@ class CpuOps final : public Ops {
   Allocator& allocator_;
   Team team_;
   Buffer scratch_;
+  std::size_t scratch_used_ = 0;  // the most that was asked for
 };
 
 }  // namespace megatron

@@ -7,6 +7,7 @@
 #include "cpu/cpu_ops.h"
 #include "cpu/sgemm.h"
 #include "cpu/wide_product.h"
+#include "cpu/working_memory.h"
 #include "ops/arguments.h"
 #include "ops/product_size.h"
 
@@ -39,6 +40,11 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
+/// Scratch of one thread. For the whole product, as blocks of a smaller one may be larger.
+std::size_t share_of_thread(DType type, ProductSize size) {
+  return type == DType::f32 ? 0 : wide_product_bytes(size);
+}
+
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
 template <class T>
 void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top, std::int64_t left, float* memory) {
@@ -61,12 +67,16 @@ void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top,
 
 }  // namespace
 
+std::size_t matmul_bytes(const MatmulArgs& args, int threads) {
+  return share_of_thread(args.a.dtype(), product_size(args)) * static_cast<std::size_t>(threads);
+}
+
 void CpuOps::matmul(const MatmulArgs& args) {
   const auto [m, n, k] = product_size(args);
+  const std::size_t share = share_of_thread(args.a.dtype(), {m, n, k});
   const bool whole = team_.threads() == 1 || m * n * k < kSmallProduct;
   const Blocks blocks = whole ? Blocks{1, 1} : cut_result(m, n, team_.threads());
   with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {
-    const std::size_t share = kHalf<T> ? wide_product_bytes({m, n, k}) : 0;
     std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
     team_.each(blocks.rows * blocks.columns, [&](std::int64_t block, int thread) {
       const std::int64_t row = block / blocks.columns, column = block % blocks.columns;

@@ -106,10 +106,11 @@ void CpuOps::sgd(const SgdArgs& args) {
 void CpuOps::square_sum(const SquareSumArgs& args) {
   const std::int64_t n = args.x.elements();
   const float* x = elements_of<float>("square_sum", args.x, n);
-  // Blocks of a fixed size, added up in order: the same sum with any number of threads.
-  constexpr std::int64_t block = std::int64_t{1} << 16;
+  // Blocks that n alone decides on, added up in order: the same sum with any number of threads.
+  constexpr std::int64_t most_blocks = 256, least_block = std::int64_t{1} << 16;
+  const std::int64_t block = std::max(least_block, (n + most_blocks - 1) / most_blocks);
   const std::int64_t blocks = (n + block - 1) / block;
-  auto* sums = reinterpret_cast<double*>(scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
+  double sums[most_blocks];
   team_.ranges(blocks, 1, n, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) sums[i] = sum_of_squares(x + i * block, std::min(block, n - i * block));
   });

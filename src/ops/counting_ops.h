@@ -1,12 +1,17 @@
 // CountingOps: operations that compute nothing and count the floating-point operations of matmuls and attention. With
 // sizing arenas and counting communicators it plays the program's own step for --dry-run; no tensor is touched.
+//
+// What verbs work in beside their arguments depends on their kernels: a backend has counting operations of its own
+// (ops/device.h), which know it from the arguments.
 #pragma once
+
+#include <algorithm>
 
 #include "ops/ops.h"
 
 namespace megatron {
 
-class CountingOps final : public Ops {
+class CountingOps : public Ops {
  public:
   double matmul_flops() const { return matmul_flops_; }
   double attention_flops() const { return attention_flops_; }  ///< causal: half the square where the mask is
@@ -39,8 +44,16 @@ class CountingOps final : public Ops {
   void add(ConstTensor, Tensor) override {}
   void scale(Tensor, double) override {}
 
+  std::size_t working_bytes() const override { return working_bytes_; }
+  void reserve(std::size_t) override {}
+
+ protected:
+  /// A verb that was counted works in so much.
+  void works_in(std::size_t bytes) { working_bytes_ = std::max(working_bytes_, bytes); }
+
  private:
   double matmul_flops_ = 0, attention_flops_ = 0;
+  std::size_t working_bytes_ = 0;
 };
 
 }  // namespace megatron

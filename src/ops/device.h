@@ -34,6 +34,7 @@
 namespace megatron {
 
 class Communicator;
+class CountingOps;
 class Ops;
 
 /// A point in one of a device's queues. A small value: nothing is to be given back, however old it is. The default one
@@ -109,5 +110,10 @@ Backend make_cuda_backend(int device_index);
 /// own) with NCCL; control values go through `host` (Communicator::host). Collective over `host`, which must outlive
 /// it, as must the device. Throws Error(configuration) where the build has no NCCL.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device);
+
+/// Counting operations that know what the kernels of these backends work in. They need no device.
+std::unique_ptr<CountingOps> make_cpu_counting_ops(int threads = 1);
+/// Without working memory where the build has no CUDA.
+std::unique_ptr<CountingOps> make_cuda_counting_ops();
 
 }  // namespace megatron

@@ -9,7 +9,7 @@
 //     parameters and scalars are f32 (or f64 where said); sums accumulate in f32 at least.
 //   * No verb returns a host scalar: norms, factors and losses are one-element tensors.
 //   * A backend throws Error(configuration) naming verb and dtype where it lacks one.
-// CPU: src/cpu, one file per family. Counting (FLOPs for --dry-run): counting_ops.h.
+// CPU: src/cpu, one file per family. Counting (FLOPs and working memory for --dry-run): counting_ops.h.
 #pragma once
 
 #include <cstdint>
@@ -252,6 +252,13 @@ class Ops {
   virtual void copy(ConstTensor x, Tensor y) = 0;   ///< y = x, converting between float dtypes; same element count
   virtual void add(ConstTensor x, Tensor y) = 0;    ///< y += x
   virtual void scale(Tensor y, double factor) = 0;  ///< y *= factor
+
+  /// The most that a verb has worked in beside its arguments since the last reserve(), in bytes of the device's memory.
+  /// What libraries below a backend take for themselves is not known here.
+  virtual std::size_t working_bytes() const = 0;
+  /// Allocates so much for that at once, and gives back what there was. Played by a backend's counting operations, a
+  /// step says in working_bytes() how much it is; a verb that needs more than was reserved allocates it, and keeps it.
+  virtual void reserve(std::size_t bytes) = 0;
 };
 
 }  // namespace megatron

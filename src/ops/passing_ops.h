@@ -92,6 +92,8 @@ class PassingOps : public Ops {
   void scale(Tensor y, double factor) override {
     pass("scale", [&] { ops_->scale(y, factor); });
   }
+  std::size_t working_bytes() const override { return ops_->working_bytes(); }
+  void reserve(std::size_t bytes) override { ops_->reserve(bytes); }
 
  private:
   /// Calls `call`, which is the verb of this name.

@@ -87,16 +87,18 @@ std::string describe(const std::vector<MemoryCase>& cases) {
       "memory of the fullest rank, MiB: GPT-2 124M, 4 x 1024 tokens a micro-batch, 8 of them, tensor 2, pipeline 2, "
       "data "
       "2\n";
-  text += fmt::format("  {:<30}{:>9}{:>10}{:>10}{:>12}{:>14}{:>8}{:>7}{:>8}{:>8}\n", "lever", "weights", "gradients",
-                      "optimizer", "activations", "communication", "scratch", "batch", "total", "");
+  text +=
+      fmt::format("  {:<30}{:>9}{:>10}{:>10}{:>12}{:>14}{:>8}{:>8}{:>7}{:>8}{:>8}\n", "lever", "weights", "gradients",
+                  "optimizer", "activations", "communication", "scratch", "kernels", "batch", "total", "");
   const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   for (const MemoryCase& line : cases) {
     const MemoryPlan& plan = line.plan;
     const double share = static_cast<double>(plan.total()) / static_cast<double>(cases.front().plan.total());
-    text += fmt::format("  {:<30}{:>9.1f}{:>10.1f}{:>10.1f}{:>12.1f}{:>14.1f}{:>8.1f}{:>7.1f}{:>8.0f}{:>6.0f} %\n",
-                        line.lever, mebibytes(plan.weights), mebibytes(plan.gradients), mebibytes(plan.optimizer),
-                        mebibytes(plan.activations), mebibytes(plan.communication), mebibytes(plan.scratch),
-                        mebibytes(plan.batch), mebibytes(plan.total()), 100 * share);
+    text +=
+        fmt::format("  {:<30}{:>9.1f}{:>10.1f}{:>10.1f}{:>12.1f}{:>14.1f}{:>8.1f}{:>8.1f}{:>7.1f}{:>8.0f}{:>6.0f} %\n",
+                    line.lever, mebibytes(plan.weights), mebibytes(plan.gradients), mebibytes(plan.optimizer),
+                    mebibytes(plan.activations), mebibytes(plan.communication), mebibytes(plan.scratch),
+                    mebibytes(plan.kernels), mebibytes(plan.batch), mebibytes(plan.total()), 100 * share);
   }
   return text;
 }
@@ -111,6 +113,7 @@ std::string to_json(const MemoryCase& benchmark) {
                         {"activations", plan.activations},
                         {"communication", plan.communication},
                         {"scratch", plan.scratch},
+                        {"kernels", plan.kernels},
                         {"batch", plan.batch},
                         {"total", plan.total()}}
              .dump() +

@@ -4,7 +4,7 @@
 
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
-#include "ops/counting_ops.h"
+#include "train/run_start.h"
 
 namespace megatron {
 
@@ -107,7 +107,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const Tensor loss_total = allocate_loss(scratch);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
-  CountingOps ops;
+  const std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
+  CountingOps& ops = *counting;
   Timers timers;
   executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
   GradientSums(grid, store).finish(ops, scratch);
@@ -142,6 +143,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
     plan.communication += plan.staging[i].bytes();
   }
   plan.scratch = scratch.high_water();
+  plan.kernels = ops.working_bytes();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
   return plan;
@@ -170,6 +172,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   scratch_ = Arena("scratch", scratch_memory_);
   loss_total_ = allocate_loss(scratch_);
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
+  backend.ops->reserve(plan_.kernels);
 }
 
 MemoryUse Replica::used() const {
@@ -179,7 +182,8 @@ MemoryUse Replica::used() const {
                  .optimizer = optimizer_->state_bytes(),
                  .activations = ExecutorMemory::sum(passes.slots),
                  .communication = ExecutorMemory::sum(passes.gradient_buffers),
-                 .scratch = scratch_.high_water()};
+                 .scratch = scratch_.high_water(),
+                 .kernels = backend_.ops->working_bytes()};
   for (const Communicator* group : grid_.groups()) used.communication += group->staging_bytes();
   return used;
 }

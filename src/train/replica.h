@@ -1,5 +1,6 @@
 // Replica: this rank's share of one model replica, with everything a training step needs: parameters, stage, executor,
-// arenas, optimizer. Built twice: with a CountingOps and no memory to learn the sizes (plan_memory), then for real.
+// arenas, optimizer. Built twice: with counting operations and no memory to learn the sizes (plan_memory), then for
+// real.
 //
 // Knows micro-batches and steps; must not know data sets, files, checkpoints or logs.
 #pragma once
@@ -25,9 +26,12 @@ struct MemoryUse {
   std::size_t communication = 0;  ///< gradients on their way to the previous stage, and staging of reductions
                                   ///< (comm/staging.h); MPI's own is not known
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
-  std::size_t batch = 0;          ///< tokens, targets and positions of a step
+  std::size_t kernels = 0;        ///< what the backend's verbs work in beside their arguments
+  std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
 
-  std::size_t total() const { return weights + gradients + optimizer + activations + communication + scratch + batch; }
+  std::size_t total() const {
+    return weights + gradients + optimizer + activations + communication + scratch + kernels + batch;
+  }
   bool operator==(const MemoryUse&) const = default;
 };
 
@@ -54,7 +58,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
 class Replica {
  public:
-  /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica.
+  /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica;
+  /// their staging and working memory is sized for this replica.
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the

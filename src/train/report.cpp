@@ -107,9 +107,10 @@ std::string slots_by_size(std::vector<std::size_t> slots) {
 
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
   const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  return fmt::format("  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10}\n", stage, plan.parameters,
-                     text(plan.weights), text(plan.gradients), text(plan.optimizer), slots_by_size(plan.passes.slots),
-                     text(plan.communication), text(plan.scratch), text(plan.batch), text(plan.total()));
+  return fmt::format("  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10} {:>10}\n", stage,
+                     plan.parameters, text(plan.weights), text(plan.gradients), text(plan.optimizer),
+                     slots_by_size(plan.passes.slots), text(plan.communication), text(plan.scratch), text(plan.kernels),
+                     text(plan.batch), text(plan.total()));
 }
 
 // Levers that are on and have nothing to work on: allowed, since one file serves many layouts, but not in silence.
@@ -160,9 +161,9 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   text += describe_recomputation(config);
   fmt::format_to(out,
                  "memory a rank (the program's own buffers; resident: plus about {} of program and libraries)\n"
-                 "  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10}\n",
+                 "  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10} {:>10}\n",
                  format_bytes(kProgramBytes), "stage", "parameters", "weights", "gradients", "optimizer",
-                 "activations by slot", "communication", "scratch", "batch", "total");
+                 "activations by slot", "communication", "scratch", "kernels", "batch", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
   const bool grows = config.train.batch_ramp_up.start > 0 || !config.train.curriculum.schedule.empty();
   double flops = 0, passes = 0, sums = 0;

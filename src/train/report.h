@@ -16,9 +16,9 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
 /// The grid of a resolved configuration.
 GridShape grid_shape(const Config& config);
 
-/// What a rank has resident besides what its plan says: program, libraries, MPI, kernels' working space. Measured with
-/// 1 to 8 ranks on one Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 52 MiB. With 16-bit values matrix products
-/// widen tiles: up to 14 MiB a thread more (cpu/wide_product.h).
+/// What a rank has resident besides what its plan says: program, libraries and what they take for themselves, MPI's
+/// and matrix products' among it. Measured with 1 to 8 ranks on one Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43
+/// to 52 MiB.
 inline constexpr double kProgramBytes = 50 << 20;
 
 /// "1.50 GiB", "12.0 MiB", "640 B".

@@ -60,4 +60,8 @@ Backend make_backend(const RunConfig& run, int local_rank) {
   return run.device == "cuda" ? make_cuda_backend(local_rank) : make_cpu_backend(static_cast<int>(run.threads));
 }
 
+std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run) {
+  return run.device == "cuda" ? make_cuda_counting_ops() : make_cpu_counting_ops(static_cast<int>(run.threads));
+}
+
 }  // namespace megatron

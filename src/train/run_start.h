@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "ops/counting_ops.h"
 #include "ops/device.h"
 #include "train/datasets.h"
 
@@ -26,5 +27,7 @@ std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world);
 
 /// The backend that run.device names.
 Backend make_backend(const RunConfig& run, int local_rank);
+/// Its counting operations.
+std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run);
 
 }  // namespace megatron

@@ -63,6 +63,14 @@ class SeparateOps final : public Ops {
   void scale(Tensor y, double factor) override {
     device_.call([=, this] { ops_.scale(y, factor); });
   }
+  std::size_t working_bytes() const override {
+    device_.synchronize();
+    return ops_.working_bytes();
+  }
+  void reserve(std::size_t bytes) override {
+    device_.synchronize();
+    ops_.reserve(bytes);
+  }
 
  private:
   template <class Args>

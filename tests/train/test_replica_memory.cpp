@@ -6,6 +6,7 @@
 #include <new>
 
 #include "comm/thread_communicator.h"
+#include "cpu/cpu_ops.h"
 #include "model/flops.h"
 #include "support/tiny_training.h"
 #include "train/replica.h"
@@ -97,6 +98,8 @@ struct Layout {
   Curriculum curriculum = {};
   const char* optimizer = "adamw";
   double momentum = 0.9;
+  const char* compute = "fp32";
+  std::int64_t threads = 1;
 };
 
 Config config_of(const Layout& layout) {
@@ -115,13 +118,15 @@ Config config_of(const Layout& layout) {
   config.train.curriculum = layout.curriculum;
   config.optimizer.name = layout.optimizer;
   config.optimizer.momentum = layout.momentum;
+  config.precision.compute = layout.compute;
+  config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   return config;
 }
 
 struct RankMemory {
   MemoryPlan plan;
-  std::size_t weights = 0, gradients = 0, optimizer = 0, scratch = 0, device = 0;
+  std::size_t weights = 0, gradients = 0, optimizer = 0, scratch = 0, kernels = 0, device = 0;
   ExecutorMemory passes;
   int blocks_before = 0, blocks_after = 0;
   std::int64_t parameters = 0;
@@ -134,10 +139,10 @@ std::vector<RankMemory> measure(const Layout& layout) {
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     RankMemory& memory = ranks[static_cast<std::size_t>(world.rank())];
     const ProcessGrid grid(world, shape);
-    Backend backend = make_cpu_backend();
-    auto metered = std::make_unique<MeteredDevice>(std::move(backend.device));
+    auto metered = std::make_unique<MeteredDevice>(make_cpu_backend().device);
     const MeteredDevice& device = *metered;
-    backend.device = std::move(metered);
+    auto ops = std::make_unique<CpuOps>(*metered, static_cast<int>(layout.threads));
+    Backend backend(std::move(metered), std::move(ops));
     Replica replica(config, grid, backend);
     memory.plan = plan_memory(config, shape, grid.at());
     memory.device = device.bytes();
@@ -158,6 +163,7 @@ std::vector<RankMemory> measure(const Layout& layout) {
       replica.evaluate(whole_batch, whole_batches.targets(), timers);
     }
     memory.passes = replica.passes_used();
+    memory.kernels = replica.used().kernels;
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
     memory.weights = replica.store().values().bytes();
     memory.gradients = replica.store().gradients().bytes();
@@ -196,7 +202,15 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .ramp_up = {1, 1, 10}},
       Layout{.data = 2, .distributed = true, .optimizer = "sgd"}, Layout{.optimizer = "sgd", .momentum = 0},
       Layout{.data = 4, .distributed = true}, Layout{.data = 8, .pipeline = 2, .distributed = true},
-      Layout{.tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .distributed = true});
+      Layout{.tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .distributed = true},
+      Layout{.micro_batch = 4, .compute = "bf16"}, Layout{.tensor = 2, .recompute = {"full", 1}, .compute = "fp16"},
+      Layout{.micro_batch = 2, .threads = 3},
+      Layout{.data = 2,
+             .micro_batch = 4,
+             .distributed = true,
+             .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
+             .compute = "bf16",
+             .threads = 2});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -210,6 +224,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
     CHECK(plan.scratch == memory.scratch);
     // The batch and the staging of MPI's reductions are their owners'.
     const std::size_t staging = plan.communication - ExecutorMemory::sum(plan.passes.gradient_buffers);
+    CHECK(plan.kernels == memory.kernels);
     CHECK(memory.device == plan.total() - plan.batch - staging);
     CHECK(memory.blocks_after == memory.blocks_before);
   }

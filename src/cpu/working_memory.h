@@ -1,0 +1,16 @@
+// What the CPU's verbs work in beside their arguments, in bytes: asked by the verbs themselves and by plans. A function
+// of shapes, dtypes and the number of threads alone, that never shrinks when an extent grows. All other verbs need
+// nothing.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/ops.h"
+
+namespace megatron {
+
+std::size_t matmul_bytes(const MatmulArgs& args, int threads);
+std::size_t attention_forward_bytes(const AttentionForwardArgs& args, int threads);
+std::size_t attention_backward_bytes(const AttentionBackwardArgs& args, int threads);
+
+}  // namespace megatron

@@ -1,0 +1,148 @@
+// What verbs work in beside their arguments is what the counting operations say of the same arguments, to the byte.
+#include "cpu/working_memory.h"
+
+#include <catch2/catch.hpp>
+
+#include "cpu/cpu_device.h"
+#include "cpu/cpu_ops.h"
+#include "ops/counting_ops.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+class CountingAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    held += bytes;
+    ++blocks;
+    return device_.allocate(bytes);
+  }
+  void deallocate(void* memory, std::size_t bytes) noexcept override {
+    held -= bytes;
+    device_.deallocate(memory, bytes);
+  }
+  std::size_t held = 0;
+  int blocks = 0;
+
+ private:
+  CpuDevice device_;
+};
+
+/// `verb` played by counting operations, then by real ones that have what those say.
+template <class Verb>
+std::size_t check_reserved(int threads, const Verb& verb) {
+  const std::unique_ptr<CountingOps> counting = make_cpu_counting_ops(threads);
+  verb(*counting);
+  const std::size_t planned = counting->working_bytes();
+  CountingAllocator allocator;
+  CpuOps ops(allocator, threads);
+  ops.reserve(planned);
+  CHECK(ops.working_bytes() == 0);
+  const int blocks = allocator.blocks;
+  verb(ops);
+  CHECK(ops.working_bytes() == planned);
+  CHECK(allocator.blocks == blocks);
+  CHECK(allocator.held == planned);
+  return planned;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("verbs work in what was counted of their arguments", "", float, BFloat16, Float16) {
+  const int threads = GENERATE(1, 3);
+  const bool half = sizeof(TestType) < sizeof(float);
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 7, 33}, {130, 70, 40}, {40, 3000, 500}}) {
+    CAPTURE(threads, m, n, k);
+    Owned<TestType> a({m, k}), b({n, k}), c({m, n});
+    Owned<float> sum({m, n});
+    const std::size_t set =
+        check_reserved(threads, [&](Ops& ops) { ops.matmul({.a = a, .b = b, .transpose_b = true, .c = c}); });
+    CHECK((set > 0) == half);
+    check_reserved(threads,
+                   [&](Ops& ops) { ops.matmul({.a = a, .b = b, .transpose_b = true, .c = sum, .accumulate = true}); });
+  }
+  for (const auto& [s, d] : {std::array<std::int64_t, 2>{1, 8}, {33, 24}, {700, 16}}) {
+    CAPTURE(threads, s, d);
+    Owned<TestType> q({s, 2, 4, d}), k({s, 2, 2, d}), out({s, 2, 4, d});
+    Owned<float> log_sum_exp({2, 4, s});
+    CHECK(check_reserved(threads, [&](Ops& ops) {
+            ops.attention_forward(
+                {.q = q, .k = k, .v = k, .out = out, .log_sum_exp = log_sum_exp, .mask = {}, .dropout = {}});
+          }) > 0);
+    Owned<TestType> dq({s, 2, 4, d}), dk({s, 2, 2, d}), dv({s, 2, 2, d});
+    CHECK(check_reserved(threads, [&](Ops& ops) {
+            ops.attention_backward({.dout = out,
+                                    .q = q,
+                                    .k = k,
+                                    .v = k,
+                                    .out = out,
+                                    .log_sum_exp = log_sum_exp,
+                                    .dq = dq,
+                                    .dk = dk,
+                                    .dv = dv,
+                                    .mask = {},
+                                    .dropout = {}});
+          }) > 0);
+  }
+}
+
+TEST_CASE("verbs that were not told of need nothing") {
+  Owned<float> x({3, 200000}), y({3, 200000}), sum({200000});
+  Owned<double> total({1});
+  CHECK(check_reserved(3, [&](Ops& ops) {
+          ops.square_sum({x, total});
+          ops.column_sum({x, sum});
+          ops.bias_gelu_backward({.dy = y, .x = x, .bias = {}, .dx = y, .dbias = sum});
+          ops.add(x, y);
+        }) == 0);
+}
+
+TEST_CASE("what was not reserved is allocated once and kept, and reserving gives it back") {
+  CountingAllocator allocator;
+  CpuOps ops(allocator);
+  Owned<BFloat16> a({64, 64}), c({64, 64});
+  const MatmulArgs args{.a = a, .b = a, .c = c};
+  ops.matmul(args);
+  CHECK(ops.working_bytes() == matmul_bytes(args, 1));
+  CHECK(allocator.held == matmul_bytes(args, 1));
+  ops.matmul(args);
+  CHECK(allocator.blocks == 1);
+  ops.reserve(0);
+  CHECK(allocator.held == 0);
+}
+
+TEST_CASE("shorter sequences never need more") {
+  for (const int threads : {1, 2, 6}) {
+    std::size_t product = 0, forward = 0, backward = 0;
+    for (std::int64_t s = 1; s < 1700; s += 13) {
+      // Views of nothing: sizes follow from shapes.
+      const auto view = [](Shape shape, DType type) { return Tensor(nullptr, shape, type); };
+      const Tensor x = view({2 * s, 300}, DType::bf16), w = view({1000, 300}, DType::bf16),
+                   y = view({2 * s, 1000}, DType::bf16), q = view({s, 2, 4, 24}, DType::bf16),
+                   statistics = view({2, 4, s}, DType::f32);
+      const std::size_t bytes[] = {
+          matmul_bytes({.a = x, .b = w, .transpose_b = true, .c = y}, threads),
+          attention_forward_bytes(
+              {.q = q, .k = q, .v = q, .out = q, .log_sum_exp = statistics, .mask = {}, .dropout = {}}, threads),
+          attention_backward_bytes({.dout = q,
+                                    .q = q,
+                                    .k = q,
+                                    .v = q,
+                                    .out = q,
+                                    .log_sum_exp = statistics,
+                                    .dq = q,
+                                    .dk = q,
+                                    .dv = q,
+                                    .mask = {},
+                                    .dropout = {}},
+                                   threads)};
+      CHECK(bytes[0] >= product);
+      CHECK(bytes[1] >= forward);
+      CHECK(bytes[2] >= backward);
+      product = bytes[0], forward = bytes[1], backward = bytes[2];
+    }
+  }
+}
