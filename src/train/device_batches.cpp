@@ -15,12 +15,9 @@ Tensor upload(Device& device, Buffer& memory, std::size_t& used, const std::vect
 
 }  // namespace
 
-DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Device& device, const SampleSet& samples,
-                             StepPlan plan)
-    : device_(device), reads_(grid.first_stage() || grid.last_stage()), plan_(std::move(plan)) {
+BatchMemory::BatchMemory(const Config& config, Device& device) : device_(device) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const std::int64_t count = micro_batches_per_step(config);
-  samples_together_ = b * grid.data().size();
   std::vector<std::int32_t> positions, position_ids;
   for (std::int64_t i = 0; i < s; ++i) {
     positions.push_back(static_cast<std::int32_t>(i));
@@ -38,6 +35,18 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Devi
   for (std::int64_t k = 0; k < count; ++k) {
     const Tensor tokens = take(), targets = take();
     columns_.push_back({tokens, targets});
+  }
+}
+
+DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory,
+                             const SampleSet& samples, StepPlan plan)
+    : memory_(memory),
+      reads_(grid.first_stage() || grid.last_stage()),
+      plan_(std::move(plan)),
+      longest_(config.model.sequence_length),
+      samples_together_(config.train.micro_batch_size * grid.data().size()) {
+  const std::int64_t b = config.train.micro_batch_size, count = micro_batches_per_step(config);
+  for (std::int64_t k = 0; k < count; ++k) {
     MicroBatch& micro_batch = micro_batches_.emplace_back();
     micro_batch.samples = b;
     micro_batch.first_sample = k * samples_together_ + grid.data().rank() * b;
@@ -54,23 +63,23 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   const StepSamples step = plan_(step_++);
   internal_check(step.samples > 0, "a batch was asked for after the last step");
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
-  const std::int64_t s = step.sequence > 0 ? step.sequence : positions_.dim(0);
+  const std::int64_t s = step.sequence > 0 ? step.sequence : longest_;
   const StepBatch* const batch = reads_ ? &reader_->next() : nullptr;
   targets_ = static_cast<double>(step.samples * s);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];
-    const Tensor tokens = columns_[k].tokens.slice(0, 0, s), targets = columns_[k].targets.slice(0, 0, s);
+    const Tensor tokens = memory_.tokens(k, s), targets = memory_.targets(k, s);
     if (batch != nullptr) {
       const MicroBatchTokens& from = batch->micro_batches[k];
       internal_check(from.first_in_batch == to.first_sample && from.tokens.bytes() == tokens.bytes(),
                      "micro-batch out of place");
-      device_.copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes());
-      device_.copy_to_device(targets.data(), from.targets.data(), targets.bytes());
+      memory_.device().copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes());
+      memory_.device().copy_to_device(targets.data(), from.targets.data(), targets.bytes());
     }
     to.tokens = tokens;
     to.targets = targets;
-    to.position_ids = position_ids_.slice(0, 0, s);
-    to.positions = positions_.slice(0, 0, s);
+    to.position_ids = memory_.position_ids(s);
+    to.positions = memory_.positions(s);
     to.sequence = s;
     to.gradient_scale = loss_scale / targets_;
   }

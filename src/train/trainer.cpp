@@ -84,6 +84,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       backend_(backend),
       datasets_(datasets),
       replica_(config, grid, backend),
+      batch_memory_(config, *backend.device),
       schedule_(config),
       learning_rate_(learning_rate_of(config.learning_rate)),
       weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
@@ -114,7 +115,7 @@ StepResult Trainer::train_step() {
   internal_check(!finished(), "a step after the last one");
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
-    batches_ = std::make_unique<DeviceBatches>(config_, grid_, *backend_.device, datasets_.train(), training_plan());
+    batches_ = std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, datasets_.train(), training_plan());
   }
   StepResult result;
   result.loss_scale = loss_scaler_.scale();
@@ -148,7 +149,8 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
     return step < steps ? StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), batch} : StepSamples{};
   };
   const Timers::Scope scope(timers_, Section::evaluation);
-  DeviceBatches batches(config_, grid_, *backend_.device, samples, plan);
+  micro_batches_ = {};  // their memory is the evaluation's now
+  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan);
   double sum = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;

@@ -53,7 +53,7 @@ class Trainer {
 
   /// Of the next step.
   double loss_scale() const { return loss_scaler_.scale(); }
-  /// After a step that was skipped, once: why. Plays it again, where a search for the loss scale goes on at the
+  /// Right after a step that was skipped, once: why. Plays it again, where a search for the loss scale goes on at the
   /// smallest one that it may come to; as costly as the step.
   SkipReport explain_skip(const StepResult& result);
   /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are
@@ -78,7 +78,7 @@ class Trainer {
   /// Bytes held of everything that the plan predicts.
   MemoryUse used() const {
     MemoryUse used = replica_.used();
-    used.batch = batches_ ? batches_->bytes() : 0;
+    used.batch = batch_memory_.bytes();
     return used;
   }
 
@@ -97,12 +97,13 @@ class Trainer {
   Timers timers_;
   TrafficMeter traffic_;
   Replica replica_;
+  BatchMemory batch_memory_;
   RunSchedule schedule_;
   LearningRate learning_rate_;
   WeightDecay weight_decay_;
   LossScaler loss_scaler_;
   std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
-  std::span<const MicroBatch> micro_batches_;    // of the last step
+  std::span<const MicroBatch> micro_batches_;    // of the last step, until an evaluation
   std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
   std::int64_t step_ = 0;                        // of samples and tokens the schedule tells the rest
 };
