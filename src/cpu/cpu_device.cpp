@@ -63,7 +63,7 @@ void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
 }
 
 std::size_t CpuDevice::free_bytes() const {
-  return free_memory_bytes();
+  return free_memory_bytes().value_or(0);
 }
 
 void CpuDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {

@@ -9,6 +9,7 @@
 #include "config/print.h"
 #include "train/cores.h"
 #include "train/metrics.h"
+#include "train/node_memory.h"
 #include "train/report.h"
 #include "train/run_lock.h"
 #include "train/run_start.h"
@@ -159,6 +160,9 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   log_evaluation(log, config, "validation", datasets->validation());
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);
+  require_node_memory(world, environment.host, stages[static_cast<std::size_t>(grid.at().pipeline)].total(),
+                      "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
+                      "recompute.mode = \"full\" (--dry-run says what a rank needs)");
 
   TrainingLoop loop(config, grid, backend, *datasets, log, signals, time_limits(config, environment));
   tell_phase("loading");

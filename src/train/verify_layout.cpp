@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/memory_usage.h"
 #include "comm/agreement.h"
 #include "train/layout_verdict.h"
+#include "train/node_memory.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -58,39 +57,17 @@ std::string bytes_text(double bytes) {
 // The reference and what is kept of it, on rank 0's node.
 void check_reference_fits(const MemoryPlan& plan, const std::string& host) {
   const auto needed = static_cast<double>(plan.total() + gradient_bytes(plan));
-  const auto available = static_cast<double>(free_memory_bytes());
+  const std::optional<std::size_t> free = free_memory_bytes();
+  const double available = free ? static_cast<double>(*free) : kInfinity;
   verify(
-      available == 0 || needed <= available, ErrorKind::configuration,
+      needed <= available, ErrorKind::configuration,
       "--verify compares with the whole model on one rank, in fp32, which needs {} on {} (weights {}, gradients twice "
       "{}, optimizer {}, activations {}), and {} are free there; verify the same layout with a smaller model: --set "
       "model.layers=..., model.hidden_size=... or train.global_batch_size=...",
       bytes_text(needed), host, bytes_text(static_cast<double>(plan.weights)),
       bytes_text(static_cast<double>(plan.gradients)), bytes_text(static_cast<double>(plan.optimizer)),
-      bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.batch)), bytes_text(available));
-}
-
-// All ranks of a node together, and the reference's gradients on rank 0's.
-void check_layout_fits(Communicator& world, const std::string& host, std::size_t needed) {
-  const nlohmann::json mine = {{"host", host}, {"needed", needed}, {"free", free_memory_bytes()}};
-  const std::vector<std::string> ranks = world.gather_texts(mine.dump(), 0);
-  agree(world, [&] {
-    struct Node {
-      double needed = 0, free = kInfinity;
-    };
-    std::map<std::string, Node> nodes;
-    for (const std::string& text : ranks) {
-      const auto rank = nlohmann::json::parse(text);
-      Node& node = nodes[rank.at("host")];
-      node.needed += rank.at("needed").get<double>();
-      if (rank.at("free").get<double>() > 0) node.free = std::min(node.free, rank.at("free").get<double>());
-    }
-    for (const auto& [name, node] : nodes) {
-      verify(node.needed <= node.free, ErrorKind::configuration,
-             "--verify: the ranks on {} need {} for the layout, and {} are free there; verify the same layout "
-             "with a smaller model, or on more nodes",
-             name, bytes_text(node.needed), bytes_text(node.free));
-    }
-  });
+      bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.kernels + plan.batch)),
+      bytes_text(available));
 }
 
 // The layout is played in fp32, and then in its own precision, whose masters may make it the larger one.
@@ -106,7 +83,7 @@ void check_memory(Communicator& world, const std::string& host, const Config& re
   const GridShape shape = grid_shape(own);
   const GridCoordinates at = coordinates_of(world.rank(), shape);
   const std::size_t layout = std::max(plan_memory(rounded, shape, at).total(), plan_memory(own, shape, at).total());
-  check_layout_fits(world, host, layout + kept);
+  require_node_memory(world, host, layout + kept, "verify the same layout with a smaller model, or on more nodes");
 }
 
 // ---- Playing --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5
     Layout layout;
     Settings settings;
   };
-  // 35 to 130 MiB of buffers a rank.
+  // 35 to 140 MiB of buffers a rank; with 16 bits some of it for the tiles of matrix products.
   const Case cases[] = {
       {kOneRank, {"recompute.mode=full"}},
       {{.tensor = 2}, {"parallel.sequence_parallel=true", "precision.compute=bf16"}},
@@ -58,4 +58,17 @@ TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5
       CHECK(resident[i] == Approx(expected).epsilon(0.05));
     }
   }
+}
+
+TEST_CASE("a run that the node's memory is too small for is refused before anything is allocated") {
+  const TemporaryFolder folder;
+  const Finished run =
+      run_command(training({.tensor = 2}, folder.file("run"), {"model.hidden_size=65536", "model.layers=96"}), 60);
+  INFO(run.out << run.err);
+  CHECK(run.code == 2);
+  CHECK(error_lines(run) == 1);
+  CHECK(mentions(run.err, "the ranks on "));
+  CHECK(mentions(run.err, "together, and "));
+  CHECK(mentions(run.err, "are free there; use fewer ranks a node"));
+  CHECK(mentions(run.out, "memory a rank"));  // the plan comes before
 }
