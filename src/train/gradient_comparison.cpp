@@ -5,9 +5,11 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "checkpoint/overlap.h"
+#include "comm/agreement.h"
 
 namespace megatron {
 
@@ -50,56 +52,93 @@ std::vector<Header> share_headers(Communicator& world, const ReferenceGradients*
   return headers;
 }
 
-// What one rank has found about one tensor.
-struct Found {
-  double elements = 0, squares = 0;
-};
+// Names that the reference lacks would never be looked at.
+void require_known(Communicator& world, const std::vector<Header>& headers, const std::vector<Piece>& held) {
+  std::set<std::string> known;
+  for (const Header& header : headers) known.insert(header.name);
+  agree(world, [&] {
+    for (const Piece& piece : held) {
+      verify(known.contains(piece.name), ErrorKind::internal, "the layout has the parameter {}, one rank does not",
+             piece.name);
+    }
+  });
+}
 
+// What one rank holds of the reference.
 class Comparison {
  public:
   Comparison(const std::vector<Piece>& held, double unit, Device& device) : unit_(unit), device_(device) {
     for (const Piece& piece : held) pieces_[piece.name].push_back(&piece);
   }
 
-  /// Elements [first, first + chunk.size()) of a whole tensor.
-  void chunk(const Header& header, std::int64_t first, std::span<const float> chunk, Found& found) {
+  /// Of elements [first, first + chunk.size()) of a whole tensor: the sum of the differences' squares. `seen`: of each
+  /// of them, how often it was compared (adds).
+  double chunk(const Header& header, std::int64_t first, std::span<const float> chunk, std::span<std::int32_t> seen) {
     const auto held = pieces_.find(header.name);
-    if (held == pieces_.end()) return;
-    if (first == 0) ++known_;
+    if (held == pieces_.end()) return 0;
     Shape origin = header.shape;
     for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
     const StoredPiece stored{{origin, header.shape}, first, static_cast<std::int64_t>(chunk.size()), 0, 0};
+    double squares = 0;
     for (const Piece* piece : held->second) {
       runs_.clear();
       append_overlap(*piece, 0, stored, runs_);
-      for (const Run& run : runs_) compare(*piece, run, chunk, found);
+      for (const Run& run : runs_) {
+        const auto from = static_cast<std::size_t>(run.from), count = static_cast<std::size_t>(run.count);
+        squares += compare(*piece, run, chunk.subspan(from, count));
+        for (std::int32_t& times : seen.subspan(from, count)) ++times;
+      }
     }
+    return squares;
   }
 
-  /// Whether the reference had every tensor of this rank.
-  bool all_known() const { return known_ == pieces_.size(); }
-
  private:
-  void compare(const Piece& piece, const Run& run, std::span<const float> chunk, Found& found) {
-    const auto count = static_cast<std::size_t>(run.count);
-    if (mine_.size() < count) mine_.resize(count);
-    device_.copy_to_host(mine_.data(), piece.value.as<float>() + run.to, count * sizeof(float));
-    const float* expected = chunk.data() + run.from;
+  double compare(const Piece& piece, const Run& run, std::span<const float> expected) {
+    if (mine_.size() < expected.size()) mine_.resize(expected.size());
+    device_.copy_to_host(mine_.data(), piece.value.as<float>() + run.to, expected.size_bytes());
     double squares = 0;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
       const double difference = unit_ * mine_[i] - expected[i];
       squares += difference * difference;
     }
-    found.elements += static_cast<double>(count);
-    found.squares += std::isfinite(squares) ? squares : kInfinity;
+    return std::isfinite(squares) ? squares : kInfinity;
   }
 
   double unit_;
   Device& device_;
   std::map<std::string, std::vector<const Piece*>> pieces_;
-  std::size_t known_ = 0;
   std::vector<Run> runs_;
   std::vector<float> mine_;
+};
+
+// Every element of a tensor, each of them as often as there are copies of the tensor, and on one rank once.
+class Completeness {
+ public:
+  Completeness(Communicator& world, const Header& header) : world_(world), header_(header) {}
+
+  /// `seen`, of the elements from `first` on: how often this rank has compared each; is changed.
+  void add(std::int64_t first, std::span<std::int32_t> seen) {
+    for (std::int32_t& times : seen) times = times > 1 ? kTwice : times;
+    world_.all_reduce(Tensor(seen.data(), {static_cast<std::int64_t>(seen.size())}, DType::i32));
+    if (first == 0) copies_ = seen[0];
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      if (seen[i] == copies_ && copies_ > 0 && copies_ < kTwice) continue;
+      fail(ErrorKind::internal, "element {} of the gradient of {} {} is held by {}, element 0 by {}",
+           first + static_cast<std::int64_t>(i), header_.name, header_.shape.to_string(), times(seen[i]),
+           times(copies_));
+    }
+  }
+  std::int32_t copies() const { return copies_; }
+
+ private:
+  static constexpr std::int32_t kTwice = 1 << 20;  // more than there are ranks
+  static std::string times(std::int32_t seen) {
+    return seen < kTwice ? fmt::format("{} ranks", seen) : "one rank twice";
+  }
+
+  Communicator& world_;
+  const Header& header_;
+  std::int32_t copies_ = 0;
 };
 
 // The size by which a tensor's difference is judged.
@@ -132,43 +171,40 @@ std::vector<GradientDifference> compare_gradients(Communicator& world, const Ref
                                                   const std::vector<Piece>& held, double unit, Device& device) {
   internal_check((reference != nullptr) == (world.rank() == 0), "rank 0 has the reference, and no other");
   const std::vector<Header> headers = share_headers(world, reference);
+  require_known(world, headers, held);
   const auto tensors = static_cast<std::int64_t>(headers.size());
-  // By tensor: elements held, squares of their differences; summed over all ranks, and the largest of one.
-  std::vector<double> sums(2 * headers.size()), worst(headers.size()), worst_rank(headers.size());
+  // By tensor: squares of the differences, summed over all ranks, and the largest of one; and over how many copies.
+  std::vector<double> sums(headers.size()), worst(headers.size()), worst_rank(headers.size()), copies(headers.size());
   Comparison comparison(held, unit, device);
   std::vector<float> chunk;
+  std::vector<std::int32_t> seen;
   for (std::size_t t = 0; t < headers.size(); ++t) {
-    Found found;
+    Completeness completeness(world, headers[t]);
     const std::int64_t elements = headers[t].shape.elements();
     for (std::int64_t first = 0; first < elements; first += kChunk) {
       const std::int64_t count = std::min(kChunk, elements - first);
       chunk.resize(static_cast<std::size_t>(count));
+      seen.assign(chunk.size(), 0);
       if (reference != nullptr) std::copy_n(reference->tensors[t].values.data() + first, count, chunk.data());
       world.broadcast(Tensor(chunk.data(), {count}, DType::f32), 0);
-      comparison.chunk(headers[t], first, chunk, found);
+      worst[t] += comparison.chunk(headers[t], first, chunk, seen);
+      completeness.add(first, seen);
     }
-    sums[2 * t] = found.elements;
-    sums[2 * t + 1] = worst[t] = found.squares;
+    sums[t] = worst[t];
+    copies[t] = completeness.copies();
   }
-  verify(!world.any(!comparison.all_known()), ErrorKind::numerics,
-         "the layout has parameters that one rank does not have: other names");
   const std::vector<double> mine = worst;
-  world.all_reduce(Tensor(sums.data(), {2 * tensors}, DType::f64));
+  world.all_reduce(Tensor(sums.data(), {tensors}, DType::f64));
   world.all_reduce(Tensor(worst.data(), {tensors}, DType::f64), Reduce::maximum);
   for (std::size_t t = 0; t < headers.size(); ++t) worst_rank[t] = mine[t] == worst[t] ? world.rank() : -1;
   world.all_reduce(Tensor(worst_rank.data(), {tensors}, DType::f64), Reduce::maximum);
 
   std::vector<GradientDifference> differences;
   for (std::size_t t = 0; t < headers.size(); ++t) {
-    const auto elements = static_cast<double>(headers[t].shape.elements());
-    const double copies = sums[2 * t] / elements;
-    verify(copies >= 1 && copies == std::floor(copies), ErrorKind::numerics,
-           "the ranks together hold {} elements of the gradient of {} {}: not a whole number of times", sums[2 * t],
-           headers[t].name, headers[t].shape.to_string());
     GradientDifference& difference = differences.emplace_back();
     difference.name = headers[t].name;
     difference.norm = headers[t].norm;
-    difference.distance = std::sqrt(std::max(sums[2 * t + 1] / copies, worst[t]));
+    difference.distance = std::sqrt(std::max(sums[t] / copies[t], worst[t]));
     difference.rank = static_cast<int>(worst_rank[t]);
     const double scale = scale_of(headers[t], headers);
     difference.relative = difference.distance == 0 ? 0 : scale > 0 ? difference.distance / scale : kInfinity;

@@ -39,8 +39,9 @@ struct GradientDifference {
 
 /// Compares `held`, this rank's gradients multiplied by `unit`, with the reference, which rank 0 alone passes (the
 /// others: nullptr). Collective; every rank gets the same list, in the order of the reference. A gradient that is not
-/// finite has an infinite difference. Throws Error(numerics) on all ranks if the ranks together do not hold exactly the
-/// tensors of the reference.
+/// finite has an infinite difference. Every element of every tensor must be held, by as many ranks as any other of its
+/// tensor and by each of them once: else, and for a tensor that the reference lacks, Error(internal) on all ranks, with
+/// the tensor's name.
 std::vector<GradientDifference> compare_gradients(Communicator& world, const ReferenceGradients* reference,
                                                   const std::vector<Piece>& held, double unit, Device& device);
 

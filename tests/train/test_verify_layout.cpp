@@ -225,17 +225,42 @@ TEST_CASE("gradients are compared where they lie: parts, copies and what is not 
   for (const GradientDifference& difference : differences) CHECK(difference.relative == 0);
 }
 
-TEST_CASE("gradients that are missing or unknown are an error") {
-  require_error(ErrorKind::numerics, {"layers.0.attention.query.bias", "hold 0 elements"},
-                [] { compare_two([](int, NamedValues& values) { values.erase("layers.0.attention.query.bias"); }); });
-  require_error(ErrorKind::numerics, {"layers.0.mlp.up.weight", "hold 6 elements"}, [] {
-    compare_two([](int rank, NamedValues& values) {
-      if (rank == 0) values.erase("layers.0.mlp.up.weight");
+TEST_CASE("gradients that are missing, held twice or unknown are an error that names the parameter") {
+  const auto remove = [](const char* name, int of) {
+    compare_two([=](int rank, NamedValues& values) {
+      if (rank == of || of < 0) values.erase(name);
     });
-  });
-  require_error(ErrorKind::numerics, {"parameters that one rank does not have"}, [] {
+  };
+  require_error(ErrorKind::internal, {"element 0 of", "layers.0.attention.query.bias [2]", "by 0 ranks"},
+                [&] { remove("layers.0.attention.query.bias", -1); });
+  require_error(ErrorKind::internal, {"element 0 of", "layers.0.mlp.up.weight [3, 4]", "by 0 ranks"},
+                [&] { remove("layers.0.mlp.up.weight", 0); });
+  require_error(ErrorKind::internal, {"element 2 of", "layers.0.mlp.up.weight [3, 4]", "by 0 ranks, element 0 by 1"},
+                [&] { remove("layers.0.mlp.up.weight", 1); });
+  require_error(ErrorKind::internal, {"the parameter layers.1.attention.query.bias"}, [] {
     compare_two([](int rank, NamedValues& values) {
       if (rank == 1) values["layers.1.attention.query.bias"] = {1, 2};
     });
   });
+  // As many elements as there are, but not all of them: both ranks have the first half, or each a quarter twice.
+  const auto both = [](const std::vector<std::int64_t>& firsts) {
+    run_as_threads(2, [&](Communicator& world) {
+      ReferenceGradients reference;
+      reference.tensors.push_back({"final_norm.gain", {4}, {1, 2, 3, 4}});
+      Backend backend = make_cpu_backend();
+      std::vector<float> values = {1, 2, 3, 4};
+      std::vector<Piece> held;
+      for (const std::int64_t first : firsts) {
+        const std::int64_t at = first >= 0 ? first : 2 * world.rank();
+        held.push_back({"final_norm.gain", {4}, {{0}, {4}}, at, 2, {}, {}, {}});
+        held.back().value = Tensor(values.data() + at, {2}, DType::f32);
+      }
+      compare_gradients(world, world.rank() == 0 ? &reference : nullptr, held, 1, *backend.device);
+    });
+  };
+  CHECK_NOTHROW(both({-1}));
+  CHECK_NOTHROW(both({0, 2}));
+  require_error(ErrorKind::internal, {"element 2 of", "final_norm.gain", "by 0 ranks, element 0 by 2"},
+                [&] { both({0}); });
+  require_error(ErrorKind::internal, {"element 0 of", "final_norm.gain", "by one rank twice"}, [&] { both({-1, -1}); });
 }
