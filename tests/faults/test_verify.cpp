@@ -60,3 +60,36 @@ TEST_CASE("--verify says when there is nothing to compare, and refuses what does
   CHECK(finished.code == 2);
   CHECK(mentions(finished.err, "--verify runs the layout"));
 }
+
+TEST_CASE("--verify fails with 5 on a network that damages gradients, and names one of them") {
+  const TemporaryFolder folder;
+  const Layout layout{.data = 2};
+  const Command command = training(layout, folder.file("run"));
+  const Command damaged = {"env", std::string("LD_PRELOAD=") + MEGATRON_DAMAGING_NETWORK, "MEGATRON_DAMAGING_RANK=1"};
+  Command preloaded(command.begin(), command.begin() + 2);  // the launch script and its ranks
+  preloaded.insert(preloaded.end(), damaged.begin(), damaged.end());
+  preloaded.insert(preloaded.end(), command.begin() + 2, command.end());
+  preloaded.push_back("--verify");
+  const Finished finished = run_command(preloaded, 60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 5);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, "--verify: in fp32, this layout does not train what one rank trains"));
+  CHECK(mentions(finished.err, "the first that is off is "));
+  CHECK(mentions(finished.out, "fp32 on 2 ranks (tensor 1 x data 2 x pipeline 1) against one rank in fp32:"));
+  CHECK_FALSE(mentions(finished.out, "verified:"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("run")));
+}
+
+TEST_CASE("--verify fails with 5 where a precision's own settings cannot train, and says which precision") {
+  const TemporaryFolder folder;
+  // A constant scale at which every gradient is beyond fp16.
+  const Finished finished =
+      verify({.tensor = 2}, folder.file("run"), {"precision.compute=fp16", "precision.loss_scale=1e9"});
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 5);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.out, "verified: fp32: loss within"));
+  CHECK(mentions(finished.err, "--verify: in fp16, this layout does not train what one rank trains"));
+  CHECK_FALSE(mentions(finished.out, "verified: fp16"));
+}
