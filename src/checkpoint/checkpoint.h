@@ -46,14 +46,14 @@ struct SaveReport {
   std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
 };
 
-/// Writes the pieces that this rank owns (all ranks' pieces together cover every tensor exactly once, and all have the
-/// same moments) and commits. The state must be the same on all ranks.
+/// Writes the pieces that this rank owns, whose tensors lie on `device` (all ranks' pieces together cover every tensor
+/// exactly once, and all have the same moments), and commits. The state must be the same on all ranks.
 /// Throws Error(filesystem) on all ranks if any rank could not write: then the temporary folder is gone and older
 /// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
 /// removed too: the run has gone back and they are an abandoned future.
 /// The program must ignore SIGXFSZ for a file size limit (ulimit -f) to be an error and not its end.
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
-                           const std::vector<Piece>& owned, const SaveOptions& options = {});
+                           const std::vector<Piece>& owned, Device& device, const SaveOptions& options = {});
 
 /// Bytes that saving `elements` parameters of all ranks takes, with room for tables and manifest.
 std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks);
@@ -90,14 +90,16 @@ class CheckpointReader {
   int moments() const { return moments_; }  ///< as Piece::moments
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  /// Fills value (and m and v where they are present) of every wanted piece, whatever the layout that saved it.
+  /// Fills value (and m and v where they are present) of every wanted piece, whose tensors lie on `device`, whatever
+  /// the layout that saved it.
   /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
   /// covered exactly once; or if m or v is wanted and was not saved.
-  void read(Communicator& world, const std::vector<Piece>& wanted) const;
+  void read(Communicator& world, const std::vector<Piece>& wanted, Device& device) const;
 
  private:
   friend class CheckpointOpener;
   CheckpointReader() = default;
+  void read_to(Device& device, const std::vector<Piece>& wanted) const;
   void read_here(const std::vector<Piece>& wanted) const;
 
   std::string path_;

@@ -82,8 +82,61 @@ void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
   }
 }
 
-void CheckpointReader::read(Communicator& world, const std::vector<Piece>& wanted) const {
-  agree(world, [&] { read_here(wanted); });
+namespace {
+
+/// Of pieces that are read together on their way to a device; one that has more is read by itself.
+constexpr std::int64_t kElementsTogether = std::int64_t{4} << 20;
+
+std::int64_t numbers_of(const Piece& piece) {
+  return piece.count * (1 + piece.moments());
+}
+
+/// The same pieces in host memory, one behind the other.
+std::vector<Piece> in_host_memory(std::vector<Piece> pieces, const Buffer& memory) {
+  std::size_t used = 0;
+  for (Piece& piece : pieces) {
+    for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+      if ((piece.*tensor).empty()) continue;
+      piece.*tensor = memory.tensor({piece.count}, DType::f32, used);
+      used += (piece.*tensor).bytes();
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+// By way of pinned memory, so many pieces at a time; where the device's memory is the host's, at once.
+void CheckpointReader::read_to(Device& device, const std::vector<Piece>& wanted) const {
+  if (device.is_host_memory()) return read_here(wanted);
+  check_pieces(wanted);
+  Buffer memory;
+  for (auto begin = wanted.begin(); begin != wanted.end();) {
+    auto end = begin;
+    std::int64_t numbers = 0;
+    do {
+      numbers += numbers_of(*end++);
+    } while (end != wanted.end() && numbers + numbers_of(*end) <= kElementsTogether);
+    const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
+    if (memory.bytes() < bytes) {
+      memory = Buffer();  // given back first
+      memory = Buffer(device.pinned(), bytes);
+    }
+    const std::vector<Piece> here = in_host_memory({begin, end}, memory);
+    read_here(here);
+    for (const Piece& piece : here) {
+      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+        if (!(piece.*tensor).empty()) {
+          device.copy_to_device(((*begin).*tensor).data(), (piece.*tensor).data(), (piece.*tensor).bytes());
+        }
+      }
+      ++begin;
+    }
+  }
+}
+
+void CheckpointReader::read(Communicator& world, const std::vector<Piece>& wanted, Device& device) const {
+  agree(world, [&] { read_to(device, wanted); });
 }
 
 }  // namespace megatron

@@ -1,5 +1,6 @@
 #include "checkpoint/rank_file.h"
 
+#include <algorithm>
 #include <array>
 
 #include "checkpoint/manifest.h"
@@ -37,7 +38,29 @@ std::string table_text(const std::vector<Piece>& owned) {
   return table.dump();
 }
 
-void write_datasets(Hdf5File& file, const std::vector<Piece>& owned) {
+/// Numbers of a device where the host can read them: in their place, or a block of them in pinned memory.
+class HostView {
+ public:
+  explicit HostView(Device& device) : device_(device) {
+    if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5PieceBytes);
+  }
+  static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+
+  /// At most kElements from `first` on, until the next call.
+  const float* read(const Tensor& values, std::int64_t first, std::int64_t count) {
+    const ConstTensor part = values.slice(0, first, count);
+    if (device_.is_host_memory()) return part.as<float>();
+    device_.copy_to_host(block_.data(), part.data(), part.bytes());
+    return reinterpret_cast<const float*>(block_.data());
+  }
+
+ private:
+  Device& device_;
+  Buffer block_;
+};
+
+void write_datasets(Hdf5File& file, const std::vector<Piece>& owned, Device& device) {
+  HostView view(device);
   std::uint64_t elements = 0;
   for (const Piece& piece : owned) elements += static_cast<std::uint64_t>(piece.count);
   for (const Part& part : kParts) {
@@ -45,9 +68,11 @@ void write_datasets(Hdf5File& file, const std::vector<Piece>& owned) {
     Hdf5Dataset dataset = file.create_dataset(part.dataset, Hdf5Type::f32, elements, kContiguous);
     std::uint64_t position = 0;
     for (const Piece& piece : owned) {
-      const auto count = static_cast<std::uint64_t>(piece.count);
-      dataset.write(position, (piece.*part.tensor).as<float>(), count);
-      position += count;
+      for (std::int64_t first = 0; first < piece.count; first += HostView::kElements) {
+        const std::int64_t count = std::min(HostView::kElements, piece.count - first);
+        dataset.write(position, view.read(piece.*part.tensor, first, count), static_cast<std::uint64_t>(count));
+        position += static_cast<std::uint64_t>(count);
+      }
     }
     dataset.close();
   }
@@ -85,7 +110,8 @@ TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t posi
 
 }  // namespace
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned) {
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
+                           Device& device) {
   internal_check(!owned.empty(), "a rank that owns nothing writes no file");
   const std::string table = table_text(owned);
   Hdf5File file = Hdf5File::create(path);
@@ -94,7 +120,7 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
   Hdf5Dataset pieces = file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous);
   pieces.write(0, table.data(), table.size());
   pieces.close();
-  write_datasets(file, owned);
+  write_datasets(file, owned, device);
   file.close();
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);

@@ -15,9 +15,11 @@
 
 namespace megatron {
 
-/// Writes a new file, closes and syncs it, and reopens it to prove that it can be read. Returns its size and hash,
-/// taken from what the file system gives back. `rank` and `step` go into the file. Throws Error.
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned);
+/// Writes a new file of pieces that lie on `device`, closes and syncs it, and reopens it to prove that it can be read.
+/// Returns its size and hash, taken from what the file system gives back. `rank` and `step` go into the file. Throws
+/// Error.
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
+                           Device& device);
 
 /// A piece of a rank file's table, checked on its own.
 struct TableEntry {

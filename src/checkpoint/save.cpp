@@ -24,9 +24,10 @@ using nlohmann::json;
 class Save {
  public:
   Save(Communicator& world, const std::string& run_directory, const TrainingState& state,
-       const std::vector<Piece>& owned)
+       const std::vector<Piece>& owned, Device& device)
       : world_(world),
         state_(state),
+        device_(device),
         folder_(checkpoints_folder(run_directory)),
         temporary_(folder_ + "/" + temporary_folder_name(state.step)),
         final_(folder_ + "/" + step_folder_name(state.step)) {
@@ -54,6 +55,7 @@ class Save {
 
   Communicator& world_;
   const TrainingState& state_;
+  Device& device_;
   std::string folder_, temporary_, final_;
   std::vector<Piece> owned_;
   FileDigest digest_;
@@ -89,7 +91,8 @@ void Save::prepare() {
 void Save::write_rank_file_here() {
   const auto write = [&] {
     if (owned_.empty()) return;
-    digest_ = write_rank_file(temporary_ + "/" + rank_file_name(world_.rank()), world_.rank(), state_.step, owned_);
+    digest_ =
+        write_rank_file(temporary_ + "/" + rank_file_name(world_.rank()), world_.rank(), state_.step, owned_, device_);
   };
   agree(world_, write, ErrorKind::filesystem);
 }
@@ -190,9 +193,9 @@ void Save::remove_temporary() noexcept {
 }  // namespace
 
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
-                           const std::vector<Piece>& owned, const SaveOptions& options) {
+                           const std::vector<Piece>& owned, Device& device, const SaveOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Save save(world, run_directory, state, owned);
+  Save save(world, run_directory, state, owned, device);
   try {
     save.prepare();
     save.write_rank_file_here();

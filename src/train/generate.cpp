@@ -101,7 +101,7 @@ Generator::Generator(const std::string& path, Communicator& world) : backend_(ma
                       .m = {},
                       .v = {}});
   }
-  checkpoint.read(world, pieces);
+  checkpoint.read(world, pieces, *backend_.device);
 }
 
 void Generator::next_logits(std::span<const std::int32_t> context) {

@@ -198,13 +198,13 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
 
 SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json& loop) {
   const Timers::Scope scope(timers_, Section::saving);
-  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(),
+  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(), *backend_.device,
                          {.keep_last = config_.checkpoint.keep_last});
 }
 
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source()), checkpoint.path());
-  checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer));
+  checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer), *backend_.device);
   replica_.optimizer().set_values_from_master();
 }
 

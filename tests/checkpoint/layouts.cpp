@@ -65,7 +65,8 @@ Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, int 
     std::int64_t wrong = 0;
     if (reader) {
       PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments);
-      reader->read(world, memory.pieces());
+      CpuDevice device;
+      reader->read(world, memory.pieces(), device);
       wrong = memory.wrong(static_cast<int>(reader->state().step));
     }
     const std::lock_guard lock(mutex);
@@ -193,7 +194,8 @@ SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tens
   SaveReport report;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
     const PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
-    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), {keep_last});
+    CpuDevice device;
+    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), device, {keep_last});
     if (world.rank() == 0) report = mine;
   });
   return report;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "cpu/cpu_device.h"
 #include "support/temporary_folder.h"
 
 namespace megatron::test {

@@ -1,10 +1,13 @@
 // Whatever layout saves, whatever layout loads: the same bits.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <deque>
 
 #include "checkpoint/layouts.h"
 #include "checkpoint/overlap.h"
 #include "comm/thread_communicator.h"
+#include "support/separate_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -165,6 +168,7 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
   const Layout layout = split_along(tensors, 1, 0);
   run_as_threads(1, [&](Communicator& world) {
     const PieceMemory memory(tensors, layout[0], 2, 1);
+    CpuDevice device;
     for (int kind = 0; kind < 6; ++kind) {
       std::vector<Piece> pieces = memory.pieces();
       if (kind == 0) pieces[0].box.extent[0] = 5;
@@ -173,10 +177,67 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
       if (kind == 3) pieces[0].value = pieces[0].value.view({4, 6}).slice(0, 0, 2);
       if (kind == 4) pieces[0].global_shape = {24};
       if (kind == 5) pieces[0].name = std::string(600, 'x');
-      CHECK(error_of([&] { save_checkpoint(world, folder.file("run"), state_at(1), pieces); }).kind() ==
+      CHECK(error_of([&] { save_checkpoint(world, folder.file("run"), state_at(1), pieces, device); }).kind() ==
             ErrorKind::internal);
     }
   });
+}
+
+namespace {
+
+/// The same pieces on a device, one buffer a tensor.
+struct PiecesOnDevice {
+  PiecesOnDevice(const std::vector<Piece>& at_home, Device& its_device) : device(its_device), home(at_home) {
+    there = home;
+    each([&](Tensor& tensor, const Tensor& host) {
+      const Buffer& buffer = memory.emplace_back(device, host.bytes());
+      tensor = buffer.tensor(host.shape(), host.dtype());
+      device.copy_to_device(tensor.data(), host.data(), host.bytes());
+    });
+  }
+  void fetch() {
+    each([&](Tensor& tensor, const Tensor& host) { device.copy_to_host(host.data(), tensor.data(), tensor.bytes()); });
+  }
+  template <class Body>
+  void each(const Body& body) {
+    for (std::size_t i = 0; i < home.size(); ++i) {
+      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+        if (!(home[i].*tensor).empty()) body(there[i].*tensor, home[i].*tensor);
+      }
+    }
+  }
+
+  Device& device;
+  std::vector<Piece> home, there;
+  std::deque<Buffer> memory;
+};
+
+}  // namespace
+
+TEST_CASE("pieces whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
+  std::vector<GlobalTensor> tensors = some_tensors();
+  tensors.push_back({"large", {1500, 1000}});   // its numbers alone are more than are read together
+  tensors.push_back({"larger", {1500, 1500}});  // and more than a block of those that are written
+  const TemporaryFolder folder;
+  const Layout rows = split_along(tensors, 2, 0), columns = split_along(tensors, 3, 1);
+  run_as_threads(2, [&](Communicator& world) {
+    SeparateDevice device(Copies::late);
+    const PieceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 7);
+    PiecesOnDevice pieces(memory.pieces(), device);
+    save_checkpoint(world, folder.file("run"), state_at(7), pieces.there, device);
+  });
+  CHECK(load_newest(folder.file("run"), tensors, columns).wrong == 0);
+  std::atomic<std::int64_t> wrong = 0;
+  run_as_threads(3, [&](Communicator& world) {
+    SeparateDevice device(Copies::late);
+    const PieceMemory memory(tensors, columns[static_cast<std::size_t>(world.rank())], 2);
+    PiecesOnDevice pieces(memory.pieces(), device);
+    std::vector<std::string> warnings;
+    open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, pieces.there, device);
+    pieces.fetch();
+    wrong += memory.wrong(7);
+  });
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("overlap: gaps and double storage are found exactly", "[checkpoint]") {

@@ -21,13 +21,14 @@ TEST_CASE("speed of saving and loading", "[.speed]") {
   const auto report = [](const char* what, double bytes, double seconds) {
     fmt::print("{:<44} {:7.1f} MB {:7.3f} s {:8.0f} MB/s\n", what, bytes / 1e6, seconds, bytes / 1e6 / seconds);
   };
+  CpuDevice device;
   for (const int ranks : {1, 2}) {
     const Layout rows = split_along(tensors, ranks, 0);
     double bytes = 0;
     run_as_threads(ranks, [&](Communicator& world) {
       const PieceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 1);
       for (int round = 0; round < 2; ++round) {
-        const SaveReport saved = save_checkpoint(world, folder.path(), state_at(1), memory.pieces());
+        const SaveReport saved = save_checkpoint(world, folder.path(), state_at(1), memory.pieces(), device);
         bytes = static_cast<double>(saved.bytes);
         if (world.rank() == 0) report(fmt::format("{} rank(s): save", ranks).c_str(), bytes, saved.seconds);
       }
@@ -40,7 +41,7 @@ TEST_CASE("speed of saving and loading", "[.speed]") {
         const auto start = std::chrono::steady_clock::now();
         const auto reader = open_newest_checkpoint(world, folder.path(), warnings);
         const auto verified = std::chrono::steady_clock::now();
-        reader->read(world, memory.pieces());
+        reader->read(world, memory.pieces(), device);
         const auto read = std::chrono::steady_clock::now();
         if (world.rank() != 0) return;
         report(" 2 ranks: verify", bytes, std::chrono::duration<double>(verified - start).count());

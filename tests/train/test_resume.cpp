@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
+#include "cpu/cpu_device.h"
 #include "support/late_communicator.h"
 #include "train/loop_on_threads.h"
 #include "train/report.h"
@@ -220,7 +221,8 @@ std::map<std::string, std::vector<float>> whole_contents(const std::string& chec
       }
       pieces.push_back(piece);
     }
-    reader.read(world, pieces);
+    CpuDevice device;
+    reader.read(world, pieces, device);
   });
   return contents;
 }
