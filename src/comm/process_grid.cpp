@@ -20,7 +20,8 @@ int rank_of(const GridCoordinates& at, const GridShape& shape) {
   return ((at.pipeline * shape.data + at.data) * shape.context + at.context) * shape.tensor + at.tensor;
 }
 
-ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape) : world_(world), shape_(shape) {
+ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicator* transport)
+    : world_(world), shape_(shape) {
   verify(shape.tensor > 0 && shape.context > 0 && shape.data > 0 && shape.pipeline > 0, ErrorKind::configuration,
          "process grid tensor {} × context {} × data {} × pipeline {}: every extent must be at least 1", shape.tensor,
          shape.context, shape.data, shape.pipeline);
@@ -32,7 +33,8 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape) : world_(w
 
   // A group's colour is the rank of its first member: `first` moves coordinates there. Ranks within a group keep the
   // world's order, which is ascending along every axis.
-  const auto group = [&](const char* name, auto first) {
+  Communicator& tensors = transport != nullptr ? *transport : world;
+  const auto group = [&](const char* name, auto first, Communicator& from) {
     std::vector<int> colours;
     colours.reserve(static_cast<std::size_t>(world.size()));
     for (int rank = 0; rank < world.size(); ++rank) {
@@ -40,16 +42,24 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape) : world_(w
       first(at);
       colours.push_back(rank_of(at, shape_));
     }
-    return world.split_known(colours, name);
+    return from.split_known(colours, name);
   };
-  tensor_ = group("tensor", [](GridCoordinates& at) { at.tensor = 0; });
-  data_ = group("data", [](GridCoordinates& at) { at.data = 0; });
-  control_ = group("control", [](GridCoordinates& at) { at.data = 0; });
-  pipeline_ = group("pipeline", [](GridCoordinates& at) { at.pipeline = 0; });
-  model_ = group("model", [](GridCoordinates& at) { at.tensor = at.pipeline = 0; });
-  embedding_ = group("embedding", [last = shape.pipeline - 1](GridCoordinates& at) {
-    if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
-  });
+  tensor_ = group(
+      "tensor", [](GridCoordinates& at) { at.tensor = 0; }, tensors);
+  data_ = group(
+      "data", [](GridCoordinates& at) { at.data = 0; }, tensors);
+  control_ = group(
+      "control", [](GridCoordinates& at) { at.data = 0; }, world);
+  pipeline_ = group(
+      "pipeline", [](GridCoordinates& at) { at.pipeline = 0; }, tensors);
+  model_ = group(
+      "model", [](GridCoordinates& at) { at.tensor = at.pipeline = 0; }, tensors);
+  embedding_ = group(
+      "embedding",
+      [last = shape.pipeline - 1](GridCoordinates& at) {
+        if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
+      },
+      tensors);
 }
 
 }  // namespace megatron

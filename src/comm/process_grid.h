@@ -28,13 +28,15 @@ int rank_of(const GridCoordinates& at, const GridShape& shape);
 
 class ProcessGrid {
  public:
-  /// Collective over `world`, whose size must be shape.ranks(). The grid keeps a reference to `world`.
-  ProcessGrid(Communicator& world, const GridShape& shape);
+  /// Collective over `world`, whose size must be shape.ranks(). The grid keeps a reference to `world`. Its groups (but
+  /// for the control group) move host tensors, or those that `transport` moves: the same ranks' communicator for a
+  /// device's.
+  ProcessGrid(Communicator& world, const GridShape& shape, Communicator* transport = nullptr);
 
   const GridShape& shape() const { return shape_; }
   const GridCoordinates& at() const { return at_; }
 
-  Communicator& world() const { return world_; }
+  Communicator& world() const { return world_; }           ///< of host tensors
   Communicator& tensor() const { return *tensor_; }        ///< ranks that share a layer's matrices
   Communicator& data() const { return *data_; }            ///< ranks with the same parameters, other samples
   Communicator& control() const { return *control_; }      ///< the same, for decisions: behind nothing of data()

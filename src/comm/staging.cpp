@@ -1,7 +1,6 @@
 #include "comm/staging.h"
 
 #include <algorithm>
-#include <new>
 
 #include "base/error.h"
 
@@ -18,16 +17,6 @@ StagingNeed need(std::int64_t elements, std::int64_t piece_elements, std::int64_
           .piece_bytes = static_cast<std::size_t>((bytes + alignment - 1) / alignment * alignment),
           .pieces = elements > piece_elements ? kPiecesInFlight : 1};
 }
-
-/// Memory that is not touched: only what is used becomes resident.
-class Heap final : public Allocator {
- public:
-  void* allocate(std::size_t bytes) override { return ::operator new(bytes, kAlignment); }
-  void deallocate(void* memory, std::size_t) noexcept override { ::operator delete(memory, kAlignment); }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
-};
 
 }  // namespace
 
@@ -58,15 +47,10 @@ PinnedPieces pinned_pieces(std::int64_t elements, std::int64_t element_bytes, in
   return {.elements = piece, .bytes = static_cast<std::size_t>(piece * element_bytes * parts)};
 }
 
-Staging::Staging() {
-  static Heap heap;
-  allocator_ = &heap;
-}
-
 void Staging::resize(Lane& lane, std::size_t bytes) {
   if (lane.memory.bytes() == bytes) return;
   lane.memory = Buffer();  // given back first: old and new need not fit side by side
-  lane.memory = Buffer(*allocator_, bytes);
+  lane.memory = Buffer(allocator_, bytes);
 }
 
 void Staging::reserve(const Lanes& plan) {

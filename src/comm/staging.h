@@ -58,13 +58,12 @@ struct StagingPlan {
   std::size_t bytes() const { return reductions.bytes() + pinned.bytes(); }
 };
 
-/// The lanes of one group, in the allocator's memory or on the heap. What was not reserved is allocated when it is
+/// The lanes of one group, in the allocator's memory. What was not reserved is allocated when it is
 /// first taken, and kept.
 class Staging {
  public:
-  Staging();
   /// The allocator must outlive the staging.
-  explicit Staging(Allocator& allocator) : allocator_(&allocator) {}
+  explicit Staging(Allocator& allocator = host_memory()) : allocator_(allocator) {}
   /// Makes bytes() what the plan says, so that nothing is allocated later. Between operations.
   void reserve(const Lanes& plan);
   std::byte* take(std::size_t bytes);
@@ -78,7 +77,7 @@ class Staging {
   };
   void resize(Lane& lane, std::size_t bytes);
 
-  Allocator* allocator_;
+  Allocator& allocator_;
   std::vector<Lane> lanes_;
 };
 

@@ -31,8 +31,6 @@ constexpr Unsupported kUnsupported[] = {
      [](const Config& c) { return c.loss.name != "language_model"; }},
     {"data.train", true, "an array of {path, weight}", [](const Config& c) { return !c.data.train_blend.empty(); }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
-    {"run.device", true, "\"cuda\"", [](const Config& c) { return c.run.device == "cuda"; }},
-    {"run.communication", true, "\"nccl\"", [](const Config& c) { return c.run.communication == "nccl"; }},
 };
 
 std::string value_of(std::string_view full_name, const Config& config) {

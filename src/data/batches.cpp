@@ -22,15 +22,16 @@ std::span<const std::int32_t> SampleReader::read(std::uint64_t sample) {
 }
 
 GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-                       std::int64_t first_step)
+                       std::int64_t first_step, Allocator& memory)
     : order_(order), shape_(shape), plan_(std::move(plan)), first_step_(first_step), samples_(source, order) {
   const std::int64_t s = order_.sequence_length();
   const std::int64_t columns = exact_division(shape_.most_samples, shape_.data_size, "largest batch per data rank");
   const std::int64_t most = exact_division(columns, shape_.micro_batch_size, "micro-batches of the largest batch");
   internal_check(shape_.data_rank >= 0 && shape_.data_rank < shape_.data_size, "data rank outside its group");
   for (Slot& slot : slots_) {
-    slot.tokens.resize(static_cast<std::size_t>(columns * s));
-    slot.targets.resize(static_cast<std::size_t>(columns * s));
+    for (Buffer* buffer : {&slot.tokens, &slot.targets}) {
+      *buffer = Buffer(memory, static_cast<std::size_t>(columns * s) * sizeof(std::int32_t));
+    }
     slot.batch.micro_batches.reserve(static_cast<std::size_t>(most));
   }
   reader_ = std::thread([this] { read_ahead(); });
@@ -100,8 +101,8 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
   slot.batch.samples = samples;
   slot.batch.micro_batches.clear();
   for (std::int64_t k = 0; k < count; ++k) {
-    std::int32_t* tokens = slot.tokens.data() + k * s * b;
-    std::int32_t* targets = slot.targets.data() + k * s * b;
+    std::int32_t* tokens = reinterpret_cast<std::int32_t*>(slot.tokens.data()) + k * s * b;
+    std::int32_t* targets = reinterpret_cast<std::int32_t*>(slot.targets.data()) + k * s * b;
     const std::int64_t first = k * b * d + shape_.data_rank * b;
     for (std::int64_t j = 0; j < b; ++j) {
       {

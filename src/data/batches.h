@@ -4,9 +4,9 @@
 // of data rank r (of d, micro-batch size b) holds the places k·b·d + r·b + (0 .. b-1) of the global batch, as in
 // Megatron-LM; so each data rank reads its own samples only, and each of them once.
 //
-// Owns its host memory (two steps, allocated at the start) and its thread. Does not own the token source and the
-// order, which must outlive it. Knows nothing of models: which pipeline stage needs tokens or targets is the caller's
-// business.
+// Owns its host memory (two steps, allocated at the start from where it is told) and its thread. Does not own the token
+// source and the order, which must outlive it. Knows nothing of models: which pipeline stage needs tokens or targets is
+// the caller's business.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@
 
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
-#include "tensor/tensor.h"
+#include "tensor/memory.h"
 
 namespace megatron {
 
@@ -71,9 +71,10 @@ class SampleReader {
 
 class GptBatches {
  public:
-  /// Starts reading `first_step` at once.
+  /// Starts reading `first_step` at once. `memory` is the host's, perhaps of a kind that copies to a device like
+  /// better.
   GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-             std::int64_t first_step);
+             std::int64_t first_step, Allocator& memory = host_memory());
   GptBatches(const GptBatches&) = delete;
   GptBatches& operator=(const GptBatches&) = delete;
   ~GptBatches();  ///< abandons what is being read
@@ -84,7 +85,7 @@ class GptBatches {
 
  private:
   struct Slot {
-    std::vector<std::int32_t> tokens, targets;
+    Buffer tokens, targets;  // i32
     StepBatch batch;
   };
   void read_ahead();

@@ -1,12 +1,13 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace megatron {
 
 namespace {
 
-constexpr float kSkipForLoss = 2;  // clip_factor says 1 for a gradient; the largest over all ranks counts
+constexpr float kSkipForLoss = 2;  // beside the 1 of a bad gradient; the largest over all ranks counts
 
 std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
   std::int64_t sum = 0;
@@ -67,11 +68,19 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
   take(settings.moments() >= 2, v_);
   take(has_master_copy(), master_copy_);
   scalars_ = Buffer(device, kScalarBytes);
-  square_sum_ = scalars_.tensor({1}, DType::f64, 0);
-  copies_square_sum_ = scalars_.tensor({1}, DType::f64, 32);
-  norm_ = scalars_.tensor({1}, DType::f32, 64);
+  loss_ = scalars_.tensor({1}, DType::f64, offsetof(Numbers, loss));
+  norm_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, norm));
+  skip_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, skip));
+  square_sum_ = scalars_.tensor({1}, DType::f64, 64);
+  copies_square_sum_ = scalars_.tensor({1}, DType::f64, 72);
+  zero_ = scalars_.tensor({1}, DType::f64, 80);
   factor_ = scalars_.tensor({1}, DType::f32, 128);
-  skip_ = scalars_.tensor({1}, DType::f32, 192);
+  bad_loss_ = scalars_.tensor({1}, DType::f32, 192);
+  unused_norm_ = scalars_.tensor({1}, DType::f32, 196);
+  unused_factor_ = scalars_.tensor({1}, DType::f32, 200);
+  ops.fill(loss_, 0);
+  ops.fill(zero_, 0);
+  numbers_here_ = Buffer(device.pinned(), sizeof(Numbers));
 }
 
 Optimizer::State Optimizer::state(const FlatRange& range) const {
@@ -113,8 +122,8 @@ void Optimizer::set_square_sum(const std::vector<FlatRange>& ranges, Tensor tota
   for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
 }
 
-Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
-  if (gathers_ != nullptr) gathers_->finish();
+// Norm, factor and whether to skip, on the device.
+void Optimizer::decide(const ProcessGrid& grid, const UpdateSettings& settings) {
   set_square_sum(counted_, square_sum_);
   set_square_sum(copies_, copies_square_sum_);
   grid.model().all_reduce(square_sum_);
@@ -126,20 +135,36 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
                     .norm = norm_,
                     .factor = factor_,
                     .skip = skip_});
-  if (settings.bad_loss) ops_.fill(skip_, kSkipForLoss);
+  if (settings.loss) {
+    ops_.copy(settings.loss, loss_);
+    ops_.clip_factor({.square_sum = zero_,
+                      .copies_square_sum = loss_,  // it has to be finite as well
+                      .norm = unused_norm_,
+                      .factor = unused_factor_,
+                      .skip = bad_loss_});
+    ops_.scale(bad_loss_, kSkipForLoss);
+    ops_.add(bad_loss_, skip_);
+  }
   // Model ranks have the same norm, but copies and, of the loss, readings of their own. Data ranks have the same of
   // all; where memory or a network fails they may not, and must not part for that.
   grid.model().all_reduce(skip_, Reduce::maximum);
   grid.data().all_reduce(skip_, Reduce::maximum);
+}
+
+Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
+  if (gathers_ != nullptr) gathers_->finish();
+  decide(grid, settings);
+  const Ticket read =
+      device_.start_copy_to_host(numbers_here_.data(), scalars_.data(), sizeof(Numbers), device_.mark());
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     update_range(i, settings);
     publish(i);
   }
-  float norm = 0, skip = 0;
-  device_.copy_to_host(&norm, norm_.data(), sizeof norm);
-  device_.copy_to_host(&skip, skip_.data(), sizeof skip);
-  if (skip == 0) ++updates_;
-  return {norm, skip != 0, skip == kSkipForLoss};
+  device_.wait(read);  // the step's one wait for the device, which has the whole update to do meanwhile
+  Numbers numbers{};
+  std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
+  if (numbers.skip == 0) ++updates_;
+  return {numbers.loss, numbers.norm, numbers.skip != 0, numbers.skip >= kSkipForLoss};
 }
 
 void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {

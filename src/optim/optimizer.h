@@ -37,7 +37,7 @@ struct UpdateSettings {
   double learning_rate = 0;
   double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double loss_scale = 1;    ///< the store's gradients are the loss' times this
-  bool bad_loss = false;    ///< this rank's loss was not finite: nothing is changed anywhere, whatever the gradient is
+  ConstTensor loss = {};    ///< f64 [1], optional: if it is not finite on some rank nothing is changed on any
 };
 
 class Optimizer {
@@ -55,12 +55,14 @@ class Optimizer {
   void set_values_from_master();
 
   struct Update {
+    double loss = 0;           ///< as this rank has it
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
     bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
     bool bad_loss = false;  ///< on some rank the loss was: then skipped, and no loss scale would have helped
   };
   /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid; the
-  /// flags are the same on every rank.
+  /// flags are the same on every rank. The device decides by itself whether to skip; what it decided is read once,
+  /// while it updates.
   Update update(const ProcessGrid& grid, const UpdateSettings& settings);
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
@@ -88,9 +90,15 @@ class Optimizer {
     bool decay;
   };
 
+  /// What the host learns of an update; on the device as one block.
+  struct Numbers {
+    double loss;
+    float norm, skip;
+  };
   static constexpr std::size_t kScalarBytes = 4 * 64;
 
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
+  void decide(const ProcessGrid& grid, const UpdateSettings& settings);
   void update_range(std::size_t index, const UpdateSettings& settings);
   void update_part(const Part& part, const UpdateSettings& settings);
   void set_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
@@ -106,9 +114,10 @@ class Optimizer {
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
   std::vector<FlatRange> counted_;        // what this rank counts in the norm
   std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
-  Buffer memory_, scalars_;
+  Buffer memory_, scalars_, numbers_here_;
   Tensor m_, v_, master_copy_;
-  Tensor square_sum_, copies_square_sum_, norm_, factor_, skip_;
+  Tensor square_sum_, copies_square_sum_, factor_, loss_, norm_, skip_;
+  Tensor zero_, bad_loss_, unused_norm_, unused_factor_;
   std::int64_t updates_ = 0;
 };
 

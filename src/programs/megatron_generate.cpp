@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "programs/program.h"
+#include "train/compute.h"
 #include "train/generate.h"
 #include "train/run_tokenizer.h"
 
@@ -15,6 +16,7 @@ namespace po = boost::program_options;
 
 struct Arguments {
   std::string source, prompt, vocab_file, merge_file;
+  RunConfig run;
   SamplingOptions sampling;
   bool greedy = false, version = false, help = false;
 };
@@ -37,6 +39,8 @@ po::options_description options(Arguments& arguments) {
   add("top-p", po::value(&sampling.top_p)->default_value(0)->value_name("P"),
       "only the likeliest tokens that together have probability P; 0: all");
   add("greedy", po::bool_switch(&arguments.greedy), "always the likeliest token");
+  add("device", po::value(&arguments.run.device)->default_value("auto")->value_name("DEVICE"),
+      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
   add("seed", po::value(&sampling.seed)->default_value(1234)->value_name("S"), "the same seed gives the same text");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
@@ -55,6 +59,8 @@ Arguments parse_arguments(int argc, char** argv) {
   };
   require(!arguments.source.empty(), "give a run directory: megatron_generate RUN_DIRECTORY --prompt TEXT");
   require(!arguments.prompt.empty(), "give --prompt TEXT, at least one character");
+  const std::string& device = arguments.run.device;
+  require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
   require(sampling.max_new_tokens >= 0, "--max-new-tokens: 0 or more");
   require(sampling.temperature > 0, "--temperature: more than 0 (--greedy for the limit)");
   require(sampling.top_k >= 0, "--top-k: 0 or more");
@@ -66,10 +72,13 @@ Arguments parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
-void generate(const Arguments& arguments, Communicator& world) {
+void generate(const Arguments& arguments, MpiSession& session) {
+  Communicator& world = session.world();
   verify(world.size() == 1, ErrorKind::configuration,
          "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
-  Generator generator(arguments.source, world);
+  RunConfig run = arguments.run;
+  choose_device(run, world);
+  Generator generator(arguments.source, world, start_compute(run, world, session.host(), session.local_rank()));
   const std::unique_ptr<Tokenizer> tokenizer =
       tokenizer_of_checkpoint(generator.checkpoint_path(), generator.tokenizer(), generator.tokenizer_hash(),
                               arguments.vocab_file, arguments.merge_file);
@@ -102,7 +111,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   return run_with_mpi(argc, argv, [&](MpiSession& session) {
-    generate(arguments, session.world());
+    generate(arguments, session);
     return 0;
   });
 }

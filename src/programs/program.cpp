@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "config/suggestions.h"
+#include "ops/device.h"
 
 namespace megatron {
 
@@ -27,8 +28,9 @@ std::string program_version() {
 }
 
 std::string version_report(const std::string& program) {
-  return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu\n", program, program_version(),
-                     __VERSION__, MEGATRON_ARCH, MpiSession::library_version());
+  return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu{}; CUDA: {}\n", program,
+                     program_version(), __VERSION__, MEGATRON_ARCH, MpiSession::library_version(),
+                     cuda_support().built ? ", cuda" : "", cuda_support().description);
 }
 
 std::string build_identity() {

@@ -1,5 +1,6 @@
 #include "tensor/memory.h"
 
+#include <new>
 #include <utility>
 
 #include "base/philox.h"
@@ -17,7 +18,19 @@ std::size_t round_up(std::size_t bytes) {
 std::byte* sizing_address(const std::string& arena, std::size_t offset) {
   return reinterpret_cast<std::byte*>((hash_name(arena) << 40 | std::uint64_t{1} << 63) + kAlignment + offset);
 }
+class HostMemory final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override { return ::operator new (bytes, std::align_val_t{kAlignment}); }
+  void deallocate(void* memory, std::size_t) noexcept override {
+    ::operator delete (memory, std::align_val_t{kAlignment});
+  }
+};
 }  // namespace
+
+Allocator& host_memory() {
+  static HostMemory memory;
+  return memory;
+}
 
 Buffer::Buffer(Allocator& allocator, std::size_t bytes)
     : allocator_(&allocator), data_(static_cast<std::byte*>(allocator.allocate(bytes))), bytes_(bytes) {}

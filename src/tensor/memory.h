@@ -20,6 +20,9 @@ class Allocator {
   virtual void deallocate(void* memory, std::size_t bytes) noexcept = 0;
 };
 
+/// The host's ordinary memory. What is not touched does not become resident.
+Allocator& host_memory();
+
 /// Owns one allocation. Movable, not copyable. The allocator must outlive it.
 class Buffer {
  public:

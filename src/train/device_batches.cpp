@@ -56,7 +56,7 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Batc
                          .most_samples = config.train.global_batch_size,
                          .data_rank = grid.data().rank(),
                          .data_size = grid.data().size()};
-  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0);
+  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned());
 }
 
 std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
@@ -64,6 +64,8 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   internal_check(step.samples > 0, "a batch was asked for after the last step");
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
   const std::int64_t s = step.sequence > 0 ? step.sequence : longest_;
+  Device& device = memory_.device();
+  device.wait(uploaded_);  // of the last step, long ago: its memory is read into from here on
   const StepBatch* const batch = reads_ ? &reader_->next() : nullptr;
   targets_ = static_cast<double>(step.samples * s);
   for (std::size_t k = 0; k < count; ++k) {
@@ -73,8 +75,8 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
       const MicroBatchTokens& from = batch->micro_batches[k];
       internal_check(from.first_in_batch == to.first_sample && from.tokens.bytes() == tokens.bytes(),
                      "micro-batch out of place");
-      memory_.device().copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes());
-      memory_.device().copy_to_device(targets.data(), from.targets.data(), targets.bytes());
+      device.start_copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes(), memory_.free());
+      uploaded_ = device.start_copy_to_device(targets.data(), from.targets.data(), targets.bytes(), memory_.free());
     }
     to.tokens = tokens;
     to.targets = targets;
@@ -83,6 +85,7 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
     to.sequence = s;
     to.gradient_scale = loss_scale / targets_;
   }
+  device.order_after(uploaded_);
   return std::span(micro_batches_).first(count);
 }
 

@@ -22,6 +22,9 @@ class BatchMemory {
   BatchMemory(const Config& config, Device& device);
 
   Device& device() { return device_; }
+  /// The passes over what lies here have been called: once they are done the next may be put in its place.
+  void mark_read() { free_ = device_.mark(); }
+  Ticket free() const { return free_; }
   std::size_t bytes() const { return memory_.bytes(); }
 
   /// Of the first s tokens of every sample: where micro-batch k's tokens and targets go, i32 [s, b].
@@ -36,6 +39,7 @@ class BatchMemory {
   };
 
   Device& device_;
+  Ticket free_;
   Buffer memory_;
   Tensor positions_, position_ids_;
   std::vector<Columns> columns_;  // by micro-batch of the largest batch
@@ -48,8 +52,9 @@ class DeviceBatches {
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
                 StepPlan plan);
 
-  /// The next step's micro-batches; valid until the next call of anybody who shares the memory. Targets count for
-  /// loss_scale / targets() each in the gradient.
+  /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
+  /// who shares the memory, and told to it when they have been read. Targets count for loss_scale / targets() each in
+  /// the gradient.
   std::span<const MicroBatch> next(double loss_scale = 1);
   /// Targets in the global batch that next() gave.
   double targets() const { return targets_; }
@@ -61,6 +66,7 @@ class DeviceBatches {
   std::int64_t step_ = 0, longest_;
   std::int64_t samples_together_;  // of one micro-batch on all data ranks
   double targets_ = 0;
+  Ticket uploaded_;
   std::vector<MicroBatch> micro_batches_;
   std::unique_ptr<GptBatches> reader_;
 };

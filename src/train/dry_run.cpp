@@ -9,6 +9,7 @@
 #include "config/unsupported.h"
 #include "data/megatron_order.h"
 #include "pipeline/simulate.h"
+#include "train/compute.h"
 #include "train/datasets.h"
 #include "train/published_memory.h"
 #include "train/report.h"
@@ -69,6 +70,7 @@ std::string dry_run(Config config, int ranks) {
     data_note += "\n";
   }
   resolve(config, ranks, facts ? &*facts : nullptr);
+  choose_planned_device(config.run);
 
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
@@ -83,7 +85,9 @@ std::string dry_run(Config config, int ranks) {
     text += "data.order = " + (order_note.empty() ? index_note(config) : order_note) + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
-  if (facts && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";
+  const bool built = on_host_memory(config.run) || cuda_support().built;
+  if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
+  if (facts && built && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";
   return text;
 }
 

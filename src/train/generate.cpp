@@ -69,7 +69,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   return sorted[count - 1].token;
 }
 
-Generator::Generator(const std::string& path, Communicator& world) : backend_(make_cpu_backend()) {
+Generator::Generator(const std::string& path, Communicator& world, Compute compute) : compute_(std::move(compute)) {
   std::vector<std::string> warnings;
   const CheckpointReader checkpoint = open_named_checkpoint(world, path, warnings);
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
@@ -85,10 +85,10 @@ Generator::Generator(const std::string& path, Communicator& world) : backend_(ma
   config_.train.micro_batch_size = 1;
   resolve(config_, 1, nullptr);
 
-  grid_ = std::make_unique<ProcessGrid>(world, GridShape{});
+  grid_ = std::make_unique<ProcessGrid>(world, GridShape{}, compute_.transport.get());
   region_ = std::make_unique<TensorRegion>(*grid_, false);
   stage_ = std::make_unique<GptStage>(config_.model, config_.parallel, *grid_, *region_, store_);
-  store_.allocate(*backend_.device, DType::f32);
+  store_.allocate(*compute_.backend.device, DType::f32);
   std::vector<Piece> pieces;
   for (const Parameter& parameter : store_.all()) {
     const std::int64_t count = parameter.elements();
@@ -101,13 +101,13 @@ Generator::Generator(const std::string& path, Communicator& world) : backend_(ma
                       .m = {},
                       .v = {}});
   }
-  checkpoint.read(world, pieces, *backend_.device);
+  checkpoint.read(world, pieces, *compute_.backend.device);
 }
 
 void Generator::next_logits(std::span<const std::int32_t> context) {
   const auto s = static_cast<std::int64_t>(context.size());
   const std::int64_t vocab = config_.model.vocab_size, padded = config_.model.padded_vocab();
-  Device& device = *backend_.device;
+  Device& device = *compute_.backend.device;
   if (integers_.bytes() < 2 * context.size_bytes()) integers_ = Buffer(device, 2 * context.size_bytes());
   std::vector<std::int32_t> positions(context.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -136,7 +136,7 @@ void Generator::next_logits(std::span<const std::int32_t> context) {
   if (saved_memory_.bytes() < saved_size.high_water()) saved_memory_ = Buffer(device, saved_size.high_water());
   if (scratch_memory_.bytes() < scratch_size.high_water()) scratch_memory_ = Buffer(device, scratch_size.high_water());
   Arena saved("saved", saved_memory_), scratch("scratch", scratch_memory_);
-  const Tensor logits = pass(*backend_.ops, saved, scratch).slice(0, s - 1, 1);
+  const Tensor logits = pass(*compute_.backend.ops, saved, scratch).slice(0, s - 1, 1);
   logits_.resize(static_cast<std::size_t>(vocab));
   device.copy_to_host(logits_.data(), logits.data(), logits_.size() * sizeof(float));
 }

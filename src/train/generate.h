@@ -12,6 +12,7 @@
 #include "comm/process_grid.h"
 #include "config/config.h"
 #include "model/gpt.h"
+#include "train/compute.h"
 
 namespace megatron {
 
@@ -30,9 +31,9 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 class Generator {
  public:
-  /// Reads the newest good checkpoint of a run directory, or the checkpoint folder that `path` is; any layout.
-  /// `world` must have one rank.
-  Generator(const std::string& path, Communicator& world);
+  /// Reads the newest good checkpoint of a run directory, or the checkpoint folder that `path` is; any layout. Computes
+  /// where it is told (start_compute of the world). `world` must have one rank.
+  Generator(const std::string& path, Communicator& world, Compute compute);
 
   const std::string& checkpoint_path() const { return path_; }
   const std::string& tokenizer() const { return tokenizer_; }  ///< name and hash of the one that made the data
@@ -49,8 +50,8 @@ class Generator {
   std::string path_, tokenizer_;
   std::uint64_t tokenizer_hash_ = 0;
   Config config_;
+  Compute compute_;
   std::unique_ptr<ProcessGrid> grid_;
-  Backend backend_;
   ParameterStore store_;
   std::unique_ptr<TensorRegion> region_;
   std::unique_ptr<GptStage> stage_;

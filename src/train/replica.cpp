@@ -4,7 +4,7 @@
 
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
-#include "train/run_start.h"
+#include "train/compute.h"
 
 namespace megatron {
 
@@ -68,6 +68,10 @@ Tensor allocate_loss(Arena& scratch) {
   return scratch.allocate("loss", {1}, DType::f64);
 }
 
+Tensor allocate_own_loss(Arena& scratch) {
+  return scratch.allocate("own loss", {1}, DType::f64);
+}
+
 // A micro-batch of the configured size without memory.
 MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
@@ -85,7 +89,8 @@ MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
 
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at) {
   CountingCommunicator world(rank_of(at, shape), shape.ranks());
-  const ProcessGrid grid(world, shape);
+  CountingCommunicator transport(rank_of(at, shape), shape.ranks(), "world", stages_tensors(config.run));
+  const ProcessGrid grid(world, shape, &transport);
   TrafficMeter passes, sums;
   grid.tensor().set_meter(&passes);
   grid.pipeline().set_meter(&passes);
@@ -105,6 +110,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
   const Tensor loss_total = allocate_loss(scratch);
+  allocate_own_loss(scratch);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
   const std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
@@ -137,11 +143,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.passes = executor.memory_for(lists);
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
+  std::size_t staging = 0;
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
     grid.groups()[i]->all_reduce(batch.allocate("scalars", {2}, DType::f64));  // the loss, the norm, extremes of hashes
     plan.staging[i] = grid.groups()[i]->staging_plan();
-    plan.communication += plan.staging[i].bytes();
+    staging += plan.staging[i].bytes();
   }
+  (on_host_memory(config.run) ? plan.communication : plan.host) += staging;
   plan.scratch = scratch.high_water();
   plan.kernels = ops.working_bytes();
   plan.matmul_flops = ops.matmul_flops();
@@ -171,6 +179,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
   loss_total_ = allocate_loss(scratch_);
+  own_loss_ = allocate_own_loss(scratch_);
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
   backend.ops->reserve(plan_.kernels);
 }
@@ -184,22 +193,22 @@ MemoryUse Replica::used() const {
                  .communication = ExecutorMemory::sum(passes.gradient_buffers),
                  .scratch = scratch_.high_water(),
                  .kernels = backend_.ops->working_bytes()};
-  for (const Communicator* group : grid_.groups()) used.communication += group->staging_bytes();
+  std::size_t& staging = backend_.device->is_host_memory() ? used.communication : used.host;
+  for (const Communicator* group : grid_.groups()) staging += group->staging_bytes();
   return used;
 }
 
-double Replica::read_loss() {
+double Replica::read(ConstTensor loss) {
   double sum = 0;
-  backend_.device->copy_to_host(&sum, loss_total_.data(), sizeof sum);
+  backend_.device->copy_to_host(&sum, loss.data(), sizeof sum);
   return sum;
 }
 
-double Replica::total_loss(double targets) {
-  // The last stage knows the sum over its samples; every rank of the pipeline and of the data group learns the total.
+// The last stage knows the sum over its samples; every rank of the pipeline and of the data group gets the total.
+void Replica::sum_loss() {
   grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  own_loss_finite_ = std::isfinite(read_loss());
+  backend_.ops->copy(loss_total_, own_loss_);
   grid_.data().all_reduce(loss_total_);
-  return read_loss() / targets;
 }
 
 void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums,
@@ -218,17 +227,21 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
 }
 
-double Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
-                                 Timers& timers) {
+void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
+                               Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.shards() > 1;
   play_training(micro_batches, step, under_backward ? gradient_sums_.get() : nullptr, timers);
   gradient_sums_->finish(*backend_.ops, scratch_);
-  return total_loss(targets);
+  sum_loss();
+  targets_ = targets;
 }
 
-Optimizer::Update Replica::update(const UpdateSettings& settings, Timers& timers) {
+Optimizer::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
-  return optimizer_->update(grid_, settings);
+  settings.loss = loss_total_;
+  Optimizer::Update update = optimizer_->update(grid_, settings);
+  update.loss /= targets_;
+  return update;
 }
 
 BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
@@ -244,7 +257,7 @@ BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std
     own.push_back({&parameter, parameter.gradient});
   }
   BadStep bad;
-  bad.loss = !own_loss_finite_;
+  bad.loss = !std::isfinite(read(own_loss_));
   bad.masters = find_bad_tensors(masters, device);
   bad.values = find_bad_tensors(values, device);
   bad.gradients = find_bad_tensors(sums, device);
@@ -252,7 +265,7 @@ BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std
   for (MicroBatch& micro_batch : rescaled) micro_batch.gradient_scale *= rescale;
   play_training(rescaled, step, nullptr, timers);
   grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  bad.loss_again = !std::isfinite(read_loss());
+  bad.loss_again = !std::isfinite(read(loss_total_));
   bad.gradients_again = find_bad_tensors(own, device);
   return bad;
 }
@@ -262,7 +275,8 @@ double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targe
   const PassSettings settings{
       .training = false, .activation_type = config_.precision.dtype(), .gathers = gathers_.get()};
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
-  return total_loss(targets);
+  sum_loss();
+  return read(loss_total_) / targets;
 }
 
 Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {

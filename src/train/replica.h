@@ -28,7 +28,9 @@ struct MemoryUse {
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
   std::size_t kernels = 0;        ///< what the backend's verbs work in beside their arguments
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
+  std::size_t host = 0;           ///< staging of communication, where the rest is a device's and not the host's
 
+  /// Without `host`.
   std::size_t total() const {
     return weights + gradients + optimizer + activations + communication + scratch + kernels + batch;
   }
@@ -63,14 +65,15 @@ class Replica {
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
-  /// schedule is played, all partial sums are done. Returns the mean loss over `targets` (the number of targets in the
-  /// global batch), the same on every rank.
-  double forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
+  /// schedule is played, all partial sums are done. The loss, a mean over `targets` (the number of targets in the
+  /// global batch), stays on the device: update() tells it.
+  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
   /// optimizer.distributed they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
-  /// Applies the gradients.
-  Optimizer::Update update(const UpdateSettings& settings, Timers& timers);
+  /// Applies the gradients, unless they or the loss are not finite. Its loss is forward_backward()'s, the same on every
+  /// rank. In a step the host waits for the device here alone.
+  Optimizer::Update update(UpdateSettings settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
   /// Plays the step once more, by itself on each data rank and with `rescale` times its loss scale; gradients are not
   /// the step's afterwards. Collective.
@@ -107,8 +110,8 @@ class Replica {
 
  private:
   void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums, Timers& timers);
-  double read_loss();
-  double total_loss(double targets);
+  void sum_loss();
+  double read(ConstTensor loss);
   /// Of a part of a parameter, by flat elements.
   Piece piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
 
@@ -124,9 +127,9 @@ class Replica {
   std::unique_ptr<GradientSums> gradient_sums_;
   std::unique_ptr<ParameterGathers> gathers_;
   Buffer scratch_memory_;
-  Arena scratch_;  // the loss at its bottom
-  Tensor loss_total_;
-  bool own_loss_finite_ = true;  // of this data rank's samples, the last time
+  Arena scratch_;                 // the loss at its bottom
+  Tensor loss_total_, own_loss_;  // of the global batch, of this data rank's samples
+  double targets_ = 1;
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
   std::vector<Action> evaluation_actions_;

@@ -165,6 +165,12 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  format_bytes(kProgramBytes), "stage", "parameters", "weights", "gradients", "optimizer",
                  "activations by slot", "communication", "scratch", "kernels", "batch", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
+  std::size_t host = 0;
+  for (const MemoryPlan& plan : stages) host = std::max(host, plan.host);
+  if (host > 0) {
+    fmt::format_to(out, "  and at most {} of the host's, through which communication is staged\n",
+                   format_bytes(static_cast<double>(host)));
+  }
   const bool grows = config.train.batch_ramp_up.start > 0 || !config.train.curriculum.schedule.empty();
   double flops = 0, passes = 0, sums = 0;
   for (const MemoryPlan& plan : stages) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "train/compute.h"
 #include "train/cores.h"
 #include "train/metrics.h"
 #include "train/node_memory.h"
@@ -94,7 +95,7 @@ TimeLimits time_limits(const Config& config, const RunEnvironment& environment) 
 }
 
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
-                const Backend& backend, const std::vector<MemoryPlan>& stages) {
+                const Compute& compute, const std::vector<MemoryPlan>& stages) {
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
   const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
   if (!log.speaking()) return;
@@ -105,7 +106,8 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   if (!environment.job.empty()) log.info("job       {}", environment.job);
   const std::string ends = RunLimits(time_limits(config, environment), config.run.directory).description();
   if (!ends.empty()) log.info("ends      {}", ends);
-  log.info("device    {}", backend.device->description());
+  log.info("device    {}", compute.backend.device->description());
+  if (!compute.description.empty()) log.info("transport {}", compute.description);
   log.info(std::string_view(describe_plan(config, stages)));
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
 }
@@ -152,19 +154,20 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
 
   tell_phase("setting up");
   const GridShape shape = grid_shape(config);
-  const ProcessGrid grid(world, shape);
-  Backend backend = make_backend(config.run, environment.local_rank);
+  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
+  const ProcessGrid grid(world, shape, compute.transport.get());
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  log_banner(log, world, environment, config, backend, stages);
+  log_banner(log, world, environment, config, compute, stages);
   log.info("order     {}", datasets->train().order->description());
   log_evaluation(log, config, "validation", datasets->validation());
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);
-  require_node_memory(world, environment.host, stages[static_cast<std::size_t>(grid.at().pipeline)].total(),
-                      "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
-                      "recompute.mode = \"full\" (--dry-run says what a rank needs)");
+  require_memory(world, environment.host, *compute.backend.device,
+                 stages[static_cast<std::size_t>(grid.at().pipeline)].total(),
+                 "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
+                 "recompute.mode = \"full\" (--dry-run says what a rank needs)");
 
-  TrainingLoop loop(config, grid, backend, *datasets, log, signals, time_limits(config, environment));
+  TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment));
   tell_phase("loading");
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was

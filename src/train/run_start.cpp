@@ -5,6 +5,7 @@
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "config/unsupported.h"
+#include "train/compute.h"
 
 namespace megatron {
 
@@ -44,6 +45,7 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world) {
   require_same_config(world, config);
   refuse_what_is_to_come(config);
+  choose_device(config.run, world);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] { datasets = std::make_unique<Datasets>(config); });
@@ -54,14 +56,6 @@ std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world) {
   });
   require_same_config(world, config);
   return datasets;
-}
-
-Backend make_backend(const RunConfig& run, int local_rank) {
-  return run.device == "cuda" ? make_cuda_backend(local_rank) : make_cpu_backend(static_cast<int>(run.threads));
-}
-
-std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run) {
-  return run.device == "cuda" ? make_cuda_counting_ops() : make_cpu_counting_ops(static_cast<int>(run.threads));
 }
 
 }  // namespace megatron

@@ -7,8 +7,6 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "ops/counting_ops.h"
-#include "ops/device.h"
 #include "train/datasets.h"
 
 namespace megatron {
@@ -16,18 +14,14 @@ namespace megatron {
 struct RunEnvironment {
   std::string host;                  ///< this rank's
   std::string version;               ///< the program's, for the banner
-  int local_rank = 0;                ///< among the ranks on this host
+  int local_rank = 0;                ///< among the ranks on this host: which of its devices is this rank's
   double started = 0;                ///< when the program started, by Timers::steady_seconds
   std::string job;                   ///< of the batch system, for the banner; empty outside one
   std::optional<double> job_ends{};  ///< seconds since 1970
 };
 
-/// `config` as parsed; comes back resolved for the world's ranks. Opens the data. Throws the same Error on all ranks.
+/// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen. Opens the data. Throws the
+/// same Error on all ranks.
 std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world);
-
-/// The backend that run.device names.
-Backend make_backend(const RunConfig& run, int local_rank);
-/// Its counting operations.
-std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run);
 
 }  // namespace megatron

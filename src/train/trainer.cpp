@@ -124,16 +124,16 @@ StepResult Trainer::train_step() {
     micro_batches_ = batches_->next(result.loss_scale);
   }
   result.batch = schedule_.step_after(step_);
-  result.loss = replica_.forward_backward(micro_batches_, step_ + 1, batches_->targets(), timers_);
+  replica_.forward_backward(micro_batches_, step_ + 1, batches_->targets(), timers_);
+  batch_memory_.mark_read();
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
   result.learning_rate =
       learning_rate_.at(config_.learning_rate.counts_tokens() ? schedule_.tokens_after(step_ + 1) : samples);
   result.weight_decay = weight_decay_.at(samples);
-  const Optimizer::Update update = replica_.update({.learning_rate = result.learning_rate,
-                                                    .weight_decay = result.weight_decay,
-                                                    .loss_scale = result.loss_scale,
-                                                    .bad_loss = !std::isfinite(result.loss)},
-                                                   timers_);
+  const Optimizer::Update update = replica_.update(
+      {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay, .loss_scale = result.loss_scale},
+      timers_);
+  result.loss = update.loss;
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();
@@ -156,6 +156,7 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
     if (stop()) return std::nullopt;
     const std::span<const MicroBatch> micro_batches = batches.next();
     sum += replica_.evaluate(micro_batches, batches.targets(), timers_);
+    batch_memory_.mark_read();
   }
   return sum / static_cast<double>(steps);
 }

@@ -5,8 +5,8 @@
 #include <limits>
 #include <optional>
 
-#include "base/memory_usage.h"
 #include "comm/agreement.h"
+#include "train/compute.h"
 #include "train/layout_verdict.h"
 #include "train/node_memory.h"
 #include "train/report.h"
@@ -54,36 +54,41 @@ std::string bytes_text(double bytes) {
   return format_bytes(bytes);
 }
 
-// The reference and what is kept of it, on rank 0's node.
-void check_reference_fits(const MemoryPlan& plan, const std::string& host) {
-  const auto needed = static_cast<double>(plan.total() + gradient_bytes(plan));
-  const std::optional<std::size_t> free = free_memory_bytes();
-  const double available = free ? static_cast<double>(*free) : kInfinity;
-  verify(
-      needed <= available, ErrorKind::configuration,
-      "--verify compares with the whole model on one rank, in fp32, which needs {} on {} (weights {}, gradients twice "
-      "{}, optimizer {}, activations {}), and {} are free there; verify the same layout with a smaller model: --set "
-      "model.layers=..., model.hidden_size=... or train.global_batch_size=...",
-      bytes_text(needed), host, bytes_text(static_cast<double>(plan.weights)),
-      bytes_text(static_cast<double>(plan.gradients)), bytes_text(static_cast<double>(plan.optimizer)),
-      bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.kernels + plan.batch)),
-      bytes_text(available));
+// What is kept of the reference where it is played: all of its gradients, in the host's memory.
+std::size_t kept_bytes(const MemoryPlan& plan, const Device& device) {
+  return device.is_host_memory() ? gradient_bytes(plan) : 0;
+}
+
+// The reference and what is kept of it, on rank 0's node or device.
+void check_reference_fits(const MemoryPlan& plan, const std::string& host, const Device& device) {
+  const auto needed = static_cast<double>(plan.total() + kept_bytes(plan, device));
+  const std::size_t free = device.free_bytes();
+  const double available = free > 0 ? static_cast<double>(free) : kInfinity;
+  verify(needed <= available, ErrorKind::configuration,
+         "--verify compares with the whole model on one rank, in fp32, which needs {} on {} (weights {}, {} "
+         "{}, optimizer {}, activations {}), and {} are free there; verify the same layout with a smaller model: --set "
+         "model.layers=..., model.hidden_size=... or train.global_batch_size=...",
+         bytes_text(needed), host, bytes_text(static_cast<double>(plan.weights)),
+         device.is_host_memory() ? "gradients twice" : "gradients", bytes_text(static_cast<double>(plan.gradients)),
+         bytes_text(static_cast<double>(plan.optimizer)),
+         bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.kernels + plan.batch)),
+         bytes_text(available));
 }
 
 // The layout is played in fp32, and then in its own precision, whose masters may make it the larger one.
-void check_memory(Communicator& world, const std::string& host, const Config& reference, const Config& rounded,
-                  const Config& own) {
+void check_memory(Communicator& world, const std::string& host, const Device& device, const Config& reference,
+                  const Config& rounded, const Config& own) {
   std::size_t kept = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
     const MemoryPlan plan = plan_memory(reference, {}, {});
-    kept = gradient_bytes(plan);
-    check_reference_fits(plan, host);
+    kept = kept_bytes(plan, device);
+    check_reference_fits(plan, host, device);
   });
   const GridShape shape = grid_shape(own);
   const GridCoordinates at = coordinates_of(world.rank(), shape);
   const std::size_t layout = std::max(plan_memory(rounded, shape, at).total(), plan_memory(own, shape, at).total());
-  require_node_memory(world, host, layout + kept, "verify the same layout with a smaller model, or on more nodes");
+  require_memory(world, host, device, layout + kept, "verify the same layout with a smaller model, or on more nodes");
 }
 
 // ---- Playing --------------------------------------------------------------------------------------------------------
@@ -108,7 +113,8 @@ class Patience {
 
 Reference play_reference(const Config& config, Communicator& alone, Backend& backend, Datasets& datasets,
                          std::int64_t steps, Log& log) {
-  const ProcessGrid grid(alone, {});
+  const std::unique_ptr<Communicator> transport = staged_transport(alone, *backend.device);
+  const ProcessGrid grid(alone, {}, transport.get());
   Trainer trainer(config, grid, backend, datasets);
   Reference reference;
   for (std::int64_t step = 1; step <= steps; ++step) {
@@ -159,15 +165,16 @@ std::optional<LayoutVerdict> play_layout_at(const Config& config, bool last, con
 }
 
 // A dynamic loss scale would skip the steps that are to be compared: here it is the largest that skips none.
-LayoutVerdict play_layout(Config config, Communicator& world, Backend& backend, Datasets& datasets,
+LayoutVerdict play_layout(Config config, Communicator& world, Compute& compute, Datasets& datasets,
                           const Reference& reference) {
-  const ProcessGrid grid(world, grid_shape(config));
+  const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   PrecisionConfig& precision = config.precision;
   const bool dynamic = precision.dtype() == DType::f16 && precision.loss_scale == 0;
   if (dynamic) precision.loss_scale = precision.initial_loss_scale;
   for (;; precision.loss_scale /= 2) {
     const bool last = !dynamic || precision.loss_scale / 2 < precision.minimum_loss_scale;
-    const std::optional<LayoutVerdict> verdict = play_layout_at(config, last, grid, backend, datasets, reference);
+    const std::optional<LayoutVerdict> verdict =
+        play_layout_at(config, last, grid, compute.backend, datasets, reference);
     if (verdict) return *verdict;
   }
 }
@@ -186,6 +193,7 @@ void judge(Communicator& world, Log& log, const Config& config, const LayoutVerd
 
 int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log) {
   const std::unique_ptr<Datasets> datasets = agree_on_run(config, world);
+  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const Config reference = one_rank(config), rounded = in_fp32(config);
   const bool own_precision = config.precision != PrecisionConfig{};
   const std::int64_t steps = std::min(kSteps, config.train.steps);
@@ -197,13 +205,12 @@ int verify_layout(Config config, Communicator& world, const RunEnvironment& envi
         "on more ranks");
     return 0;
   }
-  check_memory(world, environment.host, reference, rounded, config);
-  Backend backend = make_backend(config.run, environment.local_rank);
-  const Reference expected = share_reference(reference, world, backend, *datasets, steps, log);
+  check_memory(world, environment.host, *compute.backend.device, reference, rounded, config);
+  const Reference expected = share_reference(reference, world, compute.backend, *datasets, steps, log);
   if (rounded != reference) {
-    judge(world, log, rounded, play_layout(rounded, world, backend, *datasets, expected));
+    judge(world, log, rounded, play_layout(rounded, world, compute, *datasets, expected));
   }
-  if (own_precision) judge(world, log, config, play_layout(config, world, backend, *datasets, expected));
+  if (own_precision) judge(world, log, config, play_layout(config, world, compute, *datasets, expected));
   return 0;
 }
 

@@ -88,30 +88,31 @@ Results compute(const Layout& layout) {
     Timers timers;
     const auto forward_backward = [&](const GoldenBatch& batch, int step) {
       const GoldenMicroBatches micro_batches(config, batch);
-      return replica.forward_backward(micro_batches.list(), step, targets_of(config), timers);
+      replica.forward_backward(micro_batches.list(), step, targets_of(config), timers);
     };
-    const double loss = forward_backward(golden().batch, 1);
+    forward_backward(golden().batch, 1);
     {
       const std::lock_guard lock(mutex);
-      results.loss = loss;
       for (const Parameter& parameter : replica.store().all()) {
         if (parameter.counted) assemble(parameter, parameter.gradient, results.gradients);
       }
     }
-    // A norm is asked for without an effect on values.
-    const double norm = replica.update({}, timers).gradient_norm;
+    // Loss and norm are asked for without an effect on values.
+    const Optimizer::Update first = replica.update({}, timers);
     backend.ops->fill(replica.optimizer().m(), 0);
     backend.ops->fill(replica.optimizer().v(), 0);
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden().steps.size(); ++i) {
-      const double step_loss = forward_backward(golden().steps[i], static_cast<int>(i) + 1);
+      forward_backward(golden().steps[i], static_cast<int>(i) + 1);
       const Optimizer::Update update = replica.update(
           {.learning_rate = golden().learning_rate, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() != 0) continue;
-      results.losses.push_back(step_loss);
+      results.losses.push_back(update.loss);
       results.norms.push_back(update.gradient_norm);
     }
-    if (world.rank() == 0) results.gradient_norm = norm;
+    if (world.rank() != 0) return;
+    results.loss = first.loss;
+    results.gradient_norm = first.gradient_norm;
   });
   return results;
 }

@@ -1,9 +1,12 @@
 // The update's mathematics, on one rank; between ranks: test_optimizer_ranks.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "comm/thread_communicator.h"
 #include "optim/optimizer_support.h"
+#include "support/communicator_cases.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -259,4 +262,38 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
       CHECK(copy_of(store.values()) == before);
     });
   }
+}
+
+TEST_CASE("a loss that is not finite skips the update on every rank, and says which of the two it was") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  struct Case {
+    double loss;
+    float gradient;
+    bool skipped, bad_loss;
+  };
+  const Case each =
+      GENERATE_COPY(Case{3, 0.5f, false, false}, Case{-1e-7, 0.5f, false, false}, Case{NAN, 0.5f, true, true},
+                    Case{infinity, 0.5f, true, true}, Case{3, infinity, true, false}, Case{NAN, NAN, true, true});
+  CAPTURE(each.loss, each.gradient);
+  run_as_threads(2, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.data = 2});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, DType::f32);
+    store.initialize(*backend.ops, 1);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 0.1);
+    double loss = world.rank() == 1 ? each.loss : 3;  // one rank alone reads it wrong
+    store.at(0).gradient.as<float>()[0] = each.gradient;
+    const std::vector<float> before = copy_of(store.values());
+    UpdateSettings settings = kUpdate;
+    settings.loss = ConstTensor(&loss, {1}, DType::f64);
+    const Optimizer::Update update = optimizer.update(grid, settings);
+    const bool kept = std::memcmp(copy_of(store.values()).data(), before.data(), before.size() * sizeof(float)) == 0;
+    communicator_cases::expect(update.skipped == each.skipped && kept == each.skipped, "skipped: {}", update.skipped);
+    communicator_cases::expect(update.bad_loss == each.bad_loss, "bad loss: {}", update.bad_loss);
+    communicator_cases::expect(std::memcmp(&update.loss, &loss, sizeof loss) == 0, "loss {}", update.loss);
+    communicator_cases::expect(optimizer.updates() == (each.skipped ? 0 : 1), "updates {}", optimizer.updates());
+  });
 }

@@ -106,7 +106,8 @@ TEST_CASE("a loss that is not finite on one rank is known on all, and changes no
       Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
       const std::vector<float> before = copy_of(store.values());
       UpdateSettings settings = kUpdate;
-      settings.bad_loss = world.rank() == bad_rank;
+      const double loss = world.rank() == bad_rank ? NAN : 3;
+      settings.loss = ConstTensor(&loss, {1}, DType::f64);
       const Optimizer::Update update = optimizer.update(grid, settings);
       CHECK(update.bad_loss == (bad_rank >= 0));
       CHECK(update.skipped == (bad_rank >= 0));

@@ -174,7 +174,7 @@ bool SeparateDevice::complete(Ticket ticket) {
 }
 
 void SeparateDevice::wait(Ticket ticket) {
-  ++host_waits_;
+  if (!is_done(ticket)) ++host_waits_;
   carry_out(ticket);
 }
 
@@ -222,9 +222,9 @@ void SeparateDevice::copy_within(void* to, const void* from, std::size_t bytes) 
   });
 }
 
-Backend make_separate_backend(Copies copies, int threads) {
+Backend make_separate_backend(Copies copies, Backend cpu) {
   auto device = std::make_unique<SeparateDevice>(copies);
-  auto ops = std::make_unique<SeparateOps>(*device, make_cpu_backend(threads));
+  auto ops = std::make_unique<SeparateOps>(*device, std::move(cpu));
   return {std::move(device), std::move(ops)};
 }
 

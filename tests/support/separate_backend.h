@@ -51,7 +51,8 @@ class SeparateDevice final : public Device {
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
   std::size_t pinned_bytes() const { return pinned_.bytes; }  ///< held now
-  int host_waits() const { return host_waits_; }              ///< wait(), synchronize() and synchronous copies so far
+  /// How often the host has waited so far: synchronous copies, and wait() for what was not complete.
+  int host_waits() const { return host_waits_; }
 
  private:
   struct Queue {
@@ -88,7 +89,7 @@ class SeparateDevice final : public Device {
   int host_waits_ = 0;
 };
 
-/// A SeparateDevice with the CPU's operations.
-Backend make_separate_backend(Copies copies = Copies::late, int threads = 1);
+/// A SeparateDevice with the operations of `cpu`.
+Backend make_separate_backend(Copies copies = Copies::late, Backend cpu = make_cpu_backend());
 
 }  // namespace megatron::test

@@ -1,13 +1,14 @@
 #include "train/loop_on_threads.h"
 
 #include "comm/thread_communicator.h"
+#include "train/compute.h"
 #include "train/report.h"
 #include "train/training_loop.h"
 
 namespace megatron::test {
 
 LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil,
-                    const std::function<std::unique_ptr<Communicator>(Communicator&)>& around) {
+                    const std::function<std::unique_ptr<Communicator>(Communicator&)>& around, Copies copies) {
   const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
   LoopResult result;
   result.told.resize(static_cast<std::size_t>(ranks));
@@ -20,11 +21,14 @@ LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&,
     Datasets datasets(own);
     const DataFacts facts = datasets.facts();
     resolve(own, ranks, &facts);
-    const ProcessGrid grid(world, grid_shape(own));
     Backend backend = make_cpu_backend();
     auto ops = std::make_unique<InjectedOps>(std::move(backend.ops));
-    if (spoil) spoil(*ops, grid);
+    InjectedOps& injected = *ops;
     backend.ops = std::move(ops);
+    if (own.run.device == "cuda") backend = make_separate_backend(copies, std::move(backend));
+    const std::unique_ptr<Communicator> transport = staged_transport(world, *backend.device);
+    const ProcessGrid grid(world, grid_shape(own), transport.get());
+    if (spoil) spoil(injected, grid);
     Log log(world.rank() == 0);
     log.append_to(own.run.directory + "/run.log");
     try {

@@ -188,8 +188,8 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       }
       replica.optimizer().set_values_from_master();
       const std::span<const MicroBatch> micro_batches = batches.step(1);
-      const double loss = replica.forward_backward(micro_batches, 1, batches.targets(), timers);
-      const Optimizer::Update update = replica.update({.bad_loss = !std::isfinite(loss)}, timers);
+      replica.forward_backward(micro_batches, 1, batches.targets(), timers);
+      const Optimizer::Update update = replica.update({}, timers);
       CHECK(update.skipped);
       CHECK(update.bad_loss);
       told[static_cast<std::size_t>(world.rank())] =

@@ -1,0 +1,94 @@
+#include "train/compute.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "comm/agreement.h"
+#include "parallel/staged_communicator.h"
+
+namespace megatron {
+
+namespace {
+
+// Why the host passes tensors on, or nothing where NCCL can; on rank 0, from all ranks' hosts and devices.
+std::string reason_for_staging(const RunConfig& run, const std::vector<std::string>& ranks) {
+  if (run.communication == "mpi") return "run.communication = \"mpi\"";
+  if (!cuda_support().nccl) return "this build has no NCCL";
+  std::map<std::pair<std::string, std::string>, int> sharers;
+  for (const std::string& text : ranks) {
+    const auto rank = nlohmann::json::parse(text);
+    ++sharers[{rank.at("host"), rank.at("device")}];
+  }
+  for (const auto& [device, count] : sharers) {
+    if (count > 1) return fmt::format("{} ranks on {} share a device, which NCCL refuses", count, device.first);
+  }
+  return "";
+}
+
+}  // namespace
+
+void choose_device(RunConfig& run, Communicator& world) {
+  const CudaSupport cuda = cuda_support();
+  const bool everywhere = !world.any(cuda.devices == 0);
+  if (run.device == "auto") run.device = everywhere ? "cuda" : "cpu";
+  agree(world, [&] {
+    verify(run.device == "cpu" || cuda.built, ErrorKind::configuration,
+           "run.device = \"cuda\": this build has no CUDA backend; build it where nvcc is found, or use run.device = "
+           "\"cpu\" or \"auto\"");
+    verify(run.device == "cpu" || cuda.devices > 0, ErrorKind::configuration,
+           "run.device = \"cuda\": this process sees no CUDA device ({}); ask the batch system for one (Slurm: "
+           "--gpus-per-task=1 or --gres=gpu:N), check nvidia-smi and CUDA_VISIBLE_DEVICES, or use run.device = \"cpu\"",
+           cuda.description);
+    verify(run.device == "cuda" || run.communication != "nccl", ErrorKind::configuration,
+           "run.communication = \"nccl\" moves tensors between CUDA devices, and this run computes on the CPU; use "
+           "run.communication = \"mpi\" or \"auto\"");
+    verify(run.communication != "nccl" || cuda.nccl, ErrorKind::configuration,
+           "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
+  });
+  if (run.device == "cpu") run.communication = "mpi";
+}
+
+void choose_planned_device(RunConfig& run) {
+  if (run.device == "auto") run.device = cuda_support().devices > 0 ? "cuda" : "cpu";
+  if (run.communication == "auto") run.communication = run.device == "cuda" ? "nccl" : "mpi";
+}
+
+std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run) {
+  return run.device == "cuda" ? make_cuda_counting_ops() : make_cpu_counting_ops(static_cast<int>(run.threads));
+}
+
+bool on_host_memory(const RunConfig& run) {
+  return run.device != "cuda";
+}
+
+bool stages_tensors(const RunConfig& run) {
+  return run.device == "cuda" && run.communication == "mpi";
+}
+
+std::unique_ptr<Communicator> staged_transport(Communicator& group, Device& device) {
+  return device.is_host_memory() ? nullptr : std::make_unique<StagedCommunicator>(group, device);
+}
+
+Compute start_compute(RunConfig& run, Communicator& world, const std::string& host, int local_rank) {
+  if (run.device == "cpu") return {make_cpu_backend(static_cast<int>(run.threads)), nullptr, ""};
+  Compute compute;
+  agree(world, [&] { compute.backend = make_cuda_backend(local_rank % cuda_support().devices); });
+  Device& device = *compute.backend.device;
+  const std::vector<std::string> ranks =
+      world.gather_texts(nlohmann::json{{"host", host}, {"device", device.identity()}}.dump(), 0);
+  const std::string reason = world.broadcast_text(world.rank() == 0 ? reason_for_staging(run, ranks) : "", 0);
+  verify(run.communication != "nccl" || reason.empty(), ErrorKind::configuration,
+         "run.communication = \"nccl\": {}; start one rank for each device, or use run.communication = \"mpi\" or "
+         "\"auto\"",
+         reason);
+  run.communication = reason.empty() ? "nccl" : "mpi";
+  const bool nccl = reason.empty() && world.size() > 1;  // one rank has nobody to talk to
+  compute.transport = nccl ? make_nccl_communicator(world, device) : staged_transport(world, device);
+  if (world.size() > 1) {
+    compute.description = nccl ? "NCCL" : fmt::format("MPI, through pinned host memory ({})", reason);
+  }
+  return compute;
+}
+
+}  // namespace megatron

@@ -1,0 +1,75 @@
+// What a job computes on: what "auto" becomes, and what is refused with advice. With a CUDA backend it depends on the
+// machine; here only what a build without one must do.
+#include <catch2/catch.hpp>
+
+#include "comm/thread_communicator.h"
+#include "support/communicator_cases.h"
+#include "support/require_error.h"
+#include "train/compute.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+RunConfig run_on(const std::string& device, const std::string& communication) {
+  RunConfig run;
+  run.device = device;
+  run.communication = communication;
+  return run;
+}
+
+void choose(const std::string& device, const std::string& communication) {
+  run_as_threads(3, [&](Communicator& world) {
+    RunConfig run = run_on(device, communication);
+    choose_device(run, world);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a build without CUDA computes on the CPU, and refuses what it lacks with advice") {
+  if (cuda_support().built) {
+    WARN("this build has a CUDA backend");
+    return;
+  }
+  CHECK(cuda_support().devices == 0);
+  run_as_threads(3, [](Communicator& world) {
+    for (const char* device : {"auto", "cpu"}) {
+      for (const char* communication : {"auto", "mpi"}) {
+        RunConfig run = run_on(device, communication);
+        choose_device(run, world);
+        communicator_cases::expect(run.device == "cpu" && run.communication == "mpi", "{} with {} is {} with {}",
+                                   device, communication, run.device, run.communication);
+        const Compute compute = start_compute(run, world, "host", world.rank());
+        communicator_cases::expect(
+            compute.backend.device->is_host_memory() && compute.transport == nullptr && compute.description.empty(),
+            "a transport of its own on the CPU");
+      }
+    }
+  });
+  require_error(ErrorKind::configuration,
+                {"run.device = \"cuda\": this build has no CUDA backend", "use run.device = \"cpu\""},
+                [] { choose("cuda", "auto"); });
+  for (const char* device : {"auto", "cpu"}) {
+    require_error(ErrorKind::configuration, {"run.communication = \"nccl\"", "computes on the CPU", "\"mpi\""},
+                  [&] { choose(device, "nccl"); });
+  }
+}
+
+TEST_CASE("a plan is for the device that is asked for, whatever this build and machine have") {
+  RunConfig run = run_on("cuda", "auto");
+  choose_planned_device(run);
+  CHECK(run.device == "cuda");
+  CHECK(run.communication == "nccl");
+  CHECK_FALSE(on_host_memory(run));
+  CHECK_FALSE(stages_tensors(run));
+  run = run_on("cuda", "mpi");
+  choose_planned_device(run);
+  CHECK(stages_tensors(run));
+  run = run_on("cpu", "auto");
+  choose_planned_device(run);
+  CHECK(run.communication == "mpi");
+  CHECK(on_host_memory(run));
+  CHECK_FALSE(stages_tensors(run));
+}
