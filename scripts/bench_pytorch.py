@@ -202,7 +202,7 @@ def run_pytorch(case_name, variant, steps):
 
 
 def run_ours(case_name, steps):
-    command = [str(ROOT / "megatron_bench"), "--json", "--training-only", "--case", case_name, "--steps", str(steps)]
+    command = [str(ROOT / "megatron_bench"), "--json", "--device", "cpu", "--training-only", "--case", case_name, "--steps", str(steps)]
     ranks = max(CASES[case_name]["processes"], CASES[case_name]["threads"])
     if ranks > 1:
         command = [str(ROOT / "scripts/launch.sh"), str(ranks)] + command

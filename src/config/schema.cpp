@@ -267,9 +267,11 @@ std::vector<Key> run_keys() {
        "Start from a checkpoint's weights only; ignored once this run has a checkpoint.", ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "", "Write checkpoints beside the training.", ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Everything the run writes goes here.", ""},
-      {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "", "Where the mathematics runs.", ""},
-      {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "", "What moves tensors between ranks.",
+      {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "",
+       "Where the mathematics runs; auto: on CUDA devices where this build has the backend and every rank sees one.",
        ""},
+      {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "",
+       "What moves tensors between ranks; auto: NCCL where each has a CUDA device of its own, else MPI.", ""},
       {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads a rank", "",
        "Of the CPU's mathematics. With the same number two runs are bit-identical; with another they agree to "
        "rounding.",

@@ -34,6 +34,8 @@ po::options_description options(Arguments& arguments) {
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
   add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads a rank (default: 1)");
+  add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("DEVICE"),
+      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where every rank sees one; of cases of training steps");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
       "no matrix products beside the training, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
@@ -113,13 +115,13 @@ int run(const Arguments& arguments, MpiSession& session) {
   const auto cases = special ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json && !memory) {
-    std::cout << make_cpu_backend().device->description()
-              << fmt::format(
-                     "; {} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
-                     arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
+    std::cout << fmt::format("{} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
+                             arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
   }
   for (const BenchmarkCase& benchmark : cases) {
-    const BenchmarkResult result = run_benchmark(benchmark, arguments.settings, session.world());
+    BenchmarkSettings settings = arguments.settings;
+    settings.local_rank = session.local_rank();
+    const BenchmarkResult result = run_benchmark(benchmark, settings, session.world());
     if (!speaks) continue;
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
@@ -143,6 +145,9 @@ int main(int argc, char** argv) {
     int& steps = arguments.settings.steps;
     verify(values.count("steps") == 0 || steps > 0, ErrorKind::configuration, "--steps {}: at least 1", steps);
     const int threads = arguments.settings.threads;
+    const std::string& device = arguments.settings.device;
+    verify(device == "auto" || device == "cpu" || device == "cuda", ErrorKind::configuration,
+           "--device {}: auto, cpu or cuda", device);
     verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
     done = arguments.help || arguments.version;

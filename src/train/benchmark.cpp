@@ -6,9 +6,11 @@
 #include <map>
 #include <optional>
 
+#include "base/host_name.h"
 #include "base/memory_usage.h"
 #include "config/resolve.h"
 #include "model/flops.h"
+#include "train/compute.h"
 #include "train/random_batch.h"
 #include "train/replica.h"
 #include "train/report.h"
@@ -84,12 +86,23 @@ class PartSamples {
   std::map<std::string, Samples> parts_;
 };
 
-Backend timed_cpu_backend(int threads, TimedOps*& timed) {
-  Backend backend = make_cpu_backend(threads);
-  auto ops = std::make_unique<TimedOps>(std::move(backend.ops));
+// The case's configuration on the device that is asked for.
+Config config_on(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world) {
+  Config config = benchmark.config;
+  config.run.device = settings.device;
+  config.run.threads = settings.threads;
+  choose_device(config.run, world);
+  return config;
+}
+
+// Verbs are timed where they are done when their call returns.
+Compute timed_compute(RunConfig& run, Communicator& world, int local_rank, TimedOps*& timed) {
+  Compute compute = start_compute(run, world, host_name(), local_rank);
+  if (!compute.backend.device->is_host_memory()) return compute;
+  auto ops = std::make_unique<TimedOps>(std::move(compute.backend.ops));
   timed = ops.get();
-  backend.ops = std::move(ops);
-  return backend;
+  compute.backend.ops = std::move(ops);
+  return compute;
 }
 
 void count_flops(std::vector<BenchmarkPart>& verbs, const MemoryPlan& plan) {
@@ -135,17 +148,17 @@ namespace {
 // A model in training on this rank, and what its steps have taken.
 class BenchmarkJob {
  public:
-  BenchmarkJob(const Config& config, int threads, Communicator& world)
-      : config_(config),
+  BenchmarkJob(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world)
+      : config_(config_on(benchmark, settings, world)),
         world_(world),
-        backend_(timed_cpu_backend(threads, ops_)),
-        grid_(world, grid_shape(config)),
-        replica_(config, grid_, backend_),
-        batch_(config, grid_.data().rank(), *backend_.device) {
+        compute_(timed_compute(config_.run, world, settings.local_rank, ops_)),
+        grid_(world, grid_shape(config_), compute_.transport.get()),
+        replica_(config_, grid_, compute_.backend),
+        batch_(config_, grid_.data().rank(), *compute_.backend.device) {
     for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.model()}) group->set_meter(&meter_);
   }
 
-  Backend& backend() { return backend_; }
+  Backend& backend() { return compute_.backend; }
   double tokens() const { return static_cast<double>(config_.train.global_batch_size * config_.model.sequence_length); }
 
   /// What the steps of one kind have taken.
@@ -159,12 +172,13 @@ class BenchmarkJob {
     constexpr double learning_rate = 1e-4;
     replica_.overlap_gradients(overlap);
     world_.barrier();
-    ops_->take();
+    if (ops_ != nullptr) ops_->take();
     timers_.reset();
     const double faults = minor_page_faults();
     const Seconds seconds = time_of([&] {
       replica_.forward_backward(batch_.micro_batches(), ++step_, tokens(), timers_);
       replica_.update({.learning_rate = learning_rate, .weight_decay = 0.01}, timers_);
+      compute_.backend.device->synchronize();
     });
     if (samples == nullptr) return;
     samples->page_faults.push_back(minor_page_faults() - faults);
@@ -172,13 +186,16 @@ class BenchmarkJob {
          {Section::forward, Section::backward, Section::communication, Section::optimizer, Section::other}) {
       samples->sections.add(name_of(section), {.wall = timers_.seconds(section)}, 0);
     }
-    for (const auto& [verb, cost] : ops_->take()) samples->verbs.add(verb, cost.seconds, cost.calls);
+    if (ops_ != nullptr) {
+      for (const auto& [verb, cost] : ops_->take()) samples->verbs.add(verb, cost.seconds, cost.calls);
+    }
     const double communication = timers_.seconds(Section::communication);
     samples->communication.push_back(-world_.all_reduce_value(-communication, Reduce::maximum));
     samples->seconds.push_back(of_job(seconds, world_));
   }
 
   void describe_steps(BenchmarkResult& result, const Samples& samples) const {
+    result.device = compute_.backend.device->description();
     result.step = median(samples.seconds);
     result.communication = median(samples.communication);
     result.page_faults = median(samples.page_faults);
@@ -190,10 +207,10 @@ class BenchmarkJob {
   }
 
  private:
-  const Config& config_;
+  Config config_;
   Communicator& world_;
   TimedOps* ops_ = nullptr;
-  Backend backend_;
+  Compute compute_;
   ProcessGrid grid_;
   Timers timers_;
   TrafficMeter meter_{.timers = &timers_};
@@ -207,7 +224,7 @@ class BenchmarkJob {
 BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world) {
   constexpr int warm_up = 2;
   const Config& config = benchmark.config;
-  BenchmarkJob job(config, settings.threads, world);
+  BenchmarkJob job(benchmark, settings, world);
   std::optional<SgemmReference> sgemm;
   if (!settings.training_only) {
     const auto rows = static_cast<std::int64_t>(job.tokens()) / config.parallel.data;

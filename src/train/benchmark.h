@@ -40,6 +40,7 @@ struct BenchmarkPart {
 /// Medians over the measured steps. Of a step the slowest rank's wall time counts and the ranks' mean CPU time (a rank
 /// that waits keeps its core busy); of products alone the ranks' mean.
 struct BenchmarkResult {
+  std::string device;                   ///< the first rank's
   int ranks = 1, threads = 1;           ///< threads of each rank
   double tokens = 0;                    ///< per step, of the job
   double model_flops = 0;               ///< per step, of the job
@@ -53,7 +54,7 @@ struct BenchmarkResult {
   Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
   double sgemm_flops = 0;               ///< of these
   std::vector<BenchmarkPart> sections;  ///< of the first rank's step
-  std::vector<BenchmarkPart> verbs;     ///< of the first rank's step
+  std::vector<BenchmarkPart> verbs;  ///< of the first rank's step; of a device that works behind the host's back none
   std::vector<BenchmarkPart> products;  ///< of the first rank's sgemm
 
   /// Model FLOP/s over the ranks' sgemm FLOP/s, by either clock.
@@ -65,6 +66,8 @@ struct BenchmarkResult {
 struct BenchmarkSettings {
   int steps = 0;               ///< 0: the case's
   int threads = 1;             ///< a rank
+  std::string device = "cpu";  ///< as run.device
+  int local_rank = 0;          ///< among the ranks on this host
   bool training_only = false;  ///< no bare products: their operands would count as memory of the training
 };
 

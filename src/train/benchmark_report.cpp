@@ -43,6 +43,7 @@ std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& resu
   std::string text = fmt::format("{}: {}", benchmark.name, benchmark.title);
   // A rank's CPU time is its calling thread's.
   text += result.threads == 1 ? "\n" : fmt::format(", {} threads a rank (CPU time: of the first)\n", result.threads);
+  text += fmt::format("  device         {}\n", result.device);
   if (result.sgemm_flops > 0) text += shares(result);
   text +=
       fmt::format("  model          {:8.1f} GFLOP/s a rank\n", gigaflops(result.model_flops / result.ranks, step.wall));
@@ -59,12 +60,14 @@ std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& resu
                         1e3 * result.overlapped_step.wall, 1e3 * result.overlapped_step.cpu,
                         1e3 * result.overlapped_communication);
   }
-  text += '\n' + table("a step by operations", result.verbs, step.wall);
+  text += '\n';
+  if (!result.verbs.empty()) text += table("a step by operations", result.verbs, step.wall);
   return result.products.empty() ? text : text + table("products alone", result.products, step.wall);
 }
 
 std::string to_json(const BenchmarkCase& benchmark, const BenchmarkResult& result) {
   nlohmann::json json = {{"case", benchmark.name},
+                         {"device", result.device},
                          {"ranks", result.ranks},
                          {"threads_per_rank", result.threads},
                          {"tokens_per_step", result.tokens},

@@ -5,7 +5,7 @@
 namespace megatron {
 
 SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend)
-    : ops_(*backend.ops) {
+    : ops_(*backend.ops), device_(*backend.device) {
   const auto share = [tensor](std::int64_t whole) {
     return exact_division(whole, tensor, "a layer over tensor ranks");
   };
@@ -48,6 +48,7 @@ void SgemmReference::measure() {
   for (Product& product : products_) {
     const Seconds seconds = time_of([&] {
       for (int call = 0; call < product.calls; ++call) ops_.matmul(product.args);
+      device_.synchronize();
     });
     product.samples.push_back(seconds);
     total = total + seconds;

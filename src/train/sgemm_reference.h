@@ -41,6 +41,7 @@ class SgemmReference {
   void add(const std::string& layer, std::int64_t rows, std::int64_t out, std::int64_t in, int calls);
 
   Ops& ops_;
+  Device& device_;
   Buffer input_, output_, weight_, result_;
   std::vector<Product> products_;
   std::vector<Seconds> totals_;

@@ -5,7 +5,9 @@
 #include "comm/thread_communicator.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
+#include "support/tiny_training.h"
 #include "train/compute.h"
+#include "train/dry_run.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -72,4 +74,25 @@ TEST_CASE("a plan is for the device that is asked for, whatever this build and m
   CHECK(run.communication == "mpi");
   CHECK(on_host_memory(run));
   CHECK_FALSE(stages_tensors(run));
+}
+
+TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the host's") {
+  Config config = tiny_config();
+  config.parallel = {};
+  config.parallel.tensor = config.parallel.data = 2;
+  config.train.steps = 2;
+  config.run.device = "cuda";
+  const auto plan = [&](const char* communication) {
+    config.run.communication = communication;
+    return dry_run(config, 4);
+  };
+  const std::string nccl = plan("auto"), staged = plan("mpi"), sentence = "of the host's, through which communication";
+  CHECK(nccl.find(sentence) == std::string::npos);
+  CHECK(staged.find(sentence) != std::string::npos);
+  if (!cuda_support().built) {
+    CHECK(nccl.find("planned for CUDA devices, which this build has no backend for") != std::string::npos);
+    CHECK(nccl.find("this run can be trained as it is") == std::string::npos);
+  }
+  config.run.device = "cpu";
+  CHECK(plan("auto").find(sentence) == std::string::npos);
 }
