@@ -5,7 +5,7 @@
 #include "comm/thread_communicator.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
-#include "support/tiny_training.h"
+#include "support/small_corpus.h"
 #include "train/compute.h"
 #include "train/dry_run.h"
 
@@ -77,9 +77,10 @@ TEST_CASE("a plan is for the device that is asked for, whatever this build and m
 }
 
 TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the host's") {
+  const ShardFolder folder;
   Config config = tiny_config();
-  config.parallel = {};
   config.parallel.tensor = config.parallel.data = 2;
+  config.data.train = make_corpus(folder);
   config.train.steps = 2;
   config.run.device = "cuda";
   const auto plan = [&](const char* communication) {
