@@ -1,5 +1,5 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
-# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, ARCH, TEST_FLAGS, FUZZ_SECONDS,
+# too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, ARCH, CUDA, TEST_FLAGS, FUZZ_SECONDS,
 # PREFIX, PYTHON.
 
 export BUILD ?= build
@@ -8,14 +8,17 @@ export CMAKE_FLAGS
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 PYTHON ?= python3
-# Only as an argument of make: in some clusters' environments ARCH means something else.
+# Only as arguments of make: in some clusters' environments ARCH and CUDA mean something else.
 ifeq ($(origin ARCH),command line)
 export MEGATRON_ARCH := $(ARCH)
+endif
+ifeq ($(origin CUDA),command line)
+export MEGATRON_CUDA := $(CUDA)
 endif
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test slurm-test fuzz check format install clean help
+.PHONY: build demo test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -44,6 +47,22 @@ endif
 slurm-test: build ## the job files of slurm/ under a private Slurm on this machine; skipped where there is none
 	@scripts/slurm_test.sh || [ $$? -eq 77 ]
 
+gpu-test: ## tests of the CUDA backend on this machine's GPU, with compute-sanitizer where it is found
+	@scripts/setup.sh
+	@MEGATRON_CUDA=1 scripts/build.sh all
+	@scripts/gpu_test.sh $(TEST_FLAGS) || [ $$? -eq 77 ]
+
+gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; training steps, beside PyTorch's if found
+	@scripts/setup.sh
+	@MEGATRON_CUDA=1 scripts/build.sh $(PROGRAMS) bench_cuda_ops
+	@$(BUILD)/tests/gpu/bench_cuda_ops || [ $$? -eq 77 ]
+	@if $(PYTHON) -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then \
+	$(PYTHON) scripts/bench_pytorch_gpu.py; \
+	else echo "gpu-bench: no comparison with PyTorch: $(PYTHON) has none that sees a GPU (make gpu-bench PYTHON=...)"; fi
+
+gpu-pack: ## what was built with CUDA=1, and its libraries, in one file for a GPU machine without our packages
+	@scripts/pack_gpu.sh
+
 check: ## layering of the includes, and formatting
 	@scripts/setup.sh clang-format
 	@scripts/check_layers.sh --self-test
@@ -54,9 +73,11 @@ format: ## clang-format over all sources, in place
 	@scripts/setup.sh clang-format
 	@scripts/format.sh
 
-install: build ## programs into PREFIX/bin (/usr/local)
+install: build ## programs into PREFIX/bin (/usr/local), the CUDA backend, if built, into PREFIX/lib
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	@if [ -e $(BUILD)/libmegatron_cuda.so ]; then install -d $(DESTDIR)$(PREFIX)/lib && \
+	install -m 755 $(BUILD)/libmegatron_cuda.so $(DESTDIR)$(PREFIX)/lib; fi
 
 clean: ## remove build/ and the links to it; data/ and runs/ stay
 	rm -rf $(BUILD)
@@ -66,4 +87,5 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
 	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
 	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... ARCH=native|x86-64-v3|... TEST_FLAGS=..."
+	@echo "             CUDA=1|0 (with or without the CUDA backend; default: with it where a GPU and nvcc are found)"
 	@echo "             FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"

@@ -4,54 +4,6 @@
 
 namespace megatron {
 
-AttentionProblem::AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
-                                   const AttentionMask& mask, const Dropout& dropout)
-    : verb_(verb), type_(q.dtype()), mask_(mask) {
-  internal_check(q.rank() == 4 && k.rank() == 4, "attention: queries and keys are [s, b, heads, head size]");
-  queries = q.dim(0);
-  keys = k.dim(0);
-  samples = q.dim(1);
-  heads = q.dim(2);
-  key_heads = k.dim(2);
-  head_size = q.dim(3);
-  heads_per_key_head = heads == 0 ? 0 : exact_division(heads, key_heads, "attention: query heads over key heads");
-  check_queries(q);
-  check_keys(k);
-  check_keys(v);
-  if (mask.key_lengths) {
-    internal_check(mask.key_lengths.dtype() == DType::i32 && mask.key_lengths.contiguous() &&
-                       mask.key_lengths.shape() == Shape{samples},
-                   "attention: key lengths are i32 [b]");
-  }
-  if (mask.document_starts) {
-    internal_check(mask.document_starts.dtype() == DType::i32 && mask.document_starts.contiguous() &&
-                       mask.document_starts.shape() == Shape{samples, queries},
-                   "attention: document starts are i32 [b, s_q]");
-  }
-  if (mask.slopes) {
-    internal_check(mask.slopes.dtype() == DType::f32 && mask.slopes.contiguous() && mask.slopes.shape() == Shape{heads},
-                   "attention: slopes are f32 [a]");
-  }
-  if (dropout.probability > 0) {
-    internal_check(dropout.positions.dtype() == DType::i32 && dropout.positions.contiguous() &&
-                       dropout.positions.shape() == Shape{queries},
-                   "attention: dropout positions are i32 [s_q]");
-  }
-}
-
-void AttentionProblem::check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const {
-  if (x.dtype() != type_) {
-    fail(ErrorKind::internal, "{}: a tensor of {} beside queries of {}", verb_, name_of(x.dtype()), name_of(type_));
-  }
-  internal_check(x.shape() == Shape({rows, samples, x_heads, head_size}), "attention: shapes do not fit");
-  internal_check(head_size <= 1 || x.stride(3) == 1, "attention: the last dimension is not contiguous");
-}
-
-void AttentionProblem::check_log_sum_exp(const ConstTensor& x) const {
-  internal_check(x.dtype() == DType::f32 && x.contiguous() && x.shape() == Shape({samples, heads, queries}),
-                 "attention: log_sum_exp is f32 [b, a, s_q]");
-}
-
 KeyRange AttentionProblem::visible(std::int64_t sample, std::int64_t query) const {
   const std::int64_t position = mask_.query_offset + query;
   KeyRange range{0, keys};

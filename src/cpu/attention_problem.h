@@ -1,5 +1,4 @@
-// AttentionProblem: the extents of one attention call, checked, and what each of its queries may see. Shared by forward
-// and backward.
+// AttentionProblem: one attention call, checked, and what each of its queries may see. Shared by forward and backward.
 //
 // Every mask of the contract (AttentionMask in ops/ops.h) cuts the keys of a query down to one range, so that the
 // kernels know no kinds of mask, only ranges. Owns nothing; the tensors must outlive it.
@@ -8,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ops/ops.h"
+#include "ops/attention_shape.h"
 
 namespace megatron {
 
@@ -32,16 +31,12 @@ struct QueryBlock {
   bool sees(KeyRange keys) const;  ///< whether any row sees any of these keys
 };
 
-class AttentionProblem {
+class AttentionProblem : public AttentionShape {
  public:
-  /// `verb` is for error messages. Throws internal errors for dtypes and shapes that break the contract.
+  /// As AttentionShape.
   AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
-                   const AttentionMask& mask, const Dropout& dropout);
-
-  /// `x` must be [s_q, b, a, d] (queries) or [s_k, b, a_kv, d] (keys) of the queries' dtype, contiguous in d.
-  void check_queries(const ConstTensor& x) const { check(x, queries, heads); }
-  void check_keys(const ConstTensor& x) const { check(x, keys, key_heads); }
-  void check_log_sum_exp(const ConstTensor& x) const;
+                   const AttentionMask& mask, const Dropout& dropout)
+      : AttentionShape(verb, q, k, v, mask, dropout), mask_(mask) {}
 
   /// Queries first ... of `sample`, at most kQueryBlock of them.
   QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
@@ -49,15 +44,9 @@ class AttentionProblem {
   float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
   std::int64_t query_offset() const { return mask_.query_offset; }
 
-  std::int64_t queries, keys, samples, heads, key_heads, head_size;
-  std::int64_t heads_per_key_head;
-
  private:
-  void check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const;
   KeyRange visible(std::int64_t sample, std::int64_t query) const;
 
-  const char* verb_;
-  DType type_;
   const AttentionMask& mask_;
 };
 

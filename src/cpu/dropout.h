@@ -6,23 +6,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "base/philox.h"
+#include "ops/dropout_rule.h"
 
 namespace megatron {
-
-/// What is drawn against: the probability quantised to 16 bits, and the multiplier of what is kept.
-struct DropoutRule {
-  std::int32_t threshold = 0;  ///< kept iff the 16-bit draw is >= this; 0..65536
-  float scale = 1;             ///< 65536 / (65536 - threshold); 0 when everything is dropped
-
-  explicit DropoutRule(float probability)
-      : threshold(static_cast<std::int32_t>(std::lround(static_cast<double>(probability) * 65536.0))),
-        scale(threshold < 65536 ? 65536.0f / static_cast<float>(65536 - threshold) : 0.0f) {}
-};
 
 /// The row of the mask that indices run along.
 struct DropoutRow {

@@ -21,13 +21,13 @@ struct StagedOperation {
   Verb verb = Verb::none;
   Reduce reduce = Reduce::sum;
   int peer = 0, channel = 0;  // root, to or from
-  ConstTensor input;          // on the device; absent: nothing goes out (a receive)
-  Tensor output;              // on the device; absent: nothing comes in (a send)
+  ConstTensor input{};        // on the device; absent: nothing goes out (a receive)
+  Tensor output{};            // on the device; absent: nothing comes in (a send)
   std::int64_t elements = 0;  // of the tensor, or of each rank's part
-  Ticket started;             // behind the device's operations before its start
+  Ticket started{};           // behind the device's operations before its start
 
   std::int64_t begun = 0, over = 0;  // elements
-  Ticket last_copy;                  // into the output
+  Ticket last_copy{};                // into the output
   bool done() const { return over == elements; }
 };
 

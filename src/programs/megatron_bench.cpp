@@ -44,11 +44,11 @@ po::options_description options(Arguments& arguments) {
   return described;
 }
 
-/// The named case, or all of this many ranks.
+/// The named case, or all of this many ranks but those that are for GPUs.
 std::vector<BenchmarkCase> chosen_cases(const std::string& name, int ranks) {
   std::vector<BenchmarkCase> cases = benchmark_cases();
   if (name.empty()) {
-    std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.ranks != ranks; });
+    std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.ranks != ranks || benchmark.gpu; });
     verify(!cases.empty(), ErrorKind::configuration, "there is no case of {} ranks; --help lists them", ranks);
     return cases;
   }
@@ -63,8 +63,8 @@ void print_help() {
   Arguments unused;
   std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << "\nCases\n";
   for (const BenchmarkCase& benchmark : benchmark_cases()) {
-    std::cout << fmt::format("  {:<20}{} rank{}: {}\n", benchmark.name, benchmark.ranks,
-                             benchmark.ranks == 1 ? "" : "s", benchmark.title);
+    std::cout << fmt::format("  {:<20}{} rank{}{}: {}\n", benchmark.name, benchmark.ranks,
+                             benchmark.ranks == 1 ? "" : "s", benchmark.gpu ? ", on a GPU" : "", benchmark.title);
   }
   std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
                            kPipelineCase);
@@ -121,6 +121,8 @@ int run(const Arguments& arguments, MpiSession& session) {
   for (const BenchmarkCase& benchmark : cases) {
     BenchmarkSettings settings = arguments.settings;
     settings.local_rank = session.local_rank();
+    if (benchmark.gpu && settings.device == "auto") settings.device = "cuda";
+    settings.training_only = settings.training_only || benchmark.gpu;  // the products are the CPU's measure, in fp32
     const BenchmarkResult result = run_benchmark(benchmark, settings, session.world());
     if (!speaks) continue;
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;

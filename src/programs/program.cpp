@@ -1,5 +1,6 @@
 #include "programs/program.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -34,13 +35,18 @@ std::string version_report(const std::string& program) {
 }
 
 std::string build_identity() {
-  // The file that is running, even if another one has its name by now. It is in memory already: milliseconds.
-  std::ifstream program("/proc/self/exe", std::ios::binary);
+  // The file that is running, even if another one has its name by now, and the one that the GPU backend is in, which
+  // may be the same. They are in memory already: milliseconds.
+  Dl_info backend{};
+  dladdr(reinterpret_cast<void*>(&make_cuda_backend), &backend);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<char> block(1 << 20);
-  while (program.read(block.data(), static_cast<std::streamsize>(block.size())), program.gcount() > 0) {
-    XXH3_64bits_update(hash.get(), block.data(), static_cast<std::size_t>(program.gcount()));
+  for (const char* file : {"/proc/self/exe", backend.dli_fname}) {
+    std::ifstream program(file == nullptr ? "" : file, std::ios::binary);
+    while (program.read(block.data(), static_cast<std::streamsize>(block.size())), program.gcount() > 0) {
+      XXH3_64bits_update(hash.get(), block.data(), static_cast<std::size_t>(program.gcount()));
+    }
   }
   return fmt::format("version {} for {} with {}, program {:016x}", program_version(), MEGATRON_ARCH,
                      MpiSession::library_version(), XXH3_64bits_digest(hash.get()));

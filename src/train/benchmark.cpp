@@ -48,6 +48,20 @@ ModelConfig gpt2_124m(std::int64_t sequence) {
   return model;
 }
 
+ModelConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence) {
+  ModelConfig model;
+  model.layers = layers;
+  model.hidden_size = hidden;
+  model.attention_heads = heads;
+  model.sequence_length = sequence;
+  model.vocab_size = 50257;
+  return model;
+}
+
+BenchmarkCase gpu_case(const char* name, const char* title, const ModelConfig& model, std::int64_t batch) {
+  return {.name = name, .title = title, .config = case_config(model, batch, 1, 1, "bf16"), .steps = 20, .gpu = true};
+}
+
 ModelConfig small_model() {
   ModelConfig model;
   model.layers = 4;
@@ -140,7 +154,10 @@ std::vector<BenchmarkCase> benchmark_cases() {
       {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", case_config(small_model(), 8), 21},
       {"gpt2_124m_bf16", "GPT-2 124M, batch 4 x 256, bf16", case_config(gpt2_124m(256), 4, 1, 1, "bf16"), 7},
       {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", case_config(gpt2_124m(256), 4, 2, 1), 7, 2},
-      {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2}};
+      {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2},
+      gpu_case("gpu_gpt2_124m", "GPT-2 124M, batch 64 x 1024, bf16", gpt(12, 768, 12, 1024), 64),
+      gpu_case("gpu_gpt2_1558m", "GPT-2 1.5B, batch 16 x 1024, bf16", gpt(48, 1600, 25, 1024), 16),
+      gpu_case("gpu_7b_4_layers", "4 layers of a 7B model, batch 4 x 4096, bf16", gpt(4, 4096, 32, 4096), 4)};
 }
 
 namespace {

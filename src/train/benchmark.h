@@ -23,10 +23,12 @@ struct BenchmarkCase {
   Config config;  ///< resolved for `ranks`
   int steps = 0;  ///< that are measured by default
   int ranks = 1;
+  bool gpu = false;  ///< too large for a CPU; scripts/bench_pytorch_gpu.py has the same
 };
 
 /// On one rank GPT-2 124M in two shapes, a small model, and the first in bf16; on two GPT-2 124M at tensor 2 and
-/// data 2.
+/// data 2. For a GPU, in bf16: GPT-2 124M and 1.5B at batches that others publish their speed for, and four layers of a
+/// 7B model.
 std::vector<BenchmarkCase> benchmark_cases();
 
 /// A part of a step: a section of it, all calls of one verb, or of one product of a layer.

@@ -17,7 +17,7 @@ double gelu_slope(double z) {
   return (gelu(z + 1e-5) - gelu(z - 1e-5)) / 2e-5;
 }
 
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}, {3, 1000}};
+const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}, {3, 1000}, {300, 64}};
 
 }  // namespace
 

@@ -142,6 +142,38 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BF
   check_case<TestType>(ops, grouped, rounding);
 }
 
+TEMPLATE_TEST_CASE("attention of 16-bit elements: aligned rows, heads of all widths", "[attention]", BFloat16,
+                   Float16) {
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
+  const double rounding = 2 * (std::is_same_v<TestType, BFloat16> ? 0x1p-8 : 0x1p-11);
+  const auto check = [&](AttentionCase c) {
+    c.left_margin = c.right_margin = 8;  // 16 bytes
+    check_case<TestType>(ops, c, rounding);
+  };
+  for (AttentionCase c : masked_cases(140, 2, 1, 64)) check(c);
+  for (AttentionCase c : masked_cases(140, 1, 1, 128)) {
+    check(c);
+    add_dropout(c, 0.2);
+    check(c);
+    check_case<TestType>(ops, c, rounding);  // and not aligned
+  }
+  for (const std::int64_t size : {8, 72, 80, 136, 256}) check(plain(70, 1, 2, size));
+  for (const std::int64_t size : {100, 129}) check_case<TestType>(ops, plain(40, 2, 1, size), rounding);
+  AttentionCase grouped = plain(260, 1, 4, 64);
+  grouped.key_heads = 2;
+  check(grouped);
+  AttentionCase chunk = plain(130, 1, 2, 128);  // a later chunk of a sequence, over all its keys so far
+  chunk.keys = 330;
+  chunk.query_offset = 200;
+  check(chunk);
+  AttentionCase turned = plain(100, 1, 1, 64);
+  turned.scale = -turned.scale;
+  check(turned);
+  check(plain(700, 1, 1, 64));
+  check(plain(300, 1, 1, 128));
+}
+
 TEST_CASE("attention longer than a block of keys", "[attention]") {
   const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;

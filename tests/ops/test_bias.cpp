@@ -9,7 +9,8 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}, {5, 1000}, {1000, 5}, {0, 7}};
+const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1},    {7, 33},   {33, 7}, {5, 1000},
+                                                        {1000, 5}, {300, 64}, {0, 7}};
 }
 
 TEMPLATE_TEST_CASE("add_bias adds the bias to every row", "", float, BFloat16, Float16) {

@@ -79,6 +79,26 @@ TEST_CASE("about the right share is kept, in rows, columns and samples alike") {
   CHECK_FALSE(mask_of(backend, {s, b, h}, another) == mask);
 }
 
+TEST_CASE("the mask follows the contract in every row, position and sample of many") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t h : {64, 37}) {
+    const std::int64_t s = 50, b = 7;
+    const Owned<std::int32_t> positions = counting_ids(s, 3);
+    const Dropout dropout{.probability = 0.3f, .key = 77, .positions = positions, .first_sample = 1000};
+    const Owned<float> mask = mask_of(backend, {s, b, h}, dropout);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < mask.elements(); ++i) {
+      const DropoutRow row{.key = 77,
+                           .position = static_cast<std::uint32_t>(3 + i / (b * h)),
+                           .head = 0,
+                           .sample = static_cast<std::uint32_t>(1000 + i / h % b)};
+      if (mask[i] != mask_element(row, 0.3f, i % h)) ++wrong;
+    }
+    CAPTURE(h);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("the mask is the same whatever part of the batch and sequence a rank holds") {
   const Backend backend = make_test_backend();
   const std::int64_t s = 12, b = 6, h = 37;

@@ -219,3 +219,34 @@ TEST_CASE("16-bit floats: every value survives the way to float and back, and ro
   CHECK(to_bfloat16(1.0f + 0x1.8p-7f).bits == 0x3F82);
   CHECK(to_bfloat16(std::numeric_limits<float>::max()).bits == 0x7F80);
 }
+
+TEMPLATE_TEST_CASE("element by element operations on parts that begin anywhere touch nothing else", "", float, BFloat16,
+                   Float16) {
+  using T = TestType;
+  const Backend backend = make_test_backend();
+  const std::int64_t n = 100;
+  const Owned<T> x = random_tensor<T>({n}, 1);
+  for (const std::int64_t first : {0, 1, 4, 8}) {
+    for (const std::int64_t count : {1, 7, 64, 90}) {
+      CAPTURE(first, count);
+      const auto part = [&](Owned<T>& tensor) { return tensor.tensor().slice(0, first, count); };
+      Owned<T> source = x, y = x, twice = x, filled = x, narrowed = x;
+      Owned<float> widened({n}, 5.0f);
+      backend.ops->add(part(source), part(y));
+      backend.ops->scale(part(twice), 2);
+      backend.ops->fill(part(filled), 3);
+      backend.ops->copy(part(source), widened.tensor().slice(0, first, count));
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const bool inside = i >= first && i < first + count;
+        const T doubled = narrow<T>(2 * wide(x[i]));
+        wrong += !(y[i] == (inside ? doubled : x[i])) + !(twice[i] == (inside ? doubled : x[i])) +
+                 !(filled[i] == (inside ? narrow<T>(3.0f) : x[i])) + (widened[i] != (inside ? wide(x[i]) : 5.0f));
+      }
+      CHECK(wrong == 0);
+      backend.ops->fill(narrowed, 0);
+      backend.ops->copy(widened.tensor().slice(0, first, count), part(narrowed));
+      for (std::int64_t i = first; i < first + count; ++i) REQUIRE(narrowed[i] == x[i]);
+    }
+  }
+}

@@ -56,3 +56,28 @@ TEMPLATE_TEST_CASE("embedding_backward adds, repeated ids included, and only to 
     CHECK(difference(dweight, want, 1e-6) == "");
   }
 }
+
+TEMPLATE_TEST_CASE("embedding_backward adds in order of i, to the last bit, whatever ids are frequent", "", float,
+                   BFloat16, Float16) {
+  using T = TestType;
+  const Backend backend = make_test_backend();
+  struct Case {
+    std::int64_t vocabulary, n, h;
+  };
+  for (const Case c :
+       {Case{300, 5000, 32}, Case{70000, 3000, 20}, Case{3, 100, 1100}, Case{300, 2049, 7}, Case{600, 18000, 4}}) {
+    CAPTURE(c.vocabulary, c.n, c.h);
+    Owned<std::int32_t> ids = random_ids(c.n, c.vocabulary, 2);
+    for (std::int64_t i = 0; i < c.n; i += 3) ids[i] = static_cast<std::int32_t>(c.vocabulary / 2);
+    const Owned<T> dy = random_tensor<T>({c.n, c.h}, 3);
+    const std::int64_t first_row = c.vocabulary / 4, rows = c.vocabulary / 2;  // ids of other ranks on both sides
+    Owned<float> dweight = random_tensor({rows, c.h}, 4), want = dweight;
+    for (std::int64_t i = 0; i < c.n; ++i) {
+      const std::int64_t row = ids[i] - first_row;
+      if (row < 0 || row >= rows) continue;
+      for (std::int64_t j = 0; j < c.h; ++j) want[row * c.h + j] += wide(dy[i * c.h + j]);
+    }
+    backend.ops->embedding_backward({.ids = ids, .dy = dy, .first_row = first_row, .dweight = dweight});
+    CHECK(dweight == want);
+  }
+}

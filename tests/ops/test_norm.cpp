@@ -131,3 +131,94 @@ TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, d
     CHECK(over_bypass == dx);
   }
 }
+
+namespace {
+
+struct NormGradients {
+  std::vector<double> dx, dgamma, dbeta;
+};
+
+NormGradients reference_gradients(const std::vector<double>& dy, const std::vector<double>& x,
+                                  const std::vector<double>& gamma) {
+  const std::size_t h = gamma.size();
+  const NormReference norm = reference(x, gamma, std::vector<double>(h));
+  NormGradients result{std::vector<double>(x.size()), std::vector<double>(h), std::vector<double>(h)};
+  for (std::size_t row = 0; row < x.size() / h; ++row) {
+    double mean_gradient = 0, mean_product = 0;
+    const auto normal = [&](std::size_t j) { return (x[row * h + j] - norm.mean[row]) * norm.rstd[row]; };
+    for (std::size_t j = 0; j < h; ++j) {
+      const double gradient = dy[row * h + j];
+      mean_gradient += gradient * gamma[j] / static_cast<double>(h);
+      mean_product += gradient * gamma[j] * normal(j) / static_cast<double>(h);
+      result.dgamma[j] += gradient * normal(j);
+      result.dbeta[j] += gradient;
+    }
+    for (std::size_t j = 0; j < h; ++j) {
+      result.dx[row * h + j] = norm.rstd[row] * (dy[row * h + j] * gamma[j] - mean_gradient - normal(j) * mean_product);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("layer norm of the sizes of models, aligned and not, against fp64", "", float, BFloat16, Float16) {
+  using T = TestType;
+  const Backend backend = make_test_backend();
+  // Of every way that a backend may take: a row in a warp's registers, in a block's, in nobody's; more rows than are
+  // worked on together.
+  for (const auto& [n, h] : {std::pair<std::int64_t, std::int64_t>{150, 64},
+                             {70, 256},
+                             {9, 512},
+                             {70, 768},
+                             {40, 1024},
+                             {3, 1600},
+                             {3, 2048},
+                             {2, 4096},
+                             {3, 6144},
+                             {2, 8192},
+                             {2, 13000}}) {
+    for (const std::int64_t offset : {0, 1}) {  // elements that the tensors lie off their memory's alignment
+      CAPTURE(n, h, offset);
+      const auto view = [&](Owned<T>& memory) { return memory.tensor().slice(0, offset, n * h).view({n, h}); };
+      const Owned<T> x = random_tensor<T>({n, h}, 1, 2), dy = random_tensor<T>({n, h}, 4),
+                     bypass = random_tensor<T>({n, h}, 5), gamma = random_tensor<T>({h}, 2, 1, 1),
+                     beta = random_tensor<T>({h}, 3);
+      const auto moved = [&](const Owned<T>& tensor) {
+        Owned<T> memory({n * h + 1});
+        for (std::int64_t i = 0; i < n * h; ++i) memory[offset + i] = tensor[i];
+        return memory;
+      };
+      const auto moved_back = [&](const Owned<T>& memory) {
+        Owned<T> tensor({n, h});
+        for (std::int64_t i = 0; i < n * h; ++i) tensor[i] = memory[offset + i];
+        return tensor;
+      };
+      Owned<T> x_memory = moved(x), dy_memory = moved(dy), bypass_memory = moved(bypass), y({n * h + 1}),
+               dx({n * h + 1});
+      Owned<float> mean({n}), rstd({n}), dgamma({h}, 1.0f), dbeta({h}, -1.0f);
+      backend.ops->layer_norm_forward(
+          {.x = view(x_memory), .gamma = gamma, .beta = beta, .y = view(y), .mean = mean, .rstd = rstd});
+      backend.ops->layer_norm_backward({.dy = view(dy_memory),
+                                        .x = view(x_memory),
+                                        .gamma = gamma,
+                                        .mean = mean,
+                                        .rstd = rstd,
+                                        .residual_gradient = view(bypass_memory),
+                                        .dx = view(dx),
+                                        .dgamma = dgamma,
+                                        .dbeta = dbeta});
+      const NormReference want = reference(as_doubles(x), as_doubles(gamma), as_doubles(beta));
+      CHECK(difference(moved_back(y), want.y, 1e-6) == "");
+      CHECK(difference(mean, want.mean, 1e-6, 1) == "");
+      CHECK(difference(rstd, want.rstd, 1e-6) == "");
+      NormGradients gradients = reference_gradients(as_doubles(dy), as_doubles(x), as_doubles(gamma));
+      for (std::int64_t i = 0; i < n * h; ++i) gradients.dx[static_cast<std::size_t>(i)] += bypass.value(i);
+      for (double& g : gradients.dgamma) g += 1;
+      for (double& g : gradients.dbeta) g -= 1;
+      CHECK(difference(moved_back(dx), gradients.dx, 2e-6) == "");
+      CHECK(difference(dgamma, gradients.dgamma, 2e-6) == "");
+      CHECK(difference(dbeta, gradients.dbeta, 2e-6) == "");
+    }
+  }
+}

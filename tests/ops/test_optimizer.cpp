@@ -178,3 +178,52 @@ TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   CHECK(clip(16, 0, 1, std::numeric_limits<double>::quiet_NaN()) == std::vector<float>{4, 1, 1});
   CHECK(clip(16, 0, 1, std::numeric_limits<double>::infinity()) == std::vector<float>{4, 1, 1});
 }
+
+TEST_CASE("updates of a part of the parameters, beginning anywhere, are those of the whole") {
+  const Backend backend = make_test_backend();
+  const std::int64_t n = 1030;
+  const Owned<float> gradient = random_tensor({n}, 1), value = random_tensor({n}, 2), factor({1}, 0.5f), skip({1});
+  const auto update = [&](std::int64_t first, std::int64_t count, bool adamw) {
+    Owned<float> updated = value, m({n}, 0.25f), v({n}, 0.5f);
+    const auto part = [&](Owned<float>& tensor) { return tensor.tensor().slice(0, first, count); };
+    if (adamw) {
+      backend.ops->adamw({.value = part(updated),
+                          .gradient = gradient.tensor().slice(0, first, count),
+                          .m = part(m),
+                          .v = part(v),
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 0.1f});
+    } else {
+      backend.ops->sgd({.value = part(updated),
+                        .gradient = gradient.tensor().slice(0, first, count),
+                        .m = part(m),
+                        .clip_factor = factor,
+                        .skip = skip,
+                        .learning_rate = 0.1f});
+    }
+    return updated;
+  };
+  for (const bool adamw : {true, false}) {
+    const Owned<float> whole = update(0, n, adamw);
+    for (const std::int64_t first : {1, 4, 7}) {
+      for (const std::int64_t count : {1, 33, 1021}) {
+        CAPTURE(adamw, first, count);
+        const Owned<float> part = update(first, count, adamw);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+          // Vectorised loops and their remainders may contract differently.
+          const bool inside = i >= first && i < first + count;
+          const double want = static_cast<double>(inside ? whole[i] : value[i]);
+          if (std::abs(static_cast<double>(part[i]) - want) > (inside ? 1e-6 : 0)) ++wrong;
+        }
+        CHECK(wrong == 0);
+        Owned<double> total({1});
+        double want = 0;
+        for (std::int64_t i = first; i < first + count; ++i) want += gradient.value(i) * gradient.value(i);
+        backend.ops->square_sum({.x = gradient.tensor().slice(0, first, count), .total = total});
+        CHECK(total[0] == Approx(want).epsilon(1e-13));
+      }
+    }
+  }
+}

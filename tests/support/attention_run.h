@@ -31,26 +31,27 @@ std::vector<double> random_values(std::size_t count, std::uint64_t key, double a
 /// [s, b, heads, d] as columns in the middle of a wider [s, b, ...] tensor whose other columns are NaN.
 template <class T>
 struct Strided {
-  static constexpr std::int64_t kLeft = 3, kRight = 2;
-  std::int64_t rows, samples, heads, size;
+  std::int64_t rows, samples, heads, size, left, right;
   TestVector<T> storage;
 
-  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) : rows(s), samples(b), heads(a), size(d) {
-    storage.assign(static_cast<std::size_t>(s * b * width()) + 1, narrow<T>(kNaN));
+  /// `s` rows of `a` heads, everything else as the case has it.
+  Strided(const AttentionCase& c, std::int64_t s, std::int64_t a)
+      : rows(s), samples(c.samples), heads(a), size(c.size), left(c.left_margin), right(c.right_margin) {
+    storage.assign(static_cast<std::size_t>(rows * samples * width()) + 1, narrow<T>(kNaN));
   }
-  Strided(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, const std::vector<double>& values)
-      : Strided(s, b, a, d) {
+  Strided(const AttentionCase& c, std::int64_t s, std::int64_t a, const std::vector<double>& values)
+      : Strided(c, s, a) {
     for (std::size_t i = 0; i < values.size(); ++i) storage[place(i)] = narrow<T>(static_cast<float>(values[i]));
   }
-  std::int64_t width() const { return kLeft + heads * size + kRight; }
+  std::int64_t width() const { return left + heads * size + right; }
   std::size_t place(std::size_t i) const {
     const auto row = static_cast<std::int64_t>(i) / (heads * size),
                column = static_cast<std::int64_t>(i) % (heads * size);
-    return static_cast<std::size_t>(row * width() + kLeft + column);
+    return static_cast<std::size_t>(row * width() + left + column);
   }
   Tensor tensor() {
     return Tensor(storage.data(), {rows, samples, width()}, DTypeOf<T>::value)
-        .slice(2, kLeft, heads * size)
+        .slice(2, left, heads * size)
         .split_last(heads);
   }
   std::vector<double> values() const {
@@ -85,13 +86,13 @@ struct Run {
 
   Run(const AttentionCase& test, const Inputs<T>& x)
       : c(test),
-        q(c.queries, c.samples, c.heads, c.size, x.q),
-        k(c.keys, c.samples, c.key_heads, c.size, x.k),
-        v(c.keys, c.samples, c.key_heads, c.size, x.v),
-        dout(c.queries, c.samples, c.heads, c.size, x.dout),
-        out(c.queries, c.samples, c.heads, c.size),
+        q(c, c.queries, c.heads, x.q),
+        k(c, c.keys, c.key_heads, x.k),
+        v(c, c.keys, c.key_heads, x.v),
+        dout(c, c.queries, c.heads, x.dout),
+        out(c, c.queries, c.heads),
         dq(out),
-        dk(c.keys, c.samples, c.key_heads, c.size),
+        dk(c, c.keys, c.key_heads),
         dv(dk),
         log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN),
         slopes(c.slopes.begin(), c.slopes.end()),

@@ -6,6 +6,7 @@
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
 #include "support/small_corpus.h"
+#include "support/tiny_training.h"
 #include "train/compute.h"
 #include "train/dry_run.h"
 

@@ -1,0 +1,203 @@
+// One attention call as its kernels see it: where the rows of a head are, which keys each query may see, which
+// probabilities dropout keeps. Shared by forward and backward, on tensor cores and without.
+//
+// As on the CPU, every mask of the contract (AttentionMask in ops/ops.h) cuts the keys of a query down to one range.
+// Keys and queries count in 32 bits; offsets into tensors in 64.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "base/philox.h"
+#include "cuda/kernel.cuh"
+#include "ops/attention_shape.h"
+#include "ops/dropout_rule.h"
+
+namespace megatron::cuda_attention {
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Rows of one head of one sample, `stride` elements from one to the next.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  __device__ T* row(int i) const { return data + i * stride; }
+  __device__ Rows from(int first) const { return {row(first), stride}; }
+};
+
+/// A [s, b, heads, d] tensor of any strides but the last, which is 1.
+template <class T>
+struct Heads {
+  T* data;
+  std::int64_t row, sample, head;
+
+  __device__ Rows<T> rows(int of_sample, int of_head) const {
+    return {data + of_sample * sample + of_head * head, row};
+  }
+};
+template <class T>
+Heads<const T> heads_of(const ConstTensor& x) {
+  return {x.as<T>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+template <class T>
+Heads<T> heads_of(const Tensor& x) {
+  return {x.as<T>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+/// Whether every row of every head consists of aligned vectors of 16 bytes.
+template <class T>
+bool rows_are_vectors(const ConstTensor& x) {
+  const auto* data = static_cast<const T*>(x.data());
+  return vectorizable<T>(x.dim(3), data) && x.stride(0) % Vector<T>::size == 0 && x.stride(1) % Vector<T>::size == 0 &&
+         x.stride(2) % Vector<T>::size == 0;
+}
+
+/// Keys [low, high).
+struct KeyRange {
+  int low, high;
+  __device__ bool has(int key) const { return low <= key && key < high; }
+};
+
+/// The ranges of several queries: of their low ends and of their high ends the least and the greatest.
+struct KeyBounds {
+  int least_low, greatest_low, least_high, greatest_high;
+
+  __device__ bool meet(int low, int high) const { return low < greatest_high && least_low < high; }
+  __device__ bool cover(int low, int high) const { return greatest_low <= low && high <= least_high; }
+};
+
+/// What the queries of one sample may see.
+struct Visibility {
+  const std::int32_t* document_starts;  ///< null without
+  int queries, keys, query_offset, window;
+  bool bounded;  ///< by the query's own position
+
+  __device__ int position(int query) const { return query_offset + query; }
+
+  /// The range of a query, not normalised where it is empty.
+  __device__ KeyRange range(int query) const {
+    KeyRange range{0, keys};
+    if (bounded) range.high = std::min(range.high, position(query) + 1);
+    if (window > 0) range.low = std::max(range.low, position(query) + 1 - window);
+    if (document_starts != nullptr) range.low = std::max(range.low, document_starts[query]);
+    return range;
+  }
+
+  /// Of queries [first, first + count), of those that there are. All lanes of a warp call it together.
+  __device__ KeyBounds bounds(int first, int count) const {
+    if (first >= queries) return {0, 0, 0, 0};
+    const int last = std::min(first + count, queries) - 1;
+    const KeyRange begin = range(first), end = range(last);
+    KeyBounds result{begin.low, end.low, begin.high, end.high};  // all but documents only move forward
+    if (document_starts == nullptr) return result;
+    int least = begin.low, greatest = begin.low;
+    for (int query = first + static_cast<int>(threadIdx.x % kWarpThreads); query <= last; query += kWarpThreads) {
+      const int low = range(query).low;
+      least = std::min(least, low);
+      greatest = std::max(greatest, low);
+    }
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      least = std::min(least, __shfl_xor_sync(kFullWarp, least, lanes));
+      greatest = std::max(greatest, __shfl_xor_sync(kFullWarp, greatest, lanes));
+    }
+    result.least_low = least;
+    result.greatest_low = greatest;
+    return result;
+  }
+};
+
+/// AttentionMask of the whole call.
+struct Masks {
+  const std::int32_t* key_lengths;
+  const std::int32_t* document_starts;
+  const float* slopes;
+  int queries, keys, query_offset, window;
+  bool bounded;
+
+  Masks(const AttentionShape& shape, const AttentionMask& mask)
+      : key_lengths(mask.key_lengths ? mask.key_lengths.as<std::int32_t>() : nullptr),
+        document_starts(mask.document_starts ? mask.document_starts.as<std::int32_t>() : nullptr),
+        slopes(mask.slopes ? mask.slopes.as<float>() : nullptr),
+        queries(static_cast<int>(shape.queries)),
+        keys(static_cast<int>(shape.keys)),
+        query_offset(static_cast<int>(mask.query_offset)),
+        window(static_cast<int>(std::clamp<std::int64_t>(mask.window, 0, 1 << 30))),
+        bounded(mask.causal || mask.window > 0) {}
+
+  __device__ Visibility of_sample(int sample) const {
+    return {document_starts == nullptr ? nullptr : document_starts + static_cast<std::int64_t>(sample) * queries,
+            queries,
+            key_lengths == nullptr ? keys : std::min(keys, key_lengths[sample]),
+            query_offset,
+            window,
+            bounded};
+  }
+  /// ALiBi's slope of a head, 0 without.
+  __device__ float slope(int head) const { return slopes == nullptr ? 0.0f : slopes[head]; }
+};
+
+/// Dropout of the whole call; the device's share of it.
+struct Drops {
+  std::uint64_t key;
+  const std::int32_t* positions;
+  std::uint32_t first_sample, first_head;
+  std::uint32_t threshold;
+  float scale;
+
+  explicit Drops(const Dropout& dropout)
+      : key(dropout.key),
+        positions(dropout.probability > 0 ? dropout.positions.as<std::int32_t>() : nullptr),
+        first_sample(static_cast<std::uint32_t>(dropout.first_sample)),
+        first_head(static_cast<std::uint32_t>(dropout.first_head)),
+        threshold(0),
+        scale(1) {
+    if (dropout.probability > 0) {
+      const DropoutRule rule(dropout.probability);
+      threshold = static_cast<std::uint32_t>(rule.threshold);
+      scale = rule.scale;
+    }
+  }
+
+  /// The 16-bit draws of keys 8 group ... 8 group + 7 for a query.
+  __device__ PhiloxCounter draws(int sample, int head, int query, int group) const {
+    return philox4x32<7>(
+        {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(positions[query]),
+         first_head + static_cast<std::uint32_t>(head), first_sample + static_cast<std::uint32_t>(sample)},
+        key);
+  }
+};
+
+/// What the kernels of both directions get.
+struct Problem {
+  Masks masks;
+  Drops drops;
+  int samples, heads, key_heads, heads_per_key_head, size;
+  float scale;
+
+  Problem(const AttentionShape& shape, const AttentionMask& mask, const Dropout& dropout, float score_scale)
+      : masks(shape, mask),
+        drops(dropout),
+        samples(static_cast<int>(shape.samples)),
+        heads(static_cast<int>(shape.heads)),
+        key_heads(static_cast<int>(shape.key_heads)),
+        heads_per_key_head(static_cast<int>(shape.heads_per_key_head)),
+        size(static_cast<int>(shape.head_size)),
+        scale(score_scale) {}
+
+  /// Whether the call has what costs registers and is rare: dropout, slopes, a scale that is not positive, rows that
+  /// are not `vectors`. Kernels on tensor cores have a variant without.
+  bool needs_general(bool vectors) const {
+    return drops.positions != nullptr || masks.slopes != nullptr || scale <= 0 || !vectors;
+  }
+};
+
+/// Blocks for `rows` rows of each head of each sample, `block_rows` each; blockIdx is (piece, head, sample).
+inline dim3 grid_of(std::int64_t rows, int block_rows, std::int64_t heads, std::int64_t samples) {
+  return dim3(static_cast<unsigned>((rows + block_rows - 1) / block_rows), static_cast<unsigned>(heads),
+              static_cast<unsigned>(samples));
+}
+
+}  // namespace megatron::cuda_attention

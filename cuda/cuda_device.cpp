@@ -1,0 +1,137 @@
+#include "cuda/cuda_device.h"
+
+#include <cstdlib>
+
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_ops.h"
+#include "cuda/profiled_ops.h"
+
+namespace megatron {
+
+namespace {
+
+cudaDeviceProp open_device(int index) {
+  // Streams of more connections than the driver makes by itself wait for each other: fatal for those that wait for
+  // another rank. Read when the process first uses a GPU.
+  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  int count = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&count));
+  verify(index >= 0 && index < count, ErrorKind::configuration,
+         "GPU {} of the {} that this process sees (CUDA_VISIBLE_DEVICES); start fewer ranks on this node", index,
+         count);
+  CUDA_CHECK(cudaSetDevice(index));
+  cudaDeviceProp properties;
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  verify(properties.major >= 8, ErrorKind::configuration,
+         "GPU {} ({}) has compute capability {}.{}; 8.0 (Ampere) or later is needed: use run.device = \"cpu\"", index,
+         properties.name, properties.major, properties.minor);
+  return properties;
+}
+
+std::string hexadecimal(const cudaUUID_t& uuid) {
+  std::string text;
+  for (const char byte : uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+double gibibytes(std::size_t bytes) {
+  return static_cast<double>(bytes) / 0x1p30;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int index)
+    : properties_(open_device(index)),
+      description_(fmt::format("{}, {:.1f} GiB", properties_.name, gibibytes(properties_.totalGlobalMem))),
+      identity_(hexadecimal(properties_.uuid)) {}
+
+std::size_t CudaDevice::free_bytes() const {
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+void* CudaDevice::allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t result = cudaMalloc(&memory, bytes == 0 ? 1 : bytes);
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    fail(ErrorKind::configuration,
+         "out of device memory: could not get {:.2f} GiB, {:.2f} of {:.2f} GiB are free; use a smaller "
+         "train.micro_batch_size, recompute.mode = \"full\", or more tensor or pipeline ranks (--dry-run predicts the "
+         "memory)",
+         gibibytes(bytes), gibibytes(free_bytes()), gibibytes(properties_.totalGlobalMem));
+  }
+  CUDA_CHECK(result);
+  return memory;
+}
+
+void CudaDevice::deallocate(void* memory, std::size_t) noexcept {
+  (void)cudaFree(memory);  // waits for the work that may use it
+}
+
+void* CudaDevice::Pinned::allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t result = cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocDefault);
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    fail(
+        ErrorKind::configuration,
+        "the host has not {:.2f} GiB more that can be pinned for copies to the GPU; start fewer ranks on this node, or "
+        "raise its limits (ulimit -l, the memory of the job)",
+        gibibytes(bytes));
+  }
+  CUDA_CHECK(result);
+  return memory;
+}
+
+void CudaDevice::Pinned::deallocate(void* memory, std::size_t) noexcept {
+  (void)cudaDeviceSynchronize();  // copies in flight may be using it
+  (void)cudaFreeHost(memory);
+}
+
+void CudaDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()));
+  CUDA_CHECK(cudaStreamSynchronize(compute_stream()));
+}
+
+void CudaDevice::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()));
+  CUDA_CHECK(cudaStreamSynchronize(compute_stream()));
+}
+
+void CudaDevice::copy_within(void* to, const void* from, std::size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()));
+}
+
+CudaQueue& CudaDevice::queue_of(Ticket ticket) {
+  return ticket.queue == kCopiesOut ? copies_out_ : ticket.queue == kCopiesIn ? copies_in_ : operations_;
+}
+
+Ticket CudaDevice::start_copy(std::uint32_t queue, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                              Ticket after) {
+  CudaQueue& copies = queue_of({queue, 0});
+  copies.start_after(queue_of(after), after.number);
+  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, copies.stream()));
+  return {queue, copies.mark()};
+}
+
+Ticket CudaDevice::start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket after) {
+  return start_copy(kCopiesOut, host, device, bytes, cudaMemcpyDeviceToHost, after);
+}
+
+Ticket CudaDevice::start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket after) {
+  return start_copy(kCopiesIn, device, host, bytes, cudaMemcpyHostToDevice, after);
+}
+
+void CudaDevice::synchronize() {
+  CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+Backend make_cuda_backend(int device_index) {
+  auto device = std::make_unique<CudaDevice>(device_index);
+  std::unique_ptr<Ops> ops = with_ranges_if_wanted(std::make_unique<CudaOps>(*device));
+  return {std::move(device), std::move(ops)};
+}
+
+}  // namespace megatron

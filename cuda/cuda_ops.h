@@ -1,0 +1,77 @@
+// CudaOps: the CUDA backend of Ops, in f32, bf16 and f16. One source file per family of verbs, named as in src/cpu.
+//
+// Verbs start kernels on the device's compute stream and return. With the same device every verb gives the same bits
+// in every run: nothing is added up by atomics, and no algorithm is chosen by timing. Random numbers are those of the
+// CPU backend.
+//
+// Owns the scratch memory its kernels need (reserved, or grown on first use and then reused: a steady step allocates
+// nothing). Not thread-safe: one instance per rank, used by the thread that made it.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/cuda_device.h"
+#include "cuda/matmul_library.h"
+#include "ops/ops.h"
+
+namespace megatron {
+
+class CudaOps final : public Ops {
+ public:
+  explicit CudaOps(CudaDevice& device) : device_(device), stream_(device.compute_stream()), matmul_(device) {}
+
+  // matmul.cpp
+  void matmul(const MatmulArgs&) override;
+  // bias.cu
+  void add_bias(const AddBiasArgs&) override;
+  void column_sum(const ColumnSumArgs&) override;
+  // activation.cu
+  void bias_gelu_forward(const BiasGeluForwardArgs&) override;
+  void bias_gelu_backward(const BiasGeluBackwardArgs&) override;
+  // dropout.cu
+  void dropout_add_forward(const DropoutAddForwardArgs&) override;
+  void dropout_add_backward(const DropoutAddBackwardArgs&) override;
+  // norm_forward.cu, norm_backward.cu
+  void layer_norm_forward(const LayerNormForwardArgs&) override;
+  void layer_norm_backward(const LayerNormBackwardArgs&) override;
+  // attention_forward.cu, attention_backward.cu
+  void attention_forward(const AttentionForwardArgs&) override;
+  void attention_backward(const AttentionBackwardArgs&) override;
+  // embedding.cu
+  void embedding_forward(const EmbeddingForwardArgs&) override;
+  void embedding_backward(const EmbeddingBackwardArgs&) override;
+  // cross_entropy.cu
+  void cross_entropy_local(const CrossEntropyLocalArgs&) override;
+  void cross_entropy_rescale(const CrossEntropyRescaleArgs&) override;
+  void cross_entropy_loss(const CrossEntropyLossArgs&) override;
+  void cross_entropy_backward(const CrossEntropyBackwardArgs&) override;
+  // optimizer.cu
+  void adamw(const AdamWArgs&) override;
+  void sgd(const SgdArgs&) override;
+  void square_sum(const SquareSumArgs&) override;
+  void clip_factor(const ClipFactorArgs&) override;
+  // elementwise.cu
+  void normal(const NormalArgs&) override;
+  void fill(Tensor y, double value) override;
+  void copy(ConstTensor x, Tensor y) override;
+  void add(ConstTensor x, Tensor y) override;
+  void scale(Tensor y, double factor) override;
+  // working_memory.cpp
+  /// What is set aside for it: as much as was reserved, more only if that was too little.
+  std::size_t working_bytes() const override { return scratch_.bytes(); }
+  void reserve(std::size_t bytes) override;
+
+ private:
+  /// At least `bytes` of device memory, valid until the next call; grows, never shrinks.
+  std::byte* scratch(std::size_t bytes);
+  float* float_scratch(std::int64_t count) {
+    return reinterpret_cast<float*>(scratch(static_cast<std::size_t>(count) * sizeof(float)));
+  }
+
+  CudaDevice& device_;
+  cudaStream_t stream_;
+  MatmulLibrary matmul_;
+  Buffer scratch_;
+};
+
+}  // namespace megatron

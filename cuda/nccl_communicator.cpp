@@ -1,0 +1,212 @@
+#include "cuda/nccl_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/idleness.h"
+#include "cuda/nccl_support.h"
+
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or later is needed, for non-blocking groups");
+
+namespace megatron {
+
+namespace {
+
+// A ticket is the lane's number and the call's number on it.
+constexpr int kCallBits = 48;
+constexpr std::uint64_t kCollectivesLane = 0;
+
+std::uint64_t ticket_of(std::uint64_t lane, std::uint64_t call) {
+  return lane << kCallBits | call;
+}
+std::uint64_t lane_of(std::uint64_t ticket) {
+  return ticket >> kCallBits;
+}
+std::uint64_t call_of(std::uint64_t ticket) {
+  return ticket & ((std::uint64_t{1} << kCallBits) - 1);
+}
+
+std::size_t count(ConstTensor tensor) {
+  return static_cast<std::size_t>(tensor.elements());
+}
+
+ncclUniqueId new_id() {
+  ncclUniqueId id;
+  check_nccl(ncclGetUniqueId(&id), nullptr, "making an id");
+  return id;
+}
+
+Tensor bytes_of(ncclUniqueId& id) {
+  return Tensor(&id, {static_cast<std::int64_t>(sizeof id)}, DType::u8);
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(Communicator& host, CudaDevice& device)
+    : NcclCommunicator(host, nullptr, std::make_shared<Transport>(Transport{device, {}})) {}
+
+NcclCommunicator::NcclCommunicator(Communicator& host, std::unique_ptr<Communicator> owned,
+                                   std::shared_ptr<Transport> transport)
+    : Communicator(host.rank(), host.size(), host.name()),
+      owned_host_(std::move(owned)),
+      host_(host),
+      transport_(std::move(transport)),
+      device_(transport_->device) {
+  set_activity(host.activity());
+  if (size() > 1) connect_collectives();
+  transport_->groups.push_back(this);
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  std::erase(transport_->groups, this);
+}
+
+void NcclCommunicator::connect_collectives() {
+  ncclUniqueId id{};
+  if (rank() == 0) id = new_id();
+  host_.broadcast(bytes_of(id), 0);
+  collectives_ = std::make_unique<NcclLane>(device_, "group '" + name() + "'");
+  lanes_.push_back(collectives_.get());
+  collectives_->connect(id, size(), rank());
+  for (Idleness idleness; !collectives_->connected(); idleness.rest()) collectives_->advance();
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::do_split(int colour, int key, const std::string& name) {
+  std::unique_ptr<Communicator> host = host_.split(colour, key, name);
+  Communicator& part = *host;
+  return std::unique_ptr<Communicator>(new NcclCommunicator(part, std::move(host), transport_));
+}
+
+std::uint64_t NcclCommunicator::start(std::uint64_t lane, NcclCall call) {
+  call.after = device_.mark();
+  return ticket_of(lane, lanes_[lane]->push(call));
+}
+
+std::uint64_t NcclCommunicator::do_all_reduce(Tensor values, Reduce reduce) {
+  return start(kCollectivesLane, {.verb = Verb::all_reduce,
+                                  .reduce = reduce,
+                                  .input = values.data(),
+                                  .output = values.data(),
+                                  .elements = count(values),
+                                  .type = values.dtype()});
+}
+
+std::uint64_t NcclCommunicator::do_all_gather(ConstTensor part, Tensor whole) {
+  return start(kCollectivesLane, {.verb = Verb::all_gather,
+                                  .input = part.data(),
+                                  .output = whole.data(),
+                                  .elements = count(part),
+                                  .type = part.dtype()});
+}
+
+std::uint64_t NcclCommunicator::do_reduce_scatter(ConstTensor whole, Tensor part) {
+  return start(kCollectivesLane, {.verb = Verb::reduce_scatter,
+                                  .input = whole.data(),
+                                  .output = part.data(),
+                                  .elements = count(part),
+                                  .type = part.dtype()});
+}
+
+std::uint64_t NcclCommunicator::do_broadcast(Tensor values, int root) {
+  return start(kCollectivesLane, {.verb = Verb::broadcast,
+                                  .input = values.data(),
+                                  .output = values.data(),
+                                  .elements = count(values),
+                                  .type = values.dtype(),
+                                  .peer = root});
+}
+
+// On a lane of messages the sender is rank 0, the receiver rank 1.
+std::uint64_t NcclCommunicator::do_send(ConstTensor values, int to, int channel) {
+  return start(
+      route_of({Verb::send, to, channel}),
+      {.verb = Verb::send, .input = values.data(), .elements = count(values), .type = values.dtype(), .peer = 1});
+}
+
+std::uint64_t NcclCommunicator::do_receive(Tensor values, int from, int channel) {
+  return start(
+      route_of({Verb::receive, from, channel}),
+      {.verb = Verb::receive, .output = values.data(), .elements = count(values), .type = values.dtype(), .peer = 0});
+}
+
+std::uint64_t NcclCommunicator::route_of(const RouteKey& key) {
+  const auto [at, is_new] = routes_.try_emplace(key);
+  Route& route = at->second;
+  if (!is_new) return route.number;
+  const auto [verb, peer, channel] = key;
+  route.receives = verb == Verb::receive;
+  route.lane = std::make_unique<NcclLane>(
+      device_, fmt::format("group '{}', {} {} {}", name(), name_of(verb), route.receives ? "from" : "to", peer));
+  route.number = lanes_.size();
+  lanes_.push_back(route.lane.get());
+  if (route.receives) {
+    route.exchange = host_.start_receive(bytes_of(route.id), peer, channel);
+  } else {
+    route.id = new_id();
+    route.exchange = host_.start_send(bytes_of(route.id), peer, channel);
+    route.lane->connect(route.id, 2, 0);
+  }
+  return route.number;
+}
+
+bool NcclCommunicator::advance() {
+  bool moved = collectives_ != nullptr && collectives_->advance();
+  for (auto& [key, route] : routes_) {
+    if (route.exchange.active()) {
+      host_.progress();
+      if (route.exchange.ready()) {
+        route.exchange.wait();
+        if (route.receives) route.lane->connect(route.id, 2, 1);
+        moved = true;
+      }
+    }
+    moved = route.lane->advance() || moved;
+  }
+  return moved;
+}
+
+bool NcclCommunicator::Transport::advance() {
+  bool moved = false;
+  for (NcclCommunicator* group : groups) moved = group->advance() || moved;
+  return moved;
+}
+
+bool NcclCommunicator::ready(std::uint64_t ticket) {
+  return lanes_[lane_of(ticket)]->posted(call_of(ticket));
+}
+
+void NcclCommunicator::finish(std::uint64_t ticket) {
+  NcclLane& lane = *lanes_[lane_of(ticket)];
+  for (Idleness idleness; !lane.posted(call_of(ticket));) {
+    if (transport_->advance()) {
+      idleness.moved();
+    } else {
+      idleness.rest();
+    }
+  }
+  lane.order_operations_after(call_of(ticket));
+}
+
+void NcclCommunicator::abandon(std::uint64_t) noexcept {
+  for (NcclCommunicator* group : transport_->groups) {
+    for (NcclLane* lane : group->lanes_) lane->abort();
+  }
+}
+
+void NcclCommunicator::copy_alone(ConstTensor from, Tensor to) {
+  device_.copy_within(to.data(), from.data(), from.bytes());
+}
+
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return {};
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device) {
+  auto* cuda = dynamic_cast<CudaDevice*>(&device);
+  internal_check(cuda != nullptr, "NCCL with a device that is no GPU");
+  return std::make_unique<NcclCommunicator>(host, *cuda);
+}
+
+}  // namespace megatron

@@ -1,0 +1,81 @@
+// NcclCommunicator: a group of ranks that moves tensors of its ranks' GPUs with NCCL. The host waits for nobody once a
+// lane is connected: start_...() puts the call on a stream behind the device's operations so far, and wait() puts the
+// operations that follow behind the call.
+//
+// A group's collectives go over one lane. Messages go over lanes of two ranks, one for each (from, to, channel), so
+// that no message ever waits for another that goes the other way, and in whichever order ranks start them. Those lanes
+// are made when they are first used, by an id that the sender hands the receiver through the host's communicator, as
+// all control values and texts go there.
+//
+// Sums are NCCL's: the same bits in every run of one layout on one machine with NCCL_ALGO=Ring, but not in rank order,
+// and those of 16-bit floats rounded at every step of the ring. The maximum of numbers and NaN may be a number.
+#pragma once
+
+#include <nccl.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "cuda/nccl_lane.h"
+
+namespace megatron {
+
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Collective over `host`; both must outlive the communicator and the groups that are split off it. Returns when the
+  /// lane of the collectives is connected.
+  NcclCommunicator(Communicator& host, CudaDevice& device);
+  ~NcclCommunicator() override;
+
+  Communicator& host() override { return host_; }
+
+ private:
+  using RouteKey = std::tuple<Verb, int, int>;  // send to, or receive from, a peer on a channel
+  struct Route {
+    std::unique_ptr<NcclLane> lane;
+    std::uint64_t number = 0;  // of the lane, in tickets
+    ncclUniqueId id;
+    Pending exchange;  // of the id
+    bool receives = false;
+  };
+  /// What the groups of a rank share: whoever waits moves all along.
+  struct Transport {
+    CudaDevice& device;
+    std::vector<NcclCommunicator*> groups;
+    bool advance();
+  };
+
+  NcclCommunicator(Communicator& host, std::unique_ptr<Communicator> owned, std::shared_ptr<Transport> transport);
+
+  std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override;
+  std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override;
+  std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override;
+  std::uint64_t do_broadcast(Tensor values, int root) override;
+  std::uint64_t do_send(ConstTensor values, int to, int channel) override;
+  std::uint64_t do_receive(Tensor values, int from, int channel) override;
+  void do_barrier() override { host_.barrier(); }
+  std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override;
+  bool ready(std::uint64_t ticket) override;
+  void finish(std::uint64_t ticket) override;
+  void do_progress() override { transport_->advance(); }
+  void abandon(std::uint64_t) noexcept override;
+  void copy_alone(ConstTensor from, Tensor to) override;
+
+  std::uint64_t start(std::uint64_t lane, NcclCall call);
+  std::uint64_t route_of(const RouteKey& key);
+  void connect_collectives();
+  bool advance();
+
+  std::unique_ptr<Communicator> owned_host_;
+  Communicator& host_;
+  std::shared_ptr<Transport> transport_;
+  CudaDevice& device_;
+  std::unique_ptr<NcclLane> collectives_;  // none in a group of one
+  std::map<RouteKey, Route> routes_;
+  std::vector<NcclLane*> lanes_;  // by number; the collectives' is the first
+};
+
+}  // namespace megatron

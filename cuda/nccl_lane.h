@@ -1,0 +1,74 @@
+// NcclLane: one NCCL communicator with a stream of its own, and the calls that go over it, in order.
+//
+// NCCL communicators are made non-blocking: connecting, and the first call of each kind, go on while the host does
+// something else, and advance() looks after them; so two ranks that wait for each other on different lanes both get on.
+// From then on a call is put on the stream when it is pushed. Nothing here waits but the destructor, which ends the
+// communicator in peace, or breaks it off when an exception unwinds.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+#include <vector>
+
+#include "base/activity.h"
+#include "comm/communicator.h"
+#include "cuda/cuda_device.h"
+
+namespace megatron {
+
+/// Throws Error(communication) with NCCL's own words and what to do, unless it is ncclSuccess or ncclInProgress.
+void check_nccl(ncclResult_t result, ncclComm_t comm, const std::string& what);
+
+/// One call, in elements of `type`.
+struct NcclCall {
+  Verb verb = Verb::none;
+  Reduce reduce = Reduce::sum;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t elements = 0;  ///< as the function of NCCL counts: of gathers and scatters a rank's part
+  DType type = DType::f32;
+  int peer = 0;    ///< rank of the lane: the root, or the other side
+  Ticket after{};  ///< starts when this is complete
+};
+
+class NcclLane {
+ public:
+  /// `name` is for errors. The device must outlive the lane.
+  NcclLane(CudaDevice& device, std::string name);
+  ~NcclLane();
+  NcclLane(const NcclLane&) = delete;
+  NcclLane& operator=(const NcclLane&) = delete;
+
+  /// Starts to connect with the lane's other ranks, who must do the same with the same id.
+  void connect(const ncclUniqueId& id, int ranks, int rank);
+  bool connected() const { return state_ != State::unconnected && state_ != State::connecting; }
+
+  /// The call's number. Before connect() too: then it waits for that.
+  std::uint64_t push(const NcclCall& call);
+  /// Moves along what goes on; whether anything has moved. Throws what NCCL found wrong.
+  bool advance();
+  bool posted(std::uint64_t call) const { return call <= posted_; }
+  bool complete(std::uint64_t call) { return posted(call) && queue_.complete(call); }
+  /// The device's operations from now on start when the call, which must be posted, is complete. Throws what NCCL found
+  /// wrong meanwhile, e.g. that a rank is gone.
+  void order_operations_after(std::uint64_t call);
+  /// Breaks everything off, on the device too.
+  void abort() noexcept;
+
+ private:
+  enum class State { unconnected, connecting, idle, posting, aborted };
+  bool settled(const char* what);
+  void post(const NcclCall& call);
+  ncclResult_t call_nccl(const NcclCall& call);
+
+  CudaDevice& device_;
+  std::string name_;
+  CudaQueue queue_;
+  ncclComm_t comm_ = nullptr;
+  State state_ = State::unconnected;
+  std::vector<NcclCall> calls_;            // not posted yet
+  std::uint64_t pushed_ = 0, posted_ = 0;  // a posted call's number is its mark on the queue
+};
+
+}  // namespace megatron

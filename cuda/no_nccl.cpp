@@ -1,0 +1,18 @@
+// Stands in for NCCL in a build of the CUDA backend without it.
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "cuda/nccl_support.h"
+#include "ops/device.h"
+
+namespace megatron {
+
+std::string nccl_version() {
+  return {};
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& /*host*/, Device& /*device*/) {
+  fail(ErrorKind::configuration,
+       "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
+}
+
+}  // namespace megatron

@@ -1,0 +1,170 @@
+#include <cmath>
+
+#include "cuda/cuda_ops.h"
+#include "cuda/kernel.cuh"
+#include "cuda/sums.cuh"
+#include "ops/arguments.h"
+
+namespace megatron {
+
+namespace {
+
+/// What all elements of an update have in common.
+struct AdamWUpdate {
+  float beta1, beta2, m_correction, v_correction, learning_rate, epsilon, weight_decay;
+
+  __device__ __forceinline__ void apply(float gradient, float& m, float& v, float& value) const {
+    m = beta1 * m + (1.0f - beta1) * gradient;
+    v = beta2 * v + (1.0f - beta2) * gradient * gradient;
+    const float direction = m * m_correction / (sqrtf(v) * v_correction + epsilon);
+    value -= learning_rate * (direction + weight_decay * value);
+  }
+};
+
+/// One pass: 28 bytes an element.
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads)
+    adamw_kernel(AdamWUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
+                 float* v, float* value, std::int64_t n) {
+  if (*skip != 0) return;
+  const float factor = *clip_factor;
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    const auto gradients = load_vector<width>(gradient + at);
+    auto new_m = load_vector<width>(m + at), new_v = load_vector<width>(v + at),
+         new_value = load_vector<width>(value + at);
+    for (int i = 0; i < width; ++i) {
+      update.apply(gradients.values[i] * factor, new_m.values[i], new_v.values[i], new_value.values[i]);
+    }
+    store_global(m + at, new_m);
+    store_global(v + at, new_v);
+    store_global(value + at, new_value);
+  });
+}
+
+struct SgdUpdate {
+  float learning_rate, momentum, weight_decay;
+};
+
+/// m may be null.
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads)
+    sgd_kernel(SgdUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
+               float* value, std::int64_t n) {
+  if (*skip != 0) return;
+  const float factor = *clip_factor;
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    const auto gradients = load_vector<width>(gradient + at);
+    auto new_value = load_vector<width>(value + at);
+    Vector<float, width> new_m{};
+    if (m != nullptr) new_m = load_vector<width>(m + at);
+    for (int i = 0; i < width; ++i) {
+      float& element = new_value.values[i];
+      new_m.values[i] =
+          update.momentum * new_m.values[i] + (gradients.values[i] * factor + update.weight_decay * element);
+      element -= update.learning_rate * new_m.values[i];
+    }
+    if (m != nullptr) store_global(m + at, new_m);
+    store_global(value + at, new_value);
+  });
+}
+
+/// partial[gridDim.x]: sums of squares.
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads) square_sum_kernel(const float* x, double* partial, std::int64_t n) {
+  __shared__ double partial_sum[kWarpThreads];
+  double sum = 0;
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    const auto elements = load_vector<width>(x + at);
+    for (int i = 0; i < width; ++i) {
+      const auto element = static_cast<double>(elements.values[i]);
+      sum += element * element;
+    }
+  });
+  sum = block_sum(sum, partial_sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+struct ClipResults {
+  float *norm, *factor, *skip;
+};
+
+__global__ void clip_factor_kernel(const double* square_sum, const double* copies_square_sum, double maximum,
+                                   double loss_scale, ClipResults results) {
+  const double exact_norm = sqrt(*square_sum) / loss_scale;
+  const auto norm = static_cast<float>(exact_norm);
+  const double factor = maximum / (exact_norm + 1e-6);
+  const double clip = maximum != 0 && factor < 1 ? factor : 1.0;
+  *results.norm = norm;
+  *results.factor = static_cast<float>(clip / loss_scale);
+  const bool copies_finite = copies_square_sum == nullptr || std::isfinite(*copies_square_sum);
+  *results.skip = std::isfinite(norm) && copies_finite ? 0.0f : 1.0f;
+}
+
+}  // namespace
+
+void CudaOps::adamw(const AdamWArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("adamw", args.value, n);
+  const float* gradient = elements_of<float>("adamw", args.gradient, n);
+  float* m = elements_of<float>("adamw", args.m, n);
+  float* v = elements_of<float>("adamw", args.v, n);
+  const float* clip_factor = elements_of<float>("adamw", args.clip_factor, 1);
+  const float* skip = elements_of<float>("adamw", args.skip, 1);
+  internal_check(args.step >= 1, "adamw: updates are counted from 1");
+  if (n == 0) return;
+  // Bias corrections in double: 1 - beta^step cancels at small steps.
+  const double step = static_cast<double>(args.step);
+  const double m_share = 1.0 - std::pow(static_cast<double>(args.beta1), step);
+  const double v_share = 1.0 - std::pow(static_cast<double>(args.beta2), step);
+  const AdamWUpdate update{.beta1 = args.beta1,
+                           .beta2 = args.beta2,
+                           .m_correction = static_cast<float>(1.0 / m_share),
+                           .v_correction = static_cast<float>(1.0 / std::sqrt(v_share)),
+                           .learning_rate = args.learning_rate,
+                           .epsilon = args.epsilon,
+                           .weight_decay = args.weight_decay};
+  const bool vectors = aligned(value, gradient, m, v);
+  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? adamw_kernel<4> : adamw_kernel<1>, update,
+         clip_factor, skip, gradient, m, v, value, n);
+}
+
+void CudaOps::sgd(const SgdArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("sgd", args.value, n);
+  const float* gradient = elements_of<float>("sgd", args.gradient, n);
+  float* m = optional_elements_of<float>("sgd", args.m, n);
+  const float* clip_factor = elements_of<float>("sgd", args.clip_factor, 1);
+  const float* skip = elements_of<float>("sgd", args.skip, 1);
+  if (n == 0) return;
+  const SgdUpdate update{
+      .learning_rate = args.learning_rate, .momentum = args.momentum, .weight_decay = args.weight_decay};
+  const bool vectors = aligned(value, gradient, m);
+  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? sgd_kernel<4> : sgd_kernel<1>, update, clip_factor,
+         skip, gradient, m, value, n);
+}
+
+void CudaOps::square_sum(const SquareSumArgs& args) {
+  const std::int64_t n = args.x.elements();
+  const float* x = elements_of<float>("square_sum", args.x, n);
+  double* total = f64_scalar("square_sum", args.total);
+  if (n == 0) return;
+  const bool vectors = aligned(x);
+  const LaunchShape shape = elementwise_shape(n, vectors ? 4 : 1);
+  auto* partial = reinterpret_cast<double*>(scratch(shape.grid.x * sizeof(double)));
+  launch(stream_, shape, vectors ? square_sum_kernel<4> : square_sum_kernel<1>, x, partial, n);
+  add_partial_sums(stream_, partial, shape.grid.x, total);
+}
+
+void CudaOps::clip_factor(const ClipFactorArgs& args) {
+  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares");
+  internal_check(args.copies_square_sum.elements() <= 1, "clip_factor: one sum of squares of copies");
+  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive");
+  const ClipResults results{.norm = elements_of<float>("clip_factor", args.norm, 1),
+                            .factor = elements_of<float>("clip_factor", args.factor, 1),
+                            .skip = elements_of<float>("clip_factor", args.skip, 1)};
+  launch(stream_, {.grid = dim3(1), .block = dim3(1)}, clip_factor_kernel, args.square_sum.as<double>(),
+         args.copies_square_sum.empty() ? nullptr : args.copies_square_sum.as<double>(),
+         static_cast<double>(args.maximum), args.loss_scale, results);
+}
+
+}  // namespace megatron

@@ -1,0 +1,14 @@
+// Operations that name themselves in profiles: a range of NVIDIA's tools extension around each call, so that nsys shows
+// which verb a kernel of cuBLASLt or of ours belongs to.
+#pragma once
+
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace megatron {
+
+/// `ops` itself, or, with MEGATRON_NVTX=1 in the environment, `ops` with ranges.
+std::unique_ptr<Ops> with_ranges_if_wanted(std::unique_ptr<Ops> ops);
+
+}  // namespace megatron

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Side by side: megatron_bench and PyTorch train the same models on this machine's GPU, alternately, in one run.
+
+    scripts/bench_pytorch_gpu.py [--cases NAME,...] [--variants NAME,...] [--rounds 3] [--steps 20] [--json FILE]
+
+Needs a Python whose PyTorch sees the GPU (`make gpu-bench PYTHON=/path/to/python`) and ./megatron_bench, built with the
+CUDA backend. Each variant of PyTorch runs in turn with ours, a fresh process each time, so that clocks and heat meet
+both alike. A round counts by the median of its steps, a side by the median of its rounds.
+
+The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
+scaled_dot_product_attention by its flash kernel, the same padded vocabulary, fused AdamW, clipping at 1, no dropout. A
+step is timed from the tokens on the GPU to the end of the update, by waiting for the GPU after each. Variants:
+
+    compile_autocast   torch.compile; fp32 weights, matrix products in bf16 by autocast: what ours keeps, too
+    autocast           the same without torch.compile
+    compile_bf16       torch.compile; weights, gradients and moments in bf16: less memory and traffic, less precise than
+                       ours, whose master weights, gradients and moments are fp32
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CASES = {  # by the names of megatron_bench
+    "gpu_gpt2_124m": dict(layers=12, hidden=768, heads=12, vocab=50304, sequence=1024, batch=64),
+    "gpu_gpt2_1558m": dict(layers=48, hidden=1600, heads=25, vocab=50304, sequence=1024, batch=16),
+    "gpu_7b_4_layers": dict(layers=4, hidden=4096, heads=32, vocab=50304, sequence=4096, batch=4),
+}
+REAL_VOCAB = 50257
+VARIANTS = ["compile_autocast", "autocast", "compile_bf16"]
+
+
+# ---- the PyTorch side, in a process of its own -----------------------------------------------------------------------
+
+
+def build_model(torch, shape):
+    functional, nn = torch.nn.functional, torch.nn
+    hidden, heads = shape["hidden"], shape["heads"]
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention_norm, self.mlp_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+            self.qkv, self.output = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+            self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+        def forward(self, x):
+            b, s, _ = x.shape
+            q, k, v = (part.view(b, s, heads, -1).transpose(1, 2)
+                       for part in self.qkv(self.attention_norm(x)).split(hidden, dim=2))
+            attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.output(attended.transpose(1, 2).reshape(b, s, hidden))
+            return x + self.down(functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.word = nn.Embedding(shape["vocab"], hidden)
+            self.position = nn.Embedding(shape["sequence"], hidden)
+            self.blocks = nn.ModuleList(Block() for _ in range(shape["layers"]))
+            self.final_norm = nn.LayerNorm(hidden)
+            for parameter in self.parameters():
+                if parameter.dim() == 2:
+                    nn.init.normal_(parameter, std=0.02)
+
+        def forward(self, tokens, targets):
+            x = self.word(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
+            for block in self.blocks:
+                x = block(x)
+            logits = functional.linear(self.final_norm(x), self.word.weight)
+            return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+    return Gpt()
+
+
+def worker(case_name, variant, steps):
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    shape = CASES[case_name]
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    model = build_model(torch, shape).to("cuda")
+    if variant.endswith("bf16"):
+        model = model.to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    train = torch.compile(model) if variant.startswith("compile") else model
+    tokens, targets = torch.randint(REAL_VOCAB, (2, shape["batch"], shape["sequence"]), device="cuda")
+
+    seconds, losses = [], []
+    for step in range(5 + steps):
+        torch.cuda.synchronize()
+        start = time.monotonic()
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION), \
+                torch.autocast("cuda", torch.bfloat16, enabled=variant.endswith("autocast")):
+            loss = train(tokens, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        if step >= 5:
+            seconds.append(time.monotonic() - start)
+        losses.append(loss.item())
+    assert losses[-1] < losses[0], losses  # the same batch again and again: it learns
+    print(json.dumps(dict(seconds=seconds, peak=torch.cuda.max_memory_allocated(), torch=torch.__version__,
+                          device=torch.cuda.get_device_name())), flush=True)
+
+
+def run_pytorch(case_name, variant, steps):
+    """Step seconds and peak memory; None if it does not run here."""
+    result = subprocess.run([sys.executable, __file__, "--worker", case_name, variant, str(steps)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        print(f"  pytorch {variant} failed: {result.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return None
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+# ---- ours, and the comparison ----------------------------------------------------------------------------------------
+
+
+def run_ours(case_name, steps):
+    command = [str(ROOT / "megatron_bench"), "--json", "--device", "cuda", "--case", case_name, "--steps", str(steps)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        sys.exit(f"bench_pytorch_gpu: {' '.join(command)} ended with {result.returncode}")
+    line = json.loads(result.stdout.splitlines()[-1])
+    return dict(seconds=[line["step_seconds"]], model_flops=line["model_gflops_per_rank"] * 1e9 * line["step_seconds"])
+
+
+def median_of(runs):
+    return statistics.median(statistics.median(run["seconds"]) for run in runs)
+
+
+def compare(case_name, variant, arguments):
+    ours, theirs = [], []
+    for _ in range(arguments.rounds):
+        ours.append(run_ours(case_name, arguments.steps))
+        theirs.append(run_pytorch(case_name, variant, arguments.steps))
+        if theirs[-1] is None:
+            return None
+    case = CASES[case_name]
+    tokens = case["batch"] * case["sequence"]
+    return dict(case=case_name, variant=variant, ours_tokens_per_second=tokens / median_of(ours),
+                pytorch_tokens_per_second=tokens / median_of(theirs), ratio=median_of(theirs) / median_of(ours),
+                ours_model_tflops=ours[0]["model_flops"] / median_of(ours) / 1e12,
+                pytorch_peak_bytes=max(run["peak"] for run in theirs), torch=theirs[0]["torch"],
+                device=theirs[0]["device"])
+
+
+def names_in(known):
+    def parse(text):
+        chosen = text.split(",")
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: not one of {', '.join(known)}")
+        return chosen
+    return parse
+
+
+def main():
+    if sys.argv[1:2] == ["--worker"]:
+        case_name, variant, steps = sys.argv[2:]
+        return worker(case_name, variant, int(steps))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=names_in(CASES), default=list(CASES))
+    parser.add_argument("--variants", type=names_in(VARIANTS), default=VARIANTS)
+    parser.add_argument("--rounds", type=int, default=3, help="alternations of ours and PyTorch")
+    parser.add_argument("--steps", type=int, default=20, help="measured in each round")
+    parser.add_argument("--json", type=Path, help="file for the rows, as JSON")
+    arguments = parser.parse_args()
+
+    rows = [row for case_name in arguments.cases for variant in arguments.variants
+            if (row := compare(case_name, variant, arguments)) is not None]
+    if not rows:
+        sys.exit("bench_pytorch_gpu: no variant of PyTorch ran")
+    print(f"{rows[0]['device']}, PyTorch {rows[0]['torch']}; medians of {arguments.rounds} rounds' medians of "
+          f"{arguments.steps} steps; TFLOP/s of the model, counted causally")
+    print(f"{'case':<18}{'ours tok/s':>12}{'TFLOP/s':>9}{'PyTorch':>11}{'ratio':>8}  variant")
+    for row in rows:
+        print(f"{row['case']:<18}{row['ours_tokens_per_second']:>12.0f}{row['ours_model_tflops']:>9.1f}"
+              f"{row['pytorch_tokens_per_second']:>11.0f}{row['ratio']:>8.2f}  {row['variant']}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+// Stands in for cuda/launch.cuh: launches run at once, on fibers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace megatron {
+
+struct LaunchShape {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(cudaStream_t, const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {
+  emulated_cuda::run(shape.grid, shape.block, shape.shared_bytes,
+                     [&] { kernel(static_cast<Parameters>(arguments)...); });
+}
+
+template <class T>
+T* dynamic_shared() {
+  return reinterpret_cast<T*>(emulated_cuda::dynamic_shared_memory());
+}
+
+}  // namespace megatron

@@ -1,0 +1,384 @@
+// The CUDA backend's operations one by one, at the sizes of real models: time by the GPU's own clock, bytes and
+// operations a second, as shares of this GPU's own rate of copying and of multiplying 8192 x 8192 matrices, measured
+// here too. Random data (zeros make products a tenth faster), medians.
+//
+//   bench_cuda_ops [MODEL]      gpt2_124m, gpt2_1558m, 7b (default: all); --tiny: sizes for a test of this program
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_device.h"
+#include "ops/ops.h"
+
+namespace megatron {
+namespace {
+
+struct Model {
+  const char* name;
+  std::int64_t sequence, batch, hidden, heads, vocabulary;
+  std::int64_t rows() const { return sequence * batch; }
+};
+
+constexpr Model kModels[] = {{"gpt2_124m", 1024, 64, 768, 12, 50304},
+                             {"gpt2_1558m", 1024, 16, 1600, 25, 50304},
+                             {"7b", 4096, 4, 4096, 32, 50304}};
+constexpr Model kTiny{"tiny", 16, 2, 64, 2, 128};
+
+class Bench {
+ public:
+  explicit Bench(bool tiny)
+      : backend_(make_cuda_backend(0)), device_(dynamic_cast<CudaDevice&>(*backend_.device)), tiny_(tiny) {
+    CUDA_CHECK(cudaEventCreate(&begin_));
+    CUDA_CHECK(cudaEventCreate(&end_));
+  }
+  ~Bench() {
+    (void)cudaEventDestroy(begin_);
+    (void)cudaEventDestroy(end_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  Ops& ops() { return *backend_.ops; }
+
+  /// Random values of deviation 1 until release().
+  Tensor random(Shape shape, DType type = DType::bf16) {
+    const Tensor values = tensor(shape, type);
+    Buffer wide(device_, static_cast<std::size_t>(values.elements()) * sizeof(float));
+    const Tensor normal = wide.tensor({values.elements()}, DType::f32);
+    ops().normal({.y = wide.tensor({1, values.elements()}, DType::f32),
+                  .key = ++key_,
+                  .deviation = 1,
+                  .global_columns = values.elements()});
+    ops().copy(normal, values.view({values.elements()}));
+    return values;
+  }
+  Tensor zeros(Shape shape, DType type = DType::f32) {
+    const Tensor values = tensor(shape, type);
+    ops().fill(values, 0);
+    return values;
+  }
+  Tensor tokens(std::int64_t count, std::int64_t vocabulary) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<std::int32_t>(i * 7919 % vocabulary));
+    const Tensor values = tensor({count}, DType::i32);
+    device_.copy_to_device(values.data(), ids.data(), values.bytes());
+    return values;
+  }
+  Tensor counting(std::int64_t count) {
+    return tokens_of([](std::int64_t i) { return i; }, count);
+  }
+  void release() {
+    device_.synchronize();
+    memory_.clear();
+  }
+
+  /// The line of one operation that moves `bytes` at least and does `flops`.
+  void measure(const std::string& what, double bytes, double flops, const std::function<void()>& call) {
+    const double seconds = time_of(call);
+    std::string line = fmt::format("  {:<42}{:>10.1f} us", what, seconds * 1e6);
+    if (bytes > 0)
+      line += fmt::format("{:>9.0f} GB/s {:>4.0f} %", bytes / seconds / 1e9, 100 * bytes / seconds / copy_);
+    if (bytes == 0) line += std::string(20, ' ');
+    if (flops > 0) {
+      line += fmt::format("{:>9.1f} TFLOP/s {:>4.0f} %", flops / seconds / 1e12, 100 * flops / seconds / products_);
+    }
+    std::puts(line.c_str());
+    std::fflush(stdout);
+  }
+
+  void measure_ceilings() {
+    const std::int64_t bytes = tiny_ ? 1 << 16 : std::int64_t{1} << 31, n = tiny_ ? 64 : 8192;
+    {
+      const Tensor from = zeros({bytes}, DType::u8), to = zeros({bytes}, DType::u8);
+      copy_ = 2.0 * static_cast<double>(bytes) /
+              time_of([&] { device_.copy_within(to.data(), from.data(), from.bytes()); });
+    }
+    release();
+    const Tensor a = random({n, n}), b = random({n, n}), c = zeros({n, n}, DType::bf16);
+    products_ = 2.0 * std::pow(static_cast<double>(n), 3) / time_of([&] { ops().matmul({.a = a, .b = b, .c = c}); });
+    release();
+    fmt::print(
+        "{}; {} multiprocessors\nceilings measured here: copy {:.0f} GB/s read and written, bf16 product of "
+        "{} x {} matrices {:.1f} TFLOP/s\n",
+        device_.description(), device_.multiprocessors(), copy_ / 1e9, n, n, products_ / 1e12);
+  }
+
+ private:
+  Tensor tensor(Shape shape, DType type) {
+    const auto elements = static_cast<std::size_t>(shape.elements());
+    memory_.emplace_back(device_, elements * size_of(type));
+    return memory_.back().tensor(shape, type);
+  }
+  Tensor tokens_of(const std::function<std::int64_t(std::int64_t)>& value, std::int64_t count) {
+    std::vector<std::int32_t> values;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<std::int32_t>(value(i)));
+    const Tensor result = tensor({count}, DType::i32);
+    device_.copy_to_device(result.data(), values.data(), result.bytes());
+    return result;
+  }
+
+  /// `calls` one after another, by the events around them.
+  double seconds_of(int calls, const std::function<void()>& call) {
+    CUDA_CHECK(cudaEventRecord(begin_, device_.compute_stream()));
+    for (int i = 0; i < calls; ++i) call();
+    CUDA_CHECK(cudaEventRecord(end_, device_.compute_stream()));
+    CUDA_CHECK(cudaEventSynchronize(end_));
+    float milliseconds = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin_, end_));
+    return milliseconds * 1e-3;
+  }
+
+  /// The median of samples of at least about 3 ms, so that launches and the clock's steps do not count.
+  double time_of(const std::function<void()>& call) {
+    seconds_of(tiny_ ? 1 : 3, call);
+    const double once = std::max(seconds_of(1, call), 1e-7);
+    const int calls = tiny_ ? 1 : std::clamp(static_cast<int>(3e-3 / once), 1, 200), samples = tiny_ ? 3 : 11;
+    std::vector<double> seconds;
+    for (int i = 0; i < samples; ++i) seconds.push_back(seconds_of(calls, call) / calls);
+    std::nth_element(seconds.begin(), seconds.begin() + samples / 2, seconds.end());
+    return std::max(seconds[static_cast<std::size_t>(samples / 2)], 1e-9);
+  }
+
+  Backend backend_;
+  CudaDevice& device_;
+  bool tiny_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::vector<Buffer> memory_;
+  std::uint64_t key_ = 0;
+  double copy_ = 1, products_ = 1;  // bytes and operations a second
+};
+
+constexpr double kHalfBytes = 2, kWideBytes = 4;
+
+/// A linear layer [rows, in] → [rows, out]: forward, both gradients.
+void linear(Bench& bench, const char* name, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  const Tensor x = bench.random({rows, in}), weight = bench.random({out, in}), y = bench.random({rows, out});
+  const Tensor dweight = bench.zeros({out, in});
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+  bench.measure(fmt::format("matmul {} forward", name), 0, flops,
+                [&] { bench.ops().matmul({.a = x, .b = weight, .transpose_b = true, .c = y}); });
+  bench.measure(fmt::format("matmul {} input gradient", name), 0, flops,
+                [&] { bench.ops().matmul({.a = y, .b = weight, .c = x}); });
+  bench.measure(fmt::format("matmul {} weight gradient", name), 0, flops,
+                [&] { bench.ops().matmul({.a = y, .b = x, .transpose_a = true, .c = dweight, .accumulate = true}); });
+  bench.release();
+}
+
+void norms(Bench& bench, std::int64_t rows, std::int64_t h) {
+  const Tensor x = bench.random({rows, h}), y = bench.random({rows, h}), residual = bench.random({rows, h});
+  const Tensor gamma = bench.random({h}), beta = bench.random({h}), mean = bench.zeros({rows}),
+               rstd = bench.zeros({rows});
+  const Tensor dgamma = bench.zeros({h}), dbeta = bench.zeros({h});
+  const double plane = static_cast<double>(rows * h) * kHalfBytes;
+  bench.measure("layer_norm_forward", 2 * plane, 0, [&] {
+    bench.ops().layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
+  });
+  bench.measure("layer_norm_backward", 4 * plane, 0, [&] {
+    bench.ops().layer_norm_backward({.dy = y,
+                                     .x = x,
+                                     .gamma = gamma,
+                                     .mean = mean,
+                                     .rstd = rstd,
+                                     .residual_gradient = residual,
+                                     .dx = residual,
+                                     .dgamma = dgamma,
+                                     .dbeta = dbeta});
+  });
+  bench.release();
+}
+
+void elementwise(Bench& bench, const Model& model) {
+  const std::int64_t rows = model.rows(), h = model.hidden, f = 4 * h;
+  const double plane = static_cast<double>(rows * h) * kHalfBytes,
+               wide_plane = static_cast<double>(rows * f) * kHalfBytes;
+  {
+    const Tensor x = bench.random({rows, f}), y = bench.random({rows, f}), bias = bench.random({f});
+    const Tensor dbias = bench.zeros({f});
+    bench.measure("bias_gelu_forward", 2 * wide_plane, 0,
+                  [&] { bench.ops().bias_gelu_forward({.x = x, .bias = bias, .y = y}); });
+    bench.measure("bias_gelu_backward", 3 * wide_plane, 0,
+                  [&] { bench.ops().bias_gelu_backward({.dy = y, .x = x, .bias = bias, .dx = y, .dbias = dbias}); });
+    bench.measure("add_bias", 2 * wide_plane, 0, [&] { bench.ops().add_bias({.x = x, .bias = bias}); });
+    bench.measure("column_sum", wide_plane, 0, [&] { bench.ops().column_sum({.x = x, .y = dbias}); });
+    bench.release();
+  }
+  const Shape shape{model.sequence, model.batch, h};
+  const Tensor x = bench.random(shape), residual = bench.random(shape), bias = bench.random({h}),
+               dbias = bench.zeros({h});
+  const Tensor positions = bench.counting(model.sequence);
+  for (const float probability : {0.0f, 0.1f}) {
+    const Dropout dropout{.probability = probability, .key = 7, .positions = positions};
+    bench.measure(fmt::format("dropout_add_forward, p {}", probability), 3 * plane, 0, [&] {
+      bench.ops().dropout_add_forward({.x = x, .bias = bias, .residual = residual, .y = x, .dropout = dropout});
+    });
+    bench.measure(fmt::format("dropout_add_backward, p {}", probability), 2 * plane, 0, [&] {
+      bench.ops().dropout_add_backward({.dy = residual, .dx = x, .dbias = dbias, .dropout = dropout});
+    });
+  }
+  bench.release();
+}
+
+void attention(Bench& bench, const Model& model) {
+  const std::int64_t s = model.sequence, b = model.batch, a = model.heads, d = model.hidden / a;
+  const Tensor qkv = bench.random({s, b, 3, a, d}), dqkv = bench.random({s, b, 3, a, d});
+  const auto part = [&](const Tensor& whole, std::int64_t which) {
+    const Tensor flat = whole.view({s, b, 3 * a, d});
+    return flat.slice(2, which * a, a);
+  };
+  const Tensor out = bench.random({s, b, a, d}), dout = bench.random({s, b, a, d}), lse = bench.zeros({b, a, s});
+  const Tensor positions = bench.counting(s);
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
+  // Causal: half of the square, two products forward and five backward.
+  const double product = static_cast<double>(s * s * b * a * d);
+  for (const float probability : {0.0f, 0.1f}) {
+    const Dropout dropout{.probability = probability, .key = 9, .positions = positions};
+    bench.measure(fmt::format("attention_forward, p {}", probability), 0, 2 * product, [&] {
+      bench.ops().attention_forward({.q = part(qkv, 0),
+                                     .k = part(qkv, 1),
+                                     .v = part(qkv, 2),
+                                     .out = out,
+                                     .log_sum_exp = lse,
+                                     .scale = scale,
+                                     .mask = {},
+                                     .dropout = dropout});
+    });
+    bench.measure(fmt::format("attention_backward, p {}", probability), 0, 5 * product, [&] {
+      bench.ops().attention_backward({.dout = dout,
+                                      .q = part(qkv, 0),
+                                      .k = part(qkv, 1),
+                                      .v = part(qkv, 2),
+                                      .out = out,
+                                      .log_sum_exp = lse,
+                                      .dq = part(dqkv, 0),
+                                      .dk = part(dqkv, 1),
+                                      .dv = part(dqkv, 2),
+                                      .scale = scale,
+                                      .mask = {},
+                                      .dropout = dropout});
+    });
+  }
+  bench.release();
+}
+
+void embedding_and_loss(Bench& bench, const Model& model) {
+  const std::int64_t n = model.rows(), h = model.hidden, vocabulary = model.vocabulary;
+  const double plane = static_cast<double>(n * h) * kHalfBytes,
+               square = static_cast<double>(n * vocabulary) * kHalfBytes;
+  const Tensor ids = bench.tokens(n, vocabulary);
+  {
+    const Tensor weight = bench.random({vocabulary, h}), y = bench.random({n, h}),
+                 dweight = bench.zeros({vocabulary, h});
+    bench.measure("embedding_forward", 2 * plane, 0,
+                  [&] { bench.ops().embedding_forward({.ids = ids, .weight = weight, .y = y}); });
+    bench.measure("embedding_backward", plane + 2 * plane / kHalfBytes * kWideBytes, 0,
+                  [&] { bench.ops().embedding_backward({.ids = ids, .dy = y, .dweight = dweight}); });
+  }
+  const Tensor logits = bench.random({n, vocabulary}), maximum = bench.zeros({n}), sums = bench.zeros({n});
+  const Tensor target = bench.zeros({n}), total = bench.zeros({1}, DType::f64);
+  bench.measure("cross_entropy_local", square, 0, [&] {
+    bench.ops().cross_entropy_local({.logits = logits,
+                                     .targets = ids,
+                                     .vocab_size = vocabulary,
+                                     .maximum = maximum,
+                                     .sum_exp = sums,
+                                     .target_logit = target});
+  });
+  bench.measure("cross_entropy_loss", 3 * static_cast<double>(n) * kWideBytes, 0, [&] {
+    bench.ops().cross_entropy_loss(
+        {.maximum = maximum, .sum_exp = sums, .target_logit = target, .weights = {}, .losses = {}, .total = total});
+  });
+  bench.measure("cross_entropy_backward", 2 * square, 0, [&] {
+    bench.ops().cross_entropy_backward({.logits = logits,
+                                        .targets = ids,
+                                        .vocab_size = vocabulary,
+                                        .maximum = maximum,
+                                        .sum_exp = sums,
+                                        .weights = {},
+                                        .scale = 1});
+  });
+  bench.release();
+}
+
+/// Over as many parameters as four layers have.
+void optimizer(Bench& bench, const Model& model) {
+  const std::int64_t n = 48 * model.hidden * model.hidden;
+  const Tensor value = bench.random({n}, DType::f32), gradient = bench.random({n}, DType::f32), m = bench.zeros({n});
+  const Tensor v = bench.zeros({n}), half = bench.zeros({n}, DType::bf16), skip = bench.zeros({1});
+  const Tensor factor = bench.zeros({1}), total = bench.zeros({1}, DType::f64);
+  const double plane = static_cast<double>(n) * kWideBytes;
+  bench.measure("adamw", 7 * plane, 0, [&] {
+    bench.ops().adamw({.value = value,
+                       .gradient = gradient,
+                       .m = m,
+                       .v = v,
+                       .clip_factor = factor,
+                       .skip = skip,
+                       .learning_rate = 1e-6f,
+                       .weight_decay = 0.1f});
+  });
+  bench.measure("square_sum", plane, 0, [&] { bench.ops().square_sum({.x = gradient, .total = total}); });
+  bench.measure("copy, f32 to bf16", 1.5 * plane, 0, [&] { bench.ops().copy(value, half); });
+  bench.measure("fill", plane, 0, [&] { bench.ops().fill(m, 0); });
+  bench.measure("add", 3 * plane, 0, [&] { bench.ops().add(gradient, v); });
+  bench.measure("normal", plane, 0, [&] {
+    bench.ops().normal({.y = m.view({1, n}), .key = 3, .deviation = 1, .global_columns = n});
+  });
+  bench.release();
+}
+
+void run(Bench& bench, const Model& model) {
+  fmt::print("\n{}: {} sequences of {} tokens, hidden size {}, {} heads, bf16\n", model.name, model.batch,
+             model.sequence, model.hidden, model.heads);
+  const std::int64_t rows = model.rows(), h = model.hidden;
+  linear(bench, "query-key-value", rows, h, 3 * h);
+  linear(bench, "attention output", rows, h, h);
+  linear(bench, "mlp up", rows, h, 4 * h);
+  linear(bench, "mlp down", rows, 4 * h, h);
+  linear(bench, "logits", rows, h, model.vocabulary);
+  attention(bench, model);
+  norms(bench, rows, h);
+  elementwise(bench, model);
+  embedding_and_loss(bench, model);
+  optimizer(bench, model);
+}
+
+int run_bench(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::puts("skipped: no GPU is visible");
+    return 77;
+  }
+  const std::string_view wanted = argc > 1 ? argv[1] : "";
+  const bool tiny = wanted == "--tiny";
+  bool known = tiny || wanted.empty();
+  for (const Model& model : kModels) known = known || wanted == model.name;
+  if (argc > 2 || !known) {
+    std::fputs("usage: bench_cuda_ops [gpt2_124m | gpt2_1558m | 7b | --tiny]\n", stderr);
+    return 2;
+  }
+  Bench bench(tiny);
+  bench.measure_ceilings();
+  if (tiny) run(bench, kTiny);
+  for (const Model& model : kModels) {
+    if (!tiny && (wanted.empty() || wanted == model.name)) run(bench, model);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  try {
+    return megatron::run_bench(argc, argv);
+  } catch (const megatron::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,95 @@
+// NCCL on one GPU: a lane of one rank, through which every call is a copy. Several ranks need several GPUs.
+#include <catch2/catch.hpp>
+
+#include "base/philox.h"
+#include "comm/thread_communicator.h"
+#include "cuda/nccl_communicator.h"
+#include "cuda/nccl_lane.h"
+#include "cuda/nccl_support.h"
+#include "ops/ops.h"
+
+using namespace megatron;
+
+namespace {
+
+constexpr std::int64_t kElements = 100003;
+
+struct Lane {
+  Lane() : backend(make_cuda_backend(0)), device(dynamic_cast<CudaDevice&>(*backend.device)), lane(device, "test") {
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    first = lane.push(call(Verb::all_reduce));  // before it is connected
+    CHECK_FALSE(lane.posted(first));
+    lane.connect(id, 1, 0);
+  }
+  NcclCall call(Verb verb) {
+    return {.verb = verb,
+            .input = x.data(),
+            .output = y.data(),
+            .elements = kElements,
+            .type = DType::f32,
+            .after = device.mark()};
+  }
+  void finish(std::uint64_t number) {
+    while (!lane.posted(number)) lane.advance();
+    lane.order_operations_after(number);
+  }
+  Backend backend;
+  CudaDevice& device;
+  Buffer from{device, kElements * sizeof(float)}, to{device, kElements * sizeof(float)};
+  Tensor x = from.tensor({kElements}, DType::f32), y = to.tensor({kElements}, DType::f32);
+  NcclLane lane;
+  std::uint64_t first = 0;
+};
+
+}  // namespace
+
+TEST_CASE("calls on a lane are behind the operations before them, and before those that wait for them") {
+  Lane l;
+  l.finish(l.first);
+  for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast}) {
+    for (int round = 1; round <= 300; ++round) {  // more than a queue has events
+      l.backend.ops->fill(l.x, round);
+      l.backend.ops->fill(l.y, -1);
+      const std::uint64_t call = l.lane.push(l.call(verb));
+      l.finish(call);
+      l.backend.ops->fill(l.x, -2);
+      if (round % 100 != 0) continue;
+      std::vector<float> result(kElements);
+      l.device.copy_to_host(result.data(), l.y.data(), l.y.bytes());
+      CHECK(result == std::vector<float>(kElements, static_cast<float>(round)));
+      CHECK(l.lane.complete(call));
+    }
+  }
+}
+
+TEST_CASE("a lane that is broken off refuses further calls") {
+  Lane l;
+  l.finish(l.first);
+  l.lane.abort();
+  CHECK_THROWS_WITH(l.lane.push(l.call(Verb::broadcast)), Catch::Contains("after a failure"));
+}
+
+TEST_CASE("what NCCL refuses is an error that says what to do") {
+  CHECK_THROWS_WITH(check_nccl(ncclInvalidUsage, nullptr, "connecting"), Catch::Contains("a GPU of its own"));
+  CHECK_THROWS_WITH(check_nccl(ncclRemoteError, nullptr, "group 'data'"), Catch::Contains("NCCL_DEBUG=INFO"));
+  CHECK_NOTHROW(check_nccl(ncclInProgress, nullptr, ""));
+  CHECK(nccl_version().starts_with("2."));
+}
+
+TEST_CASE("a group of one rank needs no NCCL") {
+  run_as_threads(1, [](Communicator& host) {
+    Backend backend = make_cuda_backend(0);
+    const auto world = make_nccl_communicator(host, *backend.device);
+    Buffer from(*backend.device, 4000), to(*backend.device, 4000);
+    const Tensor x = from.tensor({1000}, DType::f32), y = to.tensor({1000}, DType::f32);
+    backend.ops->fill(x, 5);
+    world->all_gather(x, y);
+    world->all_reduce(y);
+    std::vector<float> result(1000);
+    backend.device->copy_to_host(result.data(), y.data(), y.bytes());
+    CHECK(result == std::vector<float>(1000, 5));
+    CHECK(world->all_reduce_value(2) == 2);
+    CHECK(world->split(0, 0, "part")->size() == 1);
+  });
+}

@@ -1,0 +1,101 @@
+// What a plan sets aside for the CUDA kernels is enough for them: no verb makes it grow.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <vector>
+
+#include "ops/counting_ops.h"
+#include "ops/device.h"
+#include "ops/ops.h"
+
+using namespace megatron;
+
+namespace {
+
+struct Arguments {
+  explicit Arguments(Backend& backend) : backend_(backend) {}
+  Tensor operator()(Shape shape, DType type = DType::f32) {
+    const auto elements = static_cast<std::size_t>(shape.elements());
+    memory_.emplace_back(*backend_.device, elements * size_of(type));
+    const Tensor tensor = memory_.back().tensor(shape, type);
+    backend_.ops->fill(tensor, 0);
+    return tensor;
+  }
+
+ private:
+  Backend& backend_;
+  std::vector<Buffer> memory_;
+};
+
+void check_planned(Backend& backend, const std::function<void(Ops&)>& verb) {
+  const std::unique_ptr<CountingOps> plan = make_cuda_counting_ops();
+  verb(*plan);
+  backend.ops->reserve(plan->working_bytes());
+  verb(*backend.ops);
+  backend.device->synchronize();
+  CHECK(backend.ops->working_bytes() == plan->working_bytes());
+  CHECK(plan->working_bytes() > 0);
+}
+
+}  // namespace
+
+TEST_CASE("working memory of sums over rows is planned") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t rows = GENERATE(3, 700), columns = GENERATE(7, 200, 1024);
+  CAPTURE(rows, columns);
+  const Tensor x = tensor({rows, columns}), dy = tensor({rows, columns}), sums = tensor({columns}),
+               more = tensor({columns});
+  const Tensor mean = tensor({rows}), rstd = tensor({rows}), gamma = tensor({columns});
+  check_planned(backend, [&](Ops& ops) { ops.column_sum({.x = x, .y = sums}); });
+  check_planned(backend,
+                [&](Ops& ops) { ops.bias_gelu_backward({.dy = dy, .x = x, .bias = gamma, .dx = dy, .dbias = sums}); });
+  check_planned(backend, [&](Ops& ops) {
+    ops.layer_norm_backward({.dy = dy,
+                             .x = x,
+                             .gamma = gamma,
+                             .mean = mean,
+                             .rstd = rstd,
+                             .residual_gradient = {},
+                             .dx = dy,
+                             .dgamma = sums,
+                             .dbeta = more});
+  });
+}
+
+TEST_CASE("working memory of embeddings, losses and norms is planned") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t n = GENERATE(5, 3000), rows = GENERATE(2, 501), h = 16;
+  CAPTURE(n, rows);
+  const Tensor ids = tensor({n}, DType::i32), dy = tensor({n, h}), dweight = tensor({rows, h});
+  const Tensor a = tensor({n}), b = tensor({n}), c = tensor({n}), total = tensor({1}, DType::f64);
+  check_planned(backend, [&](Ops& ops) { ops.embedding_backward({.ids = ids, .dy = dy, .dweight = dweight}); });
+  check_planned(backend, [&](Ops& ops) {
+    ops.cross_entropy_loss(
+        {.maximum = a, .sum_exp = b, .target_logit = c, .weights = {}, .losses = {}, .total = total});
+  });
+  check_planned(backend, [&](Ops& ops) { ops.square_sum({.x = dy, .total = total}); });
+}
+
+TEST_CASE("working memory of attention's gradient is planned") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t s = GENERATE(1, 130), b = 2, a = 3, d = 8;
+  CAPTURE(s);
+  const Tensor q = tensor({s, b, a, d}), k = tensor({s, b, a, d}), v = tensor({s, b, a, d}), out = tensor({s, b, a, d});
+  const Tensor lse = tensor({b, a, s});
+  check_planned(backend, [&](Ops& ops) {
+    ops.attention_backward({.dout = out,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .out = out,
+                            .log_sum_exp = lse,
+                            .dq = tensor({s, b, a, d}),
+                            .dk = tensor({s, b, a, d}),
+                            .dv = tensor({s, b, a, d}),
+                            .scale = 1,
+                            .mask = {},
+                            .dropout = {}});
+  });
+}
