@@ -143,10 +143,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.passes = executor.memory_for(lists);
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
+  const bool moves_through_host = on_host_memory(config.run) || stages_tensors(config.run);
   std::size_t staging = 0;
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
     grid.groups()[i]->all_reduce(batch.allocate("scalars", {2}, DType::f64));  // the loss, the norm, extremes of hashes
-    plan.staging[i] = grid.groups()[i]->staging_plan();
+    if (moves_through_host) plan.staging[i] = grid.groups()[i]->staging_plan();  // NCCL's is its own affair
     staging += plan.staging[i].bytes();
   }
   (on_host_memory(config.run) ? plan.communication : plan.host) += staging;

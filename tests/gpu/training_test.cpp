@@ -1,0 +1,125 @@
+// The CUDA backend trains what the CPU backend trains: losses and gradient norms with dropout on, on one rank and on
+// several that share the device, in every precision; twice the same bits; checkpoints of one resumed on the other.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "comm/thread_communicator.h"
+#include "config/resolve.h"
+#include "support/small_corpus.h"
+#include "train/compute.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr int kSteps = 3;
+
+struct Trace {
+  std::vector<double> losses, norms;  ///< by step
+  bool operator==(const Trace&) const = default;
+};
+
+Config config_of(const ShardFolder& folder, const std::string& precision) {
+  Config config = tiny_config();
+  config.model.layers = 2;
+  config.precision.compute = precision;
+  if (precision == "fp16") config.precision.initial_loss_scale = 1024;
+  config.data.train = make_corpus(folder);
+  config.train.steps = kSteps;
+  config.train.micro_batch_size = 2;
+  return config;
+}
+
+/// Trains on thread ranks, from a checkpoint if `from` names one, and leaves one of the last step if `to` names a run.
+Trace train(const Config& config, const std::string& device, const std::string& from = "", const std::string& to = "") {
+  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+  Trace trace;
+  run_as_threads(ranks, [&](Communicator& world) {
+    Config own = config;
+    own.run.device = device;
+    own.run.communication = "mpi";
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, ranks, &facts);
+    choose_device(own.run, world);
+    Compute compute = start_compute(own.run, world, "one host", world.rank());
+    const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
+    Trainer trainer(own, grid, compute.backend, datasets);
+    std::vector<std::string> warnings;
+    if (!from.empty()) trainer.resume(open_named_checkpoint(world, from, warnings));
+    while (!trainer.finished()) {
+      const StepResult result = trainer.train_step();
+      if (world.rank() != 0) continue;
+      trace.losses.push_back(result.loss);
+      trace.norms.push_back(result.gradient_norm);
+    }
+    if (!to.empty()) trainer.save(to, nlohmann::json::object());
+  });
+  return trace;
+}
+
+void require_close(const Trace& got, const Trace& want, double loss_tolerance, double norm_tolerance) {
+  REQUIRE(got.losses.size() == want.losses.size());
+  for (std::size_t i = 0; i < want.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got.losses[i] == Approx(want.losses[i]).epsilon(loss_tolerance));
+    CHECK(got.norms[i] == Approx(want.norms[i]).epsilon(norm_tolerance));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("one rank trains on the GPU what it trains on the CPU, and twice the same bits") {
+  const std::string precision = GENERATE("fp32", "bf16", "fp16");
+  CAPTURE(precision);
+  const ShardFolder folder;
+  const Config config = config_of(folder, precision);
+  const Trace cpu = train(config, "cpu"), gpu = train(config, "cuda");
+  REQUIRE(gpu.losses.size() == kSteps);
+  if (precision == "fp32") {
+    require_close(gpu, cpu, 1e-5, 1e-4);
+  } else {
+    require_close(gpu, cpu, 5e-3, 5e-2);
+  }
+  CHECK(train(config, "cuda") == gpu);
+}
+
+TEST_CASE("ranks that share a GPU train what one rank trains") {
+  const ShardFolder folder;
+  const Config one = config_of(folder, "fp32");
+  const Trace want = train(one, "cuda");
+  const int tensor = GENERATE(1, 2), pipeline = GENERATE(1, 2), data = GENERATE(1, 2);
+  if (tensor * pipeline * data == 1) return;
+  CAPTURE(tensor, pipeline, data);
+  Config config = one;
+  config.parallel.tensor = tensor;
+  config.parallel.pipeline = pipeline;
+  config.parallel.data = data;
+  config.parallel.sequence_parallel = tensor > 1;
+  config.optimizer.distributed = data > 1;
+  require_close(train(config, "cuda"), want, 1e-5, 1e-5);
+}
+
+TEST_CASE("a checkpoint of the CPU goes on on the GPU, and one of the GPU on the CPU") {
+  const ShardFolder folder;
+  Config whole = config_of(folder, "fp32");
+  whole.train.steps = 2 * kSteps;
+  whole.learning_rate.decay = "constant";
+  const Trace want = train(whole, "cpu");
+  for (const auto& [first, second] : {std::pair("cpu", "cuda"), std::pair("cuda", "cpu"), std::pair("cuda", "cuda")}) {
+    CAPTURE(first, second);
+    Config half = whole;
+    half.train.steps = kSteps;
+    const std::string run = folder.file(fmt::format("{}_{}", first, second));
+    std::filesystem::create_directories(run);
+    Trace joined = train(half, first, "", run);
+    const Trace rest = train(whole, second, fmt::format("{}/checkpoints/step_{:08}", run, kSteps));
+    joined.losses.insert(joined.losses.end(), rest.losses.begin(), rest.losses.end());
+    joined.norms.insert(joined.norms.end(), rest.norms.begin(), rest.norms.end());
+    require_close(joined, want, 1e-5, 1e-4);
+    if (first == second) CHECK(joined == train(whole, first));
+  }
+}
