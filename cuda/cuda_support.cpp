@@ -1,6 +1,7 @@
 // What this build and this machine have of CUDA. Never throws: a machine without GPU or driver is none's fault.
 #include <cuda_runtime.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "cuda/nccl_support.h"
@@ -28,6 +29,9 @@ std::string driver_version() {
 }  // namespace
 
 CudaSupport cuda_support() {
+  // Streams of more connections than the driver makes by itself wait for each other: fatal for those that wait for
+  // another rank. Read when the process first uses a GPU, which is here.
+  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   CudaSupport support{.built = true, .nccl = !nccl_version().empty(), .devices = 0, .description = {}};
   if (cudaGetDeviceCount(&support.devices) != cudaSuccess) {
     support.devices = 0;

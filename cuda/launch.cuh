@@ -12,15 +12,22 @@ namespace megatron {
 
 struct LaunchShape {
   dim3 grid, block;
-  std::size_t shared_bytes = 0;  ///< of dynamic_shared(); above 48 KiB the kernel is told so on each launch
+  std::size_t shared_bytes = 0;  ///< of dynamic_shared(); where it may be much, the kernel is told so on each launch
 };
 
 /// Starts kernel(arguments...) on the stream. Errors of the launch itself are thrown; those of the kernel show later.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {
-  if (shape.shared_bytes > (48u << 10)) {
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shape.shared_bytes)));
+  // Unless it is told, a block has 48 KiB, of which the kernel's static shared memory (5 KiB at most) is a part.
+  if (shape.shared_bytes > (40u << 10)) {
+    const cudaError_t told =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+    verify(
+        told != cudaErrorInvalidValue, ErrorKind::configuration,
+        "a kernel works in {} KiB of shared memory, more than a block has on this GPU; use smaller heads, or a GPU of "
+        "the A100's or H100's kind",
+        shape.shared_bytes >> 10);
+    CUDA_CHECK(told);
   }
   kernel<<<shape.grid, shape.block, shape.shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
   CUDA_CHECK(cudaGetLastError());

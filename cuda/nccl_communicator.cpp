@@ -58,6 +58,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, std::unique_ptr<Communica
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  for (NcclLane* lane : lanes_) lane->start_end();
   std::erase(transport_->groups, this);
 }
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <exception>
+#include <system_error>
+#include <thread>
 
 #include "comm/idleness.h"
 
@@ -51,11 +53,18 @@ void check_nccl(ncclResult_t result, ncclComm_t comm, const std::string& what) {
 NcclLane::NcclLane(CudaDevice& device, std::string name)
     : device_(device), name_(std::move(name)), queue_(/*urgent=*/true) {}
 
+void NcclLane::start_end() noexcept {
+  if (comm_ == nullptr || ending_) return;
+  ending_ = true;
+  const bool peaceful = std::uncaught_exceptions() == 0 && state_ == State::idle;
+  if (peaceful) end_ = ncclCommFinalize(comm_);
+}
+
 NcclLane::~NcclLane() {
   if (comm_ == nullptr) return;
+  start_end();
   const auto give_up = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
-  const bool peaceful = std::uncaught_exceptions() == 0 && state_ == State::idle;
-  ncclResult_t result = peaceful ? ncclCommFinalize(comm_) : ncclInternalError;
+  ncclResult_t result = end_;
   for (Idleness idleness; result == ncclInProgress && std::chrono::steady_clock::now() < give_up; idleness.rest()) {
     if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
   }
@@ -67,7 +76,12 @@ NcclLane::~NcclLane() {
 }
 
 void NcclLane::abort() noexcept {
-  if (comm_ != nullptr) (void)ncclCommAbort(comm_);
+  // It stops the device's part at once, and may then wait for other ranks of the node: nobody is to wait for that,
+  // since what went wrong here has still to be said.
+  try {
+    if (comm_ != nullptr) std::thread([comm = comm_] { (void)ncclCommAbort(comm); }).detach();
+  } catch (const std::system_error&) {  // no thread to be had: the end of the process ends it
+  }
   comm_ = nullptr;
   state_ = State::aborted;
 }
@@ -103,6 +117,7 @@ bool NcclLane::advance() {
     state_ = State::idle;
     moved = true;
   }
+  if (state_ == State::idle && posted_ > 0) (void)settled("communication");
   while (state_ == State::idle && !calls_.empty()) {
     const NcclCall next = calls_.front();
     calls_.erase(calls_.begin());

@@ -1,9 +1,9 @@
 // NcclLane: one NCCL communicator with a stream of its own, and the calls that go over it, in order.
 //
-// NCCL communicators are made non-blocking: connecting, and the first call of each kind, go on while the host does
+// NCCL communicators are made non-blocking: connecting, and putting each call on the stream, go on while the host does
 // something else, and advance() looks after them; so two ranks that wait for each other on different lanes both get on.
-// From then on a call is put on the stream when it is pushed. Nothing here waits but the destructor, which ends the
-// communicator in peace, or breaks it off when an exception unwinds.
+// Nothing here waits but the destructor, which ends the communicator in peace, or breaks it off when an exception
+// unwinds.
 #pragma once
 
 #include <nccl.h>
@@ -53,7 +53,10 @@ class NcclLane {
   /// The device's operations from now on start when the call, which must be posted, is complete. Throws what NCCL found
   /// wrong meanwhile, e.g. that a rank is gone.
   void order_operations_after(std::uint64_t call);
-  /// Breaks everything off, on the device too.
+  /// Starts to end the communicator, which the destructor completes. Of all lanes of a rank before any is destroyed:
+  /// NCCL destroys one only when the node's other ranks have started to end it, who may have lanes in another order.
+  void start_end() noexcept;
+  /// Breaks everything off, on the device too. Does not wait for other ranks, who may know of nothing yet.
   void abort() noexcept;
 
  private:
@@ -67,6 +70,8 @@ class NcclLane {
   CudaQueue queue_;
   ncclComm_t comm_ = nullptr;
   State state_ = State::unconnected;
+  bool ending_ = false;
+  ncclResult_t end_ = ncclInternalError;
   std::vector<NcclCall> calls_;            // not posted yet
   std::uint64_t pushed_ = 0, posted_ = 0;  // a posted call's number is its mark on the queue
 };

@@ -39,7 +39,11 @@ configured=no
 [[ -f $build/build.ninja || -f $build/Makefile ]] && configured=yes
 
 gpu_is_visible() { [[ -e /dev/nvidia0 ]] || nvidia-smi --list-gpus >/dev/null 2>&1; }
-nvcc_is_there() { [[ -n ${CUDACXX:-} || -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]] || command -v nvcc >/dev/null; }
+nvcc_is_there() {  # 12.0 or later
+  local nvcc=${CUDACXX:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
+  [[ -x $nvcc ]] || nvcc=$(command -v nvcc) || return 1
+  [[ $("$nvcc" --version) =~ release\ ([0-9]+)\. ]] && ((BASH_REMATCH[1] >= 12))
+}
 
 cuda=${MEGATRON_CUDA:-}
 [[ $cuda =~ ^[01]?$ ]] || { echo "build: CUDA=$cuda: 1 or 0" >&2; exit 1; }
@@ -47,7 +51,7 @@ if [[ -z $cuda && $configured == no && ${CMAKE_FLAGS:-} != *MEGATRON_CUDA* ]] &&
   if nvcc_is_there; then
     cuda=1
   else
-    echo "build: a GPU is visible, but no nvcc (PATH, CUDA_HOME, /usr/local/cuda): building for the CPU alone" >&2
+    echo "build: a GPU is visible, but no nvcc 12.0 or later (PATH, CUDA_HOME, /usr/local/cuda): building for the CPU alone" >&2
   fi
 fi
 cuda_flag=()

@@ -40,11 +40,15 @@ std::optional<std::size_t> number_file(const std::string& path) {
 /// How one version of control groups names things.
 struct GroupFiles {
   const char *folder, *limit, *used;
-  std::array<const char*, 2> reclaimable;  // in memory.stat, of the group and those below it: pages of files
+  std::array<const char*, 3> reclaimable;  // in memory.stat, of the group and those below it: pages of files, slabs
 };
 constexpr GroupFiles kVersion1{
-    "/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
-constexpr GroupFiles kVersion2{"", "/memory.max", "/memory.current", {"inactive_file ", "active_file "}};
+    "/memory",
+    "/memory.limit_in_bytes",
+    "/memory.usage_in_bytes",
+    {"total_inactive_file ", "total_active_file ", "total_slab_reclaimable "}};  // the last where it is told
+constexpr GroupFiles kVersion2{
+    "", "/memory.max", "/memory.current", {"inactive_file ", "active_file ", "slab_reclaimable "}};
 
 /// What is left under one group's own limit, if it has one.
 std::optional<std::size_t> room_in(const std::string& group, const GroupFiles& files) {
@@ -93,6 +97,10 @@ std::optional<std::size_t> free_memory_bytes(const MemoryFiles& files) {
   const std::optional<std::size_t> room = control_group_room(files);
   if (!available || !room) return available ? available : room;
   return std::min(*available, *room);
+}
+
+std::size_t free_swap_bytes(const MemoryFiles& files) {
+  return field(files.proc + "/meminfo", "SwapFree:").value_or(0) * kKilobyte;
 }
 
 }  // namespace megatron

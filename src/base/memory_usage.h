@@ -25,4 +25,7 @@ struct MemoryFiles {
 /// not say.
 std::optional<std::size_t> free_memory_bytes(const MemoryFiles& files = {});
 
+/// Swap space that is not used; 0 where there is none.
+std::size_t free_swap_bytes(const MemoryFiles& files = {});
+
 }  // namespace megatron

@@ -154,7 +154,7 @@ void check_learning_rate(const Config& c, Violations& violations) {
 void check_weight_decay(const Config& c, Violations& violations) {
   const OptimizerConfig& o = c.optimizer;
   const bool constant = o.weight_decay_schedule == "constant";
-  if (constant && o.weight_decay_end) {
+  if (constant && o.weight_decay_end.value_or(0) != 0) {  // 0: as earlier versions wrote their resolved files
     violations.add({"optimizer.weight_decay_end", "optimizer.weight_decay_schedule"},
                    "optimizer.weight_decay_end = {} belongs to optimizer.weight_decay_schedule = \"linear\" or "
                    "\"cosine\", not \"constant\"",

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include "base/memory_usage.h"
 #include "cpu/cpu_ops.h"
@@ -63,7 +64,8 @@ void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
 }
 
 std::size_t CpuDevice::free_bytes() const {
-  return free_memory_bytes().value_or(0);
+  const std::optional<std::size_t> free = free_memory_bytes();
+  return free ? *free + free_swap_bytes() : 0;  // what others hold and do not use can go there
 }
 
 void CpuDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/idleness.h"
+
 namespace megatron {
 
 namespace {
@@ -160,7 +162,9 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
     update_range(i, settings);
     publish(i);
   }
-  device_.wait(read);  // the step's one wait for the device, which has the whole update to do meanwhile
+  // The step's one wait for the device, which has the whole update to do meanwhile. Communication is moved along, and
+  // throws what its network has found wrong.
+  for (Idleness idleness; !device_.complete(read); idleness.rest()) grid.data().progress();
   Numbers numbers{};
   std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
   if (numbers.skip == 0) ++updates_;

@@ -52,7 +52,6 @@ class StagingPipe {
     StagedOperation* operation = nullptr;
     std::int64_t first = 0, count = 0;  // elements of the tensor, or of each part
     Ticket copied_out;
-    bool on_host = false;
     Pending pending;
     Ticket copied_in;  // the lane is free again
     std::byte* lane = nullptr;

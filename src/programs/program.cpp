@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -39,6 +40,7 @@ std::string build_identity() {
   // may be the same. They are in memory already: milliseconds.
   Dl_info backend{};
   dladdr(reinterpret_cast<void*>(&make_cuda_backend), &backend);
+  if (backend.dli_fname != nullptr && std::strstr(backend.dli_fname, ".so") == nullptr) backend.dli_fname = nullptr;
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<char> block(1 << 20);

@@ -50,8 +50,11 @@ void choose_device(RunConfig& run, Communicator& world) {
 }
 
 void choose_planned_device(RunConfig& run) {
-  if (run.device == "auto") run.device = cuda_support().devices > 0 ? "cuda" : "cpu";
-  if (run.communication == "auto") run.communication = run.device == "cuda" ? "nccl" : "mpi";
+  const CudaSupport cuda = cuda_support();
+  if (run.device == "auto") run.device = cuda.devices > 0 ? "cuda" : "cpu";
+  if (run.communication == "auto") {
+    run.communication = run.device == "cuda" && (cuda.nccl || !cuda.built) ? "nccl" : "mpi";
+  }
 }
 
 std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run) {

@@ -247,10 +247,14 @@ std::string end_table(const std::vector<RankReport>& ranks) {
                       format_bytes(kProgramBytes));
   row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
   row("used", [](const RankReport& rank) { return rank.used_bytes; });
-  const double off =
-      spread(ranks, [](const RankReport& rank) { return std::abs(rank.used_bytes - rank.planned_bytes); }).most;
-  if (off == 0) text.insert(text.size() - 1, "  as predicted, to the byte");
-  if (off > 0) text.insert(text.size() - 1, fmt::format("  not as predicted: off by up to {:.0f} bytes", off));
+  const auto beyond = [&](double sign) {
+    return spread(ranks, [=](const RankReport& rank) { return sign * (rank.used_bytes - rank.planned_bytes); }).most;
+  };
+  const double more = beyond(1), less = beyond(-1);
+  const std::string verdict = more > 0   ? fmt::format("not as predicted: up to {:.0f} bytes more", more)
+                              : less > 0 ? "not all of it was needed"  // by an evaluation alone, by the first of a ramp
+                                         : "as predicted, to the byte";
+  text.insert(text.size() - 1, "  " + verdict);
   row("peak resident", [](const RankReport& rank) { return rank.peak_resident_bytes; });
   row("sent", [](const RankReport& rank) { return rank.sent_bytes; });
   text.pop_back();

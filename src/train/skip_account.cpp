@@ -23,6 +23,7 @@ void SkipAccount::explain(const StepResult& result, bool last) {
   const SkipReport report = trainer_.explain_skip(result);
   if (report.smaller_scale_cures) {
     in_a_row_ = 0;
+    explained_ = false;
     return log_search(result, true);
   }
   verify(
@@ -48,9 +49,12 @@ nlohmann::json SkipAccount::state() const {
 }
 
 void SkipAccount::set_state(const nlohmann::json& state, std::int64_t steps) {
-  since_line_ = integer_at(state, "skipped", 0, steps);
-  in_a_row_ = integer_at(state, "skipped_in_a_row", 0, steps);
-  in_all_ = integer_at(state, "skipped_in_all", 0, steps);
+  const auto counter = [&](const char* key) {  // early checkpoints lack some
+    return state.contains(key) ? integer_at(state, key, 0, steps) : std::int64_t{0};
+  };
+  since_line_ = counter("skipped");
+  in_a_row_ = counter("skipped_in_a_row");
+  in_all_ = counter("skipped_in_all");
 }
 
 }  // namespace megatron

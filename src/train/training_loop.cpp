@@ -82,7 +82,7 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     skips_.set_state(loop, trainer_.step());
-    evaluations_due_ = loop.at(kEvaluationsDue).get<std::vector<std::string>>();
+    evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
     for (const std::string& split : evaluations_due_) {
       verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
     }
@@ -341,7 +341,7 @@ void TrainingLoop::finish() {
 bool evaluations_due(const CheckpointReader& checkpoint) {
   bool due = false;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    due = !extra.at("loop").at(kEvaluationsDue).get<std::vector<std::string>>().empty();
+    due = !extra.at("loop").value(kEvaluationsDue, std::vector<std::string>()).empty();
   });
   return due;
 }

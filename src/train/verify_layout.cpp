@@ -151,7 +151,8 @@ std::optional<LayoutVerdict> play_layout_at(const Config& config, bool last, con
   std::vector<GradientDifference> gradients;
   for (std::size_t step = 0; step < reference.steps.losses.size(); ++step) {
     const StepResult result = trainer.train_step();
-    if (!last && result.skipped && std::isfinite(result.loss)) return std::nullopt;
+    // Whether it was skipped all ranks know alike; what each has read of the loss need not be the same.
+    if (!last && result.skipped && !grid.world().any(!std::isfinite(result.loss))) return std::nullopt;
     steps.losses.push_back(result.loss);
     steps.norms.push_back(result.gradient_norm);
     if (step > 0) continue;

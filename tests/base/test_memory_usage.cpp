@@ -22,12 +22,12 @@ class System {
   }
   /// A group of version 2; `folder` from the root of all groups, "" for it.
   void group(const std::string& folder, const std::string& limit, std::size_t used, std::size_t inactive = 0,
-             std::size_t active = 0) const {
+             std::size_t active = 0, std::size_t slabs = 0) const {
     write("cgroup" + folder + "/memory.max", limit + "\n");
     write("cgroup" + folder + "/memory.current", std::to_string(used) + "\n");
     write("cgroup" + folder + "/memory.stat", "anon 4096\nfile 999999999999\ninactive_anon 4096\ninactive_file " +
                                                   std::to_string(inactive) + "\nactive_file " + std::to_string(active) +
-                                                  "\n");
+                                                  "\nslab_reclaimable " + std::to_string(slabs) + "\n");
   }
   std::optional<std::size_t> free() const {
     return free_memory_bytes({.proc = folder_.file("proc"), .control_groups = folder_.file("cgroup")});
@@ -62,6 +62,8 @@ TEST_CASE("free memory under a control group: its limit without what is used, bu
   CHECK(system.free() == 10 * kMebibyte);
   system.group("/job/step", mebibytes(100), 100 * kMebibyte, 30 * kMebibyte, 5 * kMebibyte);
   CHECK(system.free() == 35 * kMebibyte);
+  system.group("/job/step", mebibytes(100), 100 * kMebibyte, 30 * kMebibyte, 5 * kMebibyte, 7 * kMebibyte);
+  CHECK(system.free() == 42 * kMebibyte);
   // The tightest of the group and those it is in decides, up to the root that a container sees.
   system.group("/job", mebibytes(200), 180 * kMebibyte);
   CHECK(system.free() == 20 * kMebibyte);

@@ -170,7 +170,6 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"optimizer.weight_decay_end=0.2"},
        1,
        "optimizer.weight_decay_end = 0.2 belongs to optimizer.weight_decay_schedule = \"linear\""},
-      {{"optimizer.weight_decay_end=0"}, 1, "optimizer.weight_decay_end = 0 belongs to"},
       {{"optimizer.weight_decay_schedule=cosine", "optimizer.weight_decay=0.3"},
        1,
        "optimizer.weight_decay_schedule = \"cosine\" leads from weight_decay = 0.3 to a weight_decay_end that is not "

@@ -100,6 +100,20 @@ TEST_CASE("all-zero logits cost the logarithm of the vocabulary") {
   }
 }
 
+TEST_CASE("logits of minus infinity count nothing, wherever in a row they are") {
+  const Backend backend = make_test_backend();
+  constexpr std::int64_t columns = 4096;
+  for (const std::int64_t seen : {std::int64_t{0}, std::int64_t{2000}, columns - 1}) {
+    Owned<float> logits({1, columns}, -std::numeric_limits<float>::infinity());
+    const Owned<float> weights({1}, 1.0f);
+    logits[seen] = 3;
+    const Owned<std::int32_t> targets({1}, {static_cast<std::int32_t>(seen)});
+    const Result<float> result = sharded(*backend.ops, logits, columns, 1, targets, weights, 1);
+    CHECK(result.total == Approx(0).margin(1e-6));
+    for (std::int64_t i = 0; i < columns; ++i) REQUIRE(result.gradient[i] == 0);
+  }
+}
+
 TEMPLATE_TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2 and 4 parts", "", float,
                    BFloat16, Float16) {
   using T = TestType;

@@ -102,7 +102,7 @@ TEST_CASE("fill sets any element type") {
     CHECK(i == Owned<std::int32_t>({n}, -7));
     CHECK(u == Owned<std::uint8_t>({n}, 200));
   }
-  std::vector<std::uint16_t> half(5);
+  TestVector<std::uint16_t> half(5);
   backend.ops->fill(Tensor(half.data(), {5}, DType::bf16), 1.0);
   CHECK(half == std::vector<std::uint16_t>(5, 0x3F80));
   backend.ops->fill(Tensor(half.data(), {5}, DType::f16), 1.0);
@@ -175,7 +175,7 @@ TEST_CASE("copy keeps equal types bit by bit and converts between float types") 
     CHECK(back == x);
     for (const DType type : {DType::bf16, DType::f16}) {
       CAPTURE(n, name_of(type));
-      std::vector<std::uint16_t> half(static_cast<std::size_t>(n) + 1);
+      TestVector<std::uint16_t> half(static_cast<std::size_t>(n) + 1);
       const Tensor view(half.data(), {n}, type);
       backend.ops->copy(x, view);
       backend.ops->copy(view, back);

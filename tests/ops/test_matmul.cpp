@@ -129,9 +129,10 @@ TEMPLATE_TEST_CASE("matmul keeps infinities and what is no number, and overflows
                    Float16) {
   const Backend backend = make_test_backend();
   const auto multiply = [&](float x, float y) {
-    TestType a[2] = {narrow<TestType>(x), narrow<TestType>(x)}, b[2] = {narrow<TestType>(y), narrow<TestType>(y)}, c[1];
+    TestVector<TestType> a(2, narrow<TestType>(x)), b(2, narrow<TestType>(y)), c(1);
     const DType type = DTypeOf<TestType>::value;
-    backend.ops->matmul({Tensor(a, {1, 2}, type), Tensor(b, {2, 1}, type), false, false, Tensor(c, {1, 1}, type)});
+    backend.ops->matmul(
+        {Tensor(a.data(), {1, 2}, type), Tensor(b.data(), {2, 1}, type), false, false, Tensor(c.data(), {1, 1}, type)});
     return wide(c[0]);
   };
   constexpr float infinity = std::numeric_limits<float>::infinity();
