@@ -80,9 +80,8 @@ __device__ __forceinline__ void store_row(const float (&sums)[kColumns], float f
 /// What dropout multiplies one probability by.
 __device__ float multiplier(const Drops& drops, int sample, int head, int query, int key) {
   if (drops.positions == nullptr) return 1;
-  const PhiloxCounter draws = drops.draws(sample, head, query, key / 8);
-  const std::uint32_t draw = draws[static_cast<unsigned>(key % 8 / 2)] >> (key % 2 * 16) & 0xFFFFu;
-  return draw >= drops.threshold ? drops.scale : 0.0f;
+  const uint4 draws = drops.draws(sample, head, query, key / 8);
+  return draw_of(draws, static_cast<unsigned>(key % 8)) >= drops.threshold ? drops.scale : 0.0f;
 }
 
 template <class T>

@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/philox.h"
-#include "cuda/kernel.cuh"
+#include "cuda/philox.cuh"
 #include "ops/attention_shape.h"
 #include "ops/dropout_rule.h"
 
@@ -144,7 +143,7 @@ struct Drops {
   std::uint64_t key;
   const std::int32_t* positions;
   std::uint32_t first_sample, first_head;
-  std::uint32_t threshold;
+  std::int32_t threshold;
   float scale;
 
   explicit Drops(const Dropout& dropout)
@@ -156,14 +155,14 @@ struct Drops {
         scale(1) {
     if (dropout.probability > 0) {
       const DropoutRule rule(dropout.probability);
-      threshold = static_cast<std::uint32_t>(rule.threshold);
+      threshold = rule.threshold;
       scale = rule.scale;
     }
   }
 
   /// The 16-bit draws of keys 8 group ... 8 group + 7 for a query.
-  __device__ PhiloxCounter draws(int sample, int head, int query, int group) const {
-    return philox4x32<7>(
+  __device__ uint4 draws(int sample, int head, int query, int group) const {
+    return philox_words(
         {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(positions[query]),
          first_head + static_cast<std::uint32_t>(head), first_sample + static_cast<std::uint32_t>(sample)},
         key);

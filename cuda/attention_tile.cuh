@@ -202,9 +202,9 @@ __device__ __forceinline__ Kept<kRowTiles, kColumnTiles> draw_kept(const Drops& 
     for (int n = 0; n < kColumnTiles; n += 2) {  // 16 queries by 16 keys: 32 draws of eight
       const int query = first_query + (kKeysAreRows ? 8 * n : 16 * t) + lane % 16;
       const int key = first_key + (kKeysAreRows ? 16 * t : 8 * n) + lane / 16 * 8;
-      const PhiloxCounter draws = drops.draws(sample, head, std::min(query, visibility.queries - 1), key / 8);
+      const uint4 draws = drops.draws(sample, head, std::min(query, visibility.queries - 1), key / 8);
       __syncwarp();
-      *reinterpret_cast<uint4*>(exchange + 8 * lane) = make_uint4(draws[0], draws[1], draws[2], draws[3]);
+      *reinterpret_cast<uint4*>(exchange + 8 * lane) = draws;
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
