@@ -31,6 +31,8 @@ import sys
 import time
 from pathlib import Path
 
+from pytorch_gpt import build_model, names_in
+
 ROOT = Path(__file__).resolve().parent.parent
 
 GPT2 = dict(layers=12, hidden=768, heads=12, vocab=50304, real_vocab=50257, positions=1024)
@@ -48,8 +50,8 @@ VARIANTS = ["eager", "compile", "onednn", "onednn_compile"]
 # ---- the PyTorch side, in processes of its own -----------------------------------------------------------------------
 
 
-def build_model(torch, shape, use_onednn):
-    functional, nn = torch.nn.functional, torch.nn
+def onednn_linear(torch):
+    """A linear layer whose products are oneDNN's, forward and backward."""
 
     @torch.library.custom_op("megatron::product", mutates_args=())
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:  # a [m, k] times b [n, k] transposed, by oneDNN
@@ -71,51 +73,10 @@ def build_model(torch, shape, use_onednn):
             return product(dy, weight.t()), product(dy.t(), x.t())
 
     def linear(x, weight, bias=None):
-        if not use_onednn:
-            return functional.linear(x, weight, bias)
         y = OneDnnProduct.apply(x.reshape(-1, x.shape[-1]), weight).view(*x.shape[:-1], -1)
         return y if bias is None else y + bias
 
-    class Linear(nn.Linear):
-        def forward(self, x):
-            return linear(x, self.weight, self.bias)
-
-    hidden, heads = shape["hidden"], shape["heads"]
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention_norm, self.mlp_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-            self.qkv, self.output = Linear(hidden, 3 * hidden), Linear(hidden, hidden)
-            self.up, self.down = Linear(hidden, 4 * hidden), Linear(4 * hidden, hidden)
-
-        def forward(self, x):
-            b, s, _ = x.shape
-            q, k, v = (part.view(b, s, heads, -1).transpose(1, 2) for part in
-                       self.qkv(self.attention_norm(x)).split(hidden, dim=2))
-            attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.output(attended.transpose(1, 2).reshape(b, s, hidden))
-            return x + self.down(functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.word = nn.Embedding(shape["vocab"], hidden)
-            self.position = nn.Embedding(shape["positions"], hidden)
-            self.blocks = nn.ModuleList(Block() for _ in range(shape["layers"]))
-            self.final_norm = nn.LayerNorm(hidden)
-            for parameter in self.parameters():
-                if parameter.dim() == 2:
-                    nn.init.normal_(parameter, std=0.02)
-
-        def forward(self, tokens, targets):
-            x = self.word(tokens) + self.position(torch.arange(tokens.shape[1]))
-            for block in self.blocks:
-                x = block(x)
-            logits = linear(self.final_norm(x), self.word.weight)
-            return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
-
-    return Gpt()
+    return linear
 
 
 def peak_resident_bytes():
@@ -134,7 +95,7 @@ def worker(case_name, variant, steps, rank, port):
     torch.manual_seed(1)
     torch.set_num_threads(case["threads"])
     torch.set_flush_denormal(True)
-    model = build_model(torch, case["model"], how.startswith("onednn"))
+    model = build_model(torch, case["model"], onednn_linear(torch) if how.startswith("onednn") else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=adam == "fused", foreach=adam == "foreach")
     train = model
     if processes > 1:

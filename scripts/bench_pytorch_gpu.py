@@ -24,6 +24,8 @@ import sys
 import time
 from pathlib import Path
 
+from pytorch_gpt import build_model, names_in
+
 ROOT = Path(__file__).resolve().parent.parent
 
 CASES = {  # by the names of megatron_bench
@@ -38,46 +40,6 @@ VARIANTS = ["compile_autocast", "autocast", "compile_bf16"]
 # ---- the PyTorch side, in a process of its own -----------------------------------------------------------------------
 
 
-def build_model(torch, shape):
-    functional, nn = torch.nn.functional, torch.nn
-    hidden, heads = shape["hidden"], shape["heads"]
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention_norm, self.mlp_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-            self.qkv, self.output = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-            self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
-
-        def forward(self, x):
-            b, s, _ = x.shape
-            q, k, v = (part.view(b, s, heads, -1).transpose(1, 2)
-                       for part in self.qkv(self.attention_norm(x)).split(hidden, dim=2))
-            attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.output(attended.transpose(1, 2).reshape(b, s, hidden))
-            return x + self.down(functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.word = nn.Embedding(shape["vocab"], hidden)
-            self.position = nn.Embedding(shape["sequence"], hidden)
-            self.blocks = nn.ModuleList(Block() for _ in range(shape["layers"]))
-            self.final_norm = nn.LayerNorm(hidden)
-            for parameter in self.parameters():
-                if parameter.dim() == 2:
-                    nn.init.normal_(parameter, std=0.02)
-
-        def forward(self, tokens, targets):
-            x = self.word(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            logits = functional.linear(self.final_norm(x), self.word.weight)
-            return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
-
-    return Gpt()
-
-
 def worker(case_name, variant, steps):
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -85,7 +47,7 @@ def worker(case_name, variant, steps):
     shape = CASES[case_name]
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    model = build_model(torch, shape).to("cuda")
+    model = build_model(torch, dict(shape, positions=shape["sequence"])).to("cuda")
     if variant.endswith("bf16"):
         model = model.to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -152,16 +114,6 @@ def compare(case_name, variant, arguments):
                 ours_model_tflops=ours[0]["model_flops"] / median_of(ours) / 1e12,
                 pytorch_peak_bytes=max(run["peak"] for run in theirs), torch=theirs[0]["torch"],
                 device=theirs[0]["device"])
-
-
-def names_in(known):
-    def parse(text):
-        chosen = text.split(",")
-        unknown = [name for name in chosen if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: not one of {', '.join(known)}")
-        return chosen
-    return parse
 
 
 def main():

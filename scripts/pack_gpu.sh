@@ -26,7 +26,7 @@ done
 for program in "$pack"/build/megatron_*; do
   [[ -f $program ]] && ln -s "build/$(basename "$program")" "$pack/"
 done
-cp scripts/gpu_test.sh scripts/bench_pytorch_gpu.py "$pack/scripts/"
+cp scripts/gpu_test.sh scripts/bench_pytorch_gpu.py scripts/pytorch_gpt.py "$pack/scripts/"
 cp -r inputs "$pack/"
 
 # Open MPI and PMIx load parts of themselves by name.
