@@ -54,6 +54,14 @@ inline Config parse_small(const std::vector<std::string>& overrides = {}) {
   return parse_config_text(small_file(), "small.toml", overrides);
 }
 
+inline const DataFacts kData{100, 1000};
+
+inline Config resolved(const std::vector<std::string>& overrides, int ranks = 1, const DataFacts* data = &kData) {
+  Config config = parse_small(overrides);
+  resolve(config, ranks, data);
+  return config;
+}
+
 inline std::filesystem::path repository() {
   return MEGATRON_SOURCE;
 }

@@ -9,18 +9,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-const DataFacts kData{100, 1000};
-
-Config resolved(const std::vector<std::string>& overrides, int ranks = 1, const DataFacts* data = &kData) {
-  Config config = parse_small(overrides);
-  resolve(config, ranks, data);
-  return config;
-}
-
-}  // namespace
-
 TEST_CASE("the run's length from samples, tokens and epochs", "[config]") {
   CHECK(resolved({"train.samples=807"}).train.steps == 100);
   CHECK(resolved({"train.samples=807"}).train.samples == 0);

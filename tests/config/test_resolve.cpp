@@ -11,14 +11,6 @@ using namespace megatron::test;
 
 namespace {
 
-const DataFacts kData{100, 1000};
-
-Config resolved(const std::vector<std::string>& overrides, int ranks = 1, const DataFacts* data = &kData) {
-  Config config = parse_small(overrides);
-  resolve(config, ranks, data);
-  return config;
-}
-
 Config input(const std::string& name, int ranks, const std::vector<std::string>& overrides = {}) {
   Config config = parse_config((repository() / "inputs" / name).string(), overrides);
   resolve(config, ranks, nullptr);

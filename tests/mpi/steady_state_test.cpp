@@ -1,40 +1,9 @@
 // Once warm, communication allocates nothing of its own (MPI's C library is not counted).
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <new>
 
 #include "mpi/session_of_tests.h"
 #include "support/communicator_cases.h"
-
-namespace {
-std::atomic<long> allocations = 0;
-
-void* counted(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "support/counted_allocations.h"
 
 using namespace megatron;
 
@@ -60,8 +29,9 @@ TEST_CASE("MPI: a steady step allocates nothing") {
     };
     // Which of the recycled operations serves what may still shift for a few steps, so each grows to all sizes.
     for (int warm = 0; warm < 20; ++warm) step();
-    const long before = allocations;
+    const long before = test::allocations();
     for (int steady = 0; steady < 5; ++steady) step();
-    communicator_cases::expect(allocations == before, "{} allocations in five steps", allocations - before);
+    communicator_cases::expect(test::allocations() == before, "{} allocations in five steps",
+                               test::allocations() - before);
   });
 }

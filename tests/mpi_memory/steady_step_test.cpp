@@ -1,42 +1,11 @@
 // On real ranks, once warm, a training step allocates nothing, in every layout and with every lever (MPI's C library is
 // not counted).
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <new>
 
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
 #include "support/communicator_cases.h"
-
-namespace {
-std::atomic<long> allocations = 0;
-
-void* counted(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "support/counted_allocations.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -55,10 +24,10 @@ TEST_CASE("MPI: a steady training step allocates nothing, in every layout and wi
       long in_steady_steps = 0;
       for (int step = 1; step <= kWarm + kSteady; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
-        const long before = allocations;
+        const long before = allocations();
         replica.forward_backward(micro_batches, step, batches.targets(), timers);
         replica.update({.learning_rate = 1e-3}, timers);
-        if (step > kWarm) in_steady_steps += allocations - before;
+        if (step > kWarm) in_steady_steps += allocations() - before;
       }
       communicator_cases::expect(in_steady_steps == 0, "{}: {} allocations in {} steps", test.name, in_steady_steps,
                                  kSteady);

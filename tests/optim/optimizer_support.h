@@ -50,6 +50,14 @@ inline void set_values(const ParameterStore& store) {
   }
 }
 
+/// All of it, in f32 and with those values.
+inline void make_small(ParameterStore& store, const Backend& backend) {
+  declare_all(store);
+  store.allocate(*backend.device, DType::f32);
+  store.initialize(*backend.ops, 1);
+  set_values(store);
+}
+
 inline std::vector<float> copy_of(ConstTensor x) {
   return {x.as<float>(), x.as<float>() + x.elements()};
 }

@@ -64,10 +64,7 @@ TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, de
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
-    set_values(store);
+    make_small(store, backend);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
     Reference reference(store);
     int clipped = 0;
@@ -111,10 +108,7 @@ TEST_CASE("moments and the update count carry on where they were put") {
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
-    set_values(store);
+    make_small(store, backend);
     Optimizer through(store, kSettings, *backend.device, *backend.ops);
     set_gradients(store, 1, 0.3);
     through.update(grid, kUpdate);
@@ -138,9 +132,7 @@ TEST_CASE("clip_norm 0 leaves gradients as they are") {
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
+    make_small(store, backend);
     OptimizerSettings settings = kSettings;
     settings.clip_norm = 0;
     Optimizer optimizer(store, settings, *backend.device, *backend.ops);
@@ -160,10 +152,7 @@ TEST_CASE("scaled gradients with their loss scale are the update of the gradient
       const ProcessGrid grid(world, {});
       Backend backend = make_cpu_backend();
       ParameterStore store;
-      declare_all(store);
-      store.allocate(*backend.device, DType::f32);
-      store.initialize(*backend.ops, 1);
-      set_values(store);
+      make_small(store, backend);
       Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
       for (std::uint64_t step = 1; step <= 3; ++step) {
         set_gradients(store, step, width);
@@ -227,10 +216,7 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
       const ProcessGrid grid(world, {});
       Backend backend = make_cpu_backend();
       ParameterStore store;
-      declare_all(store);
-      store.allocate(*backend.device, DType::f32);
-      store.initialize(*backend.ops, 1);
-      set_values(store);
+      make_small(store, backend);
       const OptimizerSettings settings{.rule = UpdateRule::sgd, .momentum = momentum, .clip_norm = 1};
       Optimizer optimizer(store, settings, *backend.device, *backend.ops);
       CHECK(optimizer.m().empty() == (momentum == 0));
@@ -279,9 +265,7 @@ TEST_CASE("a loss that is not finite skips the update on every rank, and says wh
     const ProcessGrid grid(world, {.data = 2});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
+    make_small(store, backend);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
     set_gradients(store, 1, 0.1);
     double loss = world.rank() == 1 ? each.loss : 3;  // one rank alone reads it wrong

@@ -34,10 +34,7 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
     const ProcessGrid grid(world, kGrid);
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
-    store.allocate(*backend.device, DType::f32);
-    store.initialize(*backend.ops, 1);
-    set_values(store);
+    make_small(store, backend);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
     RankState& state = states[static_cast<std::size_t>(world.rank())];
     const auto snapshot = [&] {
@@ -98,10 +95,7 @@ TEST_CASE("a loss that is not finite on one rank is known on all, and changes no
       const ProcessGrid grid(world, shape);
       Backend backend = make_cpu_backend();
       ParameterStore store;
-      declare_all(store);
-      store.allocate(*backend.device, DType::f32);
-      store.initialize(*backend.ops, 1);
-      set_values(store);
+      make_small(store, backend);
       set_gradients(store, 1, 0.3);
       Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
       const std::vector<float> before = copy_of(store.values());

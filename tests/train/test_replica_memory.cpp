@@ -1,49 +1,17 @@
 // What plan_memory promises is what a replica takes: to the byte, on every rank; and once the first steps are done, a
 // step takes nothing from anybody.
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
 #include "model/flops.h"
+#include "support/counted_allocations.h"
 #include "support/tiny_training.h"
 #include "train/replica.h"
 
 using namespace megatron;
 using namespace megatron::test;
-
-namespace {
-thread_local long allocations = 0;  // of the calling thread
-}
-
-// Both new and delete are replaced; GCC sees only the delete where it inlines one of them.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++allocations;
-  const auto unit = static_cast<std::size_t>(alignment);
-  if (void* memory = std::aligned_alloc(unit, (bytes + unit) / unit * unit)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
@@ -326,10 +294,10 @@ TEST_CASE("a steady step allocates nothing") {
       by_step.reserve(5);
       for (int step = 1; step <= 5; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
-        const long before = allocations;
+        const long before = allocations_of_mine();
         replica.forward_backward(micro_batches, step, batches.targets(), timers);
         replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
-        by_step.push_back(allocations - before);
+        by_step.push_back(allocations_of_mine() - before);
       }
     });
     CHECK(by_step[2] == 0);
@@ -337,8 +305,8 @@ TEST_CASE("a steady step allocates nothing") {
     CHECK(by_step[4] == 0);
   }
   // And the counter counts.
-  const long before = allocations;
+  const long before = allocations_of_mine();
   const Backend backend = make_cpu_backend();
-  const long after = allocations;
+  const long after = allocations_of_mine();
   CHECK(after > before);
 }
