@@ -1,18 +1,13 @@
-#include <sys/stat.h>
-
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <map>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/commit.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
 #include "checkpoint/rank_file.h"
 #include "comm/agreement.h"
-#include "hdf5/durable_file.h"
 
 namespace megatron {
 
@@ -29,8 +24,8 @@ class Save {
         state_(state),
         device_(device),
         folder_(checkpoints_folder(run_directory)),
-        temporary_(folder_ + "/" + temporary_folder_name(state.step)),
-        final_(folder_ + "/" + step_folder_name(state.step)) {
+        pending_(folder_, temporary_folder_name(state.step), step_folder_name(state.step),
+                 aside_folder_name(state.step)) {
     for (const Piece& piece : owned) {
       if (piece.count > 0) owned_.push_back(piece);
     }
@@ -42,21 +37,21 @@ class Save {
   void write_manifest();
   void commit();
   std::vector<std::string> name_latest();  ///< complaints
-  void remove_temporary() noexcept;
+  void discard() const noexcept { pending_.discard(); }
 
   bool root() const { return world_.rank() == 0; }
   const std::string& folder() const { return folder_; }
-  const std::string& path() const { return final_; }
+  const std::string& path() const { return pending_.place(); }
   std::int64_t bytes() const { return bytes_; }
 
  private:
   std::string describe_part() const;
-  void add_part(int rank, const json& part, std::map<std::string, TensorSummary>& tensors);
 
   Communicator& world_;
   const TrainingState& state_;
   Device& device_;
-  std::string folder_, temporary_, final_;
+  std::string folder_;
+  PendingFolder pending_;
   std::vector<Piece> owned_;
   FileDigest digest_;
   Manifest manifest_;  // on rank 0
@@ -83,7 +78,7 @@ void Save::prepare() {
         create_folder_durably(folder_);
         clean_leftovers(folder_);
         check_free_space(folder_, checkpoint_bytes(numbers, false, world_.size()));
-        if (::mkdir(temporary_.c_str(), 0777) != 0) fail_with_errno("create", temporary_);
+        pending_.create();
       },
       ErrorKind::filesystem);
 }
@@ -91,8 +86,8 @@ void Save::prepare() {
 void Save::write_rank_file_here() {
   const auto write = [&] {
     if (owned_.empty()) return;
-    digest_ =
-        write_rank_file(temporary_ + "/" + rank_file_name(world_.rank()), world_.rank(), state_.step, owned_, device_);
+    digest_ = write_rank_file(pending_.path() + "/" + rank_file_name(world_.rank()), world_.rank(), state_.step, owned_,
+                              device_);
   };
   agree(world_, write, ErrorKind::filesystem);
 }
@@ -111,39 +106,21 @@ std::string Save::describe_part() const {
       .dump();
 }
 
-void Save::add_part(int rank, const json& part, std::map<std::string, TensorSummary>& tensors) {
-  const int moments = part.at("moments");
-  internal_check(manifest_.files.empty() || manifest_.moments == moments, "optimizer state on some of the ranks only");
-  manifest_.moments = moments;
-  manifest_.files.push_back({rank, part.at("bytes"), part.at("xxh3_128")});
-  for (const json& entry : part.at("tensors")) {
-    const std::string name = entry.at("name");
-    const Shape shape = shape_at(entry, "shape");
-    TensorSummary& tensor = tensors.try_emplace(name, TensorSummary{name, shape, 0}).first->second;
-    if (!(tensor.shape == shape)) fail(ErrorKind::internal, "ranks disagree on the shape of tensor '{}'", name);
-    tensor.elements += entry.at("count").get<std::int64_t>();
-  }
-}
-
 /// Also refuses to commit what could not be loaded: every element must have had its one owner.
 void Save::gather_manifest() {
   const std::vector<std::string> parts = world_.gather_texts(describe_part(), 0);
   agree(world_, [&] {
     if (!root()) return;
-    manifest_.state = state_;
-    manifest_.ranks = world_.size();
-    std::map<std::string, TensorSummary> tensors;
+    ManifestBuilder builder(state_, world_.size());
     for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-      if (!parts[rank].empty()) add_part(static_cast<int>(rank), json::parse(parts[rank]), tensors);
-    }
-    internal_check(!manifest_.files.empty(), "a checkpoint of nothing");
-    for (auto& [name, tensor] : tensors) {
-      if (tensor.elements != tensor.shape.elements()) {
-        fail(ErrorKind::internal, "tensor '{}' {}: {} elements are owned by somebody instead of {}", name,
-             tensor.shape.to_string(), tensor.elements, tensor.shape.elements());
+      if (parts[rank].empty()) continue;
+      const json part = json::parse(parts[rank]);
+      builder.add_file(static_cast<int>(rank), {part.at("bytes"), part.at("xxh3_128")}, part.at("moments"));
+      for (const json& entry : part.at("tensors")) {
+        builder.add_elements(entry.at("name"), shape_at(entry, "shape"), entry.at("count"));
       }
-      manifest_.tensors.push_back(std::move(tensor));
     }
+    manifest_ = builder.finish();
   });
 }
 
@@ -152,27 +129,17 @@ void Save::write_manifest() {
       world_,
       [&] {
         if (!root()) return;
-        const std::string text = manifest_text(manifest_);
-        parse_manifest(text);  // what could not be loaded must not be committed
-        create_file_durably(temporary_ + "/" + kManifestName, text);
-        sync_path(temporary_);
-        bytes_ = manifest_.file_bytes() + static_cast<std::int64_t>(text.size());
+        bytes_ = manifest_.file_bytes() + pending_.write_manifest(manifest_);
       },
       ErrorKind::filesystem);
   bytes_ = static_cast<std::int64_t>(world_.all_reduce_value(static_cast<double>(bytes_)));
 }
 
 void Save::commit() {
-  agree(
-      world_,
-      [&] {
-        if (!root()) return;
-        const std::string aside = folder_ + "/" + aside_folder_name(state_.step);
-        put_folder_in_place(temporary_, final_, aside, folder_);
-        remove_checkpoint(aside);
-        remove_temporary();  // has the former contents now, if the step had been saved before
-      },
-      ErrorKind::filesystem);
+  const auto commit = [&] {
+    if (root()) pending_.commit();
+  };
+  agree(world_, commit, ErrorKind::filesystem);
 }
 
 // `latest` is a hint for people: the step folders are what counts, so that failing here fails nothing.
@@ -181,13 +148,6 @@ std::vector<std::string> Save::name_latest() try {
   return {};
 } catch (const Error& error) {
   return {error.what()};
-}
-
-void Save::remove_temporary() noexcept {
-  try {
-    remove_checkpoint(temporary_);
-  } catch (...) {  // no memory for a path: the next save cleans up
-  }
 }
 
 }  // namespace
@@ -204,7 +164,7 @@ SaveReport save_checkpoint(Communicator& world, const std::string& run_directory
     save.commit();
   } catch (const Error&) {
     // All ranks are here (or the job is ending): nobody writes into the folder any more.
-    if (save.root()) save.remove_temporary();
+    if (save.root()) save.discard();
     throw;
   }
   SaveReport report{save.path(), save.bytes(), 0, save.name_latest()};
