@@ -14,26 +14,46 @@
 
 namespace megatron {
 
+/// Longer sequences than a model's rotations were made for: "linear" divides positions by `factor` (Chen et al. 2023);
+/// "llama3" slows only waves that are longer than original_length / low_frequency_factor by it, leaves those shorter
+/// than original_length / high_frequency_factor alone, and goes over smoothly between (Llama 3.1).
+struct RotaryScalingConfig {
+  std::string type;  // "": none; "linear", "llama3"
+  double factor = 0;
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // of "llama3"
+  std::int64_t original_length = 8192;                         // of "llama3"
+
+  bool operator==(const RotaryScalingConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string preset;  // "" or a name from presets
   std::string family = "gpt";
   std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
   std::int64_t query_groups = 0;     // 0: = attention_heads
-  std::int64_t ffn_hidden_size = 0;  // 0: 4 · hidden_size
+  std::int64_t ffn_hidden_size = 0;  // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
   std::int64_t sequence_length = 0;
   std::int64_t max_position_embeddings = 0;  // 0: = sequence_length
   std::int64_t vocab_size = 0;               // 0: the data's
   std::int64_t vocab_multiple = 128;
   std::string position_embedding = "learned";
+  double rotary_fraction = 1, rotary_base = 10000;
+  RotaryScalingConfig rotary_scaling;
   std::string activation = "gelu";
   std::string normalization = "layernorm";
   double norm_epsilon = 1e-5;
+  bool query_key_norm = false;
   bool tie_embeddings = true;
   bool bias = true;
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   double init_std = 0.02;
 
+  bool gated() const { return activation == "swiglu" || activation == "geglu"; }
   std::int64_t head_size() const { return hidden_size / attention_heads; }
+  /// Channels of a head that are rotated, its first so many. (0.35 · 80 is 28, whatever a double makes of it.)
+  std::int64_t rotary_size() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction * (1 + 1e-12));
+  }
   std::int64_t padded_vocab() const { return (vocab_size + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
 
   bool operator==(const ModelConfig&) const = default;

@@ -27,6 +27,11 @@ inline Constraint above(double minimum) {
   result.above_minimum = true;
   return result;
 }
+inline Constraint above_to(double minimum, double maximum) {
+  Constraint result = from_to(minimum, maximum);
+  result.above_minimum = true;
+  return result;
+}
 inline Constraint below_one() {
   Constraint result = from_to(0, 1);
   result.below_maximum = true;

@@ -36,10 +36,6 @@ void check_heads(const Config& c, Violations& violations) {
     violations.add({"model.attention_heads", "model.hidden_size"},
                    "model.hidden_size = {} is not divisible by model.attention_heads = {}; possible heads: {}",
                    m.hidden_size, m.attention_heads, divisors(m.hidden_size, m.attention_heads));
-  } else if (m.position_embedding == "rope" && m.head_size() % 2 != 0) {
-    violations.add({"model.position_embedding", "model.attention_heads", "model.hidden_size"},
-                   "position_embedding = \"rope\" rotates pairs, but the head size {} / {} = {} is odd", m.hidden_size,
-                   m.attention_heads, m.head_size());
   }
   const std::int64_t groups = query_groups_of(m), tensor = c.parallel.tensor;
   if (m.attention_heads % groups != 0) {
@@ -85,6 +81,39 @@ void check_tensor_divisions(const Config& c, Violations& violations) {
     violations.add({"parallel.context", "model.sequence_length"},
                    "model.sequence_length = {} is not divisible by 2 × parallel.context = {}; nearest lengths: {}",
                    m.sequence_length, chunks, multiples_around(m.sequence_length, chunks));
+  }
+}
+
+void check_rotation(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  const ModelConfig standard;
+  const std::pair<const char*, bool> given[] = {{"rotary_fraction", m.rotary_fraction != standard.rotary_fraction},
+                                                {"rotary_base", m.rotary_base != standard.rotary_base},
+                                                {"rotary_scaling", !m.rotary_scaling.type.empty()}};
+  if (m.position_embedding != "rope") {
+    for (const auto& [key, is_given] : given) {
+      if (!is_given) continue;
+      const std::string name = fmt::format("model.{}", key);
+      violations.add({name, "model.position_embedding"},
+                     "{} has a meaning with position_embedding = \"rope\" only, not \"{}\"", name,
+                     m.position_embedding);
+    }
+    return;
+  }
+  const RotaryScalingConfig& scaling = m.rotary_scaling;
+  if (scaling.type == "llama3" && scaling.low_frequency_factor >= scaling.high_frequency_factor) {
+    violations.add({"model.rotary_scaling"},
+                   "model.rotary_scaling: low_frequency_factor = {} is not below high_frequency_factor = {}",
+                   scaling.low_frequency_factor, scaling.high_frequency_factor);
+  }
+  if (m.hidden_size <= 0 || m.attention_heads <= 0 || m.hidden_size % m.attention_heads != 0) return;
+  const std::int64_t rotated = m.rotary_size();
+  if (rotated < 2 || rotated % 2 != 0) {
+    violations.add(
+        {"model.rotary_fraction", "model.position_embedding", "model.attention_heads", "model.hidden_size"},
+        "position_embedding = \"rope\" rotates pairs of channels, but model.rotary_fraction = {} of the head "
+        "size {} / {} = {} is {}; it must be an even number of channels, at least 2",
+        m.rotary_fraction, m.hidden_size, m.attention_heads, m.head_size(), rotated);
   }
 }
 
@@ -199,6 +228,7 @@ void check_model(const Config& config, Violations& violations) {
   check_heads(config, violations);
   check_tensor_divisions(config, violations);
   check_positions(config, violations);
+  check_rotation(config, violations);
   check_stages(config, violations);
   check_recompute(config, violations);
 }

@@ -41,6 +41,16 @@ struct Print {
   std::string operator()(const std::vector<std::int64_t>& value) const {
     return value.empty() ? "" : fmt::format("[{}]", fmt::join(value, ", "));
   }
+  std::string operator()(const RotaryScalingConfig& scaling) const {
+    if (scaling.type.empty()) return "";
+    const std::string llama3 =
+        scaling.type != "llama3"
+            ? ""
+            : fmt::format(", low_frequency_factor = {}, high_frequency_factor = {}, original_length = {}",
+                          decimal(scaling.low_frequency_factor), decimal(scaling.high_frequency_factor),
+                          scaling.original_length);
+    return fmt::format("{{type = {}, factor = {}{}}}", quoted(scaling.type), decimal(scaling.factor), llama3);
+  }
   std::string operator()(const BatchRampUp& ramp) const {
     if (ramp.start == 0) return "";
     return fmt::format("{{start = {}, increment = {}, samples = {}}}", ramp.start, ramp.increment, ramp.samples);

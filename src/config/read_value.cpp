@@ -43,6 +43,36 @@ class ValueReader {
     field = std::move(value);
   }
   void read(std::vector<std::int64_t>& field) { integers(node_, "", field); }
+  void read(RotaryScalingConfig& field) {
+    if (!node_.is_table()) return wrong_type(node_, "");
+    const toml::table& table = *node_.as_table();
+    RotaryScalingConfig scaling;
+    scaling.type = table["type"].value_or(std::string());
+    const bool llama3 = scaling.type == "llama3";
+    if (!llama3 && scaling.type != "linear") {
+      return set(fmt::format("{}.type is not one of \"linear\", \"llama3\"", name()));
+    }
+    for (auto&& [k, value] : table) {
+      const std::string part(k.str()), label = "." + part;
+      if (part == "type") continue;
+      if (part == "factor") {
+        number(value, label, scaling.factor);
+      } else if (llama3 && part == "low_frequency_factor") {
+        number(value, label, scaling.low_frequency_factor);
+      } else if (llama3 && part == "high_frequency_factor") {
+        number(value, label, scaling.high_frequency_factor);
+      } else if (llama3 && part == "original_length") {
+        integer(value, label, scaling.original_length);
+      } else {
+        return set(fmt::format("unknown key '{}{}'; type \"{}\" has factor{}", name(), label, scaling.type,
+                               llama3 ? ", low_frequency_factor, high_frequency_factor and original_length" : ""));
+      }
+    }
+    if (scaling.factor == 0) {
+      set(fmt::format("{} needs a factor: {{type = \"{}\", factor = 8.0}}", name(), scaling.type));
+    }
+    if (problem_.empty()) field = std::move(scaling);
+  }
   void read(BatchRampUp& field) {
     if (!node_.is_table()) return wrong_type(node_, "");
     BatchRampUp ramp;
@@ -142,9 +172,10 @@ class ValueReader {
     if (node.is_floating_point()) got = fmt::format("number {}", node.as_floating_point()->get());
     if (node.is_string()) got = fmt::format("string \"{}\"", node.as_string()->get().substr(0, 60));
     if (node.is_array()) got = fmt::format("array of {}", node.as_array()->size());
-    const std::string expected =
-        element ? (std::holds_alternative<Access<OptimizerConfig>>(key_.access) ? "number" : "integer")
-                : expected_type(key_);
+    const bool numbers =
+        std::holds_alternative<Access<OptimizerConfig>>(key_.access) ||
+        (std::holds_alternative<Access<RotaryScalingConfig>>(key_.access) && part != ".original_length");
+    const std::string expected = element ? (numbers ? "number" : "integer") : expected_type(key_);
     set(fmt::format("{}{}: expected {}, got {}", name(), part, expected, got));
   }
 

@@ -281,7 +281,11 @@ void check_batches(const Config& c, std::int64_t data, Violations& violations) {
 }  // namespace
 
 std::int64_t ffn_hidden_size_of(const ModelConfig& model) {
-  return model.ffn_hidden_size > 0 ? model.ffn_hidden_size : 4 * model.hidden_size;
+  if (model.ffn_hidden_size > 0) return model.ffn_hidden_size;
+  if (!model.gated()) return 4 * model.hidden_size;
+  // Three matrices of 8/3 h are as many numbers as two of 4 h (Shazeer 2020).
+  constexpr std::int64_t kMultiple = 64;
+  return std::max<std::int64_t>(1, 8 * model.hidden_size / 3 / kMultiple) * kMultiple;
 }
 
 std::int64_t query_groups_of(const ModelConfig& model) {

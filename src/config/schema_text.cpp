@@ -16,6 +16,7 @@ struct TypeName {
   std::string operator()(Access<bool>) const { return "true or false"; }
   std::string operator()(Access<std::string>) const { return "string"; }
   std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }
+  std::string operator()(Access<RotaryScalingConfig>) const { return "table {type, factor, ...}"; }
   std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
   std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }

@@ -23,6 +23,7 @@ constexpr Unsupported kUnsupported[] = {
     {"model.activation", false, "other than \"gelu\"", [](const Config& c) { return c.model.activation != "gelu"; }},
     {"model.normalization", false, "other than \"layernorm\"",
      [](const Config& c) { return c.model.normalization != "layernorm"; }},
+    {"model.query_key_norm", false, "true", [](const Config& c) { return c.model.query_key_norm; }},
     {"model.tie_embeddings", false, "false", [](const Config& c) { return !c.model.tie_embeddings; }},
     {"model.bias", false, "false", [](const Config& c) { return !c.model.bias; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},

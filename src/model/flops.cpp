@@ -10,8 +10,7 @@ std::int64_t multiplying_parameters_of_a_layer(const ModelConfig& model) {
   const std::int64_t h = model.hidden_size;
   const std::int64_t query = model.attention_heads * model.head_size();
   const std::int64_t key_value = 2 * model.query_groups * model.head_size();
-  const bool gated = model.activation == "swiglu" || model.activation == "geglu";
-  return h * (query + key_value) + query * h + (gated ? 3 : 2) * h * model.ffn_hidden_size;
+  return h * (query + key_value) + query * h + (model.gated() ? 3 : 2) * h * model.ffn_hidden_size;
 }
 
 }  // namespace

@@ -11,24 +11,31 @@ namespace megatron {
 
 nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
   const ModelConfig& model = config.model;
-  return {{"family", model.family},
-          {"layers", model.layers},
-          {"hidden_size", model.hidden_size},
-          {"attention_heads", model.attention_heads},
-          {"query_groups", model.query_groups},
-          {"ffn_hidden_size", model.ffn_hidden_size},
-          {"sequence_length", model.sequence_length},
-          {"max_position_embeddings", model.max_position_embeddings},
-          {"vocab_size", model.vocab_size},
-          {"padded_vocab", model.padded_vocab()},
-          {"position_embedding", model.position_embedding},
-          {"activation", model.activation},
-          {"normalization", model.normalization},
-          {"norm_epsilon", model.norm_epsilon},
-          {"tie_embeddings", model.tie_embeddings},
-          {"bias", model.bias},
-          {"tokenizer", data.vocabulary().tokenizer},
-          {"tokenizer_hash", data.vocabulary().hash}};
+  nlohmann::json facts = {{"family", model.family},
+                          {"layers", model.layers},
+                          {"hidden_size", model.hidden_size},
+                          {"attention_heads", model.attention_heads},
+                          {"query_groups", model.query_groups},
+                          {"ffn_hidden_size", model.ffn_hidden_size},
+                          {"sequence_length", model.sequence_length},
+                          {"max_position_embeddings", model.max_position_embeddings},
+                          {"vocab_size", model.vocab_size},
+                          {"padded_vocab", model.padded_vocab()},
+                          {"position_embedding", model.position_embedding},
+                          {"activation", model.activation},
+                          {"normalization", model.normalization},
+                          {"norm_epsilon", model.norm_epsilon},
+                          {"tie_embeddings", model.tie_embeddings},
+                          {"bias", model.bias},
+                          {"tokenizer", data.vocabulary().tokenizer},
+                          {"tokenizer_hash", data.vocabulary().hash}};
+  if (model.position_embedding == "rope") {
+    facts["rotary"] = {{"fraction", model.rotary_fraction},
+                       {"base", model.rotary_base},
+                       {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
+  }
+  if (model.query_key_norm) facts["query_key_norm"] = true;
+  return facts;
 }
 
 nlohmann::json schedule_facts(const Config& config) {

@@ -24,6 +24,10 @@ TEST_CASE("derived values", "[config]") {
   CHECK(c.parallel.data == 2);
   CHECK(c.model.query_groups == 12);
   CHECK(c.model.ffn_hidden_size == 192);
+  CHECK(resolved({"model.activation=relu"}, 1).model.ffn_hidden_size == 192);
+  CHECK(resolved({"model.activation=swiglu"}, 1).model.ffn_hidden_size == 128);
+  CHECK(resolved({"model.activation=geglu", "model.hidden_size=4092"}, 1).model.ffn_hidden_size == 10880);
+  CHECK(resolved({"model.activation=geglu", "model.hidden_size=12"}, 1).model.ffn_hidden_size == 64);
   CHECK(c.model.max_position_embeddings == 16);
   CHECK(c.model.padded_vocab() == 128);
   CHECK(c.train.steps == 100);
@@ -89,7 +93,22 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"parallel.context=3"},
        3,
        "model.sequence_length = 16 is not divisible by 2 × parallel.context = 6; nearest lengths: 12, 18"},
-      {{"model.position_embedding=rope", "model.hidden_size=36"}, 1, "the head size 36 / 12 = 3 is odd"},
+      {{"model.position_embedding=rope", "model.hidden_size=36"},
+       1,
+       "model.rotary_fraction = 1 of the head size 36 / 12 = 3 is 3; it must be an even number of channels"},
+      {{"model.position_embedding=rope", "model.rotary_fraction=0.25"},
+       1,
+       "model.rotary_fraction = 0.25 of the head size 48 / 12 = 4 is 1; it must be an even number of channels"},
+      {{"model.position_embedding=alibi", "model.rotary_fraction=0.5"},
+       1,
+       "model.rotary_fraction has a meaning with position_embedding = \"rope\" only, not \"alibi\""},
+      {{"model.rotary_base=500000"}, 1, "model.rotary_base has a meaning with position_embedding = \"rope\" only"},
+      {{"model.rotary_scaling={type=\"linear\", factor=2}"},
+       1,
+       "model.rotary_scaling has a meaning with position_embedding = \"rope\" only"},
+      {{"model.position_embedding=rope", "model.rotary_scaling={type=\"llama3\", factor=8, low_frequency_factor=4}"},
+       1,
+       "model.rotary_scaling: low_frequency_factor = 4 is not below high_frequency_factor = 4"},
       {{"model.max_position_embeddings=8"},
        1,
        "model.max_position_embeddings = 8 is smaller than model.sequence_length = 16"},
