@@ -13,11 +13,13 @@
 // Nothing in a file is trusted: sizes are checked before anything is allocated and no path is taken from a file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,8 @@
 #include "parallel/parameter.h"
 
 namespace megatron {
+
+struct Run;  // overlap.h
 
 /// Where the run stands. `facts` must match on resume (compare_facts); `extra` is whatever else the trainer needs back.
 /// Both are JSON objects, at most 32 levels deep.
@@ -68,6 +72,14 @@ struct FoundCheckpoint {
 /// right sizes. Contents are not verified. Not collective. No folder or none in it: empty.
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory);
 
+/// The numbers that are stored of an element: its value, and the optimizer's moments.
+enum class Stored { value, m, v };
+inline constexpr std::array<Stored, 3> kStored{Stored::value, Stored::m, Stored::v};
+/// The first so many are there where the optimizer has these moments.
+inline std::span<const Stored> stored_with(int moments) {
+  return std::span(kStored).first(static_cast<std::size_t>(1 + moments));
+}
+
 /// A piece as it lies in a rank file: `count` elements from `position` on in each of its datasets.
 struct StoredPiece {
   Box box;
@@ -96,11 +108,16 @@ class CheckpointReader {
   /// covered exactly once; or if m or v is wanted and was not saved.
   void read(Communicator& world, const std::vector<Piece>& wanted, Device& device) const;
 
+  /// Fills the wanted pieces' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
+  /// read().
+  void read_numbers(Stored kind, const std::vector<Piece>& wanted) const;
+
  private:
   friend class CheckpointOpener;
   CheckpointReader() = default;
   void read_to(Device& device, const std::vector<Piece>& wanted) const;
   void read_here(const std::vector<Piece>& wanted) const;
+  std::vector<std::vector<Run>> plan(const std::vector<Piece>& wanted) const;
 
   std::string path_;
   TrainingState state_;
@@ -119,6 +136,17 @@ std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, cons
 /// Throws Error(checkpoint) otherwise.
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings);
+
+/// The folder that a user named, by its manifest and sizes alone: SOURCE itself, or of a run directory (or a folder of
+/// step folders) the newest that is complete; newer ones that are not get a line in `warnings`. Not collective. Throws
+/// Error(checkpoint) if there is none.
+std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings);
+
+/// Everything there is, as pieces without memory: tensors whole, in the order of their names.
+std::vector<Piece> whole_tensors(const CheckpointReader& checkpoint);
+
+/// Every tensor's pieces cover it exactly once, element by element, or Error(checkpoint) naming one that they do not.
+void verify_coverage(const CheckpointReader& checkpoint);
 
 /// Lets `read` take what it needs out of a checkpoint's training state: what it finds missing or malformed becomes
 /// Error(checkpoint) with the checkpoint's path in front.

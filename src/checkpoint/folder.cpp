@@ -47,7 +47,7 @@ std::optional<std::int64_t> step_behind(const std::string& name, const std::stri
 
 bool looks_complete(const std::string& path) {
   try {
-    check_complete(path, parse_manifest(read_manifest(path)));
+    read_complete_manifest(path);
     return true;
   } catch (const Error&) {
     return false;
@@ -108,6 +108,12 @@ void check_complete(const std::string& path, const Manifest& manifest) {
     verify(bytes >= 0, ErrorKind::checkpoint, "{} is missing", name);
     verify(bytes == file.bytes, ErrorKind::checkpoint, "{} has {} bytes instead of {}", name, bytes, file.bytes);
   }
+}
+
+Manifest read_complete_manifest(const std::string& path) {
+  Manifest manifest = parse_manifest(read_manifest(path));
+  check_complete(path, manifest);
+  return manifest;
 }
 
 std::string complaint_about_latest(const std::string& folder) {

@@ -27,6 +27,9 @@ std::string read_manifest(const std::string& path);
 /// Error(checkpoint) unless all rank files are there with the right sizes, and the step is that of the folder's name.
 void check_complete(const std::string& path, const Manifest& manifest);
 
+/// The manifest of a folder that is complete by it, or Error(checkpoint); NewerFormat as parse_manifest.
+Manifest read_complete_manifest(const std::string& path);
+
 /// Empty if `latest` is absent or names a step folder, else what is wrong with it.
 std::string complaint_about_latest(const std::string& folder);
 

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/overlap.h"
 #include "checkpoint/pieces.h"
+#include "checkpoint/rank_file.h"
 #include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 
@@ -46,18 +46,19 @@ void read_runs(const Hdf5Dataset& dataset, const std::vector<Run>& runs, const s
 void read_file(const std::string& path, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
                std::vector<float>& block) {
   const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
-  read_runs(file.open_dataset("value"), runs, wanted, &Piece::value, block);
-  for (const auto& [name, moment] : {std::pair("m", &Piece::m), std::pair("v", &Piece::v)}) {
+  read_runs(file.open_dataset(dataset_of(Stored::value)), runs, wanted, &Piece::value, block);
+  for (const auto& [kind, moment] : {std::pair(Stored::m, &Piece::m), std::pair(Stored::v, &Piece::v)}) {
     std::vector<Run> with_moment;
     std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_moment),
                  [&](const Run& run) { return !(wanted[run.wanted].*moment).empty(); });
-    if (!with_moment.empty()) read_runs(file.open_dataset(name), with_moment, wanted, moment, block);
+    if (!with_moment.empty()) read_runs(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
   }
 }
 
 }  // namespace
 
-void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
+// By file, in the order of each.
+std::vector<std::vector<Run>> CheckpointReader::plan(const std::vector<Piece>& wanted) const {
   check_pieces(wanted);
   std::vector<std::vector<Run>> runs_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
@@ -73,12 +74,28 @@ void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
       runs_by_file[static_cast<std::size_t>(run.file)].push_back(run);
     }
   }
+  for (std::vector<Run>& runs : runs_by_file) {
+    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.from < b.from; });
+  }
+  return runs_by_file;
+}
+
+void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
+  const std::vector<std::vector<Run>> runs = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    std::vector<Run>& runs = runs_by_file[file];
-    if (runs.empty()) continue;
-    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.from < b.from; });
-    read_file(files_[file], runs, wanted, block);
+    if (!runs[file].empty()) read_file(files_[file], runs[file], wanted, block);
+  }
+}
+
+void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wanted) const {
+  internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have");
+  const std::vector<std::vector<Run>> runs = plan(wanted);
+  std::vector<float> block;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    if (runs[file].empty()) continue;
+    const Hdf5File opened = Hdf5File::open(files_[file], ErrorKind::checkpoint);
+    read_runs(opened.open_dataset(dataset_of(kind)), runs[file], wanted, &Piece::value, block);
   }
 }
 

@@ -1,9 +1,12 @@
+#include <fmt/ranges.h>
+
 #include <functional>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/overlap.h"
 #include "checkpoint/rank_file.h"
 #include "comm/agreement.h"
 
@@ -139,16 +142,22 @@ std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, cons
   return open_newest_in(world, checkpoints_folder(run_directory), warnings);
 }
 
+namespace {
+
+/// The folder of step folders that a user named, or nothing: then it must be a checkpoint itself.
+std::string folder_of_steps(const std::string& path) {
+  const std::string below = checkpoints_folder(path);
+  if (file_type(below + "/.") == FileType::directory) return below;
+  verify(file_type(path + "/.") == FileType::directory, ErrorKind::checkpoint,
+         "{} is no folder: name a run directory or a checkpoint folder", path);
+  return steps_in(path).empty() ? "" : path;
+}
+
+}  // namespace
+
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings) {
-  const json found = found_by_root(world, [&] {
-    const std::string below = checkpoints_folder(path);
-    if (file_type(below + "/.") == FileType::directory) return json(below);
-    verify(file_type(path + "/.") == FileType::directory, ErrorKind::checkpoint,
-           "{} is no folder: name a run directory or a checkpoint folder", path);
-    return steps_in(path).empty() ? json("") : json(path);
-  });
-  const auto folder = found.get<std::string>();
+  const auto folder = found_by_root(world, [&] { return json(folder_of_steps(path)); }).get<std::string>();
   if (!folder.empty()) {
     auto reader = open_newest_in(world, folder, warnings);
     verify(reader.has_value(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);
@@ -162,15 +171,54 @@ CheckpointReader open_named_checkpoint(Communicator& world, const std::string& p
   }
 }
 
+std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings) {
+  const std::string folder = folder_of_steps(path);
+  if (folder.empty()) {
+    try {
+      read_complete_manifest(path);
+      return path;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::checkpoint) throw;
+      fail(ErrorKind::checkpoint, "{}: {}", path, error.what());
+    }
+  }
+  for (const std::int64_t step : steps_in(folder)) {
+    const std::string candidate = folder + "/" + step_folder_name(step);
+    try {
+      read_complete_manifest(candidate);
+      return candidate;
+    } catch (const NewerFormat& error) {
+      fail(ErrorKind::checkpoint, "{}: {}", candidate, error.what());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::checkpoint) throw;
+      warnings.push_back(fmt::format("{} is not complete and passed over: {}", candidate, error.what()));
+    }
+  }
+  fail(ErrorKind::checkpoint, "there is no complete checkpoint in {}{}{}", folder, warnings.empty() ? "" : ":\n  ",
+       fmt::join(warnings, "\n  "));
+}
+
+std::vector<Piece> whole_tensors(const CheckpointReader& checkpoint) {
+  std::vector<Piece> pieces;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    Box box{tensor.shape, tensor.shape};
+    for (int i = 0; i < tensor.shape.rank(); ++i) box.offset[i] = 0;
+    pieces.push_back({name, tensor.shape, box, 0, tensor.shape.elements(), {}, {}, {}});
+  }
+  return pieces;
+}
+
+void verify_coverage(const CheckpointReader& checkpoint) {
+  for (const Piece& whole : whole_tensors(checkpoint)) plan_piece(whole, 0, checkpoint.tensors().at(whole.name));
+}
+
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory) {
   const std::string folder = checkpoints_folder(run_directory);
   std::vector<FoundCheckpoint> found;
   for (const std::int64_t step : steps_in(folder)) {
     const std::string path = folder + "/" + step_folder_name(step);
     try {
-      const Manifest manifest = parse_manifest(read_manifest(path));
-      check_complete(path, manifest);
-      found.push_back({path, step, manifest.file_bytes()});
+      found.push_back({path, step, read_complete_manifest(path).file_bytes()});
     } catch (const Error&) {  // not complete-looking: not listed
     }
   }

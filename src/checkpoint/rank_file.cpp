@@ -1,7 +1,6 @@
 #include "checkpoint/rank_file.h"
 
 #include <algorithm>
-#include <array>
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
@@ -14,13 +13,6 @@ namespace {
 
 constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
 constexpr std::size_t kContiguous = 0;
-
-struct Part {
-  const char* dataset;
-  Tensor Piece::*tensor;
-  int moments;  // there with so many at least
-};
-constexpr std::array<Part, 3> kParts{{{"value", &Piece::value, 0}, {"m", &Piece::m, 1}, {"v", &Piece::v, 2}}};
 
 std::string table_text(const std::vector<Piece>& owned) {
   nlohmann::json table = nlohmann::json::array();
@@ -38,41 +30,45 @@ std::string table_text(const std::vector<Piece>& owned) {
   return table.dump();
 }
 
-/// Numbers of a device where the host can read them: in their place, or a block of them in pinned memory.
-class HostView {
+/// Pieces that lie on a device, piece by piece and in blocks: in their place where the host can read them, else in
+/// pinned memory.
+class DeviceNumbers {
  public:
-  explicit HostView(Device& device) : device_(device) {
+  DeviceNumbers(const std::vector<Piece>& pieces, Device& device) : pieces_(pieces), device_(device) {
     if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5PieceBytes);
   }
-  static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
 
-  /// At most kElements from `first` on, until the next call.
-  const float* read(const Tensor& values, std::int64_t first, std::int64_t count) {
-    const ConstTensor part = values.slice(0, first, count);
-    if (device_.is_host_memory()) return part.as<float>();
+  std::span<const float> read(Stored kind, std::int64_t position) {
+    if (position == 0) piece_ = 0, begin_ = 0;
+    while (position - begin_ >= pieces_[piece_].count) begin_ += pieces_[piece_++].count;
+    const std::int64_t first = position - begin_, count = std::min(kElements, pieces_[piece_].count - first);
+    const ConstTensor part = tensor_of(pieces_[piece_], kind).slice(0, first, count);
+    if (device_.is_host_memory()) return {part.as<float>(), static_cast<std::size_t>(count)};
     device_.copy_to_host(block_.data(), part.data(), part.bytes());
-    return reinterpret_cast<const float*>(block_.data());
+    return {reinterpret_cast<const float*>(block_.data()), static_cast<std::size_t>(count)};
   }
 
  private:
+  static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+  static const Tensor& tensor_of(const Piece& piece, Stored kind) {
+    return kind == Stored::value ? piece.value : kind == Stored::m ? piece.m : piece.v;
+  }
+
+  const std::vector<Piece>& pieces_;
   Device& device_;
   Buffer block_;
+  std::size_t piece_ = 0;
+  std::int64_t begin_ = 0;  // of this piece in the dataset
 };
 
-void write_datasets(Hdf5File& file, const std::vector<Piece>& owned, Device& device) {
-  HostView view(device);
-  std::uint64_t elements = 0;
-  for (const Piece& piece : owned) elements += static_cast<std::uint64_t>(piece.count);
-  for (const Part& part : kParts) {
-    if (!(owned.front().*part.tensor)) continue;
-    Hdf5Dataset dataset = file.create_dataset(part.dataset, Hdf5Type::f32, elements, kContiguous);
-    std::uint64_t position = 0;
-    for (const Piece& piece : owned) {
-      for (std::int64_t first = 0; first < piece.count; first += HostView::kElements) {
-        const std::int64_t count = std::min(HostView::kElements, piece.count - first);
-        dataset.write(position, view.read(piece.*part.tensor, first, count), static_cast<std::uint64_t>(count));
-        position += static_cast<std::uint64_t>(count);
-      }
+void write_datasets(Hdf5File& file, std::int64_t elements, int moments, const NumberSource& numbers) {
+  for (const Stored kind : stored_with(moments)) {
+    Hdf5Dataset dataset =
+        file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements), kContiguous);
+    for (std::int64_t position = 0; position < elements;) {
+      const std::span<const float> block = numbers(kind, position);
+      dataset.write(static_cast<std::uint64_t>(position), block.data(), block.size());
+      position += static_cast<std::int64_t>(block.size());
     }
     dataset.close();
   }
@@ -110,24 +106,38 @@ TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t posi
 
 }  // namespace
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
-                           Device& device) {
-  internal_check(!owned.empty(), "a rank that owns nothing writes no file");
-  const std::string table = table_text(owned);
+const char* dataset_of(Stored kind) {
+  return kind == Stored::value ? "value" : kind == Stored::m ? "m" : "v";
+}
+
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+                           int moments, const NumberSource& numbers) {
+  internal_check(!pieces.empty(), "a rank that owns nothing writes no file");
+  const std::string table = table_text(pieces);
+  std::int64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.count;
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  Hdf5Dataset pieces = file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous);
-  pieces.write(0, table.data(), table.size());
-  pieces.close();
-  write_datasets(file, owned, device);
+  Hdf5Dataset pieces_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous);
+  pieces_dataset.write(0, table.data(), table.size());
+  pieces_dataset.close();
+  write_datasets(file, elements, moments, numbers);
   file.close();
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
-  const std::string stored = read_piece_table(path, rank, step, owned.front().moments());
+  const std::string stored = read_piece_table(path, rank, step, moments);
   verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
          path);
   return digest;
+}
+
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
+                           Device& device) {
+  internal_check(!owned.empty(), "a rank that owns nothing writes no file");
+  DeviceNumbers numbers(owned, device);
+  return write_rank_file(path, rank, step, owned, owned.front().moments(),
+                         [&](Stored kind, std::int64_t position) { return numbers.read(kind, position); });
 }
 
 std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments) {
@@ -138,12 +148,11 @@ std::string read_piece_table(const std::string& path, int rank, std::int64_t ste
   std::string text = read_table_text(file);
   std::int64_t elements = 0;
   for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
-  for (const Part& part : kParts) {
-    if (moments < part.moments) continue;
-    const Hdf5Dataset dataset = file.open_dataset(part.dataset);
+  for (const Stored kind : stored_with(moments)) {
+    const Hdf5Dataset dataset = file.open_dataset(dataset_of(kind));
     const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
     verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of pieces wants {} of f32", path,
-           part.dataset, dataset.elements(), name_of(dataset.type()), elements);
+           dataset_of(kind), dataset.elements(), name_of(dataset.type()), elements);
   }
   return text;
 }

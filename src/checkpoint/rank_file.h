@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,19 @@
 
 namespace megatron {
 
-/// Writes a new file of pieces that lie on `device`, closes and syncs it, and reopens it to prove that it can be read.
-/// Returns its size and hash, taken from what the file system gives back. `rank` and `step` go into the file. Throws
-/// Error.
+/// The name of a kind's dataset.
+const char* dataset_of(Stored kind);
+
+/// Gives the numbers that go into a dataset, from element `position` on: as many as are at hand, at least one. Asked
+/// for one kind after the other, from 0 to the end. The numbers stay until the next call.
+using NumberSource = std::function<std::span<const float>(Stored kind, std::int64_t position)>;
+
+/// Writes a new file of these pieces (of which the tensors do not count), with so many moments, closes and syncs it,
+/// and reopens it to prove that it can be read. Returns its size and hash, taken from what the file system gives back.
+/// `rank` and `step` go into the file. Throws Error.
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+                           int moments, const NumberSource& numbers);
+/// The same, of pieces that lie on `device`.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
                            Device& device);
 

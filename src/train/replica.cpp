@@ -5,6 +5,7 @@
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
 #include "train/compute.h"
+#include "train/saved_layout.h"
 
 namespace megatron {
 
@@ -293,18 +294,9 @@ Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool wit
 }
 
 std::vector<Piece> Replica::owned_pieces() const {
-  std::vector<FlatRange> mine = optimizer_->owned();
   std::vector<Piece> pieces;
-  const std::int64_t rank = grid_.data().rank(), size = grid_.data().size();
-  for (const Parameter& parameter : store_.all()) {
-    if (!parameter.counted) continue;
-    if (store_.shards() == 1) {  // every data rank has all: it writes its share
-      const std::int64_t first = parameter.elements() * rank / size, end = parameter.elements() * (rank + 1) / size;
-      mine = {{parameter.first + first, end - first}};
-    }
-    for (const FlatRange& part : ParameterStore::parts_in(parameter, mine)) {
-      pieces.push_back(piece(parameter, part, true));
-    }
+  for (const SavedPart& part : saved_parts(store_, grid_.data().rank(), grid_.data().size())) {
+    pieces.push_back(piece(*part.parameter, part.range, true));
   }
   return pieces;
 }

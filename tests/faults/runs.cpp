@@ -86,6 +86,9 @@ std::string generate_program() {
 std::string preprocess_program() {
   return MEGATRON_PREPROCESS;
 }
+std::string checkpoint_program() {
+  return MEGATRON_CHECKPOINT;
+}
 std::string source_folder() {
   return MEGATRON_SOURCE;
 }

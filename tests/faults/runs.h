@@ -30,6 +30,7 @@ std::string data_prefix();
 std::string train_program();
 std::string generate_program();
 std::string preprocess_program();
+std::string checkpoint_program();
 std::string source_folder();
 
 /// `command` on so many ranks through the launch script; on 0 ranks without it.

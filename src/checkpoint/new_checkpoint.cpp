@@ -1,0 +1,91 @@
+#include "checkpoint/new_checkpoint.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "checkpoint/commit.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/piece_stream.h"
+
+namespace megatron {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where a target lies and what it is called, whether or not the path ends with a slash.
+fs::path place_of(const std::string& target) {
+  fs::path place = fs::absolute(target).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();
+  return place;
+}
+
+NewCheckpointReport fill(const PendingFolder& folder, const TrainingState& state, int ranks, int moments,
+                         const std::function<NewRankFile(int rank)>& contents) {
+  NewCheckpointReport report;
+  ManifestBuilder manifest(state, ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const NewRankFile file = contents(rank);
+    if (file.pieces.empty()) continue;
+    const std::string path = folder.path() + "/" + rank_file_name(rank);
+    const FileDigest digest = write_rank_file(path, rank, state.step, file.pieces, moments, file.numbers);
+    manifest.add_file(rank, digest, moments);
+    for (const Piece& piece : file.pieces) manifest.add_elements(piece.name, piece.global_shape, piece.count);
+    report.bytes += digest.bytes;
+    ++report.files;
+  }
+  report.bytes += folder.write_manifest(manifest.finish());
+  return report;
+}
+
+}  // namespace
+
+void check_new_checkpoint(const std::string& target, std::int64_t step) {
+  verify(!target.empty(), ErrorKind::configuration, "the target has no name");
+  const fs::path place = place_of(target);
+  const std::string name = place.filename().string();
+  verify(file_type(place.string()) == FileType::absent, ErrorKind::configuration,
+         "{} is there already; remove it or give another target", target);
+  const auto named = step_in_name(name);
+  verify(!named || *named == step, ErrorKind::configuration,
+         "{} would be the name of another step than this checkpoint's, {}; give another target", target, step);
+}
+
+NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
+                                         const std::function<NewRankFile(int rank)>& contents) {
+  check_new_checkpoint(target, state.step);
+  const fs::path place = place_of(target);
+  const std::string parent = place.parent_path().string(), name = place.filename().string();
+  create_folder_durably(parent);
+  const PendingFolder folder(parent, ".tmp_" + name, name, ".old_" + name);
+  folder.discard();  // what a tool that died has left
+  folder.create();
+  try {
+    const NewCheckpointReport report = fill(folder, state, ranks, moments, contents);
+    folder.commit();
+    return report;
+  } catch (...) {
+    folder.discard();
+    throw;
+  }
+}
+
+NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
+                                       const PieceLayout& layout) {
+  std::int64_t elements = 0;
+  for (const auto& [name, tensor] : source.tensors()) elements += tensor.shape.elements();
+  check_new_checkpoint(target, source.state().step);
+  check_free_space(place_of(target).parent_path().string(),
+                   checkpoint_bytes(elements * (1 + source.moments()), false, ranks));
+  return write_new_checkpoint(target, source.state(), ranks, source.moments(), [&](int rank) {
+    std::vector<Piece> pieces;
+    for (Piece& piece : layout(rank)) {
+      if (piece.count > 0) pieces.push_back(std::move(piece));
+    }
+    const auto stream = std::make_shared<PieceStream>(source, pieces);
+    return NewRankFile{std::move(pieces),
+                       [stream](Stored kind, std::int64_t position) { return stream->read(kind, position); }};
+  });
+}
+
+}  // namespace megatron

@@ -1,0 +1,41 @@
+// Checkpoints that a tool makes, on one process: a folder of any name with rank files for any number of ranks, whole or
+// not there at all.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/rank_file.h"
+
+namespace megatron {
+
+struct NewRankFile {
+  std::vector<Piece> pieces;  ///< of which the tensors do not count; empty: the rank has no file
+  NumberSource numbers;
+};
+
+struct NewCheckpointReport {
+  int files = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Error(configuration) unless a folder can be made there under this name: nothing is there, and a name that says a
+/// step says this one.
+void check_new_checkpoint(const std::string& target, std::int64_t step);
+
+/// Writes the folder `target` with what `contents` says of each rank, in their order; all pieces together cover every
+/// tensor once. Throws Error(filesystem), or what reading throws; then there is nothing at `target`.
+NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
+                                         const std::function<NewRankFile(int rank)>& contents);
+
+/// What a rank of another layout has, pieces without memory. Empty: nothing.
+using PieceLayout = std::function<std::vector<Piece>(int rank)>;
+
+/// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables
+/// and of one buffer.
+NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
+                                       const PieceLayout& layout);
+
+}  // namespace megatron

@@ -1,0 +1,63 @@
+#include "train/saved_layout.h"
+
+#include "comm/counting_communicator.h"
+#include "config/parse.h"
+#include "config/resolve.h"
+#include "model/gpt.h"
+
+namespace megatron {
+
+std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size) {
+  std::vector<FlatRange> mine = store.owned_by(data_rank);
+  std::vector<SavedPart> parts;
+  for (const Parameter& parameter : store.all()) {
+    if (!parameter.counted) continue;
+    if (store.shards() == 1) {  // every data rank has all: it writes its share
+      const std::int64_t first = parameter.elements() * data_rank / data_size;
+      const std::int64_t end = parameter.elements() * (data_rank + 1) / data_size;
+      mine = {{parameter.first + first, end - first}};
+    }
+    for (const FlatRange& range : ParameterStore::parts_in(parameter, mine)) parts.push_back({&parameter, range});
+  }
+  return parts;
+}
+
+std::vector<Piece> saved_layout(const Config& config, const GridShape& shape, int rank) {
+  CountingCommunicator world(rank, shape.ranks());
+  const ProcessGrid grid(world, shape);
+  const TensorRegion region(grid, config.parallel.sequence_parallel);
+  ParameterStore store;
+  make_gpt_chunks(config, grid, region, store);
+  store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.data : 1);
+  std::vector<Piece> pieces;
+  for (const SavedPart& part : saved_parts(store, grid.at().data, shape.data)) {
+    const Parameter& parameter = *part.parameter;
+    pieces.push_back({parameter.name,
+                      parameter.global_shape,
+                      parameter.box,
+                      part.range.first - parameter.first,
+                      part.range.count,
+                      {},
+                      {},
+                      {}});
+  }
+  return pieces;
+}
+
+Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages) {
+  std::string text;
+  read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
+  Config config = parse_config_text(text, checkpoint.path() + " (its configuration)");
+  config.parallel = {};
+  config.parallel.tensor = shape.tensor;
+  config.parallel.pipeline = shape.pipeline;
+  config.parallel.data = shape.data;
+  config.parallel.virtual_stages = virtual_stages;
+  if (virtual_stages > 1) config.parallel.schedule = "interleaved";
+  config.train = {.steps = 1, .global_batch_size = std::int64_t{shape.data} * shape.pipeline};  // as good as any
+  config.learning_rate = {.decay = "constant"};
+  resolve(config, shape.ranks(), nullptr);
+  return config;
+}
+
+}  // namespace megatron

@@ -1,0 +1,29 @@
+// Who writes what of a checkpoint: the one rule for a run's saves and for the tools that cut checkpoints anew.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/process_grid.h"
+#include "config/config.h"
+
+namespace megatron {
+
+/// A part of a parameter that a rank writes; a range of the store's flat buffers.
+struct SavedPart {
+  const Parameter* parameter = nullptr;
+  FlatRange range;
+};
+
+/// Of every counted parameter the data rank's 1/size, or with the distributed optimizer what it keeps the state of.
+std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size);
+
+/// What rank `rank` of a grid writes when it trains the resolved `config`, as pieces without memory.
+std::vector<Piece> saved_layout(const Config& config, const GridShape& shape, int rank);
+
+/// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the
+/// grid can do. Throws Error(checkpoint) if the checkpoint has none, Error(configuration) with the rules that the grid
+/// breaks.
+Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages);
+
+}  // namespace megatron

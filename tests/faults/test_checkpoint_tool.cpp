@@ -1,0 +1,135 @@
+// megatron_checkpoint as users call it: without a launcher, on what real runs leave, whole and damaged.
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Finished tool(const Command& arguments) {
+  Command command = {checkpoint_program()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_command(command, 60);
+}
+
+Finished done(const Command& arguments) {
+  const Finished finished = tool(arguments);
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  return finished;
+}
+
+void refused(const Command& arguments, int code, const std::string& part) {
+  const Finished finished = tool(arguments);
+  INFO(finished.err);
+  CHECK(finished.code == code);
+  CHECK(error_lines(finished) == 1);
+  CHECK(mentions(finished.err, part));
+}
+
+/// Name and contents of all files of a checkpoint.
+std::map<std::string, std::string> files_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = contents_of(entry.path().string());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("info, verify and diff of a run") {
+  const std::string& run = straight_run(kCube);
+  const Finished info = done({"info", run, "--tensors"});
+  CHECK(mentions(info.out, "step       8 (64 samples"));
+  CHECK(mentions(info.out, "8 of 8 ranks"));
+  CHECK(mentions(info.out, "tensor 2 x pipeline 2 x data 2 ranks"));
+  CHECK(mentions(info.out, "hidden_size = 32"));
+  CHECK(mentions(info.out, "layers.3.mlp.down.bias [32]"));
+  CHECK(mentions(done({"verify", run}).out, "step 8 is in order: 8 files"));
+  CHECK(mentions(done({"diff", run, checkpoint(run, 8)}).out, ": equal"));
+  const Finished differ = tool({"diff", run, checkpoint(run, 7)});
+  CHECK(differ.code == 1);
+  CHECK(differ.err.empty());
+  CHECK(mentions(differ.out, "step: 8 and 7"));
+  CHECK(mentions(differ.out, "NOT equal"));
+}
+
+TEST_CASE("a merged run is one file, equal to it, and text comes out of it") {
+  const TemporaryFolder folder;
+  const std::string& run = straight_run(kCube);
+  const std::string merged = folder.file("merged");
+  CHECK(mentions(done({"merge", run, merged}).out, "1 file"));
+  CHECK(folder.files() == std::vector<std::string>{"manifest.json", "rank_00000.h5"});
+  done({"verify", merged});
+  done({"diff", run, merged});
+  done({"reshape", merged, folder.file("cube"), "--tensor", "2", "--pipeline", "2", "--data", "2"});
+  CHECK((files_of(folder.file("cube")) == files_of(checkpoint(run, 8))));
+  const auto text = [](const std::string& source) {
+    const Finished made = run_command({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "12"}, 60);
+    CHECK(made.code == 0);
+    return made.out;
+  };
+  CHECK(text(merged) == text(run));
+}
+
+TEST_CASE("merging what is incomplete, mixed or damaged ends with 4 and writes nothing", "[fault-23]") {
+  const TemporaryFolder folder;
+  const std::string source = folder.file("source"), target = folder.file("target");
+  const auto fresh = [&] {
+    fs::remove_all(source);
+    fs::copy(checkpoint(straight_run(kCube), 8), source);
+  };
+  const auto must_fail = [&](const std::string& part) {
+    for (const Command& command : {Command{"merge", source, target},
+                                   {"verify", source},
+                                   {"reshape", source, target, "--tensor", "1", "--pipeline", "2"}}) {
+      CAPTURE(command[0]);
+      refused(command, 4, part);
+    }
+    fs::remove_all(source);
+    CHECK(folder.files().empty());
+  };
+  fresh();
+  fs::remove(source + "/rank_00005.h5");
+  must_fail("rank_00005.h5 is missing");
+  fresh();  // the same rank at another step: the right size, other contents
+  fs::copy_file(checkpoint(straight_run(kCube), 7) + "/rank_00003.h5", source + "/rank_00003.h5",
+                fs::copy_options::overwrite_existing);
+  must_fail("rank_00003.h5 are not what was saved");
+  fresh();  // two ranks of one step in each other's place
+  fs::rename(source + "/rank_00000.h5", source + "/swapped");
+  fs::rename(source + "/rank_00001.h5", source + "/rank_00000.h5");
+  fs::rename(source + "/swapped", source + "/rank_00001.h5");
+  must_fail("rank_0000");
+  fresh();
+  fs::resize_file(source + "/rank_00007.h5", 100);
+  must_fail("rank_00007.h5 has 100 bytes");
+  fresh();
+  std::string bytes = contents_of(source + "/rank_00002.h5");
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(source + "/rank_00002.h5", bytes);
+  must_fail("rank_00002.h5 are not what was saved");
+  fresh();
+  fs::remove(source + "/manifest.json");
+  must_fail("manifest.json is missing");
+}
+
+TEST_CASE("megatron_checkpoint refuses what it does not understand with 2") {
+  const TemporaryFolder folder;
+  const std::string& run = straight_run(kCube);
+  refused({}, 2, "give a command");
+  refused({"mrege", run, folder.file("x")}, 2, "did you mean 'merge'?");
+  refused({"info"}, 2, "one name");
+  refused({"merge", run}, 2, "two names");
+  refused({"merge", run, folder.file("x"), "--tensor", "2"}, 2, "--tensor is no option of merge");
+  refused({"reshape", run, folder.file("x"), "--tensor", "2"}, 2, "--pipeline");
+  refused({"reshape", run, folder.file("x"), "--tensor", "0", "--pipeline", "2"}, 2, "1 or more");
+  refused({"reshape", run, folder.file("x"), "--tensor", "8", "--pipeline", "1"}, 2, "attention_heads");
+  refused({"merge", run, folder.path()}, 2, "is there already");
+  refused({"info", folder.file("nothing")}, 4, "is no folder");
+  CHECK(mentions(done({"--help"}).out, "Usage: megatron_checkpoint info"));
+  CHECK(mentions(done({"--version"}).out, "megatron_checkpoint "));
+  CHECK(folder.files().empty());
+}

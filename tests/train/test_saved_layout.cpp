@@ -1,0 +1,125 @@
+// Checkpoints of real runs, cut anew for other grids: the same files as the other grid saves, and the same run after.
+#include <catch2/catch.hpp>
+
+#include "checkpoint/difference.h"
+#include "checkpoint/new_checkpoint.h"
+#include "comm/thread_communicator.h"
+#include "support/require_error.h"
+#include "train/loop_on_threads.h"
+#include "train/saved_layout.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+Config run_on_the_cube(const ShardFolder& folder) {
+  Config config = tiny_config();
+  config.data.train = make_corpus(folder);
+  config.train.steps = 4;
+  config.checkpoint.every_steps = 2;
+  config.checkpoint.keep_last = 0;
+  config.parallel.tensor = config.parallel.pipeline = config.parallel.data = 2;
+  config.run.directory = folder.file("straight");
+  return config;
+}
+
+CheckpointReader open_alone(const std::string& path) {
+  std::optional<CheckpointReader> reader;
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    reader = open_named_checkpoint(world, path, warnings);
+  });
+  return std::move(*reader);
+}
+
+void reshape(const std::string& from, const std::string& to, const GridShape& shape, int virtual_stages = 1) {
+  const CheckpointReader source = open_alone(from);
+  const Config config = config_for_layout(source, shape, virtual_stages);
+  rewrite_checkpoint(source, to, shape.ranks(), [&](int rank) { return saved_layout(config, shape, rank); });
+}
+
+std::map<std::string, std::string> files_of(const std::string& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    files[entry.path().filename().string()] = contents_of(entry.path().string());
+  }
+  return files;
+}
+
+/// Losses and norms of the steps after `step`, every digit.
+std::vector<std::string> numbers_after(const LoopResult& result, int step) {
+  for (const std::string& told : result.told) REQUIRE(told.empty());
+  std::vector<std::string> lines;
+  for (const nlohmann::json& line : result.metrics) {
+    if (line.at("kind") != "train" || line.at("step").get<int>() <= step) continue;
+    lines.push_back(line.at("step").dump() + " " + line.at("loss").dump() + " " + line.at("grad_norm").dump());
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("2x2x2 to 1x4 to 4x1 and back is the same bytes, optimizer included, and trains on the same", "[train]") {
+  const bool distributed = GENERATE(false, true);
+  const int virtual_stages = GENERATE(1, 2);
+  CAPTURE(distributed, virtual_stages);
+  const ShardFolder folder;
+  Config config = run_on_the_cube(folder);
+  config.optimizer.distributed = distributed;
+  config.parallel.virtual_stages = virtual_stages;
+  if (virtual_stages > 1) config.parallel.schedule = "interleaved";
+  const std::vector<std::string> expected = numbers_after(run_loop(config), 2);
+  REQUIRE(expected.size() == 2);
+
+  const std::string saved = folder.file("straight/checkpoints/step_00000002");
+  const GridShape cube{.tensor = 2, .data = 2, .pipeline = 2};
+  reshape(saved, folder.file("1x4"), {.tensor = 1, .pipeline = 4});
+  reshape(folder.file("1x4"), folder.file("4x1"), {.tensor = 4, .pipeline = 1});
+  reshape(folder.file("4x1"), folder.file("back"), cube, virtual_stages);
+  const auto merged = open_alone(folder.file("4x1"));
+  rewrite_checkpoint(merged, folder.file("merged"), 1, [&](int) { return whole_tensors(merged); });
+  CHECK(files_of(folder.file("1x4")).size() == 5);
+  CHECK(files_of(folder.file("4x1")).size() == 5);
+  CHECK(files_of(folder.file("merged")).size() == 2);
+  CHECK((files_of(folder.file("back")) == files_of(saved)));
+
+  for (const char* source : {"1x4", "merged"}) {
+    CAPTURE(source);
+    Config resumed = config;
+    resumed.checkpoint.load = folder.file(source);
+    resumed.run.directory = folder.file(std::string("from ") + source);
+    CHECK(numbers_after(run_loop(resumed), 2) == expected);
+    for (const TensorDifference& tensor :
+         compare_tensors(open_alone(resumed.run.directory), open_alone(config.run.directory), true)) {
+      CAPTURE(tensor.name);
+      CHECK(tensor.equal());
+    }
+  }
+}
+
+TEST_CASE("a run of one rank resumes from a checkpoint cut for four in its own directory", "[train]") {
+  const ShardFolder folder;
+  Config config = run_on_the_cube(folder);
+  config.parallel = {.data = 1};
+  const std::vector<std::string> expected = numbers_after(run_loop(config), 2);
+  reshape(folder.file("straight/checkpoints/step_00000002"), folder.file("other/checkpoints/step_00000002"),
+          {.tensor = 2, .pipeline = 2});
+  config.run.directory = folder.file("other");
+  CHECK(numbers_after(run_loop(config), 2) == expected);
+}
+
+TEST_CASE("grids that cannot cut the model are refused by the rules of the input file", "[train]") {
+  const ShardFolder folder;
+  Config config = run_on_the_cube(folder);
+  config.parallel = {.data = 1};
+  numbers_after(run_loop(config), 2);
+  const auto refuse = [&](const GridShape& shape, int virtual_stages, const std::string& part) {
+    require_error(ErrorKind::configuration, {part},
+                  [&] { reshape(folder.file("straight"), folder.file("never"), shape, virtual_stages); });
+  };
+  refuse({.tensor = 3}, 1, "attention_heads");
+  refuse({.pipeline = 3}, 1, "model.layers = 4 is not divisible by parallel.pipeline = 3");
+  refuse({.pipeline = 2}, 3, "virtual_stages");
+  CHECK_FALSE(std::filesystem::exists(folder.file("never")));
+}
