@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const ColumnTile<width> tile(rows, columns);
   if (!tile.inside()) return;
   const auto bias_values = load_floats<width>(bias + tile.column);
-  tile.template for_each_row<4>([&](std::int64_t at) { return load_vector<width>(x + at); },
+  tile.template for_each_row<4>([&](std::int64_t at, std::int64_t) { return load_vector<width>(x + at); },
                                 [&](std::int64_t at, std::int64_t, const Vector<T, width>& loaded) {
                                   auto sum = to_floats(loaded);
                                   for (int i = 0; i < width; ++i) sum.values[i] += bias_values.values[i];
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const ColumnTile<width> tile(rows, columns);
   Vector<float, width> sums{};
   if (tile.inside()) {
-    tile.template for_each_row<4>([&](std::int64_t at) { return load_vector<width>(x + at); },
+    tile.template for_each_row<4>([&](std::int64_t at, std::int64_t) { return load_vector<width>(x + at); },
                                   [&](std::int64_t, std::int64_t, const Vector<T, width>& loaded) {
                                     const auto values = to_floats(loaded);
                                     for (int i = 0; i < width; ++i) sums.values[i] += values.values[i];

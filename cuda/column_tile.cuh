@@ -22,17 +22,18 @@ struct ColumnTile {
 
   __device__ bool inside() const { return column < columns; }
 
-  /// For the thread's rows, `batch` at a time so that their loads are under way together: loaded = load(at), then
-  /// use(at, row, loaded). `at`: the index of the thread's first element of the row. Only where inside().
+  /// For the thread's rows, `batch` at a time so that their loads are under way together: loaded = load(at, row),
+  /// then use(at, row, loaded). `at`: the index of the thread's first element of the row in a contiguous matrix. Only
+  /// where inside().
   template <int batch, class Load, class Use>
   __device__ __forceinline__ void for_each_row(const Load& load, const Use& use) const {
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * kTileRows, step = stride * columns;
     std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kTileRows + threadIdx.y;
     for (std::int64_t at = row * columns + column; row < rows; row += batch * stride, at += batch * step) {
-      decltype(load(at)) loaded[batch];
+      decltype(load(at, row)) loaded[batch];
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
-        if (row + i * stride < rows) loaded[i] = load(at + i * step);
+        if (row + i * stride < rows) loaded[i] = load(at + i * step, row + i * stride);
       }
 #pragma unroll
       for (int i = 0; i < batch; ++i) {

@@ -26,14 +26,16 @@ class CudaOps final : public Ops {
   void add_bias(const AddBiasArgs&) override;
   void column_sum(const ColumnSumArgs&) override;
   // activation.cu
-  void bias_gelu_forward(const BiasGeluForwardArgs&) override;
-  void bias_gelu_backward(const BiasGeluBackwardArgs&) override;
+  void bias_activation_forward(const BiasActivationForwardArgs&) override;
+  void bias_activation_backward(const BiasActivationBackwardArgs&) override;
   // dropout.cu
   void dropout_add_forward(const DropoutAddForwardArgs&) override;
   void dropout_add_backward(const DropoutAddBackwardArgs&) override;
   // norm_forward.cu, norm_backward.cu
   void layer_norm_forward(const LayerNormForwardArgs&) override;
   void layer_norm_backward(const LayerNormBackwardArgs&) override;
+  // rotary.cu
+  void rotary(const RotaryArgs&) override;
   // attention_forward.cu, attention_backward.cu
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   if (bias != nullptr) bias_values = load_floats<width>(bias + tile.column);
   using Inputs = ForwardInputs<T, width>;
   tile.template for_each_row<2>(
-      [&](std::int64_t at) {
+      [&](std::int64_t at, std::int64_t) {
         Inputs loaded;
         loaded.x = load_vector<width>(x + at);
         if (residual != nullptr) loaded.residual = load_vector<width>(residual + at);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   const ColumnTile<width> tile(rows, columns);
   Vector<float, width> sums{};
   if (tile.inside()) {
-    tile.template for_each_row<4>([&](std::int64_t at) { return load_vector<width>(dy + at); },
+    tile.template for_each_row<4>([&](std::int64_t at, std::int64_t) { return load_vector<width>(dy + at); },
                                   [&](std::int64_t at, std::int64_t row, const Vector<T, width>& loaded) {
                                     auto gradient = to_floats(loaded);
                                     if (mask.positions != nullptr) {

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kTileThreads)
   if (!tile.inside()) return;
   struct Nothing {};
   tile.template for_each_row<1>(
-      [](std::int64_t) { return Nothing{}; },
+      [](std::int64_t, std::int64_t) { return Nothing{}; },
       [&](std::int64_t at, std::int64_t row, Nothing) {
         const std::int64_t element = box.first_element + row * box.global_columns + tile.column;
         y[at] = ptx::from_float<T>(normal_variate(static_cast<std::uint64_t>(element), box.key, box.deviation));

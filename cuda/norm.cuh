@@ -1,9 +1,10 @@
-// What both directions of layer normalisation share: teams of threads, a warp or a block, that keep a row in registers.
+// What both directions of layer normalisation share: teams of threads, up to a block, that keep a row in registers.
 #pragma once
 
 #include <utility>
 
 #include "cuda/kernel.cuh"
+#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -11,10 +12,14 @@ struct Sums {
   float first, second;
 };
 
-/// The sums over the team, in all its threads. A team of more than a warp is the whole block.
+/// The sums over the team, in all its threads: a part of a warp, a warp, or the whole block. Whole warps come.
 template <int team>
 __device__ __forceinline__ Sums team_sums(Sums sums) {
-  sums = {warp_sum(sums.first), warp_sum(sums.second)};
+  constexpr int of_warp = team < static_cast<int>(kWarpThreads) ? team : static_cast<int>(kWarpThreads);
+  for (int lanes = of_warp / 2; lanes > 0; lanes /= 2) {
+    sums.first += __shfl_xor_sync(kFullWarp, sums.first, lanes);
+    sums.second += __shfl_xor_sync(kFullWarp, sums.second, lanes);
+  }
   if constexpr (team > static_cast<int>(kWarpThreads)) {
     constexpr unsigned warps = team / kWarpThreads;
     __shared__ Sums of_warps[warps];
@@ -28,9 +33,9 @@ __device__ __forceinline__ Sums team_sums(Sums sums) {
   return sums;
 }
 
-/// Threads of a block: several teams of a warp, or one larger team.
+/// Threads of a block: several teams of at most a warp, or one larger team.
 constexpr int norm_block(int team) {
-  return team == static_cast<int>(kWarpThreads) ? 256 : team;
+  return team <= static_cast<int>(kWarpThreads) ? 256 : team;
 }
 
 /// Calls body.operator()<team, vectors>() with the smallest team that keeps a row of aligned vectors in registers, and
@@ -46,12 +51,20 @@ bool with_norm_team(std::int64_t columns, const Body& body) {
   };
   const auto one_of = [&](auto... teams) { return (... || try_team(teams)); };
   if constexpr (kHalf<T>) {
-    return one_of(std::integer_sequence<int, 32, 1, 2, 3>(), std::integer_sequence<int, 128, 1, 2, 3>(),
+    return one_of(std::integer_sequence<int, 8, 1>(), std::integer_sequence<int, 16, 1>(),
+                  std::integer_sequence<int, 32, 1, 2, 3>(), std::integer_sequence<int, 128, 1, 2, 3>(),
                   std::integer_sequence<int, 256, 2, 3>(), std::integer_sequence<int, 512, 2, 3>());
   } else {
-    return one_of(std::integer_sequence<int, 32, 1, 2>(), std::integer_sequence<int, 128, 1, 2>(),
+    return one_of(std::integer_sequence<int, 8, 1>(), std::integer_sequence<int, 16, 1>(),
+                  std::integer_sequence<int, 32, 1, 2>(), std::integer_sequence<int, 128, 1, 2>(),
                   std::integer_sequence<int, 256, 2>(), std::integer_sequence<int, 512, 2>());
   }
+}
+
+/// Whether rows of `columns` elements consist of aligned vectors, wherever they lie.
+template <class T, class... Rows>
+bool vectorizable_rows(std::int64_t columns, const Rows&... rows) {
+  return ((vectorizable<T>(columns, rows.data) && rows.places.multiples_of(Vector<T>::size)) && ...);
 }
 
 /// Blocks of 256 threads with a warp a row.

@@ -14,10 +14,14 @@ namespace {
 
 template <class T>
 struct BackwardPointers {
-  const T *dy, *x, *gamma;
-  const float *mean, *rstd;
-  const T* residual;  ///< or null
-  T* dx;
+  StridedRows<const T> dy, x;
+  const T* gamma;
+  const float *mean, *rstd;       ///< mean or null: RMSNorm
+  StridedRows<const T> residual;  ///< data or null
+  StridedRows<T> dx;
+  bool with_beta;
+
+  __device__ float mean_of(std::int64_t row) const { return mean == nullptr ? 0.0f : mean[row]; }
 };
 
 /// What the gradients of a row have in common.
@@ -25,6 +29,11 @@ struct RowGradient {
   float mean, rstd;
   float mean_gradient = 0, mean_product = 0;  ///< of dy · gamma, and of that times the normalised x
 
+  /// From the row's sums. An RMSNorm has no mean that x and the gradient would be moved by.
+  __device__ void set(Sums sums, float reciprocal, bool centered) {
+    mean_gradient = centered ? sums.first * reciprocal : 0.0f;
+    mean_product = sums.second * reciprocal;
+  }
   __device__ float normal(float x) const { return (x - mean) * rstd; }
   __device__ float input(float gradient, float normal) const {
     return rstd * (gradient - mean_gradient - normal * mean_product);
@@ -76,11 +85,12 @@ constexpr int resident_blocks(int team, int elements_a_thread) {
   return (elements_a_thread <= 8 ? 1024 : 512) / norm_block(team);
 }
 
-/// slice[0, column] = dgamma, slice[1, column] = dbeta of the block; its warps' sums are added in order.
+/// slice[0, column] = dgamma, slice[1, column] = dbeta of the block, the latter if with_beta; its teams' sums are added
+/// in order.
 template <class T, int team, int vectors>
 __device__ __forceinline__ void store_parameter_sums(const Vector<float, Vector<T>::size> (&dgamma)[vectors],
                                                      const Vector<float, Vector<T>::size> (&dbeta)[vectors],
-                                                     float* slice, int columns) {
+                                                     float* slice, int columns, bool with_beta) {
   constexpr int width = Vector<T>::size, teams = norm_block(team) / team;
   const int first = static_cast<int>(threadIdx.x) % team * width;
   if constexpr (teams == 1) {
@@ -89,7 +99,7 @@ __device__ __forceinline__ void store_parameter_sums(const Vector<float, Vector<
       const int column = first + k * team * width;
       if (column >= columns) continue;
       store_global(slice + column, dgamma[k]);
-      store_global(slice + columns + column, dbeta[k]);
+      if (with_beta) store_global(slice + columns + column, dbeta[k]);
     }
   } else {
     __shared__ float sums[2][vectors][width][team];
@@ -110,13 +120,13 @@ __device__ __forceinline__ void store_parameter_sums(const Vector<float, Vector<
     for (int column = static_cast<int>(threadIdx.x); column < columns; column += norm_block(team)) {
       const int k = column / (team * width), lane = column / width % team, i = column % width;
       slice[column] = sums[0][k][i][lane];
-      slice[columns + column] = sums[1][k][i][lane];
+      if (with_beta) slice[columns + column] = sums[1][k][i][lane];
     }
   }
 }
 
-/// partial: [gridDim.x, 2, columns], dgamma and dbeta of each block's rows. One pass: reads dy, x and what by-passed
-/// the norm, writes dx.
+/// partial: [gridDim.x, 2 or without beta 1, columns], dgamma and dbeta of each block's rows. One pass: reads dy, x and
+/// what by-passed the norm, writes dx.
 template <class T, int team, int vectors>
 __global__ void __launch_bounds__(norm_block(team), resident_blocks(team, vectors* Vector<T>::size))
     backward_kernel(BackwardPointers<T> at, float* partial, std::int64_t rows, int columns) {
@@ -125,44 +135,47 @@ __global__ void __launch_bounds__(norm_block(team), resident_blocks(team, vector
   const float reciprocal = 1.0f / static_cast<float>(columns);
   Vector<float, width> dgamma[vectors] = {}, dbeta[vectors] = {};
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * teams;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * teams + threadIdx.x / team; row < rows;
-       row += stride) {
-    const std::int64_t begin = row * columns + first;
+  for (std::int64_t block_row = static_cast<std::int64_t>(blockIdx.x) * teams; block_row < rows; block_row += stride) {
+    const std::int64_t its_row = block_row + threadIdx.x / team;
+    const bool inside = its_row < rows;  // of a block's teams some may have no row
+    const std::int64_t row = inside ? its_row : 0;
+    const int end = inside ? columns : 0;
+    const T *dy_row = at.dy[row] + first, *x_row = at.x[row] + first;
     Vector<T> dy[vectors], x[vectors], residual[vectors];
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
-      if (first + k * team * width >= columns) continue;
-      dy[k] = load_vector(at.dy + begin + k * team * width);
-      x[k] = load_vector(at.x + begin + k * team * width);
+      if (first + k * team * width >= end) continue;
+      dy[k] = load_vector(dy_row + k * team * width);
+      x[k] = load_vector(x_row + k * team * width);
     }
-    RowGradient row_is{at.mean[row], at.rstd[row]};
+    RowGradient row_is{at.mean_of(row), at.rstd[row]};
     Sums sums{0, 0};
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
       const int column = first + k * team * width;
-      if (column >= columns) continue;
+      if (column >= end) continue;
       add_row_sums(sums, row_is, dy[k], x[k], at.gamma + column);
       add_parameter_sums(dgamma[k], dbeta[k], row_is, dy[k], x[k]);
     }
-    if (at.residual != nullptr) {  // not before: there are no registers for it
+    if (at.residual.data != nullptr) {  // not before: there are no registers for it
+      const T* residual_row = at.residual[row] + first;
 #pragma unroll
       for (int k = 0; k < vectors; ++k) {
-        if (first + k * team * width < columns) residual[k] = load_vector(at.residual + begin + k * team * width);
+        if (first + k * team * width < end) residual[k] = load_vector(residual_row + k * team * width);
       }
     }
-    sums = team_sums<team>(sums);
-    row_is.mean_gradient = sums.first * reciprocal;
-    row_is.mean_product = sums.second * reciprocal;
+    row_is.set(team_sums<team>(sums), reciprocal, at.mean != nullptr);
+    T* dx_row = at.dx[row] + first;
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
       const int column = first + k * team * width;
-      if (column >= columns) continue;
-      store_input_gradient(row_is, dy[k], x[k], at.gamma + column, at.residual != nullptr, residual[k],
-                           at.dx + begin + k * team * width);
+      if (column >= end) continue;
+      store_input_gradient(row_is, dy[k], x[k], at.gamma + column, at.residual.data != nullptr, residual[k],
+                           dx_row + k * team * width);
     }
   }
-  store_parameter_sums<T, team, vectors>(dgamma, dbeta, partial + blockIdx.x * 2 * static_cast<std::int64_t>(columns),
-                                         columns);
+  const std::int64_t sums_of_block = (at.with_beta ? 2 : 1) * static_cast<std::int64_t>(columns);
+  store_parameter_sums<T, team, vectors>(dgamma, dbeta, partial + blockIdx.x * sums_of_block, columns, at.with_beta);
 }
 
 /// The input's gradient, by a warp that goes over its row twice.
@@ -172,22 +185,21 @@ __global__ void __launch_bounds__(256)
   const std::int64_t row = first_element() / kWarpThreads;
   if (row >= rows) return;
   const std::int64_t first = threadIdx.x % kWarpThreads * width, step = kWarpThreads * width;
-  RowGradient row_is{at.mean[row], at.rstd[row]};
+  RowGradient row_is{at.mean_of(row), at.rstd[row]};
+  const T *dy = at.dy[row], *x = at.x[row];
   Sums sums{0, 0};
   for (std::int64_t column = first; column < columns; column += step) {
-    const std::int64_t i = row * columns + column;
-    add_row_sums(sums, row_is, load_vector<width>(at.dy + i), load_vector<width>(at.x + i), at.gamma + column);
+    add_row_sums(sums, row_is, load_vector<width>(dy + column), load_vector<width>(x + column), at.gamma + column);
   }
-  sums = team_sums<kWarpThreads>(sums);
-  const float reciprocal = 1.0f / static_cast<float>(columns);
-  row_is.mean_gradient = sums.first * reciprocal;
-  row_is.mean_product = sums.second * reciprocal;
+  row_is.set(team_sums<kWarpThreads>(sums), 1.0f / static_cast<float>(columns), at.mean != nullptr);
+  const bool with_residual = at.residual.data != nullptr;
+  const T* through = with_residual ? at.residual[row] : nullptr;
+  T* dx = at.dx[row];
   for (std::int64_t column = first; column < columns; column += step) {
-    const std::int64_t i = row * columns + column;
     Vector<T, width> residual;
-    if (at.residual != nullptr) residual = load_vector<width>(at.residual + i);
-    store_input_gradient(row_is, load_vector<width>(at.dy + i), load_vector<width>(at.x + i), at.gamma + column,
-                         at.residual != nullptr, residual, at.dx + i);
+    if (with_residual) residual = load_vector<width>(through + column);
+    store_input_gradient(row_is, load_vector<width>(dy + column), load_vector<width>(x + column), at.gamma + column,
+                         with_residual, residual, dx + column);
   }
 }
 
@@ -196,7 +208,7 @@ struct GradientAndInput {
   Vector<T, width> dy, x;
 };
 
-/// partial: [gridDim.y, 2, columns], for rows that backward_kernel does not take.
+/// partial: [gridDim.y, 2 or without beta 1, columns], for rows that backward_kernel does not take.
 template <class T, int width>
 __global__ void __launch_bounds__(kTileThreads)
     parameters_kernel(BackwardPointers<T> at, float* partial, std::int64_t rows, std::int64_t columns) {
@@ -205,16 +217,16 @@ __global__ void __launch_bounds__(kTileThreads)
   if (tile.inside()) {
     using Inputs = GradientAndInput<T, width>;
     tile.template for_each_row<2>(
-        [&](std::int64_t i) {
-          return Inputs{load_vector<width>(at.dy + i), load_vector<width>(at.x + i)};
+        [&](std::int64_t, std::int64_t row) {
+          return Inputs{load_vector<width>(at.dy[row] + tile.column), load_vector<width>(at.x[row] + tile.column)};
         },
         [&](std::int64_t, std::int64_t row, const Inputs& loaded) {
-          add_parameter_sums(dgamma, dbeta, RowGradient{at.mean[row], at.rstd[row]}, loaded.dy, loaded.x);
+          add_parameter_sums(dgamma, dbeta, RowGradient{at.mean_of(row), at.rstd[row]}, loaded.dy, loaded.x);
         });
   }
-  float* slice = partial + blockIdx.y * 2 * columns;
+  float* slice = partial + blockIdx.y * (at.with_beta ? 2 : 1) * columns;
   tile.store_sums(dgamma, slice);
-  tile.store_sums(dbeta, slice + columns);
+  if (at.with_beta) tile.store_sums(dbeta, slice + columns);
 }
 
 }  // namespace
@@ -223,24 +235,28 @@ void CudaOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
   with_activation_type("layer_norm_backward", args.x.dtype(), [&]<class T>(T) {
     const RowsOf size(args.x);
     const std::int64_t rows = size.rows, columns = size.columns;
-    const BackwardPointers<T> at{
-        .dy = elements_of<T>("layer_norm_backward", args.dy, size.elements()),
-        .x = elements_of<T>("layer_norm_backward", args.x, size.elements()),
-        .gamma = elements_of<T>("layer_norm_backward", args.gamma, columns),
-        .mean = elements_of<float>("layer_norm_backward", args.mean, rows),
-        .rstd = elements_of<float>("layer_norm_backward", args.rstd, rows),
-        .residual = optional_elements_of<T>("layer_norm_backward", args.residual_gradient, size.elements()),
-        .dx = elements_of<T>("layer_norm_backward", args.dx, size.elements())};
+    const BackwardPointers<T> at{.dy = rows_of<T>("layer_norm_backward", args.dy, size),
+                                 .x = rows_of<T>("layer_norm_backward", args.x, size),
+                                 .gamma = elements_of<T>("layer_norm_backward", args.gamma, columns),
+                                 .mean = optional_elements_of<float>("layer_norm_backward", args.mean, rows),
+                                 .rstd = elements_of<float>("layer_norm_backward", args.rstd, rows),
+                                 .residual = args.residual_gradient.empty()
+                                                 ? StridedRows<const T>()
+                                                 : rows_of<T>("layer_norm_backward", args.residual_gradient, size),
+                                 .dx = rows_of<T>("layer_norm_backward", args.dx, size),
+                                 .with_beta = !args.dbeta.empty()};
     float* dgamma = elements_of<float>("layer_norm_backward", args.dgamma, columns);
-    float* dbeta = elements_of<float>("layer_norm_backward", args.dbeta, columns);
+    float* dbeta = optional_elements_of<float>("layer_norm_backward", args.dbeta, columns);
     if (size.elements() == 0) return;
-    const bool vectors_fit = vectorizable<T>(columns, at.dy, at.x, at.gamma, at.residual, at.dx);
+    const int sums_a_column = at.with_beta ? 2 : 1;
+    const bool vectors_fit =
+        vectorizable<T>(columns, at.gamma) && vectorizable_rows<T>(columns, at.dy, at.x, at.residual, at.dx);
     const auto in_registers = [&]<int team, int vectors>() {
       constexpr int teams = norm_block(team) / team;
       const std::int64_t resident =
           std::int64_t{resident_blocks(team, vectors * Vector<T>::size)} * device_.multiprocessors();
       const std::int64_t blocks = std::min(resident, (rows + teams - 1) / teams);
-      float* partial = float_scratch(blocks * 2 * columns);
+      float* partial = float_scratch(blocks * sums_a_column * columns);
       launch(stream_, {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(norm_block(team))},
              backward_kernel<T, team, vectors>, at, partial, rows, columns);
       add_slices(stream_, partial, blocks, columns, dgamma, dbeta);
@@ -249,7 +265,7 @@ void CudaOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
     // The parameters' gradients first: dx may lie on dy.
     const LaunchShape shape =
         column_tile_shape(rows, columns, vectors_fit ? Vector<T>::size : 1, device_.multiprocessors(), 8);
-    float* partial = float_scratch(shape.grid.y * 2 * columns);
+    float* partial = float_scratch(shape.grid.y * sums_a_column * columns);
     launch(stream_, shape, vectors_fit ? parameters_kernel<T, Vector<T>::size> : parameters_kernel<T, 1>, at, partial,
            rows, columns);
     add_slices(stream_, partial, shape.grid.y, columns, dgamma, dbeta);

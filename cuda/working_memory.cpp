@@ -45,8 +45,9 @@ constexpr std::size_t kTotalBytes = 4096 * sizeof(double);  // a sum of every bl
 class CudaCountingOps final : public CountingOps {
  public:
   void column_sum(const ColumnSumArgs& args) override { works_in(column_sum_bytes(args.x.dim(1))); }
-  void bias_gelu_backward(const BiasGeluBackwardArgs& args) override {
-    works_in(column_sum_bytes(args.x.dim(args.x.rank() - 1)));
+  void bias_activation_backward(const BiasActivationBackwardArgs& args) override {
+    const std::int64_t columns = args.dy.dim(args.dy.rank() - 1);
+    works_in((is_gated(args.activation) ? 2 : 1) * column_sum_bytes(columns));
   }
   void dropout_add_backward(const DropoutAddBackwardArgs& args) override {
     works_in(column_sum_bytes(args.dy.dim(args.dy.rank() - 1)));

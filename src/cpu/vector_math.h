@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/normal_tail.h"
+
 namespace megatron {
 
 /// e^x = mantissa · 2^exponent for |x| <= 104, mantissa in about [0.7, 1.42]. NaN passes through.
@@ -50,6 +52,18 @@ inline float vector_exp_within_80(float x) {
 /// 1 / (1 + e^-x). tanh(x) = 2 vector_logistic(2x) - 1, so a tanh GELU needs nothing else.
 inline float vector_logistic(float x) {
   return 1.0f / (1.0f + vector_exp(-x));
+}
+
+struct Normal {
+  float cumulative;   ///< P(Z <= z) of a standard normal Z
+  float exponential;  ///< e^(-z² / 2), its density times sqrt(2π)
+};
+
+/// To 2e-7, and the left tail relative to itself: to 1e-6 where it is above 1e-8, to 5e-6 above 1e-37.
+inline Normal vector_normal(float z) {
+  const float exponential = vector_exp(-0.5f * z * z);
+  const float tail = scaled_normal_tail(1.0f / (1.0f + kNormalTailScale * std::abs(z))) * exponential;
+  return {z > 0.0f ? 1.0f - tail : tail, exponential};
 }
 
 /// ln x for normal x > 0.

@@ -33,7 +33,7 @@ void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
   saved.activated = context.saved.allocate("mlp activated", shape, context.activation_type);
 
   up_.forward(context, x, saved.up);
-  context.ops.bias_gelu_forward({.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated)});
+  context.ops.bias_activation_forward({.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated)});
 }
 
 void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
@@ -47,11 +47,11 @@ void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
   const Tensor dup = context.weight_work != nullptr ? saved.up : dactivated;
 
   down_.backward(context, dy, saved.activated, dactivated);
-  context.ops.bias_gelu_backward({.dy = as_matrix(dactivated),
-                                  .x = as_matrix(saved.up),
-                                  .bias = up_.bias(),
-                                  .dx = as_matrix(dup),
-                                  .dbias = up_.bias_gradient()});
+  context.ops.bias_activation_backward({.dy = as_matrix(dactivated),
+                                        .x = as_matrix(saved.up),
+                                        .bias = up_.bias(),
+                                        .dx = as_matrix(dup),
+                                        .dbias = up_.bias_gradient()});
   up_.backward(context, dup, saved.x, dx);
 }
 

@@ -22,12 +22,13 @@ class CountingOps : public Ops {
 
   void add_bias(const AddBiasArgs&) override {}
   void column_sum(const ColumnSumArgs&) override {}
-  void bias_gelu_forward(const BiasGeluForwardArgs&) override {}
-  void bias_gelu_backward(const BiasGeluBackwardArgs&) override {}
+  void bias_activation_forward(const BiasActivationForwardArgs&) override {}
+  void bias_activation_backward(const BiasActivationBackwardArgs&) override {}
   void dropout_add_forward(const DropoutAddForwardArgs&) override {}
   void dropout_add_backward(const DropoutAddBackwardArgs&) override {}
   void layer_norm_forward(const LayerNormForwardArgs&) override {}
   void layer_norm_backward(const LayerNormBackwardArgs&) override {}
+  void rotary(const RotaryArgs&) override {}
   void embedding_forward(const EmbeddingForwardArgs&) override {}
   void embedding_backward(const EmbeddingBackwardArgs&) override {}
   void cross_entropy_local(const CrossEntropyLocalArgs&) override {}

@@ -51,17 +51,32 @@ struct ColumnSumArgs {
   Tensor y;  ///< adds, f32
 };
 
-/// y = gelu(x + bias), tanh form (Hendrycks & Gimpel 2016): 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
-struct BiasGeluForwardArgs {
-  ConstTensor x;     ///< [n, f]
-  ConstTensor bias;  ///< [f], optional
-  Tensor y;          ///< sets
+/// The function between the two products of a feed-forward part. Gated ones multiply the activated gate into the other
+/// half of their input (Shazeer 2020).
+enum class Activation {
+  gelu,        ///< tanh form (Hendrycks & Gimpel 2016): 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))
+  gelu_exact,  ///< 0.5 z (1 + erf(z / sqrt(2)))
+  relu,        ///< max(z, 0); derivative 0 at 0
+  swiglu,      ///< silu(gate) · up, silu(z) = z / (1 + exp(-z))
+  geglu,       ///< gelu(gate) · up, gelu in its tanh form
 };
-struct BiasGeluBackwardArgs {
-  ConstTensor dy, x;
-  ConstTensor bias;  ///< optional
-  Tensor dx;         ///< sets; may alias dy or x
-  Tensor dbias;      ///< adds, f32, optional
+constexpr bool is_gated(Activation activation) {
+  return activation == Activation::swiglu || activation == Activation::geglu;
+}
+
+/// y = activation(x + bias). A gated x has 2f columns: f of gates, then f of what they let through.
+struct BiasActivationForwardArgs {
+  ConstTensor x;     ///< [n, f], gated [n, 2f]
+  ConstTensor bias;  ///< [columns of x], optional
+  Tensor y;          ///< [n, f], sets
+  Activation activation = Activation::gelu;
+};
+struct BiasActivationBackwardArgs {
+  ConstTensor dy, x;  ///< as y and x of forward
+  ConstTensor bias;   ///< optional
+  Tensor dx;          ///< sets, as x; may alias x, and dy if not gated
+  Tensor dbias;       ///< adds, f32, as bias, optional
+  Activation activation = Activation::gelu;
 };
 
 /// y = residual + dropout(x + bias). x, y, residual: [s, b, h]. Without residual: y = dropout(x + bias).
@@ -80,20 +95,36 @@ struct DropoutAddBackwardArgs {
   Dropout dropout;
 };
 
-/// Layer normalisation over the last dimension (Ba et al. 2016), biased variance, statistics in f32.
+/// Layer normalisation over the last dimension (Ba et al. 2016), biased variance, statistics in f32; without `mean`
+/// RMSNorm (Zhang & Sennrich 2019): nothing is subtracted, and the mean square takes the variance's place.
+/// Rows [..., h] of x, y and their gradients may be strided, each tensor's in its own way: all dimensions but the last
+/// evenly spaced but for one jump, as the heads of a query [s, b, heads, d] in its product with key and value.
 struct LayerNormForwardArgs {
-  ConstTensor x;            ///< [n, h]
-  ConstTensor gamma, beta;  ///< [h]
-  Tensor y;                 ///< sets
-  Tensor mean, rstd;        ///< sets, f32 [n]
+  ConstTensor x;      ///< [n, h]
+  ConstTensor gamma;  ///< [h]
+  ConstTensor beta;   ///< [h], optional
+  Tensor y;           ///< sets; may alias x
+  Tensor mean;        ///< sets, f32 [n]; absent: RMSNorm
+  Tensor rstd;        ///< sets, f32 [n]
   float epsilon = 1e-5f;
 };
 struct LayerNormBackwardArgs {
   ConstTensor dy, x, gamma;
-  ConstTensor mean, rstd;
+  ConstTensor mean, rstd;         ///< mean absent: RMSNorm
   ConstTensor residual_gradient;  ///< optional, [n, h]: added into dx (the gradient that by-passed the norm)
   Tensor dx;                      ///< sets; may alias dy or residual_gradient
-  Tensor dgamma, dbeta;           ///< adds, f32 [h]
+  Tensor dgamma;                  ///< adds, f32 [h]
+  Tensor dbeta;                   ///< adds, f32 [h], optional
+};
+
+/// Rotary position embedding (Su et al. 2021), half-split: of the first r channels of every head, the pair i and
+/// i + r/2 is turned by the angle position · inverse_frequencies[i]; the channels from r on stay as they are. Angles
+/// are those of the exact product, to 1e-7 as far as the millionth position.
+struct RotaryArgs {
+  Tensor x;                         ///< [s, b, heads, d], strided, in place
+  ConstTensor positions;            ///< i32 [s, b]
+  ConstTensor inverse_frequencies;  ///< f32 [r/2], r <= d; from 0 to less than 2π
+  bool inverse = false;             ///< turns back: the gradient's way
 };
 
 /// Which keys a query may see and how scores are biased. Query row i has sequence position query_offset + i, key row j
@@ -229,12 +260,13 @@ class Ops {
   virtual void matmul(const MatmulArgs&) = 0;
   virtual void add_bias(const AddBiasArgs&) = 0;
   virtual void column_sum(const ColumnSumArgs&) = 0;
-  virtual void bias_gelu_forward(const BiasGeluForwardArgs&) = 0;
-  virtual void bias_gelu_backward(const BiasGeluBackwardArgs&) = 0;
+  virtual void bias_activation_forward(const BiasActivationForwardArgs&) = 0;
+  virtual void bias_activation_backward(const BiasActivationBackwardArgs&) = 0;
   virtual void dropout_add_forward(const DropoutAddForwardArgs&) = 0;
   virtual void dropout_add_backward(const DropoutAddBackwardArgs&) = 0;
   virtual void layer_norm_forward(const LayerNormForwardArgs&) = 0;
   virtual void layer_norm_backward(const LayerNormBackwardArgs&) = 0;
+  virtual void rotary(const RotaryArgs&) = 0;
   virtual void attention_forward(const AttentionForwardArgs&) = 0;
   virtual void attention_backward(const AttentionBackwardArgs&) = 0;
   virtual void embedding_forward(const EmbeddingForwardArgs&) = 0;

@@ -23,11 +23,11 @@ class PassingOps : public Ops {
   void column_sum(const ColumnSumArgs& args) override {
     pass("column_sum", [&] { ops_->column_sum(args); });
   }
-  void bias_gelu_forward(const BiasGeluForwardArgs& args) override {
-    pass("bias_gelu_forward", [&] { ops_->bias_gelu_forward(args); });
+  void bias_activation_forward(const BiasActivationForwardArgs& args) override {
+    pass("bias_activation_forward", [&] { ops_->bias_activation_forward(args); });
   }
-  void bias_gelu_backward(const BiasGeluBackwardArgs& args) override {
-    pass("bias_gelu_backward", [&] { ops_->bias_gelu_backward(args); });
+  void bias_activation_backward(const BiasActivationBackwardArgs& args) override {
+    pass("bias_activation_backward", [&] { ops_->bias_activation_backward(args); });
   }
   void dropout_add_forward(const DropoutAddForwardArgs& args) override {
     pass("dropout_add_forward", [&] { ops_->dropout_add_forward(args); });
@@ -40,6 +40,9 @@ class PassingOps : public Ops {
   }
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     pass("layer_norm_backward", [&] { ops_->layer_norm_backward(args); });
+  }
+  void rotary(const RotaryArgs& args) override {
+    pass("rotary", [&] { ops_->rotary(args); });
   }
   void attention_forward(const AttentionForwardArgs& args) override {
     pass("attention_forward", [&] { ops_->attention_forward(args); });

@@ -200,10 +200,11 @@ void elementwise(Bench& bench, const Model& model) {
   {
     const Tensor x = bench.random({rows, f}), y = bench.random({rows, f}), bias = bench.random({f});
     const Tensor dbias = bench.zeros({f});
-    bench.measure("bias_gelu_forward", 2 * wide_plane, 0,
-                  [&] { bench.ops().bias_gelu_forward({.x = x, .bias = bias, .y = y}); });
-    bench.measure("bias_gelu_backward", 3 * wide_plane, 0,
-                  [&] { bench.ops().bias_gelu_backward({.dy = y, .x = x, .bias = bias, .dx = y, .dbias = dbias}); });
+    bench.measure("bias_activation_forward", 2 * wide_plane, 0,
+                  [&] { bench.ops().bias_activation_forward({.x = x, .bias = bias, .y = y}); });
+    bench.measure("bias_activation_backward", 3 * wide_plane, 0, [&] {
+      bench.ops().bias_activation_backward({.dy = y, .x = x, .bias = bias, .dx = y, .dbias = dbias});
+    });
     bench.measure("add_bias", 2 * wide_plane, 0, [&] { bench.ops().add_bias({.x = x, .bias = bias}); });
     bench.measure("column_sum", wide_plane, 0, [&] { bench.ops().column_sum({.x = x, .y = dbias}); });
     bench.release();

@@ -47,8 +47,9 @@ TEST_CASE("working memory of sums over rows is planned") {
                more = tensor({columns});
   const Tensor mean = tensor({rows}), rstd = tensor({rows}), gamma = tensor({columns});
   check_planned(backend, [&](Ops& ops) { ops.column_sum({.x = x, .y = sums}); });
-  check_planned(backend,
-                [&](Ops& ops) { ops.bias_gelu_backward({.dy = dy, .x = x, .bias = gamma, .dx = dy, .dbias = sums}); });
+  check_planned(backend, [&](Ops& ops) {
+    ops.bias_activation_backward({.dy = dy, .x = x, .bias = gamma, .dx = dy, .dbias = sums});
+  });
   check_planned(backend, [&](Ops& ops) {
     ops.layer_norm_backward({.dy = dy,
                              .x = x,

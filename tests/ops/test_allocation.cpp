@@ -36,12 +36,14 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   large();
   ops.add_bias({x, bias});
   ops.column_sum({x, dbias});
-  ops.bias_gelu_forward({x, bias, y});
-  ops.bias_gelu_backward({y, x, bias, y, dbias});
+  ops.bias_activation_forward({x, bias, y});
+  ops.bias_activation_backward({y, x, bias, y, dbias});
   ops.dropout_add_forward({x, bias, x, y, dropout});
   ops.dropout_add_backward({x, y, dbias, dropout});
   ops.layer_norm_forward({x, bias, bias, y, mean, rstd});
   ops.layer_norm_backward({y, x, bias, mean, rstd, {}, y, dbias, dbias});
+  ops.layer_norm_forward({x, bias, {}, y, {}, rstd});
+  ops.rotary({q, ids, one});
   ops.embedding_forward({ids, x, 0, y, false});
   ops.embedding_backward({ids, y, 0, dtable});
   ops.cross_entropy_local({x, ids, 0, h, mean, rstd, mean});

@@ -26,13 +26,13 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
        [&] {
          ops.column_sum({x, row});
        }},
-      {"bias_gelu_forward",
+      {"bias_activation_forward",
        [&] {
-         ops.bias_gelu_forward({x, row, x});
+         ops.bias_activation_forward({x, row, x});
        }},
-      {"bias_gelu_backward",
+      {"bias_activation_backward",
        [&] {
-         ops.bias_gelu_backward({x, x, row, x, {}});
+         ops.bias_activation_backward({x, x, row, x, {}});
        }},
       {"dropout_add_forward",
        [&] {
@@ -49,6 +49,10 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
       {"layer_norm_backward",
        [&] {
          ops.layer_norm_backward({x, x, row, n, n, {}, x, row, row});
+       }},
+      {"rotary",
+       [&] {
+         ops.rotary({Tensor(memory.data(), {4, 1, 2, 8}, DType::f64), ids, n, false});
        }},
       {"embedding_forward",
        [&] {

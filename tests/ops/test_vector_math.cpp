@@ -63,6 +63,26 @@ TEST_CASE("vector_logistic is right to a few units") {
   CHECK(vector_logistic(1000) == 1);
 }
 
+TEST_CASE("vector_normal is right to a few units, and its left tail relative to itself") {
+  double worst = 0, worst_tail = 0, worst_far = 0;
+  for (float z = -13; z < 13; z += 0.0007f) {
+    const double want = 0.5 * std::erfc(-static_cast<double>(z) / std::sqrt(2.0));
+    const Normal got = vector_normal(z);
+    const double error = std::abs(static_cast<double>(got.cumulative) - want);
+    worst = std::max(worst, error);
+    (z > -5.5f ? worst_tail : worst_far) = std::max(z > -5.5f ? worst_tail : worst_far, error / want);
+  }
+  CHECK(worst < 2e-7);
+  CHECK(worst_tail < 1e-6);
+  CHECK(worst_far < 5e-6);
+  CHECK(vector_normal(0).cumulative == Approx(0.5f).epsilon(2e-7));
+  CHECK(vector_normal(0).exponential == 1);
+  CHECK(vector_normal(-300).cumulative == 0);
+  CHECK(vector_normal(300).cumulative == 1);
+  CHECK(vector_normal(300).exponential == 0);
+  CHECK(std::isnan(vector_normal(std::numeric_limits<float>::quiet_NaN()).cumulative));
+}
+
 TEST_CASE("vector_log is faithful for normal numbers") {
   double worst = 0;
   for (std::uint32_t bits = 0x00800000; bits < 0x7F800000; bits += 2003) {

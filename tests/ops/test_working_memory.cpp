@@ -95,7 +95,7 @@ TEST_CASE("verbs that were not told of need nothing") {
   CHECK(check_reserved(3, [&](Ops& ops) {
           ops.square_sum({x, total});
           ops.column_sum({x, sum});
-          ops.bias_gelu_backward({.dy = y, .x = x, .bias = {}, .dx = y, .dbias = sum});
+          ops.bias_activation_backward({.dy = y, .x = x, .bias = {}, .dx = y, .dbias = sum});
           ops.add(x, y);
         }) == 0);
 }

@@ -30,12 +30,17 @@ class SeparateOps final : public Ops {
   void matmul(const MatmulArgs& args) override { later(&Ops::matmul, args); }
   void add_bias(const AddBiasArgs& args) override { later(&Ops::add_bias, args); }
   void column_sum(const ColumnSumArgs& args) override { later(&Ops::column_sum, args); }
-  void bias_gelu_forward(const BiasGeluForwardArgs& args) override { later(&Ops::bias_gelu_forward, args); }
-  void bias_gelu_backward(const BiasGeluBackwardArgs& args) override { later(&Ops::bias_gelu_backward, args); }
+  void bias_activation_forward(const BiasActivationForwardArgs& args) override {
+    later(&Ops::bias_activation_forward, args);
+  }
+  void bias_activation_backward(const BiasActivationBackwardArgs& args) override {
+    later(&Ops::bias_activation_backward, args);
+  }
   void dropout_add_forward(const DropoutAddForwardArgs& args) override { later(&Ops::dropout_add_forward, args); }
   void dropout_add_backward(const DropoutAddBackwardArgs& args) override { later(&Ops::dropout_add_backward, args); }
   void layer_norm_forward(const LayerNormForwardArgs& args) override { later(&Ops::layer_norm_forward, args); }
   void layer_norm_backward(const LayerNormBackwardArgs& args) override { later(&Ops::layer_norm_backward, args); }
+  void rotary(const RotaryArgs& args) override { later(&Ops::rotary, args); }
   void attention_forward(const AttentionForwardArgs& args) override { later(&Ops::attention_forward, args); }
   void attention_backward(const AttentionBackwardArgs& args) override { later(&Ops::attention_backward, args); }
   void embedding_forward(const EmbeddingForwardArgs& args) override { later(&Ops::embedding_forward, args); }
