@@ -161,14 +161,27 @@ struct LearningRateConfig {
 
 struct BlendPart {
   std::string path;
-  double weight = 0;
+  double weight = 1;
 
   bool operator==(const BlendPart&) const = default;
 };
 
+/// Token sets by weight; a path alone is a blend of one.
+struct Blend {
+  std::vector<BlendPart> parts;
+
+  Blend() = default;
+  Blend(const std::string& path) {
+    if (!path.empty()) parts.push_back({path, 1});
+  }
+  Blend(const char* path) : Blend(std::string(path)) {}
+
+  bool empty() const { return parts.empty(); }
+  bool operator==(const Blend&) const = default;
+};
+
 struct DataConfig {
-  std::string train, validation, test;  // prefixes of token shards; validation/test empty: by split
-  std::vector<BlendPart> train_blend;   // instead of `train`: several sets by weight
+  Blend train, validation, test;  // prefixes, folders or patterns of token shards; validation/test empty: by split
   std::string split = "969,30,1";
   std::string order = "epoch";
   std::int64_t order_samples = 0;  // of order "megatron"; 0: the run's

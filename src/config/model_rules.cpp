@@ -24,7 +24,7 @@ void check_sizes(const Config& c, Violations& violations) {
                    "train.global_batch_size is not set; it is the samples of one update over all ranks, a multiple of "
                    "micro_batch_size × data");
   }
-  if (c.data.train.empty() && c.data.train_blend.empty()) {
+  if (c.data.train.empty()) {
     violations.add({"data.train"}, "data.train is not set; it is what megatron_preprocess --output made");
   }
 }

@@ -140,8 +140,8 @@ class Parser {
       failed_.insert(key.full_name());
       return nullptr;
     }
-    const bool wants_text = std::holds_alternative<Access<std::string>>(key.access) ||
-                            std::holds_alternative<Access<DataConfig>>(key.access);
+    const bool wants_text =
+        std::holds_alternative<Access<std::string>>(key.access) || std::holds_alternative<Access<Blend>>(key.access);
     const auto as_string = [&] { return documents_.emplace_back(toml::table{{"value", text}}).get("value"); };
     if (find_stray_character(text)) return as_string();
     try {

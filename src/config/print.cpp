@@ -74,10 +74,11 @@ struct Print {
   std::string operator()(const OptimizerConfig& optimizer) const {
     return fmt::format("[{}, {}]", decimal(optimizer.beta1), decimal(optimizer.beta2));
   }
-  std::string operator()(const DataConfig& data) const {
-    if (data.train_blend.empty()) return data.train.empty() ? "" : quoted(data.train);
+  std::string operator()(const Blend& blend) const {
+    if (blend.empty()) return "";
+    if (blend == Blend(blend.parts[0].path)) return quoted(blend.parts[0].path);
     std::vector<std::string> parts;
-    for (const BlendPart& part : data.train_blend) {
+    for (const BlendPart& part : blend.parts) {
       parts.push_back(fmt::format("{{path = {}, weight = {}}}", quoted(part.path), decimal(part.weight)));
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));

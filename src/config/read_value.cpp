@@ -13,6 +13,8 @@
 namespace megatron {
 namespace {
 
+constexpr double kLargestWeight = 1e15;  // so that weights have a sum
+
 /// Reads into a field by the field's type; `problem_` collects the first thing that is wrong.
 class ValueReader {
  public:
@@ -146,18 +148,17 @@ class ValueReader {
     field.beta1 = beta1;
     field.beta2 = beta2;
   }
-  void read(DataConfig& field) {  // train
-    std::string one;
-    std::vector<BlendPart> blend;
+  void read(Blend& field) {
+    Blend blend;
     if (node_.is_array()) {
-      read_blend(*node_.as_array(), blend);
+      read_blend(*node_.as_array(), blend.parts);
     } else {
-      read(one);
-      if (problem_.empty() && one.empty()) set(fmt::format("{} is empty", name()));
+      std::string path;
+      read(path);
+      blend = Blend(path);
+      if (problem_.empty() && blend.empty() && key_.absent == "required") set(fmt::format("{} is empty", name()));
     }
-    if (!problem_.empty()) return;
-    field.train = std::move(one);
-    field.train_blend = std::move(blend);
+    if (problem_.empty()) field = std::move(blend);
   }
 
  private:
@@ -254,8 +255,9 @@ class ValueReader {
       if (!weight.is_number())
         return set(fmt::format("{}.weight: expected number, got {}", part, megatron::type_name(weight)));
       entry.weight = *weight.value<double>();
-      if (!(entry.weight > 0) || !std::isfinite(entry.weight)) {
-        return set(fmt::format("{}.weight = {} is out of range: above 0", part, entry.weight));
+      if (!(entry.weight > 0) || entry.weight > kLargestWeight) {
+        return set(
+            fmt::format("{}.weight = {} is out of range: above 0, at most {}", part, entry.weight, kLargestWeight));
       }
     }
     if (blend.empty()) set(fmt::format("{} is an empty array; name at least one set", name()));

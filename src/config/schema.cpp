@@ -254,12 +254,19 @@ std::vector<Key> recipe_keys() {
 
 std::vector<Key> run_keys() {
   return {
-      {MEGATRON_KEY_IN(data, train, data), path(), "", "required",
-       "What megatron_preprocess --output made; or several with weights.", ""},
-      {MEGATRON_KEY(data, validation), path(), "", "by split", "A set of its own for validation.", ""},
-      {MEGATRON_KEY(data, test), path(), "", "by split", "A set of its own for the test at the end.", ""},
+      {MEGATRON_KEY(data, train), path(), "", "required",
+       "What megatron_preprocess --output made, a folder of such shards (all sets in it, by name), or a pattern of "
+       "their "
+       "names with *, ? or [a-z] (the shards that match, by name); or several of these with weights, which make a "
+       "blend "
+       "(docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, validation), path(), "", "by split", "Sets of their own for validation, in the same ways.",
+       ""},
+      {MEGATRON_KEY(data, test), path(), "", "by split", "Sets of their own for the test at the end, in the same ways.",
+       ""},
       {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
-       "Training, validation and test documents of data.train.", ""},
+       "Training, validation and test documents of data.train, of each of its sets.", ""},
       {MEGATRON_KEY(data, order), one_of({"epoch", "megatron"}), "", "",
        "epoch: shuffled by (seed, epoch) alone. megatron: the sample order of Megatron-LM of November 2022 for the "
        "same "

@@ -21,7 +21,7 @@ struct TypeName {
   std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
-  std::string operator()(Access<DataConfig>) const { return "string or array of {path, weight}"; }
+  std::string operator()(Access<Blend>) const { return "path or array of {path, weight}"; }
 };
 
 /// Large limits are powers: "2^24", "10^12".
@@ -69,9 +69,6 @@ void copy_value(const Key& key, const Config& from, Config& to) {
         } else if constexpr (std::is_same_v<Part, OptimizerConfig>) {
           to.optimizer.beta1 = source.optimizer.beta1;
           to.optimizer.beta2 = source.optimizer.beta2;
-        } else if constexpr (std::is_same_v<Part, DataConfig>) {
-          to.data.train = source.data.train;
-          to.data.train_blend = source.data.train_blend;
         } else {
           access(to) = access(source);
         }

@@ -30,7 +30,6 @@ constexpr Unsupported kUnsupported[] = {
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
     {"loss.name", true, "other than \"language_model\"",
      [](const Config& c) { return c.loss.name != "language_model"; }},
-    {"data.train", true, "an array of {path, weight}", [](const Config& c) { return !c.data.train_blend.empty(); }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
 };
 

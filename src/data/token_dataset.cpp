@@ -10,6 +10,8 @@ namespace {
 constexpr std::uint64_t kMostOpenShards = 64;
 constexpr std::uint64_t kMostShards = 10'000'000;
 
+constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 62;
+
 void check_belongs(const TokenShard& shard, const TokenShard& first, std::uint64_t index, const std::string& path) {
   verify(shard.index() == index, ErrorKind::data, "{}: says it is shard {}; was it renamed?", path, shard.index());
   verify(shard.vocabulary() == first.vocabulary(), ErrorKind::data,
@@ -22,32 +24,69 @@ void check_belongs(const TokenShard& shard, const TokenShard& first, std::uint64
 
 }  // namespace
 
-TokenDataset::TokenDataset(const std::string& prefix) : prefix_(prefix) {
+TokenDataset::TokenDataset(const std::string& path) : path_(path), shard_starts_{0}, document_starts_{0} {
+  for (const ShardSet& set : find_shards(path)) add(set);
+  open_.resize(shards());
+  last_use_.resize(shards());
+  if (sets_.size() == 1 && sets_[0].indices.size() == shards() && sets_[0].whole) {
+    set_hash_ = sets_[0].hash;
+    return;
+  }
+  std::vector<std::uint64_t> all;
+  for (const Set& set : sets_) {
+    all.insert(all.end(), {set.hash, set.indices.size()});
+    all.insert(all.end(), set.indices.begin(), set.indices.end());
+  }
+  set_hash_ = XXH3_64bits(all.data(), all.size() * sizeof(std::uint64_t));
+}
+
+std::vector<std::string> TokenDataset::prefixes() const {
+  std::vector<std::string> prefixes;
+  for (const Set& set : sets_) prefixes.push_back(set.prefix);
+  return prefixes;
+}
+
+/// Takes the shards of a set that are wanted; all others of it must be there nevertheless.
+void TokenDataset::add(const ShardSet& set) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  verify(fs::exists(shard_path(prefix, 0), ignored), ErrorKind::data,
-         "{}: not found; \"{}\" must be what megatron_preprocess was given as --output", shard_path(prefix, 0), prefix);
-  const TokenShard first(shard_path(prefix, 0));
-  vocabulary_ = first.vocabulary();
-  set_hash_ = first.set_hash();
-  verify(first.count() <= kMostShards, ErrorKind::data, "{}: claims {} shards", shard_path(prefix, 0), first.count());
-  shard_starts_.push_back(0);
-  document_starts_.push_back(0);
+  const std::string& prefix = set.prefix;
+  const std::string first_path = shard_path(prefix, 0);
+  verify(fs::exists(first_path, ignored), ErrorKind::data, "{}: not found, but other shards of this set are there",
+         first_path);
+  const TokenShard first(first_path);
+  verify(first.count() <= kMostShards, ErrorKind::data, "{}: claims {} shards", first_path, first.count());
+  if (sets_.empty()) vocabulary_ = first.vocabulary();
+  const std::string& first_prefix = sets_.empty() ? prefix : sets_.front().prefix;
+  verify(first.vocabulary() == vocabulary_, ErrorKind::data,
+         "{}: made with another tokenizer ({}) than {} ({}): use one for all of {}", first_path,
+         describe(first.vocabulary()), shard_path(first_prefix, 0), describe(vocabulary_), path_);
+  Set& added = sets_.emplace_back();
+  added = {set, first.set_hash(), shard_starts_.size() - 1, false};
+  if (set.indices.empty()) {
+    for (std::uint64_t i = 0; i < first.count(); ++i) added.indices.push_back(i);
+  }
+  added.whole = added.indices.size() == first.count();
   for (std::uint64_t i = 0; i < first.count(); ++i) {
     const std::string path = shard_path(prefix, i);
     verify(fs::exists(path, ignored), ErrorKind::data, "{}: not found, but the set has {} shards", path, first.count());
+  }
+  for (const std::uint64_t i : added.indices) {
+    const std::string path = shard_path(prefix, i);
     const TokenShard shard(path);
     check_belongs(shard, first, i, path);
-    const std::vector<std::uint64_t> offsets = shard.read_documents();
-    const std::uint64_t start = shard_starts_.back();
-    verify(shard.tokens() <= (std::uint64_t{1} << 62) - start, ErrorKind::data, "{}: too many tokens in all", path);
-    for (std::size_t document = 1; document < offsets.size(); ++document) {
-      document_starts_.push_back(start + offsets[document]);
-    }
-    shard_starts_.push_back(start + shard.tokens());
+    add_shard(shard, path);
   }
-  open_.resize(shards());
-  last_use_.resize(shards());
+}
+
+void TokenDataset::add_shard(const TokenShard& shard, const std::string& path) {
+  const std::vector<std::uint64_t> offsets = shard.read_documents();
+  const std::uint64_t start = shard_starts_.back();
+  verify(shard.tokens() <= kMostTokens - start, ErrorKind::data, "{}: too many tokens in all", path);
+  for (std::size_t document = 1; document < offsets.size(); ++document) {
+    document_starts_.push_back(start + offsets[document]);
+  }
+  shard_starts_.push_back(start + shard.tokens());
 }
 
 TokenShard& TokenDataset::shard(std::size_t index) {
@@ -61,10 +100,14 @@ TokenShard& TokenDataset::shard(std::size_t index) {
       open_[oldest].reset();
       --open_count_;
     }
-    auto opened = std::make_unique<TokenShard>(shard_path(prefix_, index));
+    const auto set = std::upper_bound(sets_.begin(), sets_.end(), index,
+                                      [](std::size_t i, const Set& candidate) { return i < candidate.first; }) -
+                     1;
+    const std::string path = shard_path(set->prefix, set->indices[index - set->first]);
+    auto opened = std::make_unique<TokenShard>(path);
     const std::uint64_t expected = shard_starts_[index + 1] - shard_starts_[index];
-    verify(opened->set_hash() == set_hash_ && opened->tokens() == expected, ErrorKind::data,
-           "{}: has changed while it was in use", shard_path(prefix_, index));
+    verify(opened->set_hash() == set->hash && opened->tokens() == expected, ErrorKind::data,
+           "{}: has changed while it was in use", path);
     open_[index] = std::move(opened);
     ++open_count_;
   }
@@ -79,6 +122,27 @@ void TokenDataset::read(std::uint64_t first, std::uint64_t count, std::int32_t* 
     const auto index = static_cast<std::size_t>(next - shard_starts_.begin()) - 1;
     const std::uint64_t here = std::min(count, *next - first);
     shard(index).read(first - shard_starts_[index], here, ids);
+    first += here;
+    count -= here;
+    ids += here;
+  }
+}
+
+TokenChain::TokenChain(std::vector<TokenSource*> parts) : parts_(std::move(parts)), starts_{0} {
+  internal_check(!parts_.empty(), "a chain of no tokens");
+  for (const TokenSource* part : parts_) {
+    verify(part->tokens() <= kMostTokens - starts_.back(), ErrorKind::data, "too many tokens in all");
+    starts_.push_back(starts_.back() + part->tokens());
+  }
+}
+
+void TokenChain::read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) {
+  internal_check(first <= tokens() && count <= tokens() - first, "tokens beyond the end of the data");
+  auto next = std::upper_bound(starts_.begin(), starts_.end(), first);
+  for (; count > 0; ++next) {
+    const auto part = static_cast<std::size_t>(next - starts_.begin()) - 1;
+    const std::uint64_t here = std::min(count, *next - first);
+    parts_[part]->read(first - starts_[part], here, ids);
     first += here;
     count -= here;
     ids += here;

@@ -1,6 +1,7 @@
-// TokenDataset: all shards of a prefix as one long line of tokens, with the documents' boundaries.
+// TokenDataset: the shards that a path stands for (shard_paths.h) as one long line of tokens, with the documents'
+// boundaries. TokenChain: several such lines, one behind the other.
 //
-// TokenSource is the little that samples need to know of it. Positions and counts are 64-bit tokens.
+// TokenSource is the little that samples need to know of them. Positions and counts are 64-bit tokens.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,12 @@ class TokenSource {
 /// Needs eight bytes of memory a document and a bounded number of open files. Errors are ErrorKind::data.
 class TokenDataset final : public TokenSource {
  public:
-  /// Opens every shard once and checks that the set is whole and of one make: "PREFIX" as given to --output.
-  explicit TokenDataset(const std::string& prefix);
+  /// Opens every shard once and checks that each set is whole and of one make, and all of one tokenizer.
+  explicit TokenDataset(const std::string& path);
 
-  const std::string& prefix() const { return prefix_; }
+  const std::string& path() const { return path_; }
+  const std::string& prefix() const { return sets_.front().prefix; }  ///< of the first set
+  std::vector<std::string> prefixes() const;                          ///< of all sets
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::uint64_t set_hash() const { return set_hash_; }  ///< identifies the contents
   std::uint64_t shards() const { return shard_starts_.size() - 1; }
@@ -50,9 +53,17 @@ class TokenDataset final : public TokenSource {
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
 
  private:
+  struct Set : ShardSet {
+    std::uint64_t hash = 0;
+    std::size_t first = 0;  // of all shards
+    bool whole = false;     // every shard of the set is taken
+  };
+  void add(const ShardSet& set);
+  void add_shard(const TokenShard& shard, const std::string& path);
   TokenShard& shard(std::size_t index);
 
-  std::string prefix_;
+  std::string path_;
+  std::vector<Set> sets_;
   Vocabulary vocabulary_;
   std::uint64_t set_hash_ = 0;
   std::vector<std::uint64_t> shard_starts_, document_starts_;
@@ -60,6 +71,20 @@ class TokenDataset final : public TokenSource {
   std::vector<std::unique_ptr<TokenShard>> open_;
   std::vector<std::uint64_t> last_use_;
   std::uint64_t uses_ = 0, open_count_ = 0;
+};
+
+/// Does not own its parts, which must outlive it; there is at least one.
+class TokenChain final : public TokenSource {
+ public:
+  explicit TokenChain(std::vector<TokenSource*> parts);
+
+  std::uint64_t tokens() const override { return starts_.back(); }
+  std::uint64_t start_of(std::size_t part) const { return starts_.at(part); }
+  void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
+
+ private:
+  std::vector<TokenSource*> parts_;
+  std::vector<std::uint64_t> starts_;
 };
 
 }  // namespace megatron

@@ -21,10 +21,6 @@ void hash_and_append(XXH3_state_t* hash, Hdf5Dataset& dataset, std::vector<T>& v
 
 }  // namespace
 
-std::string shard_path(const std::string& prefix, std::uint64_t index) {
-  return fmt::format("{}-{:05}.h5", prefix, index);
-}
-
 Vocabulary vocabulary_of(const Tokenizer& tokenizer) {
   return {tokenizer.name(), tokenizer.hash(), static_cast<std::uint64_t>(tokenizer.vocab_size()),
           static_cast<std::uint64_t>(tokenizer.eod_id())};

@@ -17,15 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "data/shard_paths.h"
 #include "hdf5/hdf5_file.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {
 
 inline constexpr std::uint64_t kShardFormatVersion = 1;
-
-/// PREFIX-00007.h5
-std::string shard_path(const std::string& prefix, std::uint64_t index);
 
 /// Whose tokens these are. Equal for all shards of a set.
 struct Vocabulary {

@@ -94,8 +94,6 @@ void print_training_samples(const Config& config, const std::string& range) {
   };
   const std::uint64_t first = number(range.substr(0, colon));
   const std::uint64_t count = number(colon == std::string::npos ? "" : range.substr(colon + 1));
-  verify(config.data.train_blend.empty(), ErrorKind::configuration,
-         "--print-samples knows one data.train; blends are not supported yet");
   const Datasets datasets(config);
   print_samples(*datasets.train().source, *datasets.train().order, first, count, std::cout);
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/philox.h"
 #include "config/run_schedule.h"
+#include "data/blend.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
 
@@ -10,21 +12,13 @@ namespace megatron {
 
 namespace {
 
-// Nothing if the documents do not make one sample.
-std::optional<SampleSet> epoch_set(const DocumentRange& part, const Config& config, EpochOrder::Kind kind) {
-  const std::int64_t s = config.model.sequence_length;
-  if (part.tokens() < static_cast<std::uint64_t>(s) + 1) return {};
-  return SampleSet{part.source, std::make_unique<EpochOrder>(part.source->document_start(part.first), part.tokens(), s,
-                                                             config.train.seed, kind)};
+/// So that sets of one size do not go through their samples in step.
+std::uint64_t seed_of_part(std::uint64_t seed, std::size_t part) {
+  return part == 0 ? seed : random_key(seed, part, hash_name("set of a blend"));
 }
 
-// Nothing if there are no documents; a few tokens are repeated until they are enough.
-std::optional<SampleSet> megatron_set(const DocumentRange& part, const Config& config, std::int64_t samples) {
-  if (part.tokens() == 0) return {};
-  return SampleSet{part.source, std::make_unique<MegatronOrder>(part.source->document_starts(), part.first, part.end,
-                                                                config.model.sequence_length,
-                                                                static_cast<std::uint32_t>(config.train.seed),
-                                                                static_cast<std::uint64_t>(samples))};
+std::uint64_t hash_of(const std::vector<std::uint64_t>& numbers) {
+  return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::uint64_t));
 }
 
 }  // namespace
@@ -36,57 +30,141 @@ std::int64_t evaluation_batches(const Config& config, const SampleSet& samples) 
 
 Datasets::Datasets(const Config& config) : config_(config) {
   const DataConfig& data = config.data;
-  const std::int64_t s = config.model.sequence_length;
-  TokenDataset& source = open(data.train);
+  const auto s = static_cast<std::uint64_t>(config.model.sequence_length);
   std::array<double, 3> weights = parse_split(data.split);
   if (!data.validation.empty()) weights[1] = 0;
   if (!data.test.empty()) weights[2] = 0;
   verify(weights[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
-  const auto bounds = split_documents(source.documents(), weights);
-  const DocumentRange train{&source, 0, bounds[1]};
-  verify(train.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
-         "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, "
-         "a shorter sequence or another data.split",
-         data.train, train.tokens(), s, s + 1);
-  train_documents_ = train.end;
-  facts_ = {.vocab_size = static_cast<std::int64_t>(source.vocabulary().size),
-            .train_samples = static_cast<std::int64_t>((train.tokens() - 1) / static_cast<std::uint64_t>(s))};
-
-  const auto whole = [&](const std::string& prefix) {
-    TokenDataset& own = open(prefix);
-    verify(own.vocabulary() == source.vocabulary(), ErrorKind::data,
-           "{} was made with another tokenizer ({}) than {} ({}): use one for both", prefix, describe(own.vocabulary()),
-           data.train, describe(source.vocabulary()));
-    verify(own.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
-           "{} has {} tokens: not one sample of model.sequence_length = {}", prefix, own.tokens(), s);
-    return DocumentRange{&own, 0, own.documents()};
-  };
-  const DocumentRange validation =
-      data.validation.empty() ? DocumentRange{&source, bounds[1], bounds[2]} : whole(data.validation);
-  const DocumentRange test = data.test.empty() ? DocumentRange{&source, bounds[2], bounds[3]} : whole(data.test);
-  if (data.order == "megatron") {
-    order_as_megatron(config, train, validation, test);
-    return;
+  std::vector<DocumentRange> validation, test;
+  for (DocumentRange range : open(data.train)) {
+    const auto bounds = split_documents(range.source->documents(), weights);
+    const auto part = [&](std::size_t i) {
+      return DocumentRange{range.source, bounds[i], bounds[i + 1], range.weight};
+    };
+    train_ranges_.push_back(part(0));
+    if (data.validation.empty()) validation.push_back(part(1));
+    if (data.test.empty()) test.push_back(part(2));
+    const std::uint64_t tokens = part(0).tokens();
+    verify(
+        tokens > s, ErrorKind::data,
+        "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, "
+        "a shorter sequence or another data.split",
+        range.source->path(), tokens, s, s + 1);
+    facts_.train_samples += static_cast<std::int64_t>((tokens - 1) / s);
   }
-  train_ = epoch_set(train, config, EpochOrder::Kind::shuffled);
-  validation_ = epoch_set(validation, config, EpochOrder::Kind::sequential);
-  test_ = epoch_set(test, config, EpochOrder::Kind::sequential);
+  facts_.vocab_size = static_cast<std::int64_t>(train_source().vocabulary().size);
+  if (!data.validation.empty()) validation = open_whole(data.validation);
+  if (!data.test.empty()) test = open_whole(data.test);
+  if (data.order == "megatron") {
+    order_as_megatron(validation, test);
+  } else {
+    order_by_epochs(validation, test);
+  }
+}
+
+/// The sets, all documents of each.
+std::vector<DocumentRange> Datasets::open(const Blend& blend) {
+  std::vector<DocumentRange> ranges;
+  for (const BlendPart& part : blend.parts) {
+    sources_.push_back(std::make_unique<TokenDataset>(part.path));
+    TokenDataset& source = *sources_.back();
+    verify(source.vocabulary() == train_source().vocabulary(), ErrorKind::data,
+           "{} was made with another tokenizer ({}) than {} ({}): use one for both", part.path,
+           describe(source.vocabulary()), train_source().path(), describe(train_source().vocabulary()));
+    ranges.push_back({&source, 0, source.documents(), part.weight});
+  }
+  return ranges;
+}
+
+std::vector<DocumentRange> Datasets::open_whole(const Blend& blend) {
+  const std::int64_t s = config_.model.sequence_length;
+  std::vector<DocumentRange> ranges = open(blend);
+  for (const DocumentRange& range : ranges) {
+    verify(range.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
+           "{} has {} tokens: not one sample of model.sequence_length = {}", range.source->path(), range.tokens(), s);
+  }
+  return ranges;
+}
+
+/// The sets of a split that are too small for one sample; if some are left, the split goes on without the others.
+void Datasets::leave_out_small(const char* split, std::vector<DocumentRange>& ranges, std::uint64_t least_tokens) {
+  const auto small = [&](const DocumentRange& range) { return range.tokens() < least_tokens; };
+  if (std::all_of(ranges.begin(), ranges.end(), small)) return ranges.clear();
+  for (const DocumentRange& range : ranges) {
+    if (!small(range)) continue;
+    notes_.push_back(fmt::format("{}: data.split leaves {} no sample of {}: the {} blend goes without it", split,
+                                 range.source->path(), config_.model.sequence_length, split));
+  }
+  std::erase_if(ranges, small);
+}
+
+/// make_order(range, its place among them, its normalised weight) gives each set's own order.
+template <class MakeOrder>
+SampleSet Datasets::blended(const std::vector<DocumentRange>& ranges, std::uint64_t samples,
+                            const MakeOrder& make_order) {
+  if (ranges.size() == 1) return {ranges[0].source, make_order(ranges[0], 0, std::optional<double>())};
+  std::vector<TokenSource*> sources;
+  std::vector<double> weights;
+  for (const DocumentRange& range : ranges) {
+    sources.push_back(range.source);
+    weights.push_back(range.weight);
+  }
+  weights = normalised_weights(std::move(weights));
+  TokenChain& chain = *chains_.emplace_back(std::make_unique<TokenChain>(std::move(sources)));
+  std::vector<BlendedOrder::Part> parts;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    parts.push_back({make_order(ranges[i], i, std::optional(weights[i])), chain.start_of(i), ranges[i].weight,
+                     ranges[i].source->path()});
+  }
+  return {&chain, std::make_unique<BlendedOrder>(std::move(parts), samples)};
+}
+
+// Nothing if the documents do not make one sample.
+std::optional<SampleSet> Datasets::epoch_set(const char* split, std::vector<DocumentRange> ranges, bool shuffled) {
+  const std::int64_t s = config_.model.sequence_length;
+  leave_out_small(split, ranges, static_cast<std::uint64_t>(s) + 1);
+  if (ranges.empty()) return {};
+  std::uint64_t samples = 0;
+  for (const DocumentRange& range : ranges) samples += (range.tokens() - 1) / static_cast<std::uint64_t>(s);
+  return blended(ranges, samples, [&](const DocumentRange& range, std::size_t part, std::optional<double>) {
+    return std::make_unique<const EpochOrder>(range.source->document_start(range.first), range.tokens(), s,
+                                              seed_of_part(config_.train.seed, part),
+                                              shuffled ? EpochOrder::Kind::shuffled : EpochOrder::Kind::sequential);
+  });
+}
+
+// Nothing if there are no documents; a few tokens are repeated until they are enough.
+std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<DocumentRange> ranges,
+                                                std::int64_t samples) {
+  leave_out_small(split, ranges, 1);
+  if (ranges.empty()) return {};
+  const auto wanted = static_cast<std::uint64_t>(samples);
+  return blended(ranges, wanted, [&](const DocumentRange& range, std::size_t, std::optional<double> weight) {
+    return std::make_unique<const MegatronOrder>(
+        range.source->document_starts(), range.first, range.end, config_.model.sequence_length,
+        static_cast<std::uint32_t>(config_.train.seed), weight ? blend_samples(*weight, wanted) : wanted);
+  });
+}
+
+void Datasets::order_by_epochs(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test) {
+  train_ = epoch_set("training", train_ranges_, true);
+  validation_ = epoch_set("validation", validation, false);
+  test_ = epoch_set("test", test, false);
 }
 
 // The sample counts are those of Megatron's pretraining: its validation set is as large as all evaluations of the run
 // together, those at the interval and one more at the end.
-void Datasets::order_as_megatron(const Config& config, const DocumentRange& train, const DocumentRange& validation,
-                                 const DocumentRange& test) {
+void Datasets::order_as_megatron(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test) {
+  const Config& config = config_;
   const std::int64_t run = samples_of_run(config, facts_);
   order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
   order_steps_ = RunSchedule(config).steps_for_samples(order_samples_);
-  document_lengths_ = train.source->hash_of_lengths(train_documents_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
-  train_ = megatron_set(train, config, order_samples_);
-  validation_ =
-      megatron_set(validation, config, BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
-  test_ = megatron_set(test, config, evaluation_samples_);
+  train_ = megatron_set("training", train_ranges_, order_samples_);
+  validation_ = megatron_set("validation", validation,
+                             BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
+  test_ = megatron_set("test", test, evaluation_samples_);
   verify(static_cast<std::uint64_t>(run) <= train_->order->samples(), ErrorKind::configuration,
          "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
          "from the first sample on), or train for less",
@@ -98,17 +176,38 @@ std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 
-TokenDataset& Datasets::open(const std::string& prefix) {
-  sources_.push_back(std::make_unique<TokenDataset>(prefix));
-  return *sources_.back();
-}
-
 std::string Datasets::fingerprint() const {
   std::string text;
   for (const auto& source : sources_) {
     text += fmt::format("{:016x} {:016x} ", source->set_hash(), source->vocabulary().hash);
   }
   return text;
+}
+
+std::uint64_t Datasets::train_hash() const {
+  if (train_ranges_.size() == 1) return train_source().set_hash();
+  std::vector<std::uint64_t> hashes;
+  for (const DocumentRange& range : train_ranges_) hashes.push_back(range.source->set_hash());
+  return hash_of(hashes);
+}
+
+std::vector<double> Datasets::blend_weights() const {
+  std::vector<double> weights;
+  if (train_ranges_.size() == 1) return weights;
+  for (const DocumentRange& range : train_ranges_) weights.push_back(range.weight);
+  return normalised_weights(std::move(weights));
+}
+
+std::uint64_t Datasets::train_documents() const {
+  std::uint64_t documents = 0;
+  for (const DocumentRange& range : train_ranges_) documents += range.end;
+  return documents;
+}
+
+std::uint64_t Datasets::document_lengths() const {
+  std::vector<std::uint64_t> hashes;
+  for (const DocumentRange& range : train_ranges_) hashes.push_back(range.source->hash_of_lengths(range.end));
+  return hashes.size() == 1 ? hashes[0] : hash_of(hashes);
 }
 
 }  // namespace megatron

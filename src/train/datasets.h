@@ -1,6 +1,7 @@
 // Datasets: the token shards an input file names, and the samples of its three splits.
 //
-// Each rank opens them for itself. Knows nothing of batches.
+// A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, and the parts
+// have the weights of their sets. Each rank opens the shards for itself. Knows nothing of batches.
 #pragma once
 
 #include <memory>
@@ -12,16 +13,17 @@
 
 namespace megatron {
 
-/// Documents [first, end) of a token set.
+/// Documents [first, end) of a token set, and its weight among others.
 struct DocumentRange {
   TokenDataset* source = nullptr;
   std::uint64_t first = 0, end = 0;
+  double weight = 1;
   std::uint64_t tokens() const { return source->document_start(end) - source->document_start(first); }
 };
 
 /// A split that has at least one sample.
 struct SampleSet {
-  TokenDataset* source = nullptr;
+  TokenSource* source = nullptr;
   std::unique_ptr<const SampleOrder> order;
 };
 
@@ -44,24 +46,37 @@ class Datasets {
   /// Megatron's order the next one after those of all evaluations before.
   std::int64_t first_validation_sample(std::int64_t step) const;
 
-  std::string fingerprint() const;  ///< of all token sets: equal for equal contents
+  std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
+  std::uint64_t train_hash() const;                                 ///< of the contents of data.train
+  const std::vector<std::string>& notes() const { return notes_; }  ///< what a user should know, each a line
+  /// Normalised weights of data.train, if it is a blend; else empty.
+  std::vector<double> blend_weights() const;
   /// With Megatron's order: the sample count that it is made for, the documents it shuffles and a hash of their
   /// lengths.
   std::int64_t order_samples() const { return order_samples_; }
-  std::uint64_t train_documents() const { return train_documents_; }
-  std::uint64_t document_lengths() const { return document_lengths_; }
+  std::uint64_t train_documents() const;
+  std::uint64_t document_lengths() const;
+  /// Any of data.train: all are of one tokenizer.
   const TokenDataset& train_source() const { return *sources_.front(); }
 
  private:
-  TokenDataset& open(const std::string& prefix);
-  void order_as_megatron(const Config& config, const DocumentRange& train, const DocumentRange& validation,
-                         const DocumentRange& test);
+  std::vector<DocumentRange> open(const Blend& blend);
+  std::vector<DocumentRange> open_whole(const Blend& blend);
+  void order_by_epochs(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test);
+  void order_as_megatron(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test);
+  std::optional<SampleSet> epoch_set(const char* split, std::vector<DocumentRange> ranges, bool shuffled);
+  std::optional<SampleSet> megatron_set(const char* split, std::vector<DocumentRange> ranges, std::int64_t samples);
+  template <class MakeOrder>
+  SampleSet blended(const std::vector<DocumentRange>& ranges, std::uint64_t samples, const MakeOrder& make_order);
+  void leave_out_small(const char* split, std::vector<DocumentRange>& ranges, std::uint64_t least_tokens);
 
   Config config_;
   std::vector<std::unique_ptr<TokenDataset>> sources_;
+  std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends
   DataFacts facts_;
+  std::vector<DocumentRange> train_ranges_;
+  std::vector<std::string> notes_;
   std::optional<SampleSet> train_, validation_, test_;
-  std::uint64_t train_documents_ = 0, document_lengths_ = 0;
   // With Megatron's order: its sample count, the steps of a run of that length, and samples of one evaluation.
   std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_samples_ = 0;
 };

@@ -59,7 +59,10 @@ std::string dry_run(Config config, int ranks) {
   try {
     const Datasets datasets(config);
     facts = datasets.facts();
-    if (config.data.order == "megatron") order_note = datasets.train().order->description();
+    if (config.data.order == "megatron" || config.data.train.parts.size() > 1) {
+      order_note = datasets.train().order->description();
+    }
+    for (const std::string& note : datasets.notes()) data_note += note + "\n";
   } catch (const Error& error) {
     data_note = fmt::format("data: planned without ({})", error.what());
     if (config.model.vocab_size == 0) {
@@ -81,8 +84,8 @@ std::string dry_run(Config config, int ranks) {
                                           static_cast<int>(config.parallel.virtual_stages)));
   }
   text += data_note;
-  if (config.data.order == "megatron")
-    text += "data.order = " + (order_note.empty() ? index_note(config) : order_note) + "\n";
+  if (order_note.empty() && config.data.order == "megatron") order_note = index_note(config);
+  if (!order_note.empty()) text += "data.order = " + order_note + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
   const bool built = on_host_memory(config.run) || cuda_support().built;

@@ -159,6 +159,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   log_banner(log, world, environment, config, compute, stages);
   log.info("order     {}", datasets->train().order->description());
+  for (const std::string& note : datasets->notes()) log.warning(std::string_view(note));
   log_evaluation(log, config, "validation", datasets->validation());
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);

@@ -45,12 +45,15 @@ nlohmann::json schedule_facts(const Config& config) {
 }
 
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
-  if (config.data.order != "megatron") return nlohmann::json::object();
-  return {{"order", config.data.order},
-          {"order_samples", datasets.order_samples()},
-          {"seed", config.train.seed},
-          {"train_documents", datasets.train_documents()},
-          {"document_lengths", datasets.document_lengths()}};
+  nlohmann::json facts = nlohmann::json::object();
+  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) facts["blend_weights"] = weights;
+  if (config.data.order != "megatron") return facts;
+  facts.update({{"order", config.data.order},
+                {"order_samples", datasets.order_samples()},
+                {"seed", config.train.seed},
+                {"train_documents", datasets.train_documents()},
+                {"document_lengths", datasets.document_lengths()}});
+  return facts;
 }
 
 namespace {
@@ -193,7 +196,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.facts = model_facts(config_, datasets_.train_source());
   state.extra = {{"optimizer", config_.optimizer.name},      {"updates", replica_.optimizer().updates()},
                  {"config", print_config(config_)},          {"loop", loop},
-                 {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_source().set_hash()}};
+                 {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
   // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
   if (loss_scaler_.dynamic()) {

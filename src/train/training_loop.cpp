@@ -66,9 +66,9 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   }
   if (changes.empty()) return;
   verify(!own, ErrorKind::checkpoint,
-         "{}: the order of samples would change in the middle of the run, because data.order = \"megatron\" depends on "
-         "these; go on with the same (data.order_samples keeps the order where the run's length changes), or start a "
-         "new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
+         "{}: the order of samples would change in the middle of the run, because it depends on these; go on with the "
+         "same (with data.order = \"megatron\", data.order_samples keeps the order where the run's length changes), or "
+         "start a new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
          checkpoint.path(), changes);
   log_.warning(
       "the samples from here on are in another order than the checkpoint's run had; some of a pass come again, "
@@ -91,7 +91,7 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   });
   log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
   log_changes(log_, saved_config, print_config(config_));
-  if (data_hash != datasets_.train_source().set_hash()) {
+  if (data_hash != datasets_.train_hash()) {
     log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
   }
   if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);

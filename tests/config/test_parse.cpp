@@ -51,8 +51,7 @@ TEST_CASE("every kind of value", "[config]") {
   CHECK(parse_small({"train.seed=9000000000000000000"}).train.seed == 9000000000000000000u);
   CHECK(parse_small({"train.evaluate_every=7"}).train.evaluate_every == 7);
   const Config blend = parse_small({"data.train=[{path = \"a\", weight = 1}, {path = \"b\", weight = 0.5}]"});
-  CHECK(blend.data.train.empty());
-  CHECK(blend.data.train_blend == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
+  CHECK(blend.data.train.parts == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
 }
 
 TEST_CASE("unknown keys and tables name the place and the nearest known key", "[config][fault-1]") {

@@ -55,7 +55,8 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
       {"optimizer.betas=[0.3333333333333333, 0.9999999999999999]", "optimizer.clip_grad_norm=0", "train.seed=0"},
       {"learning_rate.peak=1e10", "optimizer.epsilon=123456789.125", "checkpoint.every_minutes=0.5"},
       {"run.directory=\"a \\\"b\\\\c\\u0007\\n\\t # é日本\"", "data.test='C:\\x'", "data.validation=é"},
-      {"data.train=[{path = \"a\", weight = 0.1}, {path = \"b\\\"\", weight = 3}]"},
+      {"data.train=[{path = \"a\", weight = 0.1}, {path = \"b\\\"\", weight = 3}]",
+       "data.validation=[{path = \"a\", weight = 2}]", "data.test=[{path = \"a\", weight = 1}]"},
       {"checkpoint.resume=false", "run.device=cuda", "model.family=t5", "loss.name=key_tokens"},
       {"data.split=\"\\u0031\"", "checkpoint.load=x", "checkpoint.keep_last=0"},
   };
@@ -125,7 +126,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
       {"loss.name", "\"key_tokens\"", {}},
-      {"data.train", "[{path = \"a\", weight = 1.0}]", {}},
       {"checkpoint.async", "true", {}},
   };
   std::set<std::string> tried;

@@ -1,8 +1,11 @@
 // The samples of an input file's three splits, in the program's order and in Megatron's.
 #include "train/datasets.h"
 
+#include "data/batches.h"
+#include "data/blend.h"
 #include "data/data_support.h"
 #include "data/megatron_order.h"
+#include "data/split.h"
 #include "train/dry_run.h"
 #include "train/trainer.h"
 
@@ -134,6 +137,93 @@ TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and
   config.data.train = corpus.folder.file("absent");
   CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes a document") !=
         std::string::npos);
+}
+
+TEST_CASE("datasets: a blend of sets, in the program's order", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  make_shard(corpus.folder.file("r"), Documents(50, std::vector<std::int32_t>(20, 9)));
+  config.data.train.parts = {{corpus.folder.file("p"), 3}, {corpus.folder.file("r"), 1}};
+  const Datasets datasets(config);
+  // 121 of p, (48 or 49 documents of 20 - 1) / 8 of r.
+  const std::int64_t of_r = (static_cast<std::int64_t>(split_documents(50, {969, 30, 1})[1]) * 20 - 1) / 8;
+  CHECK(datasets.facts().train_samples == 121 + of_r);
+  CHECK(datasets.train().order->samples() == static_cast<std::uint64_t>(121 + of_r));
+  CHECK(datasets.blend_weights() == std::vector<double>{0.75, 0.25});
+  SampleReader reader(*datasets.train().source, *datasets.train().order);
+  int of_p = 0;
+  for (std::uint64_t i = 0; i < 400; ++i) of_p += reader.read(i)[0] == 7 ? 1 : 0;
+  CHECK(of_p == 300);
+  REQUIRE(datasets.validation());
+  SampleReader validation(*datasets.validation()->source, *datasets.validation()->order);
+  CHECK(validation.read(0)[0] == 7);
+  CHECK(validation.read(1)[0] == 9);  // 0.25 and 0.25 - 1 are missing
+
+  // One of weight 1 is as good as its path.
+  config.data.train.parts.resize(1);
+  CHECK(Datasets(config).train().order->samples() == 121);
+  CHECK(Datasets(config).blend_weights().empty());
+}
+
+TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percent more than its share", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  make_shard(corpus.folder.file("r"), Documents(50, std::vector<std::int32_t>(20, 9)));
+  config.data.order = "megatron";
+  config.data.train.parts = {{corpus.folder.file("p"), 3}, {corpus.folder.file("r"), 1}};
+  config.data.test.parts = {{corpus.folder.file("r"), 1}, {corpus.folder.file("p"), 1}};
+  const Datasets datasets(config);
+  CHECK(datasets.train().order->samples() == 400);
+  CHECK(datasets.train().order->description().find("made for 302 samples") != std::string::npos);  // 300 · 1.005
+  CHECK(datasets.train().order->description().find("made for 101 samples") != std::string::npos);
+  CHECK(datasets.test()->order->description().find("made for 5 samples") != std::string::npos);  // of 8
+  std::vector<TokenRange> pieces;
+  for (std::uint64_t i = 0; i < 400; ++i) datasets.train().order->locate(i, pieces);
+  const auto first = order_facts(config, datasets);
+  CHECK(first.at("train_documents") == 97 + split_documents(50, {969, 30, 0})[1]);
+
+  // Each set's own samples are those of Megatron's order of that set alone.
+  Config alone = config;
+  alone.data.train = corpus.folder.file("r");
+  alone.data.order_samples = 101;
+  alone.train.steps = 10;
+  const Datasets of_r(alone);
+  std::vector<TokenRange> own;
+  const BlendIndex index({0.75, 0.25});
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const auto [set, sample] = index.at(i);
+    if (set == 0) continue;
+    datasets.train().order->locate(i, pieces);
+    of_r.train().order->locate(sample, own);
+    for (TokenRange& range : own) range.first += 1000;  // behind p
+    CHECK(pieces == own);
+  }
+
+  // Other weights are another order, and the checkpoint's facts say so.
+  config.data.train.parts[1].weight = 2;
+  CHECK(order_facts(config, Datasets(config)).at("blend_weights") != first.at("blend_weights"));
+  config.train.steps = 101;
+  config.data.order_samples = 400;
+  require_error(ErrorKind::configuration, {"404 samples", "order_samples = 400"}, [&] { Datasets wrong(config); });
+}
+
+TEST_CASE("datasets: what a split leaves nothing of goes without it; one tokenizer for all sets", "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  config.data.train.parts = {{corpus.folder.file("p"), 1}, {corpus.folder.file("q"), 1}};
+  config.model.sequence_length = 3;
+  const Datasets datasets(config);
+  REQUIRE(datasets.validation());  // q's 3 documents are all for training
+  SampleReader reader(*datasets.validation()->source, *datasets.validation()->order);
+  for (std::uint64_t i = 0; i < 5; ++i) CHECK(reader.read(i)[0] == 7);
+  REQUIRE(datasets.notes().size() == 1);  // of the test nothing is left at all, which is not said here
+  CHECK(datasets.notes()[0].find("validation: data.split leaves " + corpus.folder.file("q")) == 0);
+  make_shard(corpus.folder.file("other"), {{1, 2, 3, 4, 5, 6}}, 0, 1, small_vocabulary(300));
+  config.data.train.parts[1].path = corpus.folder.file("other");
+  require_error(ErrorKind::data, {"another tokenizer", "other"}, [&] { Datasets wrong(config); });
+  config.data.train.parts[1].path = corpus.folder.file("q");
+  config.model.sequence_length = 20;
+  require_error(ErrorKind::data, {corpus.folder.file("q"), "12 tokens"}, [&] { Datasets wrong(config); });
 }
 
 TEST_CASE("datasets: how a run's length becomes the sample count of Megatron's order", "[datasets]") {

@@ -1,0 +1,81 @@
+// Blends: which set each sample of a run is taken from, when several are mixed by weight. As Megatron-LM mixes them:
+// sample i is of the set d of which, by its share, most samples are missing: that with the largest
+//
+//   w_d · max(i, 1) - (samples of d so far)          weights normalised; of equals the first
+//
+// and is the next sample of d in d's own order. So after n samples each set d has given w_d · n to within one or two,
+// and a longer run begins with what a shorter one saw.
+//
+// Megatron keeps two arrays of this over the whole run, the set's number in 8 bits. Nothing is stored here but the
+// counts at every 65536th sample that was passed: the samples between are counted again where they are asked for, at
+// about a nanosecond a set and sample. All counts are 64-bit.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/sample_order.h"
+
+namespace megatron {
+
+/// Divided by their sum, added up from the first on.
+std::vector<double> normalised_weights(std::vector<double> weights);
+
+/// The samples that Megatron asks a set of this normalised weight for, so that a blend has `samples` for sure: half a
+/// percent more than its share.
+std::uint64_t blend_samples(double weight, std::uint64_t samples);
+
+/// Thread-safe. Asking in rising order is cheap, going back costs 65536 samples at most.
+class BlendIndex {
+ public:
+  /// Normalised weights of at least one set.
+  explicit BlendIndex(const std::vector<double>& weights);
+
+  struct Place {
+    std::size_t set;
+    std::uint64_t sample;  ///< of that set
+    bool operator==(const Place&) const = default;
+  };
+  Place at(std::uint64_t sample) const;
+
+ private:
+  std::size_t choose() const;
+  void step() const;
+  void go_to_mark(std::uint64_t sample) const;
+
+  std::vector<double> weights_;
+  mutable std::mutex mutex_;
+  mutable std::uint64_t next_ = 0;     // the sample to be chosen next
+  mutable std::vector<double> given_;  // of each set before it; whole numbers, as the choice compares them
+  mutable std::vector<double> marks_;  // given_ at every kMark-th sample passed so far
+};
+
+/// The order of a blend, over the tokens of all sets one behind the other.
+class BlendedOrder final : public SampleOrder {
+ public:
+  struct Part {
+    std::unique_ptr<const SampleOrder> order;
+    std::uint64_t first_token = 0;  ///< of the set among all
+    double weight = 1;              ///< any scale
+    std::string name;               ///< for description()
+  };
+  /// `samples` is what samples() says: see there.
+  BlendedOrder(std::vector<Part> parts, std::uint64_t samples);
+
+  /// Of sets that begin again after their last sample: as many as all have together, which is called a pass. Of
+  /// MegatronOrder: as many as were wanted.
+  std::uint64_t samples() const override { return samples_; }
+  void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
+  std::string description() const override;
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<double> weights_;
+  BlendIndex index_;
+  std::uint64_t samples_;
+};
+
+}  // namespace megatron
