@@ -1,5 +1,5 @@
-# The CUDA backend: libmegatron_cuda.so, which lies beside the programs. Included by the top level's CMakeLists.txt when
-# MEGATRON_CUDA is ON.
+# The CUDA backend's library, libmegatron_cuda.so, which lies beside the programs, and their loading of it. Included by
+# the top level's CMakeLists.txt when MEGATRON_CUDA is ON.
 #
 # Building needs the toolkit (nvcc, cudart, cuBLASLt), 12.0 or later, and no GPU. NCCL is used where it is found.
 find_program(MEGATRON_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -29,7 +29,7 @@ find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS
 find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cuda/*.cu ${CMAKE_SOURCE_DIR}/cuda/*.cpp)
-list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+list(FILTER cuda_sources EXCLUDE REGEX "/(no_cuda|load_library|working_memory)\\.cpp$")  # the programs'
 if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, NCCL in ${NCCL_LIBRARY}")
   list(FILTER cuda_sources EXCLUDE REGEX "/no_nccl\\.cpp$")
@@ -38,17 +38,31 @@ else()
   list(FILTER cuda_sources EXCLUDE REGEX "/nccl_[a-z_]*\\.cpp$")
 endif()
 
-# The layers below are part of the library and of the programs; the loader makes their names one.
-add_library(cuda_backend SHARED ${cuda_sources})
-set_target_properties(cuda_backend PROPERTIES OUTPUT_NAME megatron_cuda CUDA_RUNTIME_LIBRARY Shared)
-target_include_directories(cuda_backend PUBLIC ${CMAKE_SOURCE_DIR})
-target_link_libraries(cuda_backend PUBLIC ops_layer comm_layer CUDA::cudart PRIVATE CUDA::cublasLt ${CMAKE_DL_LIBS})
+# The layers below are the programs', who show their names to it: all of them, since a program may use less than it.
+set(shown_layers base_layer tensor_layer ops_layer comm_layer)
+add_library(megatron_cuda SHARED ${cuda_sources})
+set_target_properties(megatron_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
+target_include_directories(megatron_cuda PUBLIC ${CMAKE_SOURCE_DIR})
+foreach(layer ${shown_layers})
+  target_include_directories(megatron_cuda PRIVATE $<TARGET_PROPERTY:${layer},INTERFACE_INCLUDE_DIRECTORIES>)
+endforeach()
+target_link_libraries(megatron_cuda PUBLIC CUDA::cudart PRIVATE CUDA::cublasLt fmt::fmt)
 if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
-  target_include_directories(cuda_backend SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
-  target_link_libraries(cuda_backend PRIVATE ${NCCL_LIBRARY})
+  target_include_directories(megatron_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+  target_link_libraries(megatron_cuda PRIVATE ${NCCL_LIBRARY})
 endif()
-target_compile_options(cuda_backend PRIVATE
+target_compile_options(megatron_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-DFMT_USE_CONSTEXPR=1;-Xcompiler=-Wall,-Wextra>")
 if(MEGATRON_WARNINGS_AS_ERRORS)
-  target_compile_options(cuda_backend PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+  target_compile_options(megatron_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
+
+target_sources(cuda_backend PRIVATE cuda/load_library.cpp)
+target_compile_definitions(cuda_backend PRIVATE
+  MEGATRON_NCCL=$<IF:$<AND:$<BOOL:${NCCL_INCLUDE_DIR}>,$<BOOL:${NCCL_LIBRARY}>>,true,false>)
+target_link_libraries(cuda_backend PUBLIC ${CMAKE_DL_LIBS})
+list(TRANSFORM shown_layers PREPEND "$<TARGET_FILE:" OUTPUT_VARIABLE shown_files)
+list(TRANSFORM shown_files APPEND ">")
+list(JOIN shown_files "," shown_files)
+target_link_options(cuda_backend INTERFACE
+  "LINKER:--export-dynamic,--whole-archive,${shown_files},--no-whole-archive")

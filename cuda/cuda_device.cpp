@@ -1,30 +1,23 @@
 #include "cuda/cuda_device.h"
 
-#include <cstdlib>
-
 #include "cuda/cuda_check.h"
-#include "cuda/cuda_ops.h"
-#include "cuda/profiled_ops.h"
+#include "cuda/cuda_support.h"
 
 namespace megatron {
 
 namespace {
 
 cudaDeviceProp open_device(int index) {
-  // Streams of more connections than the driver makes by itself wait for each other: fatal for those that wait for
-  // another rank. Read when the process first uses a GPU.
-  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  int count = 0;
-  CUDA_CHECK(cudaGetDeviceCount(&count));
+  const VisibleGpus gpus = visible_gpus();
+  const int count = static_cast<int>(gpus.usable.size());
   verify(index >= 0 && index < count, ErrorKind::configuration,
-         "GPU {} of the {} that this process sees (CUDA_VISIBLE_DEVICES); start fewer ranks on this node", index,
-         count);
-  CUDA_CHECK(cudaSetDevice(index));
+         "GPU {} of the {} that this process sees (CUDA_VISIBLE_DEVICES) and can use{}{}; start fewer ranks on this "
+         "node, or use run.device = \"cpu\"",
+         index, count, gpus.unusable.empty() ? "" : ": ", gpus.unusable);
+  const int number = gpus.usable[static_cast<std::size_t>(index)];
+  CUDA_CHECK(cudaSetDevice(number));
   cudaDeviceProp properties;
-  CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-  verify(properties.major >= 8, ErrorKind::configuration,
-         "GPU {} ({}) has compute capability {}.{}; 8.0 (Ampere) or later is needed: use run.device = \"cpu\"", index,
-         properties.name, properties.major, properties.minor);
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, number));
   return properties;
 }
 
@@ -45,7 +38,7 @@ CudaDevice::CudaDevice(int index)
       description_(fmt::format("{}, {:.1f} GiB", properties_.name, gibibytes(properties_.totalGlobalMem))),
       identity_(hexadecimal(properties_.uuid)) {}
 
-std::size_t CudaDevice::free_bytes() const {
+std::optional<std::size_t> CudaDevice::free_bytes() const {
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
   return free;
@@ -60,7 +53,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
          "out of device memory: could not get {:.2f} GiB, {:.2f} of {:.2f} GiB are free; use a smaller "
          "train.micro_batch_size, recompute.mode = \"full\", or more tensor or pipeline ranks (--dry-run predicts the "
          "memory)",
-         gibibytes(bytes), gibibytes(free_bytes()), gibibytes(properties_.totalGlobalMem));
+         gibibytes(bytes), gibibytes(free_bytes().value()), gibibytes(properties_.totalGlobalMem));
   }
   CUDA_CHECK(result);
   return memory;
@@ -126,12 +119,6 @@ Ticket CudaDevice::start_copy_to_device(void* device, const void* host, std::siz
 
 void CudaDevice::synchronize() {
   CUDA_CHECK(cudaDeviceSynchronize());
-}
-
-Backend make_cuda_backend(int device_index) {
-  auto device = std::make_unique<CudaDevice>(device_index);
-  std::unique_ptr<Ops> ops = with_ranges_if_wanted(std::make_unique<CudaOps>(*device));
-  return {std::move(device), std::move(ops)};
 }
 
 }  // namespace megatron

@@ -15,7 +15,7 @@ namespace megatron {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index);
+  explicit CudaDevice(int index);  ///< among CudaSupport::devices
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
@@ -23,7 +23,7 @@ class CudaDevice final : public Device {
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   std::string description() const override { return description_; }  ///< "NVIDIA H200, 139.8 GiB"
   std::string identity() const override { return identity_; }
-  std::size_t free_bytes() const override;
+  std::optional<std::size_t> free_bytes() const override;
   bool is_host_memory() const override { return false; }
   Allocator& pinned() override { return pinned_; }
 
@@ -44,6 +44,7 @@ class CudaDevice final : public Device {
   void start_stream_after(CudaQueue& queue, Ticket ticket) { queue.start_after(queue_of(ticket), ticket.number); }
   cudaStream_t compute_stream() const { return operations_.stream(); }
   int multiprocessors() const { return properties_.multiProcessorCount; }
+  std::size_t shared_bytes_per_block() const { return properties_.sharedMemPerBlockOptin; }  ///< for kernels that ask
   int capability() const { return 10 * properties_.major + properties_.minor; }  ///< 80 for compute capability 8.0
 
  private:

@@ -58,7 +58,7 @@ class CudaOps final : public Ops {
   void copy(ConstTensor x, Tensor y) override;
   void add(ConstTensor x, Tensor y) override;
   void scale(Tensor y, double factor) override;
-  // working_memory.cpp
+  // cuda_ops.cpp
   /// What is set aside for it: as much as was reserved, more only if that was too little.
   std::size_t working_bytes() const override { return scratch_.bytes(); }
   void reserve(std::size_t bytes) override;
@@ -75,5 +75,8 @@ class CudaOps final : public Ops {
   MatmulLibrary matmul_;
   Buffer scratch_;
 };
+
+/// make_cuda_backend() of ops/device.h.
+Backend open_cuda_backend(int device_index);
 
 }  // namespace megatron

@@ -1,48 +1,78 @@
-// What this build and this machine have of CUDA. Never throws: a machine without GPU or driver is none's fault.
+#include "cuda/cuda_support.h"
+
 #include <cuda_runtime.h>
 
 #include <cstdlib>
 #include <fstream>
 
 #include "cuda/nccl_support.h"
-#include "ops/device.h"
 #include "ops/ops.h"
 
 namespace megatron {
 
 namespace {
 
+constexpr int kLeastMajor = 8;  // Ampere: mma.sync of bf16, asynchronous copies
+
 /// "13.0" of CUDA's 13000.
 std::string cuda_version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
+/// The newest CUDA that the driver knows; 0: there is none.
+int newest_cuda() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
 std::string driver_version() {
-  int newest_cuda = 0;
-  if (cudaDriverGetVersion(&newest_cuda) != cudaSuccess || newest_cuda == 0) return "no driver";
+  if (newest_cuda() == 0) return "no driver";
   std::string version;
   std::ifstream("/sys/module/nvidia/version") >> version;
-  if (version.empty()) return fmt::format("driver for CUDA {}", cuda_version(newest_cuda));
-  return fmt::format("driver {} (for CUDA {})", version, cuda_version(newest_cuda));
+  if (version.empty()) return fmt::format("driver for CUDA {}", cuda_version(newest_cuda()));
+  return fmt::format("driver {} (for CUDA {})", version, cuda_version(newest_cuda()));
 }
 
 }  // namespace
 
-CudaSupport cuda_support() {
+VisibleGpus visible_gpus() {
   // Streams of more connections than the driver makes by itself wait for each other: fatal for those that wait for
-  // another rank. Read when the process first uses a GPU, which is here.
+  // another rank. Read when the process first uses a GPU.
   (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  CudaSupport support{.built = true, .nccl = !nccl_version().empty(), .devices = 0, .description = {}};
-  if (cudaGetDeviceCount(&support.devices) != cudaSuccess) {
-    support.devices = 0;
+  VisibleGpus gpus;
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     (void)cudaGetLastError();
+    if (newest_cuda() != 0) gpus.unusable = cudaGetErrorString(error);
+    return gpus;
   }
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      gpus.unusable += fmt::format("{}GPU {} gives no answer", gpus.unusable.empty() ? "" : "; ", i);
+      (void)cudaGetLastError();
+    } else if (properties.major < kLeastMajor) {
+      gpus.unusable += fmt::format("{}GPU {} ({}) has compute capability {}.{}, {}.0 or later is needed",
+                                   gpus.unusable.empty() ? "" : "; ", i, properties.name, properties.major,
+                                   properties.minor, kLeastMajor);
+    } else {
+      gpus.usable.push_back(i);
+    }
+  }
+  return gpus;
+}
+
+CudaSupport describe_cuda() {
+  const VisibleGpus gpus = visible_gpus();
+  const std::size_t devices = gpus.usable.size();
+  const std::string nccl = nccl_version();
   int runtime = 0;
   (void)cudaRuntimeGetVersion(&runtime);
-  support.description = fmt::format("CUDA {}, {}, {}; {} device{}", cuda_version(runtime), driver_version(),
-                                    support.nccl ? "NCCL " + nccl_version() : "no NCCL", support.devices,
-                                    support.devices == 1 ? "" : "s");
-  return support;
+  return {.devices = static_cast<int>(devices),
+          .description = fmt::format("CUDA {}, {}, {}; {} device{}{}{}", cuda_version(runtime), driver_version(),
+                                     nccl.empty() ? "no NCCL" : "NCCL " + nccl, devices, devices == 1 ? "" : "s",
+                                     gpus.unusable.empty() ? "" : "; ", gpus.unusable),
+          .obstacle = {}};
 }
 
 }  // namespace megatron

@@ -26,8 +26,14 @@ std::uint64_t call_of(std::uint64_t ticket) {
   return ticket & ((std::uint64_t{1} << kCallBits) - 1);
 }
 
-std::size_t count(ConstTensor tensor) {
-  return static_cast<std::size_t>(tensor.elements());
+/// `counted`: the tensor that has as many elements as NCCL is to be told.
+NcclCall call_of(Verb verb, ConstTensor counted, ConstTensor input, Tensor output, int peer = 0) {
+  return {.verb = verb,
+          .input = input.data(),
+          .output = output.data(),
+          .elements = static_cast<std::size_t>(counted.elements()),
+          .type = counted.dtype(),
+          .peer = peer};
 }
 
 ncclUniqueId new_id() {
@@ -84,50 +90,30 @@ std::uint64_t NcclCommunicator::start(std::uint64_t lane, NcclCall call) {
 }
 
 std::uint64_t NcclCommunicator::do_all_reduce(Tensor values, Reduce reduce) {
-  return start(kCollectivesLane, {.verb = Verb::all_reduce,
-                                  .reduce = reduce,
-                                  .input = values.data(),
-                                  .output = values.data(),
-                                  .elements = count(values),
-                                  .type = values.dtype()});
+  NcclCall call = call_of(Verb::all_reduce, values, values, values);
+  call.reduce = reduce;
+  return start(kCollectivesLane, call);
 }
 
 std::uint64_t NcclCommunicator::do_all_gather(ConstTensor part, Tensor whole) {
-  return start(kCollectivesLane, {.verb = Verb::all_gather,
-                                  .input = part.data(),
-                                  .output = whole.data(),
-                                  .elements = count(part),
-                                  .type = part.dtype()});
+  return start(kCollectivesLane, call_of(Verb::all_gather, part, part, whole));
 }
 
 std::uint64_t NcclCommunicator::do_reduce_scatter(ConstTensor whole, Tensor part) {
-  return start(kCollectivesLane, {.verb = Verb::reduce_scatter,
-                                  .input = whole.data(),
-                                  .output = part.data(),
-                                  .elements = count(part),
-                                  .type = part.dtype()});
+  return start(kCollectivesLane, call_of(Verb::reduce_scatter, part, whole, part));
 }
 
 std::uint64_t NcclCommunicator::do_broadcast(Tensor values, int root) {
-  return start(kCollectivesLane, {.verb = Verb::broadcast,
-                                  .input = values.data(),
-                                  .output = values.data(),
-                                  .elements = count(values),
-                                  .type = values.dtype(),
-                                  .peer = root});
+  return start(kCollectivesLane, call_of(Verb::broadcast, values, values, values, root));
 }
 
 // On a lane of messages the sender is rank 0, the receiver rank 1.
 std::uint64_t NcclCommunicator::do_send(ConstTensor values, int to, int channel) {
-  return start(
-      route_of({Verb::send, to, channel}),
-      {.verb = Verb::send, .input = values.data(), .elements = count(values), .type = values.dtype(), .peer = 1});
+  return start(route_of({Verb::send, to, channel}), call_of(Verb::send, values, values, {}, 1));
 }
 
 std::uint64_t NcclCommunicator::do_receive(Tensor values, int from, int channel) {
-  return start(
-      route_of({Verb::receive, from, channel}),
-      {.verb = Verb::receive, .output = values.data(), .elements = count(values), .type = values.dtype(), .peer = 0});
+  return start(route_of({Verb::receive, from, channel}), call_of(Verb::receive, values, {}, values, 0));
 }
 
 std::uint64_t NcclCommunicator::route_of(const RouteKey& key) {
@@ -204,7 +190,7 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device) {
+std::unique_ptr<Communicator> connect_nccl(Communicator& host, Device& device) {
   auto* cuda = dynamic_cast<CudaDevice*>(&device);
   internal_check(cuda != nullptr, "NCCL with a device that is no GPU");
   return std::make_unique<NcclCommunicator>(host, *cuda);

@@ -1,11 +1,17 @@
-// Whether this build has NCCL; included also where it has not.
+// What the backend's library asks of NCCL; included also where it is built without.
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace megatron {
 
+class Communicator;
+class Device;
+
 /// "2.28.9", of the library that is loaded; empty: none.
 std::string nccl_version();
+/// make_nccl_communicator() of ops/device.h.
+std::unique_ptr<Communicator> connect_nccl(Communicator& host, Device& device);
 
 }  // namespace megatron

@@ -1,13 +1,26 @@
 // Stands in for the CUDA backend in a build without one: asking for it is an error that says so.
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "ops/counting_ops.h"
-#include "ops/device.h"
+#include "cuda/library.h"
+#include "ops/ops.h"
 
 namespace megatron {
 
-CudaSupport cuda_support() {
-  return {.built = false, .nccl = false, .devices = 0, .description = "not in this build"};
+CudaBuild cuda_build() {
+  return {};
+}
+
+bool cuda_device_is_likely() {
+  return false;
+}
+
+const CudaSupport& cuda_support() {
+  static const CudaSupport none = {.devices = 0, .description = "not in this build", .obstacle = {}};
+  return none;
+}
+
+std::string cuda_library_file() {
+  return {};
 }
 
 Backend make_cuda_backend(int /*device_index*/) {
@@ -18,10 +31,6 @@ Backend make_cuda_backend(int /*device_index*/) {
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& /*host*/, Device& /*device*/) {
   fail(ErrorKind::configuration,
        "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
-}
-
-std::unique_ptr<CountingOps> make_cuda_counting_ops() {
-  return std::make_unique<CountingOps>();
 }
 
 }  // namespace megatron

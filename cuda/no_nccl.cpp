@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "cuda/nccl_support.h"
-#include "ops/device.h"
 
 namespace megatron {
 
@@ -10,7 +9,7 @@ std::string nccl_version() {
   return {};
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& /*host*/, Device& /*device*/) {
+std::unique_ptr<Communicator> connect_nccl(Communicator& /*host*/, Device& /*device*/) {
   fail(ErrorKind::configuration,
        "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
 }

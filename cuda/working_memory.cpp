@@ -1,8 +1,8 @@
 // What the CUDA verbs work in beside their arguments. Plans are made without a device: they have the most that the
-// kernels take on the largest GPU there is, so that what is reserved is never too little, and no step allocates.
+// kernels take on the largest GPU there is, so that what is reserved is never too little, and no step allocates. Part
+// of the programs, not of the backend's library, which a plan does without.
 #include <algorithm>
 
-#include "cuda/cuda_ops.h"
 #include "ops/counting_ops.h"
 #include "ops/device.h"
 
@@ -71,18 +71,6 @@ class CudaCountingOps final : public CountingOps {
 
 std::unique_ptr<CountingOps> make_cuda_counting_ops() {
   return std::make_unique<CudaCountingOps>();
-}
-
-std::byte* CudaOps::scratch(std::size_t bytes) {
-  if (bytes > scratch_.bytes()) reserve(bytes);
-  return scratch_.data();
-}
-
-void CudaOps::reserve(std::size_t bytes) {
-  if (bytes == scratch_.bytes()) return;
-  device_.synchronize();  // kernels in flight may be using it
-  scratch_ = Buffer();    // given back first: old and new need not fit side by side
-  if (bytes > 0) scratch_ = Buffer(device_, bytes);
 }
 
 }  // namespace megatron

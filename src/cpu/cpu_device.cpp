@@ -63,9 +63,10 @@ void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
-std::size_t CpuDevice::free_bytes() const {
-  const std::optional<std::size_t> free = free_memory_bytes();
-  return free ? *free + free_swap_bytes() : 0;  // what others hold and do not use can go there
+std::optional<std::size_t> CpuDevice::free_bytes() const {
+  std::optional<std::size_t> free = free_memory_bytes();
+  if (free) *free += free_swap_bytes();  // what others hold and do not use can go there
+  return free;
 }
 
 void CpuDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {

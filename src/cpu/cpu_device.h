@@ -20,7 +20,7 @@ class CpuDevice final : public Device {
   void deallocate(void* memory, std::size_t bytes) noexcept override;
 
   std::string description() const override { return description_; }  ///< "AMD EPYC, 2 cores"
-  std::size_t free_bytes() const override;
+  std::optional<std::size_t> free_bytes() const override;
   bool is_host_memory() const override { return true; }
   Allocator& pinned() override { return *this; }
 

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tensor/memory.h"
@@ -49,8 +50,8 @@ class Device : public Allocator {
   virtual std::string description() const = 0;  ///< one line for the banner: model, cores or memory
   /// What ranks of one host share if it is the same text: the GPU's UUID; empty: the host's own memory.
   virtual std::string identity() const { return {}; }
-  /// What new allocations can still get, of all that share it together, in bytes; 0: unknown.
-  virtual std::size_t free_bytes() const = 0;
+  /// What new allocations can still get, of all that share it together, in bytes; nothing where it is not known.
+  virtual std::optional<std::size_t> free_bytes() const = 0;
   /// Whether the host may follow pointers into allocate()'s memory: then communicators of the host move its tensors.
   virtual bool is_host_memory() const = 0;
   /// Host memory that copies to and from the device are fast with, and asynchronous at all. Lives as long as the
@@ -93,27 +94,38 @@ struct Backend {
 /// that made it. Throws Error(configuration) if OpenMP's environment allows fewer.
 Backend make_cpu_backend(int threads = 1);
 
-// The CUDA backend (cuda/), or its stub in a build without (cuda/no_cuda.cpp).
+// The CUDA backend (cuda/). It is a library of its own, with CUDA's own libraries behind it: 150 MiB and more of every
+// process that loads them. So it is loaded when one of the functions that say so is called, and not before. In a build
+// without it they stand for nothing (cuda/no_cuda.cpp).
+
+/// What was built; the machine it runs on may have less.
+struct CudaBuild {
+  bool cuda = false, nccl = false;
+};
+CudaBuild cuda_build();
+
+/// Whether the machine seems to have a GPU that this process is let use: an NVIDIA driver's device file is there, and
+/// CUDA_VISIBLE_DEVICES does not hide all. Loads nothing; false in a build without CUDA.
+bool cuda_device_is_likely();
 
 struct CudaSupport {
-  bool built = false;       ///< this build has the CUDA backend
-  bool nccl = false;        ///< and NCCL
-  int devices = 0;          ///< that this process sees; 0 also where there is no driver
-  std::string description;  ///< one line: "CUDA 12.9, driver 575.57, NCCL 2.28.9; 8 devices"; "not in this build"
+  int devices = 0;          ///< that this process sees and the kernels run on: compute capability 8.0 or later
+  std::string description;  ///< one line: "CUDA 13.0, driver 580.95, NCCL 2.28.9; 8 devices"; "not in this build"
+  std::string obstacle;     ///< why the library could not be loaded, and what to do; empty: it was, or is not built
 };
-/// Never throws for a machine without GPU or driver.
-CudaSupport cuda_support();
-/// For the device with this number among those that this process sees. Throws Error(configuration) where the build has
-/// none.
+/// What this machine has of CUDA; found out once. Loads the library. Never throws: no GPU, driver or library is
+/// nobody's fault yet.
+const CudaSupport& cuda_support();
+/// For the device with this number among CudaSupport::devices. Loads the library. Throws Error(configuration) where
+/// there is none.
 Backend make_cuda_backend(int device_index);
 /// The ranks of `host` as a group that moves tensors of `device` (made by make_cuda_backend, each rank with one of its
 /// own) with NCCL; control values go through `host` (Communicator::host). Collective over `host`, which must outlive
 /// it, as must the device. Throws Error(configuration) where the build has no NCCL.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device);
 
-/// Counting operations that know what the kernels of these backends work in. They need no device.
+/// Counting operations that know what the kernels of these backends work in. They need no device, and no library.
 std::unique_ptr<CountingOps> make_cpu_counting_ops(int threads = 1);
-/// Without working memory where the build has no CUDA.
 std::unique_ptr<CountingOps> make_cuda_counting_ops();
 
 }  // namespace megatron

@@ -4,6 +4,7 @@
 //   ./megatron_generate runs/demo --prompt "Once upon a time" --temperature 0.7 --seed 1
 #include <iostream>
 
+#include "base/log.h"
 #include "programs/program.h"
 #include "train/compute.h"
 #include "train/generate.h"
@@ -77,7 +78,9 @@ void generate(const Arguments& arguments, MpiSession& session) {
   verify(world.size() == 1, ErrorKind::configuration,
          "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
   RunConfig run = arguments.run;
-  choose_device(run, world);
+  std::vector<std::string> warnings;
+  choose_device(run, world, warnings);
+  for (const std::string& warning : warnings) Log(true).warning(std::string_view(warning));
   Generator generator(arguments.source, world, start_compute(run, world, session.host(), session.local_rank()));
   const std::unique_ptr<Tokenizer> tokenizer =
       tokenizer_of_checkpoint(generator.checkpoint_path(), generator.tokenizer(), generator.tokenizer_hash(),

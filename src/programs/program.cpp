@@ -1,6 +1,5 @@
 #include "programs/program.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -9,7 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "config/suggestions.h"
+#include "cuda/library.h"
 #include "ops/device.h"
 
 namespace megatron {
@@ -32,20 +31,18 @@ std::string program_version() {
 std::string version_report(const std::string& program) {
   return fmt::format("{} {}\nbuilt with GCC-compatible {} for {}\n{}\nbackends: cpu{}; CUDA: {}\n", program,
                      program_version(), __VERSION__, MEGATRON_ARCH, MpiSession::library_version(),
-                     cuda_support().built ? ", cuda" : "", cuda_support().description);
+                     cuda_build().cuda ? ", cuda" : "",
+                     cuda_support().obstacle.empty() ? cuda_support().description : cuda_support().obstacle);
 }
 
 std::string build_identity() {
-  // The file that is running, even if another one has its name by now, and the one that the GPU backend is in, which
-  // may be the same. They are in memory already: milliseconds.
-  Dl_info backend{};
-  dladdr(reinterpret_cast<void*>(&make_cuda_backend), &backend);
-  if (backend.dli_fname != nullptr && std::strstr(backend.dli_fname, ".so") == nullptr) backend.dli_fname = nullptr;
+  // The file that is running, even if another one has its name by now, and the one that the GPU backend would be loaded
+  // from: milliseconds.
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<char> block(1 << 20);
-  for (const char* file : {"/proc/self/exe", backend.dli_fname}) {
-    std::ifstream program(file == nullptr ? "" : file, std::ios::binary);
+  for (const std::string& file : {std::string("/proc/self/exe"), cuda_library_file()}) {
+    std::ifstream program(file, std::ios::binary);
     while (program.read(block.data(), static_cast<std::streamsize>(block.size())), program.gcount() > 0) {
       XXH3_64bits_update(hash.get(), block.data(), static_cast<std::size_t>(program.gcount()));
     }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/host_name.h"
+#include "base/log.h"
 #include "base/memory_usage.h"
 #include "config/resolve.h"
 #include "model/flops.h"
@@ -105,7 +106,9 @@ Config config_on(const BenchmarkCase& benchmark, const BenchmarkSettings& settin
   Config config = benchmark.config;
   config.run.device = settings.device;
   config.run.threads = settings.threads;
-  choose_device(config.run, world);
+  std::vector<std::string> warnings;
+  choose_device(config.run, world, warnings);
+  for (const std::string& warning : warnings) Log(world.rank() == 0).warning(std::string_view(warning));
   return config;
 }
 

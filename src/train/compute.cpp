@@ -1,5 +1,6 @@
 #include "train/compute.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 // Why the host passes tensors on, or nothing where NCCL can; on rank 0, from all ranks' hosts and devices.
 std::string reason_for_staging(const RunConfig& run, const std::vector<std::string>& ranks) {
   if (run.communication == "mpi") return "run.communication = \"mpi\"";
-  if (!cuda_support().nccl) return "this build has no NCCL";
+  if (!cuda_build().nccl) return "this build has no NCCL";
   std::map<std::pair<std::string, std::string>, int> sharers;
   for (const std::string& text : ranks) {
     const auto rank = nlohmann::json::parse(text);
@@ -26,34 +27,60 @@ std::string reason_for_staging(const RunConfig& run, const std::vector<std::stri
   return "";
 }
 
+// On this rank. Loads nothing where nothing points to a GPU.
+bool has_usable_device() {
+  return cuda_device_is_likely() && cuda_support().devices > 0;
+}
+
+std::string choose_automatically(Communicator& world, std::vector<std::string>& warnings) {
+  const bool usable = has_usable_device(), likely = cuda_device_is_likely();
+  if (!world.any(!usable)) return "cuda";
+  if (!world.any(likely)) return "cpu";  // nobody expects anything else
+  std::string lack;
+  if (!usable && !likely) {
+    lack = "its machine has none, or CUDA_VISIBLE_DEVICES hides them";
+  } else if (!usable) {
+    lack = cuda_support().obstacle.empty() ? cuda_support().description : cuda_support().obstacle;
+  }
+  const std::vector<std::string> lacks = world.gather_texts(lack, 0);
+  const auto first = std::find_if(lacks.begin(), lacks.end(), [](const std::string& text) { return !text.empty(); });
+  if (first != lacks.end()) {
+    warnings.push_back(fmt::format("run.device = \"auto\" is the CPU: rank {} has no GPU that it can use: {}",
+                                   first - lacks.begin(), *first));
+  }
+  return "cpu";
+}
+
 }  // namespace
 
-void choose_device(RunConfig& run, Communicator& world) {
-  const CudaSupport cuda = cuda_support();
-  const bool everywhere = !world.any(cuda.devices == 0);
-  if (run.device == "auto") run.device = everywhere ? "cuda" : "cpu";
+void choose_device(RunConfig& run, Communicator& world, std::vector<std::string>& warnings) {
+  if (run.device == "auto") run.device = choose_automatically(world, warnings);
   agree(world, [&] {
-    verify(run.device == "cpu" || cuda.built, ErrorKind::configuration,
-           "run.device = \"cuda\": this build has no CUDA backend; build it where nvcc is found, or use run.device = "
-           "\"cpu\" or \"auto\"");
-    verify(run.device == "cpu" || cuda.devices > 0, ErrorKind::configuration,
-           "run.device = \"cuda\": this process sees no CUDA device ({}); ask the batch system for one (Slurm: "
-           "--gpus-per-task=1 or --gres=gpu:N), check nvidia-smi and CUDA_VISIBLE_DEVICES, or use run.device = \"cpu\"",
-           cuda.description);
+    if (run.device == "cuda") {
+      verify(cuda_build().cuda, ErrorKind::configuration,
+             "run.device = \"cuda\": this build has no CUDA backend; build it where nvcc is found, or use run.device = "
+             "\"cpu\" or \"auto\"");
+      const CudaSupport& cuda = cuda_support();
+      verify(cuda.obstacle.empty(), ErrorKind::configuration, "run.device = \"cuda\": {}", cuda.obstacle);
+      verify(cuda.devices > 0, ErrorKind::configuration,
+             "run.device = \"cuda\": this process has no CUDA device to use ({}); ask the batch system for one (Slurm: "
+             "--gpus-per-task=1 or --gres=gpu:N), check nvidia-smi and CUDA_VISIBLE_DEVICES, or use run.device = "
+             "\"cpu\"",
+             cuda.description);
+    }
     verify(run.device == "cuda" || run.communication != "nccl", ErrorKind::configuration,
            "run.communication = \"nccl\" moves tensors between CUDA devices, and this run computes on the CPU; use "
            "run.communication = \"mpi\" or \"auto\"");
-    verify(run.communication != "nccl" || cuda.nccl, ErrorKind::configuration,
+    verify(run.communication != "nccl" || cuda_build().nccl, ErrorKind::configuration,
            "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
   });
   if (run.device == "cpu") run.communication = "mpi";
 }
 
 void choose_planned_device(RunConfig& run) {
-  const CudaSupport cuda = cuda_support();
-  if (run.device == "auto") run.device = cuda.devices > 0 ? "cuda" : "cpu";
+  if (run.device == "auto") run.device = has_usable_device() ? "cuda" : "cpu";
   if (run.communication == "auto") {
-    run.communication = run.device == "cuda" && (cuda.nccl || !cuda.built) ? "nccl" : "mpi";
+    run.communication = run.device == "cuda" && (cuda_build().nccl || !cuda_build().cuda) ? "nccl" : "mpi";
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "config/config.h"
@@ -12,9 +13,10 @@
 
 namespace megatron {
 
-/// Decides what run.device = "auto" is: "cuda" where this build has it and every rank sees a device, else "cpu".
-/// Collective; throws the same Error(configuration) on all ranks if what the input file asks for is not there.
-void choose_device(RunConfig& run, Communicator& world);
+/// Decides what run.device = "auto" is: "cuda" where this build has it and every rank has a device that it can use,
+/// else "cpu", with a warning on rank 0 if some rank's machine seems to have one. Collective; throws the same
+/// Error(configuration) on all ranks if what the input file asks for is not there.
+void choose_device(RunConfig& run, Communicator& world, std::vector<std::string>& warnings);
 /// The same for a plan, without ranks and without asking for anything to be there.
 void choose_planned_device(RunConfig& run);
 

@@ -88,7 +88,7 @@ std::string dry_run(Config config, int ranks) {
   if (!order_note.empty()) text += "data.order = " + order_note + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
-  const bool built = on_host_memory(config.run) || cuda_support().built;
+  const bool built = on_host_memory(config.run) || cuda_build().cuda;
   if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
   if (facts && built && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";
   return text;

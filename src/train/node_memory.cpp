@@ -14,7 +14,7 @@ void require_memory(Communicator& world, const std::string& host, const Device& 
                     const std::string& advice) {
   const std::string place = device.is_host_memory() ? host : fmt::format("{} of {}", device.identity(), host);
   nlohmann::json mine = {{"place", place}, {"needed", needed}};
-  if (const std::size_t free = device.free_bytes(); free > 0) mine["free"] = free;
+  if (const std::optional<std::size_t> free = device.free_bytes()) mine["free"] = *free;
   const std::vector<std::string> ranks = world.gather_texts(mine.dump(), 0);
   agree(world, [&] {
     struct Place {

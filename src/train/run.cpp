@@ -120,11 +120,11 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     if (Activity* activity = world.activity()) activity->set_phase(phase);
   };
   tell_phase("start");
-  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world);
+  std::vector<std::string> warnings;
+  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
   tell_phase("checkpoint");
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
 
-  std::vector<std::string> warnings;
   const std::optional<CheckpointReader> own =
       config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
   log.append_to(config.run.directory + "/run.log");

@@ -42,10 +42,10 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 
 }  // namespace
 
-std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world) {
+std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std::vector<std::string>& warnings) {
   require_same_config(world, config);
   refuse_what_is_to_come(config);
-  choose_device(config.run, world);
+  choose_device(config.run, world, warnings);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] { datasets = std::make_unique<Datasets>(config); });

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "train/datasets.h"
@@ -20,8 +21,8 @@ struct RunEnvironment {
   std::optional<double> job_ends{};  ///< seconds since 1970
 };
 
-/// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen. Opens the data. Throws the
-/// same Error on all ranks.
-std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world);
+/// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen, with warnings for rank 0's
+/// log. Opens the data. Throws the same Error on all ranks.
+std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std::vector<std::string>& warnings);
 
 }  // namespace megatron

@@ -62,8 +62,8 @@ std::size_t kept_bytes(const MemoryPlan& plan, const Device& device) {
 // The reference and what is kept of it, on rank 0's node or device.
 void check_reference_fits(const MemoryPlan& plan, const std::string& host, const Device& device) {
   const auto needed = static_cast<double>(plan.total() + kept_bytes(plan, device));
-  const std::size_t free = device.free_bytes();
-  const double available = free > 0 ? static_cast<double>(free) : kInfinity;
+  const std::optional<std::size_t> free = device.free_bytes();
+  const double available = free ? static_cast<double>(*free) : kInfinity;
   verify(needed <= available, ErrorKind::configuration,
          "--verify compares with the whole model on one rank, in fp32, which needs {} on {} (weights {}, {} "
          "{}, optimizer {}, activations {}), and {} are free there; verify the same layout with a smaller model: --set "
@@ -193,7 +193,9 @@ void judge(Communicator& world, Log& log, const Config& config, const LayoutVerd
 }  // namespace
 
 int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log) {
-  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world);
+  std::vector<std::string> warnings;
+  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const Config reference = one_rank(config), rounded = in_fp32(config);
   const bool own_precision = config.precision != PrecisionConfig{};

@@ -259,7 +259,7 @@ void run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::fun
   if (m.running != nullptr) give_up("a kernel launches a kernel");
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
-      dynamic_shared_bytes > (227u << 10)) {
+      dynamic_shared_bytes > shared_bytes_per_block()) {
     give_up("a launch that no GPU would accept");
   }
   if (m.fibers.size() < threads) m.fibers.resize(threads);

@@ -1,9 +1,12 @@
-// The runtime library of the emulated device: its memory is the host's, and everything is done when its call returns.
+// The runtime library of the emulated devices: their memory is the host's, and everything is done when its call
+// returns. There is one of compute capability 9.0, or those of MEGATRON_EMULATED_GPUS, e.g. "7.5 8.9".
 #include <cuda_runtime.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 struct EmulatedStream {};
 struct EmulatedEvent {
@@ -14,24 +17,63 @@ namespace {
 constexpr std::size_t kAlignment = 256;  // CUDA's
 }
 
+namespace {
+
+struct Capability {
+  int major = 9, minor = 0;
+  /// What a block can have, as CUDA's programming guide lists it.
+  std::size_t shared_bytes() const {
+    const std::size_t kibibytes = major == 9                                 ? 227
+                                  : major == 8 && (minor == 0 || minor == 7) ? 163
+                                  : major < 8                                ? 64
+                                                                             : 99;
+    return kibibytes << 10;
+  }
+};
+
+const std::vector<Capability>& devices() {
+  static const std::vector<Capability> all = [] {
+    const char* wanted = std::getenv("MEGATRON_EMULATED_GPUS");
+    std::istringstream text(wanted == nullptr ? "9.0" : wanted);
+    std::vector<Capability> result;
+    Capability next;
+    for (char point = 0; text >> next.major >> point >> next.minor;) result.push_back(next);
+    return result;
+  }();
+  return all;
+}
+
+thread_local int current_device = 0;
+
+}  // namespace
+
+std::size_t emulated_cuda::shared_bytes_per_block() {
+  return devices().at(static_cast<std::size_t>(current_device)).shared_bytes();
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = static_cast<int>(devices().size());
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorNoDevice;
+  if (device < 0 || device >= static_cast<int>(devices().size())) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const Capability& capability = devices().at(static_cast<std::size_t>(device));
   *properties = {};
   std::strcpy(properties->name, "emulated GPU");
+  properties->uuid.bytes[0] = static_cast<char>(device);
   properties->totalGlobalMem = std::size_t{8} << 30;
-  properties->major = 9;
+  properties->major = capability.major;
+  properties->minor = capability.minor;
   properties->multiProcessorCount = 4;
-  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->sharedMemPerBlockOptin = capability.shared_bytes();
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -66,6 +108,7 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaFree(memory);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (bytes > 0 && (to == nullptr || from == nullptr)) return cudaErrorInvalidValue;
   if (bytes > 0) std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -125,12 +168,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
   return cudaSuccess;
 }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
+  return static_cast<std::size_t>(value) <= emulated_cuda::shared_bytes_per_block() ? cudaSuccess
+                                                                                    : cudaErrorInvalidValue;
+}
 cudaError_t cudaGetLastError() {
   return cudaSuccess;
 }
-const char* cudaGetErrorName(cudaError_t) {
-  return "emulated error";
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "another error";
 }
-const char* cudaGetErrorString(cudaError_t) {
-  return "an error of the emulated device";
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "invalid argument" : "another error of the emulated device";
 }

@@ -6,7 +6,11 @@
 #include "ops/device.h"
 
 int main(int argc, char** argv) {
-  const megatron::CudaSupport support = megatron::cuda_support();
+  const megatron::CudaSupport& support = megatron::cuda_support();
+  if (!support.obstacle.empty()) {
+    std::printf("%s\n", support.obstacle.c_str());
+    return 1;
+  }
   if (support.devices == 0) {
     std::printf("skipped: no GPU is visible (%s)\n", support.description.c_str());
     return 77;

@@ -44,11 +44,11 @@ Trace train(const Config& config, const std::string& device, const std::string& 
     Datasets datasets(own);
     const DataFacts facts = datasets.facts();
     resolve(own, ranks, &facts);
-    choose_device(own.run, world);
+    std::vector<std::string> warnings;
+    choose_device(own.run, world, warnings);
     Compute compute = start_compute(own.run, world, "one host", world.rank());
     const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
     Trainer trainer(own, grid, compute.backend, datasets);
-    std::vector<std::string> warnings;
     if (!from.empty()) trainer.resume(open_named_checkpoint(world, from, warnings));
     while (!trainer.finished()) {
       const StepResult result = trainer.train_step();

@@ -32,7 +32,8 @@ class SeparateDevice final : public Device {
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   std::string description() const override { return "memory of its own, late work"; }
   std::string identity() const override { return "separate"; }
-  std::size_t free_bytes() const override { return std::size_t{1} << 40; }
+  std::optional<std::size_t> free_bytes() const override { return free_bytes_; }
+  void set_free_bytes(std::optional<std::size_t> bytes) { free_bytes_ = bytes; }  ///< what it says
   bool is_host_memory() const override { return false; }
   Allocator& pinned() override { return pinned_; }
 
@@ -50,7 +51,8 @@ class SeparateDevice final : public Device {
   /// An operation, to be carried out later.
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
-  std::size_t pinned_bytes() const { return pinned_.bytes; }  ///< held now
+  std::size_t pinned_bytes() const { return pinned_.bytes; }            ///< held now
+  std::size_t most_pinned_bytes() const { return pinned_.most_bytes; }  ///< at once so far
   /// How often the host has waited so far: synchronous copies, and wait() for what was not complete.
   int host_waits() const { return host_waits_; }
 
@@ -70,7 +72,7 @@ class SeparateDevice final : public Device {
     void* allocate(std::size_t wanted) override;
     void deallocate(void* memory, std::size_t size) noexcept override;
     SeparateDevice& device;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0, most_bytes = 0;
   };
   class Open;
 
@@ -84,6 +86,7 @@ class SeparateDevice final : public Device {
   Copies copies_;
   Pinned pinned_;
   std::vector<Region> regions_;
+  std::optional<std::size_t> free_bytes_ = std::size_t{1} << 40;
   int open_ = 0;  // scopes in which memory may be touched
   Queue operations_, copies_out_, copies_in_;
   int host_waits_ = 0;

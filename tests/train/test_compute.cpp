@@ -5,10 +5,12 @@
 #include "comm/thread_communicator.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
+#include "support/separate_backend.h"
 #include "support/small_corpus.h"
 #include "support/tiny_training.h"
 #include "train/compute.h"
 #include "train/dry_run.h"
+#include "train/node_memory.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -25,25 +27,26 @@ RunConfig run_on(const std::string& device, const std::string& communication) {
 void choose(const std::string& device, const std::string& communication) {
   run_as_threads(3, [&](Communicator& world) {
     RunConfig run = run_on(device, communication);
-    choose_device(run, world);
+    std::vector<std::string> warnings;
+    choose_device(run, world, warnings);
   });
 }
 
 }  // namespace
 
-TEST_CASE("a build without CUDA computes on the CPU, and refuses what it lacks with advice") {
-  if (cuda_support().built) {
-    WARN("this build has a CUDA backend");
+TEST_CASE("where nothing points to a GPU, all is computed on the CPU without a word") {
+  if (cuda_device_is_likely()) {
+    WARN("this machine may have a GPU");
     return;
   }
-  CHECK(cuda_support().devices == 0);
   run_as_threads(3, [](Communicator& world) {
     for (const char* device : {"auto", "cpu"}) {
       for (const char* communication : {"auto", "mpi"}) {
         RunConfig run = run_on(device, communication);
-        choose_device(run, world);
-        communicator_cases::expect(run.device == "cpu" && run.communication == "mpi", "{} with {} is {} with {}",
-                                   device, communication, run.device, run.communication);
+        std::vector<std::string> warnings;
+        choose_device(run, world, warnings);
+        communicator_cases::expect(run.device == "cpu" && run.communication == "mpi" && warnings.empty(),
+                                   "{} with {} is {} with {}", device, communication, run.device, run.communication);
         const Compute compute = start_compute(run, world, "host", world.rank());
         communicator_cases::expect(
             compute.backend.device->is_host_memory() && compute.transport == nullptr && compute.description.empty(),
@@ -51,13 +54,38 @@ TEST_CASE("a build without CUDA computes on the CPU, and refuses what it lacks w
       }
     }
   });
-  require_error(ErrorKind::configuration,
-                {"run.device = \"cuda\": this build has no CUDA backend", "use run.device = \"cpu\""},
-                [] { choose("cuda", "auto"); });
   for (const char* device : {"auto", "cpu"}) {
     require_error(ErrorKind::configuration, {"run.communication = \"nccl\"", "computes on the CPU", "\"mpi\""},
                   [&] { choose(device, "nccl"); });
   }
+}
+
+TEST_CASE("a build without CUDA refuses to use it") {
+  if (cuda_build().cuda) {
+    WARN("this build has the CUDA backend");
+    return;
+  }
+  CHECK(cuda_support().devices == 0);
+  CHECK(cuda_support().obstacle.empty());
+  require_error(ErrorKind::configuration,
+                {"run.device = \"cuda\": this build has no CUDA backend", "use run.device = \"cpu\""},
+                [] { choose("cuda", "auto"); });
+}
+
+TEST_CASE("the CUDA backend is loaded from its library when it is asked for") {
+  if (!cuda_build().cuda) {
+    WARN("this build has no CUDA backend");
+    return;
+  }
+  INFO(cuda_support().obstacle);
+  CHECK(cuda_support().obstacle.empty());
+  CHECK(cuda_support().description.starts_with("CUDA "));
+  if (cuda_support().devices > 0) return;
+  require_error(ErrorKind::configuration,
+                {"run.device = \"cuda\": this process has no CUDA device", "Slurm", "\"cpu\""},
+                [] { choose("cuda", "auto"); });
+  // Thrown by the library, caught here as what it is.
+  require_error(ErrorKind::configuration, {"GPU 0 of the 0 that this process sees"}, [] { make_cuda_backend(0); });
 }
 
 TEST_CASE("a plan is for the device that is asked for, whatever this build and machine have") {
@@ -91,10 +119,25 @@ TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the 
   const std::string nccl = plan("auto"), staged = plan("mpi"), sentence = "of the host's, through which communication";
   CHECK(nccl.find(sentence) == std::string::npos);
   CHECK(staged.find(sentence) != std::string::npos);
-  if (!cuda_support().built) {
+  if (!cuda_build().cuda) {
     CHECK(nccl.find("planned for CUDA devices, which this build has no backend for") != std::string::npos);
     CHECK(nccl.find("this run can be trained as it is") == std::string::npos);
   }
   config.run.device = "cpu";
   CHECK(plan("auto").find(sentence) == std::string::npos);
+}
+
+TEST_CASE("a device with nothing left is refused, one that does not say what it has is taken") {
+  const auto ask = [](std::optional<std::size_t> free) {
+    run_as_threads(2, [&](Communicator& world) {
+      SeparateDevice device(Copies::late);
+      device.set_free_bytes(free);
+      require_memory(world, "a host", device, 1000, "do something");
+    });
+  };
+  require_error(ErrorKind::configuration, {"the ranks on separate of a host need", "free there; do something"},
+                [&] { ask(0); });
+  require_error(ErrorKind::configuration, {"do something"}, [&] { ask(1999); });
+  CHECK_NOTHROW(ask(2000));
+  CHECK_NOTHROW(ask(std::nullopt));
 }

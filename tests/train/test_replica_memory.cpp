@@ -34,7 +34,7 @@ class MeteredDevice final : public Device {
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { device_->copy_to_host(to, from, bytes); }
   void copy_within(void* to, const void* from, std::size_t bytes) override { device_->copy_within(to, from, bytes); }
-  std::size_t free_bytes() const override { return device_->free_bytes(); }
+  std::optional<std::size_t> free_bytes() const override { return device_->free_bytes(); }
   bool is_host_memory() const override { return device_->is_host_memory(); }
   Allocator& pinned() override { return device_->pinned(); }
   Ticket mark() override { return device_->mark(); }

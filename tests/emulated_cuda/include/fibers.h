@@ -57,7 +57,8 @@ void copy_later(void* to, const void* from, std::size_t bytes);
 void commit_copies();
 void wait_for_copies(int groups_left);
 
-std::byte* dynamic_shared_memory();  ///< of the block; filled with signalling NaNs when it starts
+std::size_t shared_bytes_per_block();  ///< that a block can have on the current device
+std::byte* dynamic_shared_memory();    ///< of the block; filled with signalling NaNs when it starts
 
 /// Runs `thread` for every thread of every block.
 void run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& thread);

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/cuda_check.h"
+
 namespace megatron {
 
 struct LaunchShape {
@@ -10,8 +12,11 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
+void allow_shared_memory(const void* kernel, std::size_t bytes);
+
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t, const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {
+  allow_shared_memory(reinterpret_cast<const void*>(kernel), shape.shared_bytes);
   emulated_cuda::run(shape.grid, shape.block, shape.shared_bytes,
                      [&] { kernel(static_cast<Parameters>(arguments)...); });
 }

@@ -1,0 +1,25 @@
+// The emulated backend in the place of the library that programs load: linked.
+#include "comm/communicator.h"
+#include "cuda/library.h"
+#include "ops/ops.h"
+
+namespace megatron {
+
+CudaBuild cuda_build() {
+  return {.cuda = true, .nccl = false};
+}
+bool cuda_device_is_likely() {
+  return true;
+}
+const CudaSupport& cuda_support() {
+  static const CudaSupport once = megatron_cuda_library()->support();
+  return once;
+}
+Backend make_cuda_backend(int device_index) {
+  return megatron_cuda_library()->open_backend(device_index);
+}
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device) {
+  return megatron_cuda_library()->connect_nccl(host, device);
+}
+
+}  // namespace megatron
