@@ -101,11 +101,29 @@ void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wante
 
 namespace {
 
-/// Of pieces that are read together on their way to a device; one that has more is read by itself.
-constexpr std::int64_t kElementsTogether = std::int64_t{4} << 20;
+/// Of pieces that are read together on their way to a device.
+constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
 
 std::int64_t numbers_of(const Piece& piece) {
   return piece.count * (1 + piece.moments());
+}
+
+/// The same, those with more numbers than are read together in several.
+std::vector<Piece> in_small_pieces(const std::vector<Piece>& pieces) {
+  std::vector<Piece> result;
+  for (const Piece& piece : pieces) {
+    const std::int64_t most = kNumbersTogether / (1 + piece.moments());
+    for (std::int64_t first = 0; first < piece.count; first += most) {
+      Piece part = piece;
+      part.first += first;
+      part.count = std::min(most, piece.count - first);
+      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+        if (!(piece.*tensor).empty()) part.*tensor = (piece.*tensor).slice(0, first, part.count);
+      }
+      result.push_back(std::move(part));
+    }
+  }
+  return result;
 }
 
 /// The same pieces in host memory, one behind the other.
@@ -127,18 +145,16 @@ std::vector<Piece> in_host_memory(std::vector<Piece> pieces, const Buffer& memor
 void CheckpointReader::read_to(Device& device, const std::vector<Piece>& wanted) const {
   if (device.is_host_memory()) return read_here(wanted);
   check_pieces(wanted);
-  Buffer memory;
-  for (auto begin = wanted.begin(); begin != wanted.end();) {
+  const std::vector<Piece> pieces = in_small_pieces(wanted);
+  std::int64_t all = 0;
+  for (const Piece& piece : pieces) all += numbers_of(piece);
+  const Buffer memory(device.pinned(), static_cast<std::size_t>(std::min(all, kNumbersTogether)) * sizeof(float));
+  for (auto begin = pieces.begin(); begin != pieces.end();) {
     auto end = begin;
     std::int64_t numbers = 0;
     do {
       numbers += numbers_of(*end++);
-    } while (end != wanted.end() && numbers + numbers_of(*end) <= kElementsTogether);
-    const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
-    if (memory.bytes() < bytes) {
-      memory = Buffer();  // given back first
-      memory = Buffer(device.pinned(), bytes);
-    }
+    } while (end != pieces.end() && numbers + numbers_of(*end) <= kNumbersTogether);
     const std::vector<Piece> here = in_host_memory({begin, end}, memory);
     read_here(here);
     for (const Piece& piece : here) {

@@ -216,8 +216,8 @@ struct PiecesOnDevice {
 
 TEST_CASE("pieces whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
   std::vector<GlobalTensor> tensors = some_tensors();
-  tensors.push_back({"large", {1500, 1000}});   // its numbers alone are more than are read together
-  tensors.push_back({"larger", {1500, 1500}});  // and more than a block of those that are written
+  tensors.push_back({"large", {1500, 1000}});
+  tensors.push_back({"larger", {1500, 3001}});  // a part of it alone is more than is read, or written, at once
   const TemporaryFolder folder;
   const Layout rows = split_along(tensors, 2, 0), columns = split_along(tensors, 3, 1);
   run_as_threads(2, [&](Communicator& world) {
@@ -227,7 +227,7 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
     save_checkpoint(world, folder.file("run"), state_at(7), pieces.there, device);
   });
   CHECK(load_newest(folder.file("run"), tensors, columns).wrong == 0);
-  std::atomic<std::int64_t> wrong = 0;
+  std::atomic<std::int64_t> wrong = 0, too_much_pinned = 0;
   run_as_threads(3, [&](Communicator& world) {
     SeparateDevice device(Copies::late);
     const PieceMemory memory(tensors, columns[static_cast<std::size_t>(world.rank())], 2);
@@ -236,8 +236,10 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
     open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, pieces.there, device);
     pieces.fetch();
     wrong += memory.wrong(7);
+    if (device.most_pinned_bytes() > (std::size_t{16} << 20)) ++too_much_pinned;
   });
   CHECK(wrong == 0);
+  CHECK(too_much_pinned == 0);
 }
 
 TEST_CASE("overlap: gaps and double storage are found exactly", "[checkpoint]") {
