@@ -21,14 +21,25 @@ constexpr int kQueryPadding = kRows;  ///< statistics are there for a multiple o
 
 /// How a block divides its work. Sums of 32 rows a warp read shared memory least often, but those of keys and values
 /// for 128 elements only fit into the registers for 16.
-template <int kSize, bool kKeysAreRows>
+template <int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
 struct Division {
   static constexpr bool kWide = kSize > 64;
   static constexpr int kRowTiles = kKeysAreRows && kWide ? 1 : 2, kWarpRows = 16 * kRowTiles;
   static constexpr int kThreads = kRows / kWarpRows * 32;
-  static constexpr int kTile = kKeysAreRows ? 64 : 32;           ///< rows of the other side in shared memory
-  static constexpr int kStep = kKeysAreRows && kWide ? 64 : 32;  ///< of which a warp computes with at a time
+  /// Rows of the other side in shared memory, of which a warp computes with kStep at a time.
+  static constexpr int kTile = !kKeysAreRows ? 32 : !kCompact ? 64 : kGeneral ? 16 : 32;
+  static constexpr int kStep = kKeysAreRows && kWide ? kTile : 32;
   static constexpr int kBlocks = kKeysAreRows ? (kWide ? 1 : 2) : (kWide ? 2 : 3);  ///< on a multiprocessor
+  static constexpr int kStatistics = 2 * (kKeysAreRows ? 2 * kTile : kRows);
+  static constexpr int kExchanges = kGeneral ? kThreads / 32 : 1;
+  /// Shared memory: the block's own rows, twice a tile of the other side's; and what the kernel has beside it.
+  static constexpr std::size_t kTileBytes = Tile<std::uint16_t, kSize>::bytes(2 * kRows + 4 * kTile);
+  static constexpr std::size_t kBytes = kTileBytes + kStatistics * sizeof(float) + kExchanges * kExchangedDraws * 2;
+
+  /// The least that a block has on any GPU of compute capability 8.0 or later: 99 KiB on 8.6, 8.9 and 12.x. One
+  /// division needs more, and has a compact one to stand in for it.
+  static constexpr std::size_t kLeastBytes = 99u << 10;
+  static_assert(kBytes <= kLeastBytes || (kKeysAreRows && kWide && !kCompact));
 };
 
 template <class T>
@@ -116,9 +127,9 @@ __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumn
 /// One block's part of the gradients: of keys and values if kKeysAreRows, of queries if not. Of its own rows it keeps a
 /// (keys or queries) and b (values or output gradients) in shared memory, and goes through the tiles of the other
 /// side's. kGeneral: with whatever the call may have; see Problem::needs_general().
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral>
+template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
 struct Part {
-  using D = Division<kSize, kKeysAreRows>;
+  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
   static constexpr int kRowTiles = D::kRowTiles, kColumnTiles = D::kStep / 8, kTile = D::kTile;
   using Sums = float[kRowTiles][kSize / 8][4];
 
@@ -246,18 +257,20 @@ struct Part {
   }
 };
 
-/// Shared memory: the block's own rows, twice a tile of the other side's. On sm_90, without kGeneral:
+/// On sm_90, without kGeneral:
 ///   keys and values, kSize  64:  64 KiB, 254 registers: 2 blocks, 8 warps on a multiprocessor
 ///   keys and values, kSize 128: 128 KiB, 255 registers: 1 block, 8 warps
 ///   queries, kSize  64: 48 KiB, 168 registers (a word spilled): 3 blocks, 12 warps
 ///   queries, kSize 128: 96 KiB, 254 registers: 2 blocks, 8 warps (1 block on sm_80, for its shared memory)
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral>
-__global__ void __launch_bounds__(Division<kSize, kKeysAreRows>::kThreads, Division<kSize, kKeysAreRows>::kBlocks)
+template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
+__global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompact>::kThreads,
+                                  Division<kSize, kKeysAreRows, kGeneral, kCompact>::kBlocks)
     backward_kernel(const Parameters<T> p) {
-  using D = Division<kSize, kKeysAreRows>;
-  __align__(16) __shared__ float statistics[2 * kRows];
-  __align__(16) __shared__ std::uint16_t exchange[kGeneral ? D::kThreads / 32 : 1][kExchangedDraws];
-  const Part<T, kSize, kKeysAreRows, kGeneral> part(p, statistics, exchange[kGeneral ? threadIdx.x / kWarpThreads : 0]);
+  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
+  __align__(16) __shared__ float statistics[D::kStatistics];
+  __align__(16) __shared__ std::uint16_t exchange[D::kExchanges][kExchangedDraws];
+  const Part<T, kSize, kKeysAreRows, kGeneral, kCompact> part(p, statistics,
+                                                              exchange[kGeneral ? threadIdx.x / kWarpThreads : 0]);
   int head = part.first_head(), tile = part.begin, buffer = 0;
   bool more = part.seek(head, tile);
   part.load_own();
@@ -283,25 +296,37 @@ __global__ void __launch_bounds__(Division<kSize, kKeysAreRows>::kThreads, Divis
   if constexpr (kKeysAreRows) part.store(sums_b, p.problem.drops.scale, part.own_b, p.dv);
 }
 
-template <class T, int kSize, bool kKeysAreRows>
-void launch_half(cudaStream_t stream, const Parameters<T>& p) {
-  using D = Division<kSize, kKeysAreRows>;
+template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
+void launch_divided(cudaStream_t stream, const Parameters<T>& p) {
+  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
   const Problem& problem = p.problem;
   const LaunchShape shape{.grid = grid_of(kKeysAreRows ? problem.masks.keys : problem.masks.queries, kRows,
                                           kKeysAreRows ? problem.key_heads : problem.heads, problem.samples),
                           .block = dim3(D::kThreads),
-                          .shared_bytes = Tile<T, kSize>::bytes(2 * kRows + 4 * D::kTile)};
-  if (problem.needs_general(p.vectors)) {
-    launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, true>, p);
-  } else {
-    launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, false>, p);
-  }
+                          .shared_bytes = D::kTileBytes};
+  launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, kGeneral, kCompact>, p);
 }
 
+template <class T, int kSize, bool kGeneral>
+void launch_halves(cudaStream_t stream, const Parameters<T>& p, std::size_t block_bytes) {
+  if (p.problem.masks.keys > 0) {
+    if (kSize > 64 && Division<kSize, true, kGeneral, false>::kBytes > block_bytes) {
+      launch_divided<T, kSize, true, kGeneral, (kSize > 64)>(stream, p);
+    } else {
+      launch_divided<T, kSize, true, kGeneral, false>(stream, p);
+    }
+  }
+  if (p.problem.masks.queries > 0) launch_divided<T, kSize, false, kGeneral, false>(stream, p);
+}
+
+/// block_bytes: shared memory that a block can have.
 template <class T, int kSize>
-void launch_backward(cudaStream_t stream, const Parameters<T>& p) {
-  if (p.problem.masks.keys > 0) launch_half<T, kSize, true>(stream, p);
-  if (p.problem.masks.queries > 0) launch_half<T, kSize, false>(stream, p);
+void launch_backward(cudaStream_t stream, const Parameters<T>& p, std::size_t block_bytes) {
+  if (p.problem.needs_general(p.vectors)) {
+    launch_halves<T, kSize, true>(stream, p, block_bytes);
+  } else {
+    launch_halves<T, kSize, false>(stream, p, block_bytes);
+  }
 }
 
 }  // namespace
@@ -343,8 +368,9 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
             static_cast<const ConstTensor&>(args.dk), static_cast<const ConstTensor&>(args.dv)}) {
         parameters.vectors = parameters.vectors && rows_are_vectors<T>(x);
       }
-      if (problem.size <= 64) return launch_backward<T, 64>(stream_, parameters);
-      if (problem.size <= 128) return launch_backward<T, 128>(stream_, parameters);
+      const std::size_t block_bytes = device_.shared_bytes_per_block();
+      if (problem.size <= 64) return launch_backward<T, 64>(stream_, parameters, block_bytes);
+      if (problem.size <= 128) return launch_backward<T, 128>(stream_, parameters, block_bytes);
     }
     attention_backward_exact(stream_, problem, args, references, deltas, padded);
   });

@@ -11,8 +11,7 @@ void check_cuda(cudaError_t code, const char* expression, SourcePlace where) {
          expression, where.file, where.line);
   fail(ErrorKind::internal,
        "{} failed: {} ({}, {}:{}). An error of a kernel shows at a later call: CUDA_LAUNCH_BLOCKING=1 in the "
-       "environment "
-       "makes it show where it happens; see also the driver's own log (dmesg, nvidia-smi -q)",
+       "environment makes it show where it happens; see also the driver's own log (dmesg, nvidia-smi -q)",
        expression, cudaGetErrorString(code), cudaGetErrorName(code), where.file, where.line);
 }
 

@@ -12,22 +12,18 @@ namespace megatron {
 
 struct LaunchShape {
   dim3 grid, block;
-  std::size_t shared_bytes = 0;  ///< of dynamic_shared(); where it may be much, the kernel is told so on each launch
+  std::size_t shared_bytes = 0;  ///< of dynamic_shared()
 };
+
+/// Lets blocks of the kernel have so much dynamic shared memory on the current device. CUDA is told once.
+void allow_shared_memory(const void* kernel, std::size_t bytes);
 
 /// Starts kernel(arguments...) on the stream. Errors of the launch itself are thrown; those of the kernel show later.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {
   // Unless it is told, a block has 48 KiB, of which the kernel's static shared memory (5 KiB at most) is a part.
   if (shape.shared_bytes > (40u << 10)) {
-    const cudaError_t told =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
-    verify(
-        told != cudaErrorInvalidValue, ErrorKind::configuration,
-        "a kernel works in {} KiB of shared memory, more than a block has on this GPU; use smaller heads, or a GPU of "
-        "the A100's or H100's kind",
-        shape.shared_bytes >> 10);
-    CUDA_CHECK(told);
+    allow_shared_memory(reinterpret_cast<const void*>(kernel), shape.shared_bytes);
   }
   kernel<<<shape.grid, shape.block, shape.shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
   CUDA_CHECK(cudaGetLastError());

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "cuda/cublas_check.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_device.h"
 #include "ops/arguments.h"
@@ -12,31 +13,6 @@
 namespace megatron {
 
 namespace {
-
-const char* advice(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-    case CUBLAS_STATUS_ALLOC_FAILED:
-      return "cuBLASLt could not start: the device's memory is full, or its driver is older than this CUDA "
-             "(megatron_train --version names both)";
-    case CUBLAS_STATUS_ARCH_MISMATCH:
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "this cuBLASLt has no algorithm for the product on this device: try a newer CUDA, or sizes that are "
-             "multiples of 8";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-      return "an error of a kernel before may show here: CUDA_LAUNCH_BLOCKING=1 in the environment makes it show where "
-             "it happens; see also nvidia-smi -q and dmesg";
-    default: return "CUBLASLT_LOG_LEVEL=5 in the environment makes cuBLASLt say more";
-  }
-}
-
-void check_cublas(cublasStatus_t status, const char* expression, SourcePlace where = SourcePlace::current()) {
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
-    return;
-  fail(ErrorKind::internal, "{} failed: {} ({}:{}). {}", expression, cublasLtGetStatusString(status), where.file,
-       where.line, advice(status));
-}
-#define CUBLAS_CHECK(call) check_cublas((call), #call)
 
 constexpr std::size_t kWorkspaceBytes = 32u << 20, kHopperWorkspaceBytes = 64u << 20;
 /// What kernels ask of a place at most. Alignments beyond it make no two plans, so that the place of a tensor in memory
@@ -128,7 +104,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, std::si
     fail(ErrorKind::internal,
          "cuBLASLt found no algorithm for {} x {} x {} (a {}, row stride {}; b {}, {}; c {}): {}. {}", key.m, key.n,
          key.k, key.transpose_a ? "transposed" : "as it is", key.a_stride, key.transpose_b ? "transposed" : "as it is",
-         key.b_stride, key.c_stride, cublasLtGetStatusString(reason), advice(reason));
+         key.b_stride, key.c_stride, cublasLtGetStatusString(reason), cublas_advice(reason));
   }
   plan.algorithm = best.algo;
   return made;
