@@ -104,6 +104,8 @@ struct TrainConfig {
 
 struct LossConfig {
   std::string name = "language_model";
+  std::vector<std::int64_t> token_ids;  // of "key_tokens"
+  double alpha = 1;
 
   bool operator==(const LossConfig&) const = default;
 };
@@ -185,6 +187,10 @@ struct DataConfig {
   std::string split = "969,30,1";
   std::string order = "epoch";
   std::int64_t order_samples = 0;  // of order "megatron"; 0: the run's
+  bool reset_attention_mask = false, reset_position_ids = false, eod_mask_loss = false;
+
+  /// Whether it matters where in a sample documents end.
+  bool knows_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }
 
   bool operator==(const DataConfig&) const = default;
 };

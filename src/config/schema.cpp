@@ -275,6 +275,15 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(data, order_samples), noted(from_to(1, kMaxSamples), "with order \"megatron\" only"), "samples",
        "the run's", "The sample count the order is made for, where a run is to be shorter or longer than that.", ""},
+      {MEGATRON_KEY(data, reset_attention_mask), any(), "", "",
+       "A token attends only within its own document. Here and below, a document ends with the end-of-document token "
+       "that megatron_preprocess appends, which is its last.",
+       ""},
+      {MEGATRON_KEY(data, reset_position_ids), any(), "", "", "Positions begin anew with each document.", ""},
+      {MEGATRON_KEY(data, eod_mask_loss), any(), "", "",
+       "No loss for what follows the end of a document, which nothing foretells: the mean is over the other targets of "
+       "the global batch.",
+       ""},
       {MEGATRON_KEY(checkpoint, every_steps), from_to(0, kMaxSteps), "updates", "",
        "Save so often, and at the end; 0: never.", ""},
       {MEGATRON_KEY(checkpoint, every_minutes), from_to(0, 1e9), "minutes", "", "Save so often as well; 0: no.", ""},

@@ -1,5 +1,6 @@
 #include "data/batches.h"
 
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
@@ -21,15 +22,36 @@ std::span<const std::int32_t> SampleReader::read(std::uint64_t sample) {
   return tokens_;
 }
 
+void find_document_starts(std::span<const std::int32_t> tokens, std::int32_t end_of_document,
+                          std::span<std::int32_t> starts) {
+  std::int32_t start = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    starts[i] = start;
+    if (tokens[i] == end_of_document) start = static_cast<std::int32_t>(i) + 1;
+  }
+}
+
 GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-                       std::int64_t first_step, Allocator& memory)
-    : order_(order), shape_(shape), plan_(std::move(plan)), first_step_(first_step), samples_(source, order) {
+                       std::int64_t first_step, Allocator& memory, BatchContents contents)
+    : order_(order),
+      shape_(shape),
+      plan_(std::move(plan)),
+      first_step_(first_step),
+      samples_(source, order),
+      contents_(std::move(contents)),
+      starts_(static_cast<std::size_t>(order.sequence_length())),
+      weights_(static_cast<std::size_t>(order.sequence_length())) {
   const std::int64_t s = order_.sequence_length();
   const std::int64_t columns = exact_division(shape_.most_samples, shape_.data_size, "largest batch per data rank");
   const std::int64_t most = exact_division(columns, shape_.micro_batch_size, "micro-batches of the largest batch");
   internal_check(shape_.data_rank >= 0 && shape_.data_rank < shape_.data_size, "data rank outside its group");
   for (Slot& slot : slots_) {
-    for (Buffer* buffer : {&slot.tokens, &slot.targets}) {
+    std::vector<Buffer*> buffers = {&slot.tokens, &slot.targets};
+    if (contents_.document_starts) buffers.push_back(&slot.document_starts);
+    if (contents_.position_ids) buffers.push_back(&slot.position_ids);
+    if (contents_.weights) buffers.push_back(&slot.weights);
+    static_assert(sizeof(std::int32_t) == sizeof(float));
+    for (Buffer* buffer : buffers) {
       *buffer = Buffer(memory, static_cast<std::size_t>(columns * s) * sizeof(std::int32_t));
     }
     slot.batch.micro_batches.reserve(static_cast<std::size_t>(most));
@@ -100,29 +122,63 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
   slot.batch.step = step;
   slot.batch.samples = samples;
   slot.batch.micro_batches.clear();
+  slot.batch.loss_count = 0;
   for (std::int64_t k = 0; k < count; ++k) {
-    std::int32_t* tokens = reinterpret_cast<std::int32_t*>(slot.tokens.data()) + k * s * b;
-    std::int32_t* targets = reinterpret_cast<std::int32_t*>(slot.targets.data()) + k * s * b;
+    const Columns to = columns(slot, k, s);
     const std::int64_t first = k * b * d + shape_.data_rank * b;
     for (std::int64_t j = 0; j < b; ++j) {
       {
         const std::lock_guard lock(mutex_);
         if (stop_) return;
       }
-      place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), s, tokens + j, targets + j);
+      slot.batch.loss_count += place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), j, s, to);
     }
-    slot.batch.micro_batches.push_back(
-        {ConstTensor(tokens, {s, b}, DType::i32), ConstTensor(targets, {s, b}, DType::i32), first});
+    slot.batch.micro_batches.push_back({to.tokens, to.targets, to.document_starts, to.position_ids, to.weights, first});
   }
 }
 
-void GptBatches::place_sample(std::uint64_t sample, std::int64_t sequence, std::int32_t* tokens,
-                              std::int32_t* targets) {
+GptBatches::Columns GptBatches::columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const {
   const std::int64_t b = shape_.micro_batch_size;
-  const std::span<const std::int32_t> read = samples_.read(sample);
+  const auto offset = static_cast<std::size_t>(micro_batch * sequence * b) * sizeof(std::int32_t);
+  const auto part = [&](const Buffer& buffer, Shape shape, DType type) {
+    return buffer.bytes() == 0 ? Tensor() : buffer.tensor(shape, type, offset);
+  };
+  return {part(slot.tokens, {sequence, b}, DType::i32), part(slot.targets, {sequence, b}, DType::i32),
+          part(slot.document_starts, {b, sequence}, DType::i32), part(slot.position_ids, {sequence, b}, DType::i32),
+          part(slot.weights, {sequence, b}, DType::f32)};
+}
+
+// Returns what it adds to the count of losses.
+double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, const Columns& to) {
+  const std::int64_t b = shape_.micro_batch_size;
+  const auto read = samples_.read(sample).first(static_cast<std::size_t>(sequence + 1));
+  auto* const tokens = to.tokens.as<std::int32_t>() + column;
+  auto* const targets = to.targets.as<std::int32_t>() + column;
   for (std::int64_t i = 0; i < sequence; ++i) {
     tokens[i * b] = read[static_cast<std::size_t>(i)];
     targets[i * b] = read[static_cast<std::size_t>(i + 1)];
+  }
+  if (contents_.document_starts || contents_.position_ids) place_documents(read, column, to);
+  if (contents_.weights == nullptr) return static_cast<double>(sequence);
+  const auto weights = std::span(weights_).first(static_cast<std::size_t>(sequence));
+  const double count = contents_.weights(read, weights);
+  for (std::int64_t i = 0; i < sequence; ++i) {
+    to.weights.as<float>()[i * b + column] = weights[static_cast<std::size_t>(i)];
+  }
+  return count;
+}
+
+void GptBatches::place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to) {
+  const auto starts = std::span(starts_).first(tokens.size() - 1);
+  find_document_starts(tokens, contents_.end_of_document, starts);
+  if (to.document_starts) {
+    std::copy(starts.begin(), starts.end(),
+              to.document_starts.as<std::int32_t>() + column * static_cast<std::int64_t>(starts.size()));
+  }
+  if (!to.position_ids) return;
+  auto* const ids = to.position_ids.as<std::int32_t>() + column;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    ids[static_cast<std::int64_t>(i) * shape_.micro_batch_size] = static_cast<std::int32_t>(i) - starts[i];
   }
 }
 

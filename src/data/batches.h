@@ -36,9 +36,26 @@ struct StepSamples {
 /// Step (0, 1, ...) to its samples; a pure function, called from the reading thread.
 using StepPlan = std::function<StepSamples(std::int64_t step)>;
 
+/// How much the losses of one sample's targets count, made from nothing but its tokens [s + 1], of which the first s
+/// are inputs and the last s targets: sets weights [s], and returns what the sample adds to the number that the
+/// weighted sum is divided by. Pure; called from the reading thread.
+using LossWeights = std::function<double(std::span<const std::int32_t> tokens, std::span<float> weights)>;
+
+/// What micro-batches have beside tokens and targets. A document ends with the token `end_of_document`, which belongs
+/// to it; what follows begins the next.
+struct BatchContents {
+  bool document_starts = false, position_ids = false;
+  std::int32_t end_of_document = -1;
+  LossWeights weights = nullptr;  ///< absent: each target counts once
+  bool any() const { return document_starts || position_ids || weights != nullptr; }
+};
+
 struct MicroBatchTokens {
   ConstTensor tokens;               ///< i32 [s, b], s being the step's sequence
   ConstTensor targets;              ///< i32 [s, b]: the tokens that follow
+  ConstTensor document_starts;      ///< i32 [b, s]: where in the sample each token's document begins; if asked for
+  ConstTensor position_ids;         ///< i32 [s, b]: places within documents; if asked for
+  ConstTensor weights;              ///< f32 [s, b]: of the targets' losses; if asked for
   std::int64_t first_in_batch = 0;  ///< place of column 0 in the global batch; column j is at first_in_batch + j
 };
 
@@ -46,6 +63,7 @@ struct StepBatch {
   std::int64_t step = 0;
   StepSamples samples;
   std::vector<MicroBatchTokens> micro_batches;
+  double loss_count = 0;  ///< of this data rank's samples: targets, or what their weights add up to divide by
 };
 
 struct BatchShape {
@@ -69,12 +87,16 @@ class SampleReader {
   std::vector<std::int32_t> tokens_;
 };
 
+/// starts[i] = the place in `tokens` where token i's document begins: 0, or behind the last end of a document before i.
+void find_document_starts(std::span<const std::int32_t> tokens, std::int32_t end_of_document,
+                          std::span<std::int32_t> starts);
+
 class GptBatches {
  public:
   /// Starts reading `first_step` at once. `memory` is the host's, perhaps of a kind that copies to a device like
   /// better.
   GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-             std::int64_t first_step, Allocator& memory = host_memory());
+             std::int64_t first_step, Allocator& memory = host_memory(), BatchContents contents = {});
   GptBatches(const GptBatches&) = delete;
   GptBatches& operator=(const GptBatches&) = delete;
   ~GptBatches();  ///< abandons what is being read
@@ -85,18 +107,28 @@ class GptBatches {
 
  private:
   struct Slot {
-    Buffer tokens, targets;  // i32
+    Buffer tokens, targets, document_starts, position_ids;  // i32
+    Buffer weights;                                         // f32
     StepBatch batch;
+  };
+  /// One micro-batch's part of a slot.
+  struct Columns {
+    Tensor tokens, targets, document_starts, position_ids, weights;
   };
   void read_ahead();
   void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
-  void place_sample(std::uint64_t sample, std::int64_t sequence, std::int32_t* tokens, std::int32_t* targets);
+  Columns columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const;
+  double place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, const Columns& to);
+  void place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to);
 
   const SampleOrder& order_;
   BatchShape shape_;
   StepPlan plan_;
   std::int64_t first_step_;
   SampleReader samples_;
+  BatchContents contents_;
+  std::vector<std::int32_t> starts_;  // of one sample
+  std::vector<float> weights_;        // of one sample
   Slot slots_[2];
 
   std::mutex mutex_;  // over the four below

@@ -23,6 +23,12 @@ RowParallelLinear declare_output(Declare& declare, const std::string& name, cons
   return {declare.store(), weight, bias};
 }
 
+AttentionMask mask_of(const MicroBatch& micro_batch) {
+  AttentionMask mask;
+  mask.document_starts = micro_batch.document_starts;
+  return mask;
+}
+
 }  // namespace
 
 Attention::Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer)
@@ -57,7 +63,7 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
                                  .out = saved.out.split_last(local_heads_),
                                  .log_sum_exp = saved.log_sum_exp,
                                  .scale = 1 / std::sqrt(static_cast<float>(sizes_.hidden / sizes_.heads)),
-                                 .mask = {},
+                                 .mask = mask_of(context.micro_batch),
                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
 }
@@ -78,7 +84,7 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .dk = heads(dqkv, 1),
                                   .dv = heads(dqkv, 2),
                                   .scale = 1 / std::sqrt(static_cast<float>(sizes_.hidden / sizes_.heads)),
-                                  .mask = {},
+                                  .mask = mask_of(context.micro_batch),
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
   if (context.weight_work != nullptr) {  // nobody reads them again, and a product that is put off finds its operand

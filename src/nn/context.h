@@ -18,9 +18,11 @@ struct MicroBatch {
   ConstTensor targets;                     ///< i32 [s, b]; needed on the last stage
   ConstTensor position_ids;                ///< i32 [s, b]: rows of the position table
   ConstTensor positions;                   ///< i32 [s]: global sequence position of each row (masks and randomness)
+  ConstTensor document_starts;             ///< optional, i32 [b, s]: first row that each may attend to; on every stage
+  ConstTensor weights;                     ///< optional, f32 [s, b]: of the targets' losses; on the last stage
   std::int64_t first_sample = 0;           ///< column 0 is this sample of the global batch
   std::int64_t sequence = 0, samples = 0;  ///< s and b
-  double gradient_scale = 1;  ///< seed of the loss' gradient: coefficient · loss scale / number of targets in the batch
+  double gradient_scale = 1;  ///< seed of the loss' gradient: coefficient · loss scale / count of the global batch
 };
 
 /// Where in a layer a dropout mask is used.

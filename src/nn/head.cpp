@@ -2,6 +2,16 @@
 
 namespace megatron {
 
+namespace {
+
+// The same order as logits' rows; none where every loss counts once.
+ConstTensor loss_weights(const MicroBatch& micro_batch) {
+  const ConstTensor& weights = micro_batch.weights;
+  return weights ? weights.view({weights.elements()}) : ConstTensor();
+}
+
+}  // namespace
+
 Head::Head(Declare& declare, int word, const HeadSizes& sizes)
     : store_(&declare.store()),
       word_(word),
@@ -58,7 +68,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
   context.ops.cross_entropy_loss({.maximum = saved.maximum,
                                   .sum_exp = saved.sum_exp,
                                   .target_logit = target_logit,
-                                  .weights = {},
+                                  .weights = loss_weights(context.micro_batch),
                                   .losses = {},
                                   .total = loss_total});
 }
@@ -72,7 +82,7 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
                                       .vocab_size = sizes_.vocab,
                                       .maximum = saved.maximum,
                                       .sum_exp = saved.sum_exp,
-                                      .weights = {},
+                                      .weights = loss_weights(context.micro_batch),
                                       .scale = static_cast<float>(context.micro_batch.gradient_scale)});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
   column_parallel_backward(context,

@@ -24,9 +24,10 @@ class Head {
   /// Uses `word` and declares final_norm.{weight,bias}.
   Head(Declare& declare, int word, const HeadSizes& sizes);
 
-  /// Adds the sum of this micro-batch's token losses to `loss_total` (f64 [1]), the same on every tensor rank.
+  /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64
+  /// [1]), the same on every tensor rank.
   void forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const;
-  /// Gradient of micro_batch.gradient_scale · (sum of token losses): sets dx, adds the parameters' gradients.
+  /// Gradient of micro_batch.gradient_scale · that sum: sets dx, adds the parameters' gradients.
   void backward(Context& context, Saved& saved, Tensor dx) const;
   /// Logits of this rank's columns for every row, without a loss: sets logits [s·b, V/t].
   void logits(Context& context, ConstTensor x, Tensor logits) const;

@@ -58,6 +58,8 @@ class Datasets {
   std::uint64_t document_lengths() const;
   /// Any of data.train: all are of one tokenizer.
   const TokenDataset& train_source() const { return *sources_.front(); }
+  /// The token that documents end with. Error(data) if the configuration has a use for it and a set's do not.
+  std::int32_t end_of_document() const;
 
  private:
   std::vector<DocumentRange> open(const Blend& blend);

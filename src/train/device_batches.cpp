@@ -1,5 +1,6 @@
 #include "train/device_batches.h"
 
+#include "train/losses.h"
 #include "train/replica.h"
 
 namespace megatron {
@@ -17,31 +18,44 @@ Tensor upload(Device& device, Buffer& memory, std::size_t& used, const std::vect
 
 BatchMemory::BatchMemory(const Config& config, Device& device) : device_(device) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-  const std::int64_t count = micro_batches_per_step(config);
   std::vector<std::int32_t> positions, position_ids;
   for (std::int64_t i = 0; i < s; ++i) {
     positions.push_back(static_cast<std::int32_t>(i));
     position_ids.insert(position_ids.end(), static_cast<std::size_t>(b), static_cast<std::int32_t>(i));
   }
-  memory_ = Buffer(device, static_cast<std::size_t>(s + s * b + 2 * count * s * b) * sizeof(std::int32_t));
+  memory_ = Buffer(device, batch_bytes(config));
   std::size_t used = 0;
   positions_ = upload(device, memory_, used, positions, {s});
   position_ids_ = upload(device, memory_, used, position_ids, {s, b});
-  const auto take = [&] {
-    const Tensor tensor = memory_.tensor({s, b}, DType::i32, used);
+  const auto take = [&](bool there, Shape shape, DType type) {
+    if (!there) return Tensor();
+    const Tensor tensor = memory_.tensor(shape, type, used);
     used += tensor.bytes();
     return tensor;
   };
-  for (std::int64_t k = 0; k < count; ++k) {
-    const Tensor tokens = take(), targets = take();
-    columns_.push_back({tokens, targets});
+  const BatchContents contents = training_contents(config);
+  for (std::int64_t k = 0; k < micro_batches_per_step(config); ++k) {
+    Columns& columns = columns_.emplace_back();
+    columns.tokens = take(true, {s, b}, DType::i32);
+    columns.targets = take(true, {s, b}, DType::i32);
+    columns.document_starts = take(contents.document_starts, {b, s}, DType::i32);
+    columns.position_ids = take(contents.position_ids, {s, b}, DType::i32);
+    columns.weights = take(contents.weights != nullptr, {s, b}, DType::f32);
   }
 }
 
+// A shorter sequence's rows lie together at the beginning.
+Tensor BatchMemory::document_starts(std::size_t k, std::int64_t s) const {
+  const Tensor& starts = columns_[k].document_starts;
+  return starts ? Tensor(starts.data(), {starts.dim(0), s}, DType::i32) : Tensor();
+}
+
 DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory,
-                             const SampleSet& samples, StepPlan plan)
-    : memory_(memory),
-      reads_(grid.first_stage() || grid.last_stage()),
+                             const SampleSet& samples, StepPlan plan, const BatchContents& contents)
+    : grid_(grid),
+      memory_(memory),
+      has_weights_(contents.weights != nullptr),
+      reads_(grid.first_stage() || grid.last_stage() || contents.any()),
       plan_(std::move(plan)),
       longest_(config.model.sequence_length),
       samples_together_(config.train.micro_batch_size * grid.data().size()) {
@@ -56,7 +70,8 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Batc
                          .most_samples = config.train.global_batch_size,
                          .data_rank = grid.data().rank(),
                          .data_size = grid.data().size()};
-  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned());
+  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned(),
+                                         contents);
 }
 
 std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
@@ -67,26 +82,44 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   Device& device = memory_.device();
   device.wait(uploaded_);  // of the last step, long ago: its memory is read into from here on
   const StepBatch* const batch = reads_ ? &reader_->next() : nullptr;
-  targets_ = static_cast<double>(step.samples * s);
+  loss_count_ =
+      has_weights_ ? grid_.control().all_reduce_value(batch->loss_count) : static_cast<double>(step.samples * s);
+  verify(loss_count_ > 0, ErrorKind::data,
+         "every target of the {} samples from sample {} on is masked (data.eod_mask_loss, or the loss' weights): there "
+         "is no loss to speak of; look at the data",
+         step.samples, step.first_sample);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];
-    const Tensor tokens = memory_.tokens(k, s), targets = memory_.targets(k, s);
     if (batch != nullptr) {
-      const MicroBatchTokens& from = batch->micro_batches[k];
-      internal_check(from.first_in_batch == to.first_sample && from.tokens.bytes() == tokens.bytes(),
-                     "micro-batch out of place");
-      device.start_copy_to_device(tokens.data(), from.tokens.data(), tokens.bytes(), memory_.free());
-      uploaded_ = device.start_copy_to_device(targets.data(), from.targets.data(), targets.bytes(), memory_.free());
+      internal_check(batch->micro_batches[k].first_in_batch == to.first_sample, "micro-batch out of place");
+      start_uploads(batch->micro_batches[k], k, s);
     }
-    to.tokens = tokens;
-    to.targets = targets;
-    to.position_ids = memory_.position_ids(s);
+    to.tokens = memory_.tokens(k, s);
+    to.targets = memory_.targets(k, s);
+    to.document_starts = memory_.document_starts(k, s);
+    const Tensor within_documents = memory_.document_position_ids(k, s);
+    to.position_ids = within_documents ? ConstTensor(within_documents) : memory_.position_ids(s);
+    to.weights = has_weights_ ? memory_.weights(k, s) : Tensor();
     to.positions = memory_.positions(s);
     to.sequence = s;
-    to.gradient_scale = loss_scale / targets_;
+    to.gradient_scale = loss_scale / loss_count_;
   }
   device.order_after(uploaded_);
   return std::span(micro_batches_).first(count);
+}
+
+// What this stage reads; whoever asks where documents begin has attention.
+void DeviceBatches::start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s) {
+  if (grid_.first_stage()) upload(from.tokens, memory_.tokens(k, s));
+  if (grid_.last_stage()) upload(from.targets, memory_.targets(k, s));
+  upload(from.document_starts, memory_.document_starts(k, s));
+  upload(from.position_ids, memory_.document_position_ids(k, s));
+  if (grid_.last_stage()) upload(from.weights, has_weights_ ? memory_.weights(k, s) : Tensor());
+}
+
+void DeviceBatches::upload(ConstTensor from, const Tensor& to) {
+  internal_check(from.bytes() == to.bytes(), "a micro-batch of another size than its memory");
+  if (from) uploaded_ = memory_.device().start_copy_to_device(to.data(), from.data(), to.bytes(), memory_.free());
 }
 
 }  // namespace megatron

@@ -1,6 +1,8 @@
-// BatchMemory: the device memory of one step's tokens, targets and positions, enough for the largest batch.
+// BatchMemory: the device memory of one step's tokens, targets and positions, and of what else the micro-batches have,
+// enough for the largest batch.
 // DeviceBatches: the micro-batches of a set of samples, step after step, brought there; reads ahead, in host memory,
-// through GptBatches. Stages in the middle of a pipeline need no tokens and read none.
+// through GptBatches. Stages in the middle of a pipeline need no tokens and read none, unless they have to know where
+// documents begin or how much a loss counts: that is made of the tokens wherever it is needed.
 //
 // Training and evaluation take turns in the same memory: whoever asked for a step last has it there.
 #pragma once
@@ -32,11 +34,16 @@ class BatchMemory {
   Tensor targets(std::size_t k, std::int64_t s) const { return columns_[k].targets.slice(0, 0, s); }
   ConstTensor positions(std::int64_t s) const { return positions_.slice(0, 0, s); }        ///< i32 [s]
   ConstTensor position_ids(std::int64_t s) const { return position_ids_.slice(0, 0, s); }  ///< i32 [s, b]
+  /// Empty if the configuration has no use for them: i32 [b, s], i32 [s, b] (within documents) and f32 [s, b].
+  Tensor document_starts(std::size_t k, std::int64_t s) const;
+  Tensor document_position_ids(std::size_t k, std::int64_t s) const { return first_rows(columns_[k].position_ids, s); }
+  Tensor weights(std::size_t k, std::int64_t s) const { return first_rows(columns_[k].weights, s); }
 
  private:
   struct Columns {
-    Tensor tokens, targets;
+    Tensor tokens, targets, document_starts, position_ids, weights;
   };
+  static Tensor first_rows(const Tensor& tensor, std::int64_t s) { return tensor ? tensor.slice(0, 0, s) : Tensor(); }
 
   Device& device_;
   Ticket free_;
@@ -48,24 +55,28 @@ class BatchMemory {
 class DeviceBatches {
  public:
   /// Delivers what `plan` says, step after step from 0: at most train.global_batch_size samples of at most
-  /// model.sequence_length tokens. The memory must outlive it.
+  /// model.sequence_length tokens. `contents` are no more than training's. Grid and memory must outlive it.
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
-                StepPlan plan);
+                StepPlan plan, const BatchContents& contents);
 
   /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
-  /// who shares the memory, and told to it when they have been read. Targets count for loss_scale / targets() each in
-  /// the gradient.
+  /// who shares the memory, and told to it when they have been read. Losses count for loss_scale / loss_count() each in
+  /// the gradient. Collective over the data ranks where losses have weights; Error(data) if all of them are zero.
   std::span<const MicroBatch> next(double loss_scale = 1);
-  /// Targets in the global batch that next() gave.
-  double targets() const { return targets_; }
+  /// Of the global batch that next() gave: its targets, or what their weights say.
+  double loss_count() const { return loss_count_; }
 
  private:
+  void start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s);
+  void upload(ConstTensor from, const Tensor& to);
+
+  const ProcessGrid& grid_;
   BatchMemory& memory_;
-  bool reads_;
+  bool has_weights_, reads_;
   StepPlan plan_;
   std::int64_t step_ = 0, longest_;
   std::int64_t samples_together_;  // of one micro-batch on all data ranks
-  double targets_ = 0;
+  double loss_count_ = 0;
   Ticket uploaded_;
   std::vector<MicroBatch> micro_batches_;
   std::unique_ptr<GptBatches> reader_;

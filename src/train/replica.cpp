@@ -5,6 +5,7 @@
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
 #include "train/compute.h"
+#include "train/losses.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -12,6 +13,17 @@ namespace megatron {
 std::int64_t micro_batches_per_step(const Config& config) {
   return exact_division(config.train.global_batch_size, config.train.micro_batch_size * config.parallel.data,
                         "micro-batches per step");
+}
+
+std::size_t batch_bytes(const Config& config) {
+  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
+  const BatchContents contents = training_contents(config);
+  const std::int64_t kinds =
+      2 + (contents.document_starts ? 1 : 0) + (contents.position_ids ? 1 : 0) + (contents.weights != nullptr ? 1 : 0);
+  // Positions, position ids that no document changes, and all of each micro-batch.
+  const std::int64_t elements = s + s * b + micro_batches_per_step(config) * kinds * s * b;
+  static_assert(sizeof(float) == sizeof(std::int32_t));
+  return static_cast<std::size_t>(elements) * sizeof(std::int32_t);
 }
 
 std::vector<std::int64_t> micro_batch_counts(const Config& config) {
@@ -81,6 +93,9 @@ MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   batch.targets = arena.allocate("targets", {s, b}, DType::i32);
   batch.position_ids = arena.allocate("position ids", {s, b}, DType::i32);
   batch.positions = arena.allocate("positions", {s}, DType::i32);
+  const BatchContents contents = training_contents(config);
+  if (contents.document_starts) batch.document_starts = arena.allocate("document starts", {b, s}, DType::i32);
+  if (contents.weights) batch.weights = arena.allocate("loss weights", {s, b}, DType::f32);
   batch.sequence = s;
   batch.samples = b;
   return batch;
@@ -136,8 +151,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.weights = flat * size_of(type);
   plan.gradients = flat * sizeof(float);
   plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
-  plan.batch =
-      micro_batches * 2 * micro_batch.tokens.bytes() + micro_batch.position_ids.bytes() + micro_batch.positions.bytes();
+  plan.batch = batch_bytes(config);
   const std::vector<Action> evaluation = evaluation_schedule(config, grid);
   std::vector<const std::vector<Action>*> lists = {&evaluation};
   for (const auto& [count, list] : schedules) lists.push_back(&list);
@@ -229,20 +243,20 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
 }
 
-void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets,
+void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
                                Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.shards() > 1;
   play_training(micro_batches, step, under_backward ? gradient_sums_.get() : nullptr, timers);
   gradient_sums_->finish(*backend_.ops, scratch_);
   sum_loss();
-  targets_ = targets;
+  loss_count_ = loss_count;
 }
 
 Optimizer::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
   settings.loss = loss_total_;
   Optimizer::Update update = optimizer_->update(grid_, settings);
-  update.loss /= targets_;
+  update.loss /= loss_count_;
   return update;
 }
 
@@ -272,13 +286,13 @@ BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std
   return bad;
 }
 
-double Replica::evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers) {
+double Replica::evaluate(std::span<const MicroBatch> micro_batches, double loss_count, Timers& timers) {
   backend_.ops->fill(loss_total_, 0);
   const PassSettings settings{
       .training = false, .activation_type = config_.precision.dtype(), .gathers = gathers_.get()};
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
   sum_loss();
-  return read(loss_total_) / targets;
+  return read(loss_total_) / loss_count;
 }
 
 Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {

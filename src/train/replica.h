@@ -54,6 +54,8 @@ struct MemoryPlan : MemoryUse {
 std::int64_t micro_batches_per_step(const Config& config);
 /// Every number of them that occurs, ascending.
 std::vector<std::int64_t> micro_batch_counts(const Config& config);
+/// Of the largest step's tokens, targets, positions and what else its micro-batches have (train/losses.h), on a rank.
+std::size_t batch_bytes(const Config& config);
 
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);
@@ -65,9 +67,10 @@ class Replica {
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
-  /// schedule is played, all partial sums are done. The loss, a mean over `targets` (the number of targets in the
-  /// global batch), stays on the device: update() tells it.
-  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double targets, Timers& timers);
+  /// schedule is played, all partial sums are done. The loss, a sum over `loss_count` (the number of targets in the
+  /// global batch, or what their weights say), stays on the device: update() tells it.
+  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
+                        Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
   /// optimizer.distributed they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
@@ -80,7 +83,7 @@ class Replica {
   BadStep examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
                            Timers& timers);
   /// Mean loss of a forward pass without dropout.
-  double evaluate(std::span<const MicroBatch> micro_batches, double targets, Timers& timers);
+  double evaluate(std::span<const MicroBatch> micro_batches, double loss_count, Timers& timers);
 
   /// Complete: what the distributed optimizer still has on its way is waited for.
   const ParameterStore& store() const {
@@ -129,7 +132,7 @@ class Replica {
   Buffer scratch_memory_;
   Arena scratch_;                 // the loss at its bottom
   Tensor loss_total_, own_loss_;  // of the global batch, of this data rank's samples
-  double targets_ = 1;
+  double loss_count_ = 1;
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
   std::vector<Action> evaluation_actions_;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/manifest.h"
 #include "config/print.h"
+#include "train/losses.h"
 
 namespace megatron {
 
@@ -93,6 +94,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       grid_(grid),
       backend_(backend),
       datasets_(datasets),
+      end_of_document_(datasets.end_of_document()),
       replica_(config, grid, backend),
       batch_memory_(config, *backend.device),
       schedule_(config),
@@ -125,7 +127,8 @@ StepResult Trainer::train_step() {
   internal_check(!finished(), "a step after the last one");
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
-    batches_ = std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, datasets_.train(), training_plan());
+    batches_ = std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, datasets_.train(), training_plan(),
+                                               training_contents(config_, end_of_document_));
   }
   StepResult result;
   result.loss_scale = loss_scaler_.scale();
@@ -134,7 +137,7 @@ StepResult Trainer::train_step() {
     micro_batches_ = batches_->next(result.loss_scale);
   }
   result.batch = schedule_.step_after(step_);
-  replica_.forward_backward(micro_batches_, step_ + 1, batches_->targets(), timers_);
+  replica_.forward_backward(micro_batches_, step_ + 1, batches_->loss_count(), timers_);
   batch_memory_.mark_read();
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
   result.learning_rate =
@@ -160,15 +163,16 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   };
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
-  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan);
-  double sum = 0;
+  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan, evaluation_contents(config_, end_of_document_));
+  double sum = 0, count = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
     const std::span<const MicroBatch> micro_batches = batches.next();
-    sum += replica_.evaluate(micro_batches, batches.targets(), timers_);
+    sum += batches.loss_count() * replica_.evaluate(micro_batches, batches.loss_count(), timers_);
+    count += batches.loss_count();
     batch_memory_.mark_read();
   }
-  return sum / static_cast<double>(steps);
+  return sum / count;
 }
 
 SkipReport Trainer::explain_skip(const StepResult& result) {

@@ -308,6 +308,37 @@ std::vector<Row> sequences() {
   };
 }
 
+std::vector<Row> documents() {
+  // One token in ten ends a document: masks are uneven over samples, micro-batches and data ranks.
+  const std::string few = "model.vocab_size=10";
+  const std::vector<std::string> all = {few, "data.reset_attention_mask=true", "data.reset_position_ids=true",
+                                        "data.eod_mask_loss=true"};
+  const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  return {
+      {"documents", 1, 1, 1, {}, all, ""},
+      {"documents, recompute", 1, 1, 1, {"recompute.mode=full"}, all, "documents"},
+      {"documents, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, all, ""},
+      {"documents, tensor 4", 4, 1, 1, {"parallel.sequence_parallel=true"}, all, ""},
+      {"documents, data 3", 1, 3, 1, {"train.micro_batch_size=2", "optimizer.distributed=true"}, all, ""},
+      {"documents, pipeline 8", 1, 1, 8, {}, all, ""},
+      {"documents, gpipe", 1, 1, 8, {"parallel.schedule=gpipe"}, all, "documents, pipeline 8"},
+      {"documents, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3", "parallel.sequence_parallel=true"}, all, ""},
+      {"documents, zero bubble",
+       2,
+       2,
+       2,
+       {"train.micro_batch_size=3", "parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"},
+       all,
+       "documents, 2 x 2 x 2"},
+      {"documents, interleaved", 1, 2, 4, with(kTwoChunks, {"recompute.mode=full"}), all, ""},
+      {"documents, curriculum", 2, 1, 2, {"train.micro_batch_size=3"}, with(all, {curriculum}), ""},
+      {"documents, bf16", 2, 2, 1, {"precision.compute=bf16"}, all, ""},
+      {"document masks alone", 1, 1, 4, {}, {few, "data.reset_attention_mask=true"}, ""},
+      {"document positions alone", 2, 2, 1, {}, {few, "data.reset_position_ids=true"}, ""},
+      {"masked losses alone", 1, 2, 2, {"train.micro_batch_size=2"}, {few, "data.eod_mask_loss=true"}, ""},
+  };
+}
+
 }  // namespace
 
 Config config_of(const Row& row) {
@@ -324,7 +355,7 @@ Config config_of(const Row& row) {
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
   for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_sums, distributed, rules,
-                              recomputation, batches, sequences, precision}) {
+                              recomputation, batches, sequences, documents, precision}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

@@ -41,12 +41,13 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
 }
 
 TinyBatches::TinyBatches(const Config& config, int data_rank)
-    : config_(config), schedule_(config), data_rank_(data_rank) {
+    : config_(config), contents_(training_contents(config, kTinyEnd)), schedule_(config), data_rank_(data_rank) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const auto count = static_cast<std::size_t>(micro_batches_per_step(config));
   const auto size = static_cast<std::size_t>(s * b);
   tokens_.assign(count, std::vector<int>(size));
-  targets_.assign(count, std::vector<int>(size));
+  targets_ = document_starts_ = document_position_ids_ = tokens_;
+  weights_.assign(count, std::vector<float>(size));
   for (std::int64_t i = 0; i < s; ++i) {
     positions_.push_back(static_cast<int>(i));
     for (std::int64_t j = 0; j < b; ++j) position_ids_.push_back(static_cast<int>(i));
@@ -59,26 +60,56 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
   }
 }
 
+// The tokens are known to everybody: nothing has to be summed over ranks here.
+void TinyBatches::count_losses(int step, const StepShape& shape) {
+  targets_in_batch_ = contents_.weights ? 0 : static_cast<double>(shape.tokens());
+  if (!contents_.weights) return;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.sequence + 1));
+  std::vector<float> weights(static_cast<std::size_t>(shape.sequence));
+  for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
+    for (std::int64_t i = 0; i <= shape.sequence; ++i) {
+      tokens[static_cast<std::size_t>(i)] = token(step, sample, i, config_.model.vocab_size);
+    }
+    targets_in_batch_ += contents_.weights(tokens, weights);
+  }
+}
+
+void TinyBatches::place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence) {
+  std::vector<std::int32_t> tokens, starts(static_cast<std::size_t>(sequence));
+  std::vector<float> weights(static_cast<std::size_t>(sequence));
+  for (std::int64_t i = 0; i <= sequence; ++i) {
+    tokens.push_back(token(step, micro_batches_[k].first_sample + column, i, config_.model.vocab_size));
+  }
+  find_document_starts(tokens, kTinyEnd, starts);
+  if (contents_.weights) contents_.weights(tokens, weights);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::size_t at =
+        i * static_cast<std::size_t>(config_.train.micro_batch_size) + static_cast<std::size_t>(column);
+    tokens_[k][at] = tokens[i];
+    targets_[k][at] = tokens[i + 1];
+    document_starts_[k][static_cast<std::size_t>(column) * starts.size() + i] = starts[i];
+    document_position_ids_[k][at] = static_cast<int>(i) - starts[i];
+    weights_[k][at] = weights[i];
+  }
+}
+
 std::span<const MicroBatch> TinyBatches::step(int step) {
   const StepShape shape = schedule_.step_after(step - 1);
   const std::int64_t s = shape.sequence, b = config_.train.micro_batch_size;
   const auto count = static_cast<std::size_t>(shape.samples / (b * config_.parallel.data));
-  targets_in_batch_ = static_cast<double>(shape.tokens());
+  count_losses(step, shape);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& batch = micro_batches_[k];
     batch.tokens = {tokens_[k].data(), {s, b}, DType::i32};
     batch.targets = {targets_[k].data(), {s, b}, DType::i32};
-    batch.position_ids = {position_ids_.data(), {s, b}, DType::i32};
+    const auto& position_ids = contents_.position_ids ? document_position_ids_[k] : position_ids_;
+    batch.position_ids = {position_ids.data(), {s, b}, DType::i32};
     batch.positions = {positions_.data(), {s}, DType::i32};
+    if (contents_.document_starts) batch.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
+    if (contents_.weights) batch.weights = {weights_[k].data(), {s, b}, DType::f32};
     batch.sequence = s;
     batch.gradient_scale = loss_scale(config_) / targets_in_batch_;
-    for (std::int64_t i = 0; i < s; ++i) {
-      for (std::int64_t j = 0; j < b; ++j) {
-        const std::int64_t sample = micro_batches_[k].first_sample + j;
-        tokens_[k][static_cast<std::size_t>(i * b + j)] = token(step, sample, i, config_.model.vocab_size);
-        targets_[k][static_cast<std::size_t>(i * b + j)] = token(step, sample, i + 1, config_.model.vocab_size);
-      }
-    }
+    for (std::int64_t j = 0; j < b; ++j) place_sample(k, j, step, s);
   }
   return std::span<const MicroBatch>(micro_batches_).first(count);
 }

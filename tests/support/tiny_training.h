@@ -7,6 +7,7 @@
 
 #include "config/run_schedule.h"
 #include "support/boxes.h"
+#include "train/losses.h"
 #include "train/replica.h"
 
 namespace megatron::test {
@@ -23,8 +24,10 @@ struct TrainingTrace {
 
 /// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
 /// `data`), a batch that grows and a constant loss scale included. Tokens are a fixed pseudo-random function of (step,
-/// sample, position).
+/// sample, position); kTinyEnd ends documents where the configuration asks for them.
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
+
+inline constexpr int kTinyEnd = 3;
 
 /// ‖a − b‖ / ‖b‖ over two equally long vectors.
 double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
@@ -35,16 +38,21 @@ class TinyBatches {
   TinyBatches(const Config& config, int data_rank);
   /// Views into this object; valid until the next call.
   std::span<const MicroBatch> step(int step);
-  /// Targets in the global batch that step() gave.
+  /// Targets in the global batch that step() gave, or what their weights say.
   double targets() const { return targets_in_batch_; }
   static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
 
  private:
+  void count_losses(int step, const StepShape& shape);
+  void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
+
   Config config_;
+  BatchContents contents_;
   RunSchedule schedule_;
   int data_rank_;
   double targets_in_batch_ = 0;
-  std::vector<std::vector<int>> tokens_, targets_;
+  std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_;
+  std::vector<std::vector<float>> weights_;
   std::vector<int> position_ids_, positions_;
   std::vector<MicroBatch> micro_batches_;
 };

@@ -1,0 +1,140 @@
+// Whole runs over documents and with losses of their own, from shards to metrics: on every schedule and on a device,
+// the numbers of one rank; and what is refused. That the numbers are right: tests/golden/test_losses.cpp.
+#include <catch2/catch.hpp>
+
+#include "comm/thread_communicator.h"
+#include "train/loop_on_threads.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+struct DocumentRun {
+  ShardFolder folder;
+  Config config = tiny_config();
+  int runs = 0;
+
+  DocumentRun() {
+    config.data.train = make_corpus(folder);  // with a document of 11 to 70 tokens in samples of 16
+    config.data.split = "80,20";
+    config.data.reset_attention_mask = config.data.reset_position_ids = config.data.eod_mask_loss = true;
+    config.train.steps = 3;
+    config.train.evaluate_every = 2;
+    config.train.evaluate_steps = 2;
+  }
+  std::vector<nlohmann::json> metrics() {
+    config.run.directory = folder.file("run" + std::to_string(++runs));
+    const LoopResult result = run_loop(config);
+    for (const std::string& told : result.told) REQUIRE(told.empty());
+    return result.metrics;
+  }
+};
+
+// Losses and norms of the steps and losses of the evaluations, in order.
+std::vector<double> numbers_of(const std::vector<nlohmann::json>& metrics) {
+  std::vector<double> numbers;
+  for (const nlohmann::json& line : metrics) {
+    numbers.push_back(line.at("loss"));
+    if (line.at("kind") == "train") numbers.push_back(line.at("grad_norm"));
+  }
+  return numbers;
+}
+
+void require_close(const std::vector<double>& numbers, const std::vector<double>& expected) {
+  REQUIRE(numbers.size() == expected.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(numbers[i] == Approx(expected[i]).epsilon(1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("whole runs over documents are one rank's, on every schedule and on a device") {
+  DocumentRun run;
+  const std::vector<double> expected = numbers_of(run.metrics());
+  REQUIRE(expected.size() >= 3 * 2 + 2);
+  struct Layout {
+    std::int64_t tensor, data, pipeline, chunks, micro_batch;
+    const char* schedule;
+    const char* device;
+  };
+  for (const Layout& layout : {Layout{1, 2, 1, 1, 2, "1f1b", "cpu"}, Layout{2, 1, 2, 1, 1, "zero_bubble", "cpu"},
+                               Layout{1, 1, 4, 1, 2, "gpipe", "cpu"}, Layout{1, 2, 2, 2, 1, "interleaved", "cpu"},
+                               Layout{2, 1, 1, 1, 4, "1f1b", "cuda"}, Layout{1, 1, 4, 1, 2, "1f1b", "cuda"}}) {
+    INFO(layout.schedule << " on " << layout.device << ", tensor " << layout.tensor << " data " << layout.data
+                         << " pipeline " << layout.pipeline);
+    DocumentRun other;
+    other.config.parallel.tensor = layout.tensor;
+    other.config.parallel.data = layout.data;
+    other.config.parallel.pipeline = layout.pipeline;
+    other.config.parallel.virtual_stages = layout.chunks;
+    other.config.parallel.schedule = layout.schedule;
+    other.config.parallel.sequence_parallel = layout.tensor > 1;
+    other.config.train.micro_batch_size = layout.micro_batch;
+    other.config.run.device = layout.device;
+    require_close(numbers_of(other.metrics()), expected);
+  }
+}
+
+TEST_CASE("each of the three changes what is learned") {
+  DocumentRun run;
+  const std::vector<double> all = numbers_of(run.metrics());
+  for (bool DataConfig::*option :
+       {&DataConfig::reset_attention_mask, &DataConfig::reset_position_ids, &DataConfig::eod_mask_loss}) {
+    run.config.data.*option = false;
+    CHECK(numbers_of(run.metrics())[0] != Approx(all[0]).epsilon(1e-6));
+    run.config.data.*option = true;
+  }
+}
+
+TEST_CASE("what documents and weights take is planned to the byte") {
+  DocumentRun run;
+  Config config = run.config;
+  Datasets datasets(config);
+  const DataFacts facts = datasets.facts();
+  resolve(config, 1, &facts);
+  run_as_threads(1, [&](Communicator& world) {
+    const ProcessGrid grid(world, grid_shape(config));
+    Backend backend = make_cpu_backend();
+    Trainer trainer(config, grid, backend, datasets);
+    trainer.train_step();
+    MemoryUse used = trainer.used();
+    CHECK(used == static_cast<const MemoryUse&>(trainer.replica().plan()));
+    Config plain = config;
+    plain.data.reset_attention_mask = plain.data.reset_position_ids = plain.data.eod_mask_loss = false;
+    const MemoryPlan without = plan_memory(plain, {}, {});
+    CHECK(used.batch - without.batch == std::size_t{3 * 8 * 16 * 4});  // three kinds of numbers for each token
+  });
+}
+
+TEST_CASE("documents that nothing ends are refused") {
+  DocumentRun run;
+  Documents documents;
+  for (int i = 0; i < 20; ++i) documents.push_back(std::vector<std::int32_t>(40, 5));
+  make_shard(run.folder.file("endless"), documents, 0, 1, small_vocabulary(50));
+  run.config.data.train = run.folder.file("endless");
+  const auto start = [&] {
+    Config config = run.config;
+    Datasets datasets(config);
+    datasets.end_of_document();
+  };
+  require_error(ErrorKind::data, {"endless", "token 5", "end of document, 49", "--no-append-eod"}, start);
+  run.config.data.reset_attention_mask = run.config.data.reset_position_ids = run.config.data.eod_mask_loss = false;
+  start();
+}
+
+TEST_CASE("a batch without any loss is an error, not a division by zero") {
+  DocumentRun run;
+  Documents documents;
+  for (int i = 0; i < 400; ++i) documents.push_back({49});
+  make_shard(run.folder.file("ends"), documents, 0, 1, small_vocabulary(50));
+  run.config.data.train = run.folder.file("ends");
+  run.config.parallel.data = 2;
+  run.config.run.directory = run.folder.file("ends_run");
+  const LoopResult result = run_loop(run.config);
+  REQUIRE(result.told.size() == 2);
+  for (const std::string& told : result.told) {
+    CHECK(told.find("data: every target of the 8 samples from sample 0 on is masked") == 0);
+  }
+}
