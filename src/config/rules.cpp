@@ -191,6 +191,32 @@ void check_precision(const Config& c, Violations& violations) {
   }
 }
 
+void check_loss(const Config& c, Violations& violations) {
+  const LossConfig& loss = c.loss;
+  if (loss.name != "key_tokens") {
+    if (loss.token_ids.empty() && loss.alpha == LossConfig{}.alpha) return;
+    violations.add({"loss.token_ids", "loss.alpha", "loss.name"},
+                   "loss.token_ids and loss.alpha belong to loss.name = \"key_tokens\", and loss.name is \"{}\"; leave "
+                   "them out, or change the name",
+                   loss.name);
+    return;
+  }
+  if (loss.token_ids.empty()) {
+    violations.add({"loss.token_ids", "loss.name"},
+                   "loss.name = \"key_tokens\" needs loss.token_ids, the ids of the tokens that count: [464, 1169]");
+  }
+  std::vector<std::int64_t> sorted = loss.token_ids;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    violations.add({"loss.token_ids"}, "loss.token_ids has {} twice; give each once", *twice);
+  }
+  if (!sorted.empty() && c.model.vocab_size > 0 && sorted.back() >= c.model.vocab_size) {
+    violations.add({"loss.token_ids", "model.vocab_size"},
+                   "loss.token_ids has {}, and the vocabulary of {} ends with {}; no text has such a token",
+                   sorted.back(), c.model.vocab_size, c.model.vocab_size - 1);
+  }
+}
+
 // Optimizers do not share these: one that is set and not read would be a wish that nobody hears.
 void check_optimizer(const Config& c, Violations& violations) {
   const OptimizerConfig& o = c.optimizer;
@@ -312,6 +338,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
   check_precision(config, violations);
+  check_loss(config, violations);
   check_optimizer(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);

@@ -178,7 +178,17 @@ std::vector<Key> recipe_keys() {
   const Constraint powers = from_to(0x1p-20, kMaxLossScale);
   const std::string one_decay = "at most one way to say the decay length";
   return {
-      {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "", "What is minimised.", ""},
+      {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "",
+       "What is minimised: the mean cross entropy of all targets, or key_tokens: the mean over samples of their own "
+       "mean "
+       "times 1 + alpha · (how many of the sample's sequence_length + 1 tokens are among token_ids). Evaluations are "
+       "always the former. Where a loss of one's own goes: docs/losses.md.",
+       ""},
+      {MEGATRON_KEY(loss, token_ids),
+       noted(from_to(0, kMaxVocabulary - 1), "each once, within the vocabulary; name \"key_tokens\" needs them"), "",
+       "none", "Tokens whose samples count more.", ""},
+      {MEGATRON_KEY(loss, alpha), noted(at_least(0), "with name \"key_tokens\""), "", "",
+       "By how much, for each occurrence.", ""},
       {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
        "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},
       {MEGATRON_KEY(precision, loss_scale), from_to(0, kMaxLossScale), "", "",

@@ -28,8 +28,6 @@ constexpr Unsupported kUnsupported[] = {
     {"model.bias", false, "false", [](const Config& c) { return !c.model.bias; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
-    {"loss.name", true, "other than \"language_model\"",
-     [](const Config& c) { return c.loss.name != "language_model"; }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
 };
 

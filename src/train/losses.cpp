@@ -1,36 +1,78 @@
 #include "train/losses.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace megatron {
 
 namespace {
 
-// The mean of the losses of all targets that count.
-double language_model(std::span<const float> weights) {
+double sum(std::span<const float> weights) {
   return std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
-// data.eod_mask_loss: what follows the end of a document cannot be told from it.
-LossWeights masked_loss(std::int32_t end_of_document) {
-  return [end_of_document](std::span<const std::int32_t> tokens, std::span<float> weights) {
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = tokens[i] == end_of_document ? 0.0f : 1.0f;
-    return language_model(weights);
+// The mean over all targets.
+double language_model(const LossConfig& /*settings*/, std::span<const std::int32_t> /*tokens*/,
+                      std::span<float> weights) {
+  return sum(weights);
+}
+
+// The mean over samples of their own means, of which each counts the more, the more of its tokens are among those
+// given.
+double key_tokens(const LossConfig& settings, std::span<const std::int32_t> tokens, std::span<float> weights) {
+  const double targets = sum(weights);
+  if (targets == 0) return 0;  // all are masked: the sample has no mean
+  const auto is_key = [&](std::int32_t token) {
+    return std::find(settings.token_ids.begin(), settings.token_ids.end(), token) != settings.token_ids.end();
   };
+  const auto occurrences = static_cast<double>(std::count_if(tokens.begin(), tokens.end(), is_key));
+  const auto weight = static_cast<float>((1 + settings.alpha * occurrences) / targets);
+  for (float& each : weights) each *= weight;
+  return 1;
+}
+
+constexpr Loss kLosses[] = {
+    {"language_model", language_model},
+    {"key_tokens", key_tokens},
+};
+
+const Loss& loss_named(std::string_view name) {
+  const auto* const found =
+      std::find_if(std::begin(kLosses), std::end(kLosses), [&](const Loss& loss) { return loss.name == name; });
+  internal_check(found != std::end(kLosses), "a loss that the schema knows and nobody has written");
+  return *found;
+}
+
+// Nothing where every target counts once.
+LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document) {
+  if (settings.name == LossConfig{}.name && !masked) return nullptr;
+  return [=, weigh = loss_named(settings.name).weigh](std::span<const std::int32_t> tokens, std::span<float> weights) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // nothing foretells what follows the end
+    }
+    return weigh(settings, tokens, weights);
+  };
+}
+
+BatchContents contents(const Config& config, const LossConfig& loss, std::int32_t end_of_document) {
+  return {.document_starts = config.data.reset_attention_mask,
+          .position_ids = config.data.reset_position_ids,
+          .end_of_document = end_of_document,
+          .weights = loss_weights(loss, config.data.eod_mask_loss, end_of_document)};
 }
 
 }  // namespace
 
+std::span<const Loss> losses() {
+  return kLosses;
+}
+
 BatchContents training_contents(const Config& config, std::int32_t end_of_document) {
-  return evaluation_contents(config, end_of_document);
+  return contents(config, config.loss, end_of_document);
 }
 
 BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document) {
-  BatchContents contents{.document_starts = config.data.reset_attention_mask,
-                         .position_ids = config.data.reset_position_ids,
-                         .end_of_document = end_of_document};
-  if (config.data.eod_mask_loss) contents.weights = masked_loss(end_of_document);
-  return contents;
+  return contents(config, LossConfig{}, end_of_document);
 }
 
 }  // namespace megatron

@@ -1,14 +1,29 @@
-// Losses: what is minimised, as the weight that each target's cross entropy has in its sum.
+// Losses: what is minimised, as the weight that each target's cross entropy has. This is where a loss of one's own
+// goes: docs/losses.md says how, with key_tokens as the example.
 //
-// A loss is a function of one sample's token ids alone. What is trained is
-//     sum over all targets of weight · cross entropy  /  sum over all samples of the returned count,
-// both sums over the whole global batch, so that micro-batches, data ranks and uneven masks change nothing.
+// A loss is a function of one sample's token ids and of its parameters in [loss]. What is trained is
+//     (sum over all targets of weight · cross entropy) / (sum over all samples of the count that the function returns)
+// over the whole global batch: whatever the function, micro-batches, data ranks and layout change nothing.
 #pragma once
+
+#include <span>
+#include <string_view>
 
 #include "config/config.h"
 #include "data/batches.h"
 
 namespace megatron {
+
+struct Loss {
+  std::string_view name;  ///< loss.name
+  /// `tokens` are the s + 1 of a sample: the first s are its inputs, the last s its targets. weights [s], of the
+  /// targets, come as 1, or 0 where a loss is masked (data.eod_mask_loss), and leave as what they are to be. Returns
+  /// what the sample adds to the count. Called from a thread of its own, for every sample on every rank that reads it:
+  /// must depend on nothing but its arguments.
+  double (*weigh)(const LossConfig& settings, std::span<const std::int32_t> tokens, std::span<float> weights);
+};
+
+std::span<const Loss> losses();
 
 /// What training's micro-batches have beside tokens and targets. Without an end of document it says what there is, to
 /// those who need the sizes.

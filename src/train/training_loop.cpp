@@ -157,7 +157,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   if (log_.speaking()) {
     metrics_.write(TrainMetrics{.step = trainer_.step(),
                                 .loss = result.loss,
-                                .losses = {{"language_model", result.loss}},
+                                .losses = {{config_.loss.name, result.loss}},
                                 .grad_norm = result.gradient_norm,
                                 .learning_rate = result.learning_rate,
                                 .samples = trainer_.samples(),

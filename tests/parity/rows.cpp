@@ -339,6 +339,20 @@ std::vector<Row> documents() {
   };
 }
 
+std::vector<Row> losses() {
+  const std::vector<std::string> keys = {"loss.name=key_tokens", "loss.token_ids=[1, 4, 9]", "loss.alpha=0.5",
+                                         "model.vocab_size=10"};
+  const std::vector<std::string> masked = with(keys, {"data.eod_mask_loss=true"});
+  return {
+      {"key tokens", 1, 1, 1, {"train.micro_batch_size=3"}, keys, ""},
+      {"key tokens, recompute", 1, 1, 1, {"train.micro_batch_size=3", "recompute.mode=full"}, keys, "key tokens"},
+      {"key tokens, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, keys, ""},
+      {"key tokens, fp16", 2, 1, 1, {"precision.compute=fp16", "precision.loss_scale=1024"}, keys, ""},
+      {"key tokens, masked, data 3", 1, 3, 1, {"train.micro_batch_size=2"}, masked, ""},
+      {"key tokens, masked, interleaved", 1, 2, 4, kTwoChunks, masked, ""},
+  };
+}
+
 }  // namespace
 
 Config config_of(const Row& row) {
@@ -355,7 +369,7 @@ Config config_of(const Row& row) {
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
   for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_sums, distributed, rules,
-                              recomputation, batches, sequences, documents, precision}) {
+                              recomputation, batches, sequences, documents, losses, precision}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
+#include "config/schema.h"
 #include "train/loop_on_threads.h"
+#include "train/losses.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -137,4 +139,53 @@ TEST_CASE("a batch without any loss is an error, not a division by zero") {
   for (const std::string& told : result.told) {
     CHECK(told.find("data: every target of the 8 samples from sample 0 on is masked") == 0);
   }
+}
+
+TEST_CASE("the losses are those that the input file may name", "[losses]") {
+  std::vector<std::string> names;
+  for (const Loss& loss : losses()) names.emplace_back(loss.name);
+  CHECK(names == find_key("loss", "name")->constraint.choices);
+}
+
+TEST_CASE("key tokens: a sample's mean counts by how many of its tokens are given ones", "[losses]") {
+  Config config;
+  CHECK(training_contents(config).weights == nullptr);
+  config.loss = {"key_tokens", {4, 7}, 0.5};
+  std::vector<float> weights(4);
+  // One input, one token that is both, and the last target.
+  CHECK(training_contents(config).weights(std::vector<std::int32_t>{4, 1, 7, 2, 4}, weights) == 1);
+  CHECK(weights == std::vector<float>(4, 2.5f / 4));
+  CHECK(training_contents(config).weights(std::vector<std::int32_t>{1, 1, 1, 1, 1}, weights) == 1);
+  CHECK(weights == std::vector<float>(4, 1.0f / 4));
+  CHECK(evaluation_contents(config, 9).weights == nullptr);
+  // Masked: what follows token 9 does not belong to the mean; a sample without anything else has none.
+  config.data.eod_mask_loss = true;
+  CHECK(training_contents(config, 9).weights(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 1);
+  CHECK(weights == std::vector<float>{0, 0.75f, 0.75f, 0});
+  CHECK(training_contents(config, 9).weights(std::vector<std::int32_t>{9, 9, 9, 9, 4}, weights) == 0);
+  CHECK(weights == std::vector<float>(4));
+  CHECK(evaluation_contents(config, 9).weights(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 2);
+  CHECK(weights == std::vector<float>{0, 1, 1, 0});
+}
+
+TEST_CASE("whole runs with key tokens: one rank's on two, under their name, and evaluated as a language model") {
+  DocumentRun run;
+  const std::vector<nlohmann::json> plain = run.metrics();
+  run.config.loss = {"key_tokens", {1, 2, 30}, 0.25};
+  const std::vector<nlohmann::json> metrics = run.metrics();
+  CHECK(metrics[0].at("losses").at("key_tokens") == metrics[0].at("loss"));
+  CHECK(metrics[0].at("loss").get<double>() > 1.01 * plain[0].at("loss").get<double>());
+  // The first evaluation, two steps on, is of nearly the same model: a loss of key tokens would be far off.
+  const auto evaluation = [](const std::vector<nlohmann::json>& lines) {
+    for (const nlohmann::json& line : lines) {
+      if (line.at("kind") == "eval") return line.at("loss").get<double>();
+    }
+    return 0.0;
+  };
+  CHECK(evaluation(metrics) == Approx(evaluation(plain)).epsilon(2e-3));
+  DocumentRun other;
+  other.config.loss = run.config.loss;
+  other.config.parallel.data = 2;
+  other.config.train.micro_batch_size = 2;
+  require_close(numbers_of(other.metrics()), numbers_of(metrics));
 }
