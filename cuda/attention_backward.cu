@@ -158,7 +158,7 @@ struct Part {
     tiles = own_b.behind(kRows);
     if constexpr (kKeysAreRows) {
       begin = visibility.bounded ? std::max(0, first - visibility.query_offset) / kTile * kTile : 0;
-      last = problem.masks.queries;
+      last = first < visibility.keys ? problem.masks.queries : 0;  // nobody sees padding
     } else {
       const KeyBounds all = visibility.bounds(first, kRows);
       begin = all.least_low / kTile * kTile;
@@ -175,7 +175,9 @@ struct Part {
     if constexpr (kKeysAreRows) {
       for (; head < (key_head + 1) * problem.heads_per_key_head; ++head, tile = begin) {
         for (; tile < last; tile += kTile) {
-          if (visibility.bounds(tile, kTile).meet(first, first + kRows)) return true;
+          const KeyBounds seen = visibility.bounds(tile, kTile);
+          if (seen.meet(first, first + kRows)) return true;
+          if (seen.least_low >= first + kRows) break;  // and what later queries see begins later still
         }
       }
       return false;
@@ -193,8 +195,9 @@ struct Part {
   __device__ void load_own() const {
     const Rows<const T> a = (kKeysAreRows ? p.k : p.q).rows(sample, own_head).from(first);
     const Rows<const T> b = (kKeysAreRows ? p.v : p.dout).rows(sample, own_head).from(first);
-    load_later<kRows, D::kThreads>(own_a, a, rows(), problem.size, vectors);
-    load_later<kRows, D::kThreads>(own_b, b, rows(), problem.size, vectors);
+    const int there = (kKeysAreRows ? visibility.keys : visibility.queries) - first;  // padding is not
+    load_later<kRows, D::kThreads>(own_a, a, there, problem.size, vectors);
+    load_later<kRows, D::kThreads>(own_b, b, there, problem.size, vectors);
     if constexpr (!kKeysAreRows) load_statistics(statistics, own_head, first, kRows);
   }
 
@@ -202,7 +205,7 @@ struct Part {
   __device__ Tile<T, kSize> tile_b(int buffer) const { return tile_a(buffer).behind(kTile); }
 
   __device__ void load_tile(int head, int tile, int buffer) const {
-    const int left = (kKeysAreRows ? problem.masks.queries : problem.masks.keys) - tile;
+    const int left = (kKeysAreRows ? visibility.queries : visibility.keys) - tile;
     const Rows<const T> a = kKeysAreRows ? p.q.rows(sample, head) : p.k.rows(sample, key_head);
     const Rows<const T> b = kKeysAreRows ? p.dout.rows(sample, head) : p.v.rows(sample, key_head);
     load_later<kTile, D::kThreads>(tile_a(buffer), a.from(tile), left, problem.size, vectors);

@@ -166,16 +166,17 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads), first = static_cast<int>(blockIdx.x) * kTileRows;
   const int own_row = static_cast<int>(threadIdx.x / kWarpThreads) * kWarpRows;
   const Visibility visibility = problem.masks.of_sample(sample);
-  const int queries = visibility.queries, keys = problem.masks.keys, rows = (kKeysAreRows ? keys : queries) - first;
+  const int queries = visibility.queries, rows = (kKeysAreRows ? problem.masks.keys : queries) - first;
+  const int there = (kKeysAreRows ? visibility.keys : queries) - first;  // of the rows; what is padding is taken as 0
   const Memory memory(size);
   // Own: keys and values, tiles: queries and output gradients; or the other way round.
   float *own_a = memory.own(0), *own_b = memory.own(1), *tile_a = memory.tile(2, 0), *tile_b = memory.tile(2, 1);
   float *dropped = memory.exchange(2, 2, 0), *dscores = memory.exchange(2, 2, 1);
-  load_rows(own_a, size, (kKeysAreRows ? p.k : p.q).rows(sample, own_head).from(first), rows, size);
-  load_rows(own_b, size, (kKeysAreRows ? p.v : p.dout).rows(sample, own_head).from(first), rows, size);
+  load_rows(own_a, size, (kKeysAreRows ? p.k : p.q).rows(sample, own_head).from(first), there, size);
+  load_rows(own_b, size, (kKeysAreRows ? p.v : p.dout).rows(sample, own_head).from(first), there, size);
 
   Sums<kColumns> sums_a = {}, sums_b = {};
-  const int heads = kKeysAreRows ? group : 1, others = kKeysAreRows ? queries : keys;
+  const int heads = kKeysAreRows ? group : 1, others = kKeysAreRows ? queries : visibility.keys;
   const KeyBounds own = kKeysAreRows ? KeyBounds{} : visibility.bounds(first, kTileRows);
   for (int i = 0; i < heads; ++i) {
     const int head = kKeysAreRows ? key_head * group + i : own_head;

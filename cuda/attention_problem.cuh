@@ -85,26 +85,12 @@ struct Visibility {
     return range;
   }
 
-  /// Of queries [first, first + count), of those that there are. All lanes of a warp call it together.
+  /// Of queries [first, first + count), of those that there are.
   __device__ KeyBounds bounds(int first, int count) const {
     if (first >= queries) return {0, 0, 0, 0};
     const int last = std::min(first + count, queries) - 1;
     const KeyRange begin = range(first), end = range(last);
-    KeyBounds result{begin.low, end.low, begin.high, end.high};  // all but documents only move forward
-    if (document_starts == nullptr) return result;
-    int least = begin.low, greatest = begin.low;
-    for (int query = first + static_cast<int>(threadIdx.x % kWarpThreads); query <= last; query += kWarpThreads) {
-      const int low = range(query).low;
-      least = std::min(least, low);
-      greatest = std::max(greatest, low);
-    }
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-      least = std::min(least, __shfl_xor_sync(kFullWarp, least, lanes));
-      greatest = std::max(greatest, __shfl_xor_sync(kFullWarp, greatest, lanes));
-    }
-    result.least_low = least;
-    result.greatest_low = greatest;
-    return result;
+    return {begin.low, end.low, begin.high, end.high};  // from query to query both ends only move forward
   }
 };
 

@@ -133,8 +133,8 @@ struct AttentionMask {
   bool causal = true;
   std::int64_t query_offset = 0;
   std::int64_t window = 0;      ///< > 0: only the last `window` positions up to the query's own
-  ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding
-  ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query
+  ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding, and may hold anything
+  ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query, never less than the last's
   ConstTensor slopes;           ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
 };
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/cuda_check.h"
@@ -72,6 +73,10 @@ class Bench {
   }
   Tensor counting(std::int64_t count) {
     return tokens_of([](std::int64_t i) { return i; }, count);
+  }
+  /// [b, s], where each token's document begins if all are of this length.
+  Tensor document_starts(std::int64_t b, std::int64_t s, std::int64_t length) {
+    return tokens_of([=](std::int64_t i) { return i % s / length * length; }, b * s).view({b, s});
   }
   void release() {
     device_.synchronize();
@@ -170,45 +175,73 @@ void linear(Bench& bench, const char* name, std::int64_t rows, std::int64_t in, 
   bench.release();
 }
 
-void norms(Bench& bench, std::int64_t rows, std::int64_t h) {
+void norms(Bench& bench, const Model& model) {
+  const std::int64_t rows = model.rows(), h = model.hidden, d = h / model.heads;
   const Tensor x = bench.random({rows, h}), y = bench.random({rows, h}), residual = bench.random({rows, h});
-  const Tensor gamma = bench.random({h}), beta = bench.random({h}), mean = bench.zeros({rows}),
-               rstd = bench.zeros({rows});
+  const Tensor gamma = bench.random({h}), beta = bench.random({h}), mean = bench.zeros({rows * model.heads}),
+               rstd = bench.zeros({rows * model.heads});
   const Tensor dgamma = bench.zeros({h}), dbeta = bench.zeros({h});
   const double plane = static_cast<double>(rows * h) * kHalfBytes;
-  bench.measure("layer_norm_forward", 2 * plane, 0, [&] {
-    bench.ops().layer_norm_forward({.x = x, .gamma = gamma, .beta = beta, .y = y, .mean = mean, .rstd = rstd});
-  });
-  bench.measure("layer_norm_backward", 4 * plane, 0, [&] {
-    bench.ops().layer_norm_backward({.dy = y,
-                                     .x = x,
-                                     .gamma = gamma,
-                                     .mean = mean,
-                                     .rstd = rstd,
-                                     .residual_gradient = residual,
-                                     .dx = residual,
-                                     .dgamma = dgamma,
-                                     .dbeta = dbeta});
-  });
+  const auto measure = [&](const std::string& name, std::int64_t n, bool centered, bool with_residual) {
+    const std::int64_t columns = rows * h / n;
+    const auto matrix = [&](const Tensor& whole) { return whole.view({n, columns}); };
+    const auto parameter = [&](const Tensor& whole) { return whole.slice(0, 0, columns); };
+    const Tensor means = centered ? mean.slice(0, 0, n) : Tensor(), rstds = rstd.slice(0, 0, n);
+    bench.measure(fmt::format("{} forward", name), 2 * plane, 0, [&] {
+      bench.ops().layer_norm_forward({.x = matrix(x),
+                                      .gamma = parameter(gamma),
+                                      .beta = centered ? parameter(beta) : Tensor(),
+                                      .y = matrix(y),
+                                      .mean = means,
+                                      .rstd = rstds});
+    });
+    bench.measure(fmt::format("{} backward", name), (with_residual ? 4 : 3) * plane, 0, [&] {
+      bench.ops().layer_norm_backward({.dy = matrix(y),
+                                       .x = matrix(x),
+                                       .gamma = parameter(gamma),
+                                       .mean = means,
+                                       .rstd = rstds,
+                                       .residual_gradient = with_residual ? matrix(residual) : Tensor(),
+                                       .dx = matrix(residual),
+                                       .dgamma = parameter(dgamma),
+                                       .dbeta = centered ? parameter(dbeta) : Tensor()});
+    });
+  };
+  measure("layer norm", rows, true, true);
+  measure("RMSNorm", rows, false, true);
+  measure(fmt::format("RMSNorm of heads of {},", d), rows * model.heads, false, false);
   bench.release();
 }
 
-void elementwise(Bench& bench, const Model& model) {
-  const std::int64_t rows = model.rows(), h = model.hidden, f = 4 * h;
-  const double plane = static_cast<double>(rows * h) * kHalfBytes,
-               wide_plane = static_cast<double>(rows * f) * kHalfBytes;
-  {
-    const Tensor x = bench.random({rows, f}), y = bench.random({rows, f}), bias = bench.random({f});
-    const Tensor dbias = bench.zeros({f});
-    bench.measure("bias_activation_forward", 2 * wide_plane, 0,
-                  [&] { bench.ops().bias_activation_forward({.x = x, .bias = bias, .y = y}); });
-    bench.measure("bias_activation_backward", 3 * wide_plane, 0, [&] {
-      bench.ops().bias_activation_backward({.dy = y, .x = x, .bias = bias, .dx = y, .dbias = dbias});
+void activations(Bench& bench, const Model& model) {
+  const std::int64_t rows = model.rows(), f = 4 * model.hidden;
+  const double plane = static_cast<double>(rows * f) * kHalfBytes;
+  const Tensor x = bench.random({rows, f}), y = bench.random({rows, f}), bias = bench.random({f});
+  const Tensor dbias = bench.zeros({f}), dx = bench.random({rows, f});
+  const std::pair<const char*, Activation> all[] = {{"gelu", Activation::gelu},
+                                                    {"gelu_exact", Activation::gelu_exact},
+                                                    {"relu", Activation::relu},
+                                                    {"swiglu", Activation::swiglu},
+                                                    {"geglu", Activation::geglu}};
+  for (const auto& [name, activation] : all) {
+    const bool gated = is_gated(activation);
+    const Tensor result = y.view({gated ? 2 * rows : rows, gated ? f / 2 : f}).slice(0, 0, rows);
+    bench.measure(fmt::format("{} forward", name), (gated ? 1.5 : 2) * plane, 0, [&, activation = activation] {
+      bench.ops().bias_activation_forward({.x = x, .bias = bias, .y = result, .activation = activation});
     });
-    bench.measure("add_bias", 2 * wide_plane, 0, [&] { bench.ops().add_bias({.x = x, .bias = bias}); });
-    bench.measure("column_sum", wide_plane, 0, [&] { bench.ops().column_sum({.x = x, .y = dbias}); });
-    bench.release();
+    bench.measure(fmt::format("{} backward", name), (gated ? 2.5 : 3) * plane, 0, [&, activation = activation] {
+      bench.ops().bias_activation_backward(
+          {.dy = result, .x = x, .bias = bias, .dx = dx, .dbias = dbias, .activation = activation});
+    });
   }
+  bench.measure("add_bias", 2 * plane, 0, [&] { bench.ops().add_bias({.x = x, .bias = bias}); });
+  bench.measure("column_sum", plane, 0, [&] { bench.ops().column_sum({.x = x, .y = dbias}); });
+  bench.release();
+}
+
+void dropout_adds(Bench& bench, const Model& model) {
+  const std::int64_t h = model.hidden;
+  const double plane = static_cast<double>(model.rows() * h) * kHalfBytes;
   const Shape shape{model.sequence, model.batch, h};
   const Tensor x = bench.random(shape), residual = bench.random(shape), bias = bench.random({h}),
                dbias = bench.zeros({h});
@@ -235,21 +268,20 @@ void attention(Bench& bench, const Model& model) {
   const Tensor out = bench.random({s, b, a, d}), dout = bench.random({s, b, a, d}), lse = bench.zeros({b, a, s});
   const Tensor positions = bench.counting(s);
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
-  // Causal: half of the square, two products forward and five backward.
+  // Causal: half of the square, two products forward and five backward; of documents that part of it that they are.
   const double product = static_cast<double>(s * s * b * a * d);
-  for (const float probability : {0.0f, 0.1f}) {
-    const Dropout dropout{.probability = probability, .key = 9, .positions = positions};
-    bench.measure(fmt::format("attention_forward, p {}", probability), 0, 2 * product, [&] {
+  const auto measure = [&](const std::string& name, double share, const AttentionMask& mask, const Dropout& dropout) {
+    bench.measure(fmt::format("attention_forward{}", name), 0, 2 * share * product, [&] {
       bench.ops().attention_forward({.q = part(qkv, 0),
                                      .k = part(qkv, 1),
                                      .v = part(qkv, 2),
                                      .out = out,
                                      .log_sum_exp = lse,
                                      .scale = scale,
-                                     .mask = {},
+                                     .mask = mask,
                                      .dropout = dropout});
     });
-    bench.measure(fmt::format("attention_backward, p {}", probability), 0, 5 * product, [&] {
+    bench.measure(fmt::format("attention_backward{}", name), 0, 5 * share * product, [&] {
       bench.ops().attention_backward({.dout = dout,
                                       .q = part(qkv, 0),
                                       .k = part(qkv, 1),
@@ -260,10 +292,27 @@ void attention(Bench& bench, const Model& model) {
                                       .dk = part(dqkv, 1),
                                       .dv = part(dqkv, 2),
                                       .scale = scale,
-                                      .mask = {},
+                                      .mask = mask,
                                       .dropout = dropout});
     });
-  }
+  };
+  const auto documents = [&](std::int64_t length) {
+    AttentionMask mask;
+    mask.document_starts = bench.document_starts(b, s, length);
+    return mask;
+  };
+  AttentionMask alibi;
+  alibi.slopes = bench.random({a}, DType::f32);
+  measure("", 1, {}, {});
+  measure(", p 0.1", 1, {}, {.probability = 0.1f, .key = 9, .positions = positions});
+  measure(", one document", 1, documents(s), {});
+  measure(", 8 documents", 1.0 / 8, documents(s / 8), {});
+  measure(", ALiBi", 1, alibi, {});
+  const Tensor tokens = bench.tokens(s * b, s), frequencies = bench.zeros({d / 2});
+  bench.measure("rotary, queries and keys", 4 * static_cast<double>(s * b * a * d) * kHalfBytes, 0, [&] {
+    bench.ops().rotary(
+        {.x = qkv.view({s, b, 3 * a, d}).slice(2, 0, 2 * a), .positions = tokens, .inverse_frequencies = frequencies});
+  });
   bench.release();
 }
 
@@ -343,8 +392,9 @@ void run(Bench& bench, const Model& model) {
   linear(bench, "mlp down", rows, 4 * h, h);
   linear(bench, "logits", rows, h, model.vocabulary);
   attention(bench, model);
-  norms(bench, rows, h);
-  elementwise(bench, model);
+  norms(bench, model);
+  activations(bench, model);
+  dropout_adds(bench, model);
   embedding_and_loss(bench, model);
   optimizer(bench, model);
 }

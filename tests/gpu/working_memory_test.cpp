@@ -50,6 +50,11 @@ TEST_CASE("working memory of sums over rows is planned") {
   check_planned(backend, [&](Ops& ops) {
     ops.bias_activation_backward({.dy = dy, .x = x, .bias = gamma, .dx = dy, .dbias = sums});
   });
+  const Tensor both = tensor({rows, 2 * columns}), both_sums = tensor({2 * columns});
+  check_planned(backend, [&](Ops& ops) {
+    ops.bias_activation_backward(
+        {.dy = dy, .x = both, .bias = {}, .dx = both, .dbias = both_sums, .activation = Activation::swiglu});
+  });
   check_planned(backend, [&](Ops& ops) {
     ops.layer_norm_backward({.dy = dy,
                              .x = x,

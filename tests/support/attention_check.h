@@ -1,0 +1,119 @@
+// What tests of attention share: cases, and the comparison of their results with the reference's.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "ops/ops.h"
+#include "support/attention_reference.h"
+#include "support/attention_run.h"
+
+namespace megatron::test {
+
+/// |actual - expected| over |expected|, both as vectors; NaN anywhere makes it NaN.
+inline double relative_error(const std::vector<double>& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+template <class T>
+void check_results(const Run<T>& run, const AttentionResult& expected, double tolerance) {
+  CHECK(relative_error(run.out.values(), expected.out) < tolerance);
+  CHECK(relative_error(run.dq.values(), expected.dq) < tolerance);
+  CHECK(relative_error(run.dk.values(), expected.dk) < tolerance);
+  CHECK(relative_error(run.dv.values(), expected.dv) < tolerance);
+  for (const Strided<T>* output : {&run.out, &run.dq, &run.dk, &run.dv}) CHECK(output->margins_intact());
+  double worst = 0;
+  for (std::size_t i = 0; i < run.log_sum_exp.size(); ++i) {
+    const double wanted = expected.log_sum_exp[i], got = double{run.log_sum_exp[i]};
+    if (std::isinf(wanted)) {
+      if (got != wanted) worst = 1;
+    } else {
+      worst = std::max(worst, std::isfinite(got) ? std::abs(got - wanted) / (1 + std::abs(wanted)) : 1);
+    }
+  }
+  CHECK(worst < 1e-6);
+}
+
+template <class T = float>
+void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
+  CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.window, c.dropout);
+  const Inputs<T> x(c, amplitude);
+  Run<T> run(c, x);
+  run.execute(ops);
+  check_results(run, reference_attention(c, x.q, x.k, x.v, x.dout), tolerance);
+}
+
+/// What results of elements T may be off by: one rounding, and gradients have the output's too, through delta.
+template <class T>
+inline constexpr double kTolerance = std::is_same_v<T, float>      ? 2e-6
+                                     : std::is_same_v<T, BFloat16> ? 0x1p-7
+                                                                   : 0x1p-10;
+
+inline AttentionCase plain(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d, bool causal = true) {
+  AttentionCase c;
+  c.queries = c.keys = s;
+  c.samples = b;
+  c.heads = c.key_heads = a;
+  c.size = d;
+  c.scale = 1 / std::sqrt(static_cast<double>(d)) * 3;  // uneven probabilities
+  c.causal = causal;
+  return c;
+}
+
+inline void add_dropout(AttentionCase& c, double probability) {
+  c.dropout = probability;
+  c.key = 0x123456789ABCDEFull;
+  c.positions.resize(static_cast<std::size_t>(c.queries));
+  std::iota(c.positions.begin(), c.positions.end(), static_cast<std::int32_t>(c.query_offset) + 1000);
+  c.first_sample = 5;
+  c.first_head = 3;
+}
+
+/// All kinds of mask at once can only shrink the range; each kind alone is its own case.
+inline std::vector<AttentionCase> masked_cases(std::int64_t s, std::int64_t b, std::int64_t a, std::int64_t d) {
+  std::vector<AttentionCase> cases{plain(s, b, a, d), plain(s, b, a, d, false)};
+  AttentionCase window = plain(s, b, a, d);
+  window.window = std::max<std::int64_t>(1, s / 5);
+  cases.push_back(window);
+  window.causal = false;  // a window ends at the query's own position by itself
+  cases.push_back(window);
+
+  AttentionCase lengths = plain(s, b, a, d, false);
+  for (std::int64_t i = 0; i < b; ++i) lengths.key_lengths.push_back(static_cast<std::int32_t>(i == 0 ? s / 2 : s));
+  cases.push_back(lengths);
+
+  AttentionCase documents = plain(s, b, a, d);
+  for (std::int64_t sample = 0; sample < b; ++sample) {
+    const std::int64_t length = s / 3 + 1 + sample;
+    for (std::int64_t i = 0; i < s; ++i) {
+      documents.document_starts.push_back(static_cast<std::int32_t>(i / length * length));
+    }
+  }
+  cases.push_back(documents);
+
+  AttentionCase slopes = plain(s, b, a, d);
+  for (std::int64_t head = 0; head < a; ++head) {
+    slopes.slopes.push_back(std::exp2(-8.0f * static_cast<float>(head + 1) / static_cast<float>(a)));
+  }
+  cases.push_back(slopes);
+
+  AttentionCase all = documents;
+  all.slopes = slopes.slopes;
+  all.window = s / 2 + 1;
+  all.key_lengths = lengths.key_lengths;
+  cases.push_back(all);
+  return cases;
+}
+
+}  // namespace megatron::test
