@@ -30,7 +30,7 @@ po::options_description options(Arguments& arguments) {
       "a run's directory or one checkpoint folder");
   add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the beginning of a document to continue");
   add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
-      "vocab.json; default: RUN_DIRECTORY/tokenizer/vocab.json, where training keeps it");
+      "vocab.json, or a tokenizer.json alone; default: those in RUN_DIRECTORY/tokenizer, where training keeps them");
   add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "merges.txt; default: beside it");
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; generation ends at the end of a document");

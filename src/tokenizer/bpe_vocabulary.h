@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace megatron {
@@ -28,6 +29,12 @@ struct BpeVocabulary {
   std::vector<BpeMerge> merges;        ///< by rank
   std::int32_t end_of_text = 0;        ///< id of <|endoftext|>
   std::string vocab_text, merge_text;  ///< the files as they were
+  // Of tokenizer.json (tokenizer_json.h):
+  std::string tokenizer_text;     ///< the file as it was, instead of those two
+  bool add_prefix_space = false;  ///< a text that does not begin with a space is encoded as if it did
+  /// Tokens that are taken out of a text before it is cut into pieces, the longest of those that begin first. Twice
+  /// over: [0] first, then [1] in what is left.
+  std::vector<std::pair<std::string, std::int32_t>> found_in_text[2];
 };
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
@@ -37,5 +44,8 @@ inline constexpr std::size_t kLongestToken = 4096;  ///< bytes
 
 /// ErrorKind::data for what is wrong in the files, ErrorKind::filesystem for what prevents reading them.
 BpeVocabulary read_bpe_vocabulary(const std::string& vocab_file, const std::string& merge_file);
+
+/// Sets the texts of the two files from the tokens and merges.
+void write_files(BpeVocabulary& vocabulary);
 
 }  // namespace megatron

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace megatron {
 
@@ -22,15 +23,63 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
   for (const std::string& token : vocabulary.tokens) all += fmt::format("{}:{},", token.size(), token);
   for (const BpeMerge& merge : vocabulary.merges)
     all += fmt::format("{} {}>{},", merge.left, merge.right, merge.result);
+  if (vocabulary.add_prefix_space) all += "space in front,";
+  for (const auto& found : vocabulary.found_in_text) {
+    for (const auto& [token, id] : found) all += fmt::format("found {}:{}={},", token.size(), token, id);
+    if (!found.empty()) all += "then ";
+  }
   return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
 }
 
 class Gpt2Encoder final : public Encoder {
  public:
-  explicit Gpt2Encoder(const MergeRules& rules)
-      : rules_(rules), short_pieces_(kShortPieceBits), long_pieces_(kLongPieceBits) {}
+  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules)
+      : rules_(rules),
+        add_prefix_space_(vocabulary.add_prefix_space),
+        found_in_text_(vocabulary.found_in_text),
+        short_pieces_(kShortPieceBits),
+        long_pieces_(kLongPieceBits) {}
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override { encode_around_tokens(text, ids, 0); }
+
+ private:
+  using Token = std::pair<std::string, std::int32_t>;
+
+  void encode_around_tokens(std::string_view text, std::vector<std::int32_t>& ids, int pass) {
+    if (pass == 2) return encode_part(text, ids);
+    if (found_in_text_[pass].empty()) return encode_around_tokens(text, ids, pass + 1);
+    std::size_t begin = 0;  // of what has not been encoded yet
+    for (std::size_t at = 0; at < text.size();) {
+      const Token* const found = token_at(text.substr(at), found_in_text_[pass]);
+      if (found == nullptr) {
+        ++at;
+        continue;
+      }
+      encode_around_tokens(text.substr(begin, at - begin), ids, pass + 1);
+      ids.push_back(found->second);
+      begin = at += found->first.size();
+    }
+    encode_around_tokens(text.substr(begin), ids, pass + 1);
+  }
+
+  /// The longest of the tokens that the text begins with, or nullptr.
+  static const Token* token_at(std::string_view text, const std::vector<Token>& tokens) {
+    const Token* longest = nullptr;
+    for (const Token& token : tokens) {
+      if (token.first[0] != text[0] || !text.starts_with(token.first)) continue;
+      if (longest == nullptr || token.first.size() > longest->first.size()) longest = &token;
+    }
+    return longest;
+  }
+
+  void encode_part(std::string_view text, std::vector<std::int32_t>& ids) {
+    if (!add_prefix_space_ || text.empty() || text[0] == ' ') return encode_pieces(text, ids);
+    with_space_ = " ";
+    with_space_ += text;
+    encode_pieces(with_space_, ids);
+  }
+
+  void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
     const char *at = text.data(), *const end = at + text.size();
     std::size_t count = ids.size();  // of ids that are in use; behind them is room
     while (at < end) {
@@ -64,7 +113,6 @@ class Gpt2Encoder final : public Encoder {
     ids.resize(count);
   }
 
- private:
   static constexpr std::size_t kAhead = 16;
   struct Piece {
     std::string_view text;
@@ -99,6 +147,9 @@ class Gpt2Encoder final : public Encoder {
   }
 
   const MergeRules& rules_;
+  bool add_prefix_space_;
+  const std::vector<Token> (&found_in_text_)[2];
+  std::string with_space_;
   PieceScanner scanner_;
   ShortPieces short_pieces_;
   LongPieces long_pieces_;
@@ -108,10 +159,12 @@ class Gpt2Encoder final : public Encoder {
 }  // namespace
 
 Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file)
-    : vocabulary_(read_bpe_vocabulary(vocab_file, merge_file)), rules_(vocabulary_), hash_(hash_of(vocabulary_)) {}
+    : vocabulary_(merge_file.empty() ? read_tokenizer_json(vocab_file) : read_bpe_vocabulary(vocab_file, merge_file)),
+      rules_(vocabulary_),
+      hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder() const {
-  return std::make_unique<Gpt2Encoder>(rules_);
+  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_);
 }
 
 std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {
@@ -125,6 +178,7 @@ std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 std::vector<TokenizerFile> Gpt2Tokenizer::files() const {
+  if (!vocabulary_.tokenizer_text.empty()) return {{kTokenizerFile, vocabulary_.tokenizer_text}};
   return {{kVocabFile, vocabulary_.vocab_text}, {kMergeFile, vocabulary_.merge_text}};
 }
 

@@ -1,5 +1,6 @@
-// Gpt2Tokenizer: GPT-2's byte-level BPE with the vocabulary of two files (bpe_vocabulary.h). Byte-exact: any text,
-// valid UTF-8 or not, is decoded to what was encoded. <|endoftext|> in a text is ordinary text; its id ends documents.
+// Gpt2Tokenizer: GPT-2's byte-level BPE with the vocabulary of two files (bpe_vocabulary.h) or of one tokenizer.json.
+// Byte-exact: any text, valid UTF-8 or not, is decoded to what was encoded (but for a space in front where
+// tokenizer.json asks for it). <|endoftext|> in a text is ordinary text; its id ends documents.
 #pragma once
 
 #include "tokenizer/merge_rules.h"
@@ -9,7 +10,7 @@ namespace megatron {
 
 class Gpt2Tokenizer final : public Tokenizer {
  public:
-  /// Errors as read_bpe_vocabulary.
+  /// Without merge_file the other is a tokenizer.json. Errors as read_bpe_vocabulary.
   Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file);
 
   std::string name() const override { return "gpt2"; }

@@ -1,5 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
@@ -10,6 +12,16 @@ bool tokenizer_has_files(std::string_view name) {
   return name == "gpt2";
 }
 
+std::optional<TokenizerChoice> kept_tokenizer(const std::string& name, const std::string& before) {
+  const auto there = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+  };
+  if (there(before + kTokenizerFile)) return TokenizerChoice{name, before + kTokenizerFile, ""};
+  if (!there(before + kVocabFile) || !there(before + kMergeFile)) return std::nullopt;
+  return TokenizerChoice{name, before + kVocabFile, before + kMergeFile};
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
   const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
   if (choice.name == "byte") {
@@ -18,8 +30,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     return std::make_unique<ByteTokenizer>();
   }
   if (choice.name == "gpt2") {
-    verify(vocab && merges, ErrorKind::configuration,
-           "the gpt2 tokenizer needs --vocab-file and --merge-file (scripts/download_vocab.sh fetches GPT-2's)");
+    const bool whole = vocab && !merges && !choice.vocab_file.ends_with(kVocabFile);  // a tokenizer.json
+    verify(whole || (vocab && merges), ErrorKind::configuration,
+           "the gpt2 tokenizer needs --vocab-file and --merge-file (scripts/download_vocab.sh fetches GPT-2's, "
+           "`megatron_preprocess train-tokenizer` makes others), or --vocab-file tokenizer.json");
     return std::make_unique<Gpt2Tokenizer>(choice.vocab_file, choice.merge_file);
   }
   fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2", choice.name);

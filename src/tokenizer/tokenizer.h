@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,11 +34,12 @@ class Encoder {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt";
+inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile};
 
 /// A file that a tokenizer was made from, to be kept beside what was made with it.
 struct TokenizerFile {
-  std::string name;           ///< kVocabFile or kMergeFile
+  std::string name;           ///< one of kTokenizerFiles
   std::string_view contents;  ///< as long as the tokenizer lives
 };
 
@@ -58,13 +60,18 @@ class Tokenizer {
   virtual std::vector<TokenizerFile> files() const { return {}; }
 };
 
-/// Whether the tokenizer of this name is made from files (kVocabFile and kMergeFile).
+/// Whether the tokenizer of this name is made from files.
 bool tokenizer_has_files(std::string_view name);
 
 struct TokenizerChoice {
-  std::string name = "byte";           ///< "byte" or "gpt2"
-  std::string vocab_file, merge_file;  ///< of gpt2, and only of it
+  std::string name = "byte";  ///< "byte" or "gpt2"
+  /// Of gpt2, and only of it: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file.
+  std::string vocab_file, merge_file;
 };
+
+/// The choice of the files that are there under their own names behind `before` ("data/stories." or "run/tokenizer/");
+/// nothing if they are not.
+std::optional<TokenizerChoice> kept_tokenizer(const std::string& name, const std::string& before);
 
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
 /// ErrorKind::data for what is wrong in them.

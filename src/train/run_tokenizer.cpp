@@ -11,20 +11,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool all_there(const TokenizerChoice& choice) {
-  std::error_code ignored;
-  return fs::exists(choice.vocab_file, ignored) && fs::exists(choice.merge_file, ignored);
-}
-
-TokenizerChoice files_in(const std::string& folder, const std::string& name) {
-  return {name, folder + "/" + kVocabFile, folder + "/" + kMergeFile};
+/// The files of a choice, for messages.
+std::string named(const TokenizerChoice& choice) {
+  return choice.merge_file.empty() ? choice.vocab_file : choice.vocab_file + " and " + choice.merge_file;
 }
 
 /// Whether the run directory has good files of this vocabulary.
-bool is_kept(const TokenizerChoice& kept, std::uint64_t hash) {
-  if (!all_there(kept)) return false;
+bool is_kept(const std::optional<TokenizerChoice>& kept, std::uint64_t hash) {
+  if (!kept) return false;
   try {
-    return make_tokenizer(kept)->hash() == hash;
+    return make_tokenizer(*kept)->hash() == hash;
   } catch (const Error&) {
     return false;  // a copy that was cut short; it is made again
   }
@@ -36,24 +32,25 @@ void keep_tokenizer(const std::string& run_directory, const TokenDataset& data, 
   const Vocabulary& vocabulary = data.vocabulary();
   if (!tokenizer_has_files(vocabulary.tokenizer)) return;
   const std::string folder = run_directory + "/tokenizer";
-  if (is_kept(files_in(folder, vocabulary.tokenizer), vocabulary.hash)) return;
-  const TokenizerChoice beside{vocabulary.tokenizer, vocabulary_path(data.prefix(), kVocabFile),
-                               vocabulary_path(data.prefix(), kMergeFile)};
-  if (!all_there(beside)) {
+  if (is_kept(kept_tokenizer(vocabulary.tokenizer, folder + "/"), vocabulary.hash)) return;
+  const std::string beside_shards = vocabulary_path(data.prefix(), "");
+  const std::optional<TokenizerChoice> beside = kept_tokenizer(vocabulary.tokenizer, beside_shards);
+  if (!beside) {
     log.warning(
-        "{} and {} are not there: training needs only the shards, but megatron_generate will have to be given "
-        "--vocab-file and --merge-file",
-        beside.vocab_file, beside.merge_file);
+        "{0}{1} and {0}{2} (or {0}{3}) are not there: training needs only the shards, but megatron_generate will have "
+        "to "
+        "be given --vocab-file and --merge-file",
+        beside_shards, kVocabFile, kMergeFile, kTokenizerFile);
     return;
   }
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(beside);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(*beside);
   verify(tokenizer->hash() == vocabulary.hash, ErrorKind::data,
-         "{} and {} are another vocabulary than the shards beside them were made with; put the right files there, or "
-         "remove these",
-         beside.vocab_file, beside.merge_file);
+         "{}: another vocabulary than the shards beside it were made with; put the right one there, or remove this",
+         named(*beside));
   std::error_code error;
   fs::create_directories(folder, error);
   verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
+  for (const char* file : kTokenizerFiles) remove_quietly(folder + "/" + file);  // perhaps of the other kind
   for (const TokenizerFile& file : tokenizer->files()) {
     const std::string path = folder + "/" + file.name;
     write_durably(path + ".tmp", file.contents);
@@ -68,11 +65,14 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
   if (tokenizer_has_files(name) && vocab_file.empty() && merge_file.empty()) {
     fs::path step = fs::absolute(checkpoint_path).lexically_normal();
     if (!step.has_filename()) step = step.parent_path();  // it ended with a slash
-    choice = files_in((step.parent_path().parent_path() / "tokenizer").string(), name);
-    verify(all_there(choice), ErrorKind::data,
-           "{} and {} are not there, and {} was trained with a vocabulary; give the files that its text was "
-           "preprocessed with as --vocab-file and --merge-file",
-           choice.vocab_file, choice.merge_file, checkpoint_path);
+    const std::string folder = (step.parent_path().parent_path() / "tokenizer").string() + "/";
+    const std::optional<TokenizerChoice> kept = kept_tokenizer(name, folder);
+    verify(
+        kept.has_value(), ErrorKind::data,
+        "{0}{1} and {0}{2} (or {0}{3}) are not there, and {4} was trained with a vocabulary; give the files that its "
+        "text was preprocessed with as --vocab-file and --merge-file",
+        folder, kVocabFile, kMergeFile, kTokenizerFile, checkpoint_path);
+    choice = *kept;
   }
   std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(choice);
   verify(tokenizer->hash() == hash, ErrorKind::checkpoint,

@@ -1,0 +1,75 @@
+// What the readers of vocabularies share: a file with its name, and a BPE vocabulary that is checked while it is put
+// together. Errors are ErrorKind::data and say file, line and what to do. Internal to src/tokenizer.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tokenizer/bpe_vocabulary.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/token_index.h"
+
+namespace megatron {
+
+inline constexpr const char* kVocabularyAdvice = "scripts/download_vocab.sh fetches GPT-2's files";
+
+struct NamedText {
+  const std::string& path;
+  std::string text;
+
+  std::size_t line_of(std::size_t at) const {
+    return 1 + static_cast<std::size_t>(std::count(
+                   text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n'));
+  }
+  template <class... Args>
+  [[noreturn]] void fail_at(std::size_t at, fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorKind::data, "{}:{}: {}; {}", path, line_of(at), fmt::format(format, std::forward<Args>(args)...),
+         kVocabularyAdvice);
+  }
+};
+
+/// Valid UTF-8 of at most kLargestVocabularyFile bytes.
+NamedText read_vocabulary_file(const std::string& path);
+
+/// A token (UTF-8) as it may stand in an error message of one line.
+std::string shown(std::string_view token);
+
+/// Tokens and merges as files write them, in the characters of ByteAlphabet. `at` is where they are in the file.
+class BpeBuilder {
+ public:
+  explicit BpeBuilder(const NamedText& file) : file_(&file) {}
+  /// The file that `at` is a place in from here on.
+  void go_on_in(const NamedText& file) { file_ = &file; }
+
+  void add_token(std::size_t at, std::string_view written, std::uint64_t id);
+  /// A token that no merge makes, as the bytes it stands for.
+  void add_whole_token(std::size_t at, std::string bytes, std::uint64_t id);
+  /// All tokens have been added: checks their ids.
+  void end_tokens();
+  void add_merge(std::size_t at, std::string_view left, std::string_view right);
+  /// All merges have been added: checks that every token is made. `whole`: tokens that none has to make, by id.
+  BpeVocabulary finish(const std::vector<bool>& whole = {});
+
+  const TokenIndex& ids() const { return ids_; }
+  std::size_t merges() const { return vocabulary_.merges.size(); }
+
+ private:
+  const TokenIndex::Entry& part(std::size_t at, std::string_view written) const;
+  void check_all_made(const std::vector<bool>& whole) const;
+
+  const NamedText* file_;
+  ByteAlphabet alphabet_;
+  TokenIndex ids_;
+  BpeVocabulary vocabulary_;
+  std::vector<bool> made_;  // which tokens are a byte or the result of a merge so far
+  std::unordered_set<std::uint64_t> pairs_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,147 @@
+// Hugging Face's tokenizer.json: ids as their library gives them (scripts/make_tokenizer_json_golden.py), and what is
+// refused by name.
+#include "tokenizer/tokenizer_json.h"
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "support/require_error.h"
+#include "support/temporary_folder.h"
+#include "tokenizer/tokenizer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string kGolden = MEGATRON_GOLDEN_FOLDER "/tokenizer_json/";
+
+json read_json(const std::string& path) {
+  std::ifstream stream(path);
+  return json::parse(stream);
+}
+
+std::unique_ptr<Tokenizer> golden_tokenizer(const std::string& name) {
+  return make_tokenizer({"gpt2", kGolden + name + ".json", ""});
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer.json: the ids of Hugging Face's library", "[tokenizer_json]") {
+  const json cases = read_json(kGolden + "cases.json");
+  for (const auto& [name, expected] : cases.items()) {
+    INFO(name);
+    const auto tokenizer = golden_tokenizer(name);
+    CHECK(tokenizer->vocab_size() == expected.at("vocab_size"));
+    CHECK(tokenizer->eod_id() == expected.at("eod"));
+    const auto encoder = tokenizer->make_encoder();
+    for (const json& text : expected.at("texts")) {
+      INFO(text.at("text"));
+      std::vector<std::int32_t> ids;
+      encoder->encode(text.at("text").get<std::string>(), ids);
+      CHECK(ids == text.at("ids").get<std::vector<std::int32_t>>());
+      if (name == "plain" || name == "added") CHECK(tokenizer->decode(ids) == text.at("text").get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("tokenizer.json: the special tokens in a text are text", "[tokenizer_json]") {
+  const auto tokenizer = golden_tokenizer("added");
+  std::vector<std::int32_t> ids;
+  tokenizer->make_encoder()->encode("<|endoftext|><|pad|>", ids);
+  CHECK(ids.size() > 2);
+  CHECK(std::find(ids.begin(), ids.end(), tokenizer->eod_id()) == ids.end());
+  CHECK(tokenizer->decode(ids) == "<|endoftext|><|pad|>");
+}
+
+TEST_CASE("tokenizer.json: its file is what is kept; what changes ids changes the hash", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  const auto plain = golden_tokenizer("plain");
+  REQUIRE(plain->files().size() == 1);
+  CHECK(plain->files()[0].name == kTokenizerFile);
+  CHECK((plain->files()[0].contents == contents_of(kGolden + "plain.json")));
+  CHECK(plain->hash() != golden_tokenizer("prefix")->hash());
+  CHECK(plain->hash() != golden_tokenizer("added")->hash());
+  // The same mapping out of the two older files is the same tokenizer.
+  const json file = read_json(kGolden + "plain.json");
+  std::string merges;
+  for (const json& merge : file.at("model").at("merges")) {
+    merges += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+  }
+  write_file(folder.file("vocab.json"), file.at("model").at("vocab").dump());
+  write_file(folder.file("merges.txt"), merges);
+  CHECK(make_tokenizer({"gpt2", folder.file("vocab.json"), folder.file("merges.txt")})->hash() == plain->hash());
+  CHECK(kept_tokenizer("gpt2", folder.path() + "/")->merge_file == folder.file("merges.txt"));
+  write_file(folder.file("tokenizer.json"), "{}");
+  CHECK(kept_tokenizer("gpt2", folder.path() + "/")->vocab_file == folder.file("tokenizer.json"));
+  CHECK_FALSE(kept_tokenizer("gpt2", folder.path() + "/x."));
+}
+
+TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name", "[tokenizer_json][fault]") {
+  struct Case {
+    std::function<void(json&)> change;
+    std::vector<std::string> parts;
+  };
+  const Case cases[] = {
+      {[](json& j) {
+         j["normalizer"] = {{"type", "NFC"}};
+       },
+       {"normalizer", "NFC"}},
+      {[](json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; }, {"pre_tokenizer.type", "Metaspace"}},
+      {[](json& j) { j["pre_tokenizer"]["use_regex"] = false; }, {"pre_tokenizer.use_regex", "false"}},
+      {[](json& j) { j["pre_tokenizer"] = nullptr; }, {"no pre_tokenizer"}},
+      {[](json& j) { j.erase("pre_tokenizer"); }, {"no pre_tokenizer"}},
+      {[](json& j) {
+         j["post_processor"] = {{"type", "TemplateProcessing"}};
+       },
+       {"post_processor.type", "Template"}},
+      {[](json& j) {
+         j["decoder"] = {{"type", "WordPiece"}};
+       },
+       {"decoder.type", "WordPiece"}},
+      {[](json& j) {
+         j["truncation"] = {{"max_length", 5}};
+       },
+       {"truncation", "max_length"}},
+      {[](json& j) { j["novelty"] = 1; }, {"\"novelty\""}},
+      {[](json& j) { j["model"]["type"] = "Unigram"; }, {"model.type", "Unigram"}},
+      {[](json& j) { j["model"]["dropout"] = 0.1; }, {"model.dropout", "0.1"}},
+      {[](json& j) { j["model"]["byte_fallback"] = true; }, {"model.byte_fallback"}},
+      {[](json& j) { j["model"]["ignore_merges"] = true; }, {"model.ignore_merges"}},
+      {[](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, {"model.end_of_word_suffix"}},
+      {[](json& j) { j["model"].erase("merges"); }, {"no model with vocab and merges"}},
+      {[](json& j) {
+         j["model"]["merges"][3] = json::array({"a", "b", "c"});
+       },
+       {"3 tokens instead of two"}},
+      {[](json& j) { j["model"]["merges"][3] = "abc"; }, {"1 tokens instead of two"}},
+      {[](json& j) {
+         j["model"]["merges"][3] = json::array({"nowhere", "b"});
+       },
+       {"no token of the vocabulary"}},
+      {[](json& j) { j["model"]["merges"].erase(j["model"]["merges"].size() - 1); }, {"before any merge makes"}},
+      {[](json& j) { j["model"]["vocab"]["<|endoftext|>"] = 5000; }, {"there twice"}},
+      {[](json& j) { j["added_tokens"][1]["lstrip"] = true; }, {"lstrip", "added token"}},
+      {[](json& j) { j["added_tokens"][1]["id"] = std::uint64_t{1} << 40; }, {"ids are below"}},
+      {[](json& j) { j["added_tokens"][1]["content"] = ""; }, {"a token of 0 bytes"}},
+      {[](json& j) { j["model"]["vocab"] = json::array(); }, {"not a tokenizer.json", "an object"}},
+  };
+  const TemporaryFolder folder;
+  const json good = read_json(kGolden + "added.json");
+  for (const Case& c : cases) {
+    json changed = good;
+    c.change(changed);
+    INFO(c.parts[0]);
+    write_file(folder.file("t.json"), changed.dump());
+    require_error(ErrorKind::data, c.parts, [&] { make_tokenizer({"gpt2", folder.file("t.json"), ""}); });
+  }
+  write_file(folder.file("t.json"), good.dump(1));  // spread over lines, it is as good
+  CHECK(make_tokenizer({"gpt2", folder.file("t.json"), ""})->hash() == golden_tokenizer("added")->hash());
+  write_file(folder.file("t.json"), good.dump().substr(0, 3000));
+  require_error(ErrorKind::data, {"t.json:1", "not a tokenizer.json", "byte 3001"}, [&] {
+    make_tokenizer({"gpt2", folder.file("t.json"), ""});
+  });
+  require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
+}
