@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/gzip_text.h"
 
 namespace megatron {
 
@@ -154,23 +155,26 @@ void visit_pieces(const InputFile& file, const Segment& segment, const DocumentV
 
 }  // namespace
 
-InputFile::InputFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   verify(descriptor_ >= 0, ErrorKind::data, "{}: cannot open it: {}", path, std::strerror(errno));
   struct stat info {};
   const bool regular = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   if (!regular) ::close(std::exchange(descriptor_, -1));
   verify(regular, ErrorKind::data, "{}: not a regular file (pipes and folders cannot be read in parallel)", path);
   bytes_ = static_cast<std::uint64_t>(info.st_size);
+  if (gzip == Gzip::as_it_is || !is_gzip(path)) return;
+  ::close(std::exchange(descriptor_, -1));
+  gzip_ = std::make_unique<GzipText>(path, bytes);
+  bytes_ = gzip_->bytes();
 }
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), bytes_(other.bytes_) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void InputFile::read(std::uint64_t first, std::uint64_t count, std::string& buffer) const {
+  if (gzip_ != nullptr) return gzip_->read(first, count, buffer);
   buffer.resize(count);
   std::uint64_t done = 0;
   while (done < count) {

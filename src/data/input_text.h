@@ -5,31 +5,40 @@
 // further 64 KiB of it, at the first paragraph (a line after a blank line), or at the first line if there is none. So
 // books can be split into training and test parts and read in parallel, no text is lost, and where the cuts are depends
 // on the file alone. "\r\n" becomes "\n".
-// A byte order mark at the start of a file is skipped.
+// A byte order mark at the start of a file is skipped. A gzip file (by its first bytes) is the text it holds: offsets
+// and sizes are that text's, so it makes the same documents and shards as the file before it was compressed.
 //
 // Memory: one document and a fixed buffer. Files must be seekable. Errors of reading are ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace megatron {
 
+class GzipText;
+
 enum class TextFormat { json_lines, plain };
 
 inline constexpr std::uint64_t kPlainDocumentBytes = 64 << 10;
 inline constexpr std::uint64_t kLongestDocument = std::uint64_t{1} << 30;  ///< bytes of one line or plain document
 
-/// An input file open for reading at any offset.
+/// An input file open for reading at any offset; not by several threads at once.
 class InputFile {
  public:
-  explicit InputFile(const std::string& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&&) = delete;
+  enum class Gzip { as_it_is, unpacked };
+
+  /// `bytes`: of the text of a gzip file to be unpacked, if they were counted before.
+  explicit InputFile(const std::string& path, Gzip gzip = Gzip::as_it_is, std::uint64_t bytes = kUnknown);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
+
+  static constexpr std::uint64_t kUnknown = UINT64_MAX;
 
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }  ///< when it was opened; a file that shrinks later is an error
@@ -42,6 +51,7 @@ class InputFile {
   std::string path_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
+  std::unique_ptr<GzipText> gzip_;  // instead of the descriptor
 };
 
 /// A part of one file: the documents that begin at an offset in [begin, end).

@@ -23,20 +23,17 @@
 #include <string>
 #include <vector>
 
-#include "data/input_text.h"
+#include "data/text_corpus.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {
 
 struct PreprocessJob {
-  std::vector<std::string> inputs;
+  TextInputs inputs;
   std::string output;  ///< PREFIX
   TokenizerChoice tokenizer;
-  std::string format;  ///< "jsonl", "text", or "": by each file's extension (.jsonl .ndjson .json / .txt)
-  std::string json_key = "text";
   bool append_eod = true;
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
-  bool skip_bad = false;  ///< leave bad documents out and count them
 };
 
 /// What one block gave. Plain numbers, so that ranks can exchange it.
@@ -54,7 +51,7 @@ class Preprocessor {
   ~Preprocessor() { discard(); }
 
   std::uint64_t blocks() const { return blocks_.size(); }
-  std::uint64_t input_bytes() const;
+  std::uint64_t input_bytes() const { return corpus_->bytes(); }
   std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
@@ -75,12 +72,10 @@ class Preprocessor {
   class BlockReader;
   std::string temporary_path(std::uint64_t block) const;
   void write_vocabulary();
-
   PreprocessJob job_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Encoder> encoder_;
-  std::vector<InputFile> files_;
-  std::vector<TextFormat> formats_;
+  std::unique_ptr<TextCorpus> corpus_;
   std::vector<std::vector<Segment>> blocks_;
   std::vector<std::uint64_t> unpublished_;  // blocks with a temporary file
   std::vector<std::string> vocabulary_;     // files of the tokenizer that have a temporary one

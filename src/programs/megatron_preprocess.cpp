@@ -1,4 +1,4 @@
-// megatron_preprocess: text to token shards, and the sample corpus.
+// megatron_preprocess: text to token shards. Its sub-commands, which need one process only, are in preprocess_tools.h.
 //
 // Under mpirun the ranks take the blocks of the input in turn, one each a round. After each round they agree: an error
 // on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "data/preprocess.h"
-#include "data/sample_corpus.h"
+#include "programs/preprocess_tools.h"
 #include "programs/program.h"
 
 namespace megatron {
@@ -27,7 +28,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kUsage =
     "Usage: megatron_preprocess --input FILE... --output PREFIX [options]      (also under mpirun)\n"
-    "       megatron_preprocess sample-corpus --output FILE.jsonl [--megabytes N] [--seed S]\n"
+    "       megatron_preprocess COMMAND ...\n"
     "\n"
     "Turns text into token shards PREFIX-00000.h5, PREFIX-00001.h5 ...; `data.train = \"PREFIX\"` trains on them.\n"
     "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n";
@@ -132,16 +133,20 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
 po::options_description preprocess_options(PreprocessJob& job) {
   po::options_description options("Options");
   options.add_options()("help", "this text")("version", "the version");
-  options.add_options()("input", po::value(&job.inputs)->multitoken()->value_name("FILE..."), "text to read");
+  options.add_options()("input", po::value(&job.inputs.paths)->multitoken()->value_name("FILE..."),
+                        "text to read, also gzip; a folder stands for all files in it and below");
   options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
   options.add_options()("tokenizer", po::value(&job.tokenizer.name)->value_name("NAME")->default_value("byte"),
                         "byte (no vocabulary), or gpt2 (byte-level BPE)");
-  options.add_options()("vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
-                        "gpt2: vocab.json, as scripts/download_vocab.sh fetches it");
+  options.add_options()(
+      "vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
+      "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), or a tokenizer.json "
+      "alone");
   options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"), "gpt2: merges.txt");
-  options.add_options()("format", po::value(&job.format)->value_name("F"),
-                        "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md)");
-  options.add_options()("json-key", po::value(&job.json_key)->value_name("KEY")->default_value("text"),
+  options.add_options()(
+      "format", po::value(&job.inputs.format)->value_name("F"),
+      "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
+  options.add_options()("json-key", po::value(&job.inputs.json_key)->value_name("KEY")->default_value("text"),
                         "the text's key in each JSON object");
   options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
   options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
@@ -150,46 +155,21 @@ po::options_description preprocess_options(PreprocessJob& job) {
   return options;
 }
 
-struct SampleCorpusJob {
-  std::string output;
-  double megabytes = 8;
-  std::uint64_t seed = 1;
-};
-
-po::options_description sample_corpus_options(SampleCorpusJob& job) {
-  po::options_description options("Options of sample-corpus");
-  options.add_options()("help", "this text");
-  options.add_options()("output", po::value(&job.output)->value_name("FILE"), "JSON lines to write");
-  options.add_options()("megabytes", po::value(&job.megabytes)->value_name("N")->default_value(job.megabytes, "8"),
-                        "size of the corpus");
-  options.add_options()("seed", po::value(&job.seed)->value_name("S")->default_value(job.seed),
-                        "another seed, other stories");
-  return options;
-}
-
-void sample_corpus(Communicator& world, int argc, char** argv) {
-  SampleCorpusJob job;
-  megatron::parse_command_line(argc, argv, sample_corpus_options(job), po::positional_options_description());
-  verify(!job.output.empty(), ErrorKind::configuration, "sample-corpus: give --output FILE; see --help");
-  verify(job.megabytes > 0 && job.megabytes <= 1e6, ErrorKind::configuration,
-         "--megabytes {}: more than 0, at most 1e6", job.megabytes);
-  together(world, [&]() -> std::string {
-    if (world.rank() != 0) return "";
-    const auto bytes = static_cast<std::uint64_t>(job.megabytes * 1e6);
-    const SampleCorpusSummary summary = write_sample_corpus(job.output, bytes, job.seed);
-    fmt::print("{}: {} stories, {:.1f} MB\n", job.output, summary.stories, 1e-6 * static_cast<double>(summary.bytes));
-    return "";
-  });
-}
-
 void run(Communicator& world, int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "sample-corpus") return sample_corpus(world, argc - 1, argv + 1);
+  if (const std::unique_ptr<PreprocessTool> tool = argc > 1 ? find_preprocess_tool(argv[1]) : nullptr) {
+    tool->parse(argc - 1, argv + 1);
+    together(world, [&]() -> std::string {
+      if (world.rank() == 0) fmt::print("{}\n", tool->run());
+      return "";
+    });
+    return;
+  }
   PreprocessJob job;
   const po::variables_map found =
       megatron::parse_command_line(argc, argv, preprocess_options(job), po::positional_options_description());
   job.append_eod = found.count("no-append-eod") == 0;
-  job.skip_bad = found.count("skip-bad") > 0;
-  verify(!job.inputs.empty() && !job.output.empty(), ErrorKind::configuration,
+  job.inputs.skip_bad = found.count("skip-bad") > 0;
+  verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,
          "give --input FILE... and --output PREFIX; see --help");
   preprocess(world, job);
 }
@@ -216,9 +196,12 @@ bool answered(int argc, char** argv) {
       return true;
     }
     if (word == "--help" || word == "-h") {
+      if (const std::unique_ptr<PreprocessTool> tool = find_preprocess_tool(argv[1])) {
+        std::cout << tool->help();
+        return true;
+      }
       PreprocessJob job;
-      SampleCorpusJob corpus;
-      std::cout << kUsage << "\n" << preprocess_options(job) << "\n" << sample_corpus_options(corpus);
+      std::cout << kUsage << "\n" << preprocess_options(job) << "\n" << list_preprocess_tools();
       return true;
     }
   }

@@ -12,7 +12,7 @@ namespace megatron::test {
 
 inline PreprocessJob job_of(const ShardFolder& folder, const std::vector<std::string>& inputs) {
   PreprocessJob job;
-  for (const std::string& input : inputs) job.inputs.push_back(folder.file(input));
+  for (const std::string& input : inputs) job.inputs.paths.push_back(folder.file(input));
   job.output = folder.file("out/p");
   job.shard_bytes = 4096;
   return job;

@@ -75,8 +75,8 @@ TEST_CASE("preprocess: short, empty, CRLF, byte order mark, no end of document",
   run(job);
   CHECK(texts_of(job.output) == std::vector<std::string>{"a", "line\r\nline \xC3\xA4", std::string("\0", 1)});
   write_file(folder.file("k.jsonl"), "{\"body\":\"b\"}\n");
-  job.inputs = {folder.file("k.jsonl")};
-  job.json_key = "body";
+  job.inputs.paths = {folder.file("k.jsonl")};
+  job.inputs.json_key = "body";
   run(job);
   CHECK(texts_of(job.output) == std::vector<std::string>{"b"});
 }
@@ -122,7 +122,7 @@ TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[pre
   for (int i = 0; i < 20000; ++i) lines += "0123456789\r\n";
   write_file(folder.file("lines.txt"), lines);
   write_file(folder.file("one.text"), std::string(200000, 'z'));
-  job.inputs = {folder.file("lines.txt"), folder.file("one.text")};
+  job.inputs.paths = {folder.file("lines.txt"), folder.file("one.text")};
   run(job);
   documents = texts_of(job.output);
   REQUIRE(documents.size() == 5);
@@ -162,7 +162,7 @@ TEST_CASE("preprocess: one error, with file and line, and nothing left", "[prepr
     parts.push_back(folder.file("b.jsonl:102: "));
     require_clean_error(folder, job, ErrorKind::data, parts);
     PreprocessJob tolerant = job;
-    tolerant.skip_bad = true;
+    tolerant.inputs.skip_bad = true;
     const BlockSummary sum = run(tolerant, 2);
     CHECK(sum.bad == 2);
     CHECK(sum.documents == 300);
@@ -188,7 +188,7 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
   job.tokenizer.name = "nothing";
   require_clean_error(folder, job, ErrorKind::configuration, {"nothing", "byte"});
   job = job_of(folder, {"a.jsonl"});
-  job.format = "csv";
+  job.inputs.format = "csv";
   require_clean_error(folder, job, ErrorKind::configuration, {"csv", "jsonl"});
   job = job_of(folder, {"a.jsonl"});
   job.shard_bytes = 100;
@@ -197,7 +197,7 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
   job.output = folder.file("a.jsonl/p");
   require_clean_error(folder, job, ErrorKind::filesystem, {"a.jsonl", "folder"});
   job = job_of(folder, {"a.dat"});
-  job.format = "jsonl";
+  job.inputs.format = "jsonl";
   CHECK(run(job).documents == 1);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
   write_file(folder.file("large.jsonl"), json_line(std::string(3'000'000, 'x')));
   PreprocessJob job = job_of(folder, {"small.jsonl"});
   run(job);
-  job.inputs = {folder.file("small.jsonl"), folder.file("large.jsonl")};
+  job.inputs.paths = {folder.file("small.jsonl"), folder.file("large.jsonl")};
   job.shard_bytes = 1 << 20;
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};

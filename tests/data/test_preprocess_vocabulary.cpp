@@ -94,7 +94,7 @@ TEST_CASE("preprocess: a word too long to be merged is a bad document", "[prepro
   write_file(folder.file("a.jsonl"), json_line("a") + json_line(std::string(kLongestPiece + 1, 'a')) + json_line("b"));
   PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
   require_clean_error(folder, job, ErrorKind::data, {"a.jsonl:2: a word of 67108865 bytes", "--skip-bad"});
-  job.skip_bad = true;
+  job.inputs.skip_bad = true;
   const BlockSummary sum = run(job);
   CHECK((sum.documents == 2 && sum.bad == 1));
 }
@@ -106,12 +106,12 @@ TEST_CASE("preprocess: a document for which there is too little memory is a bad 
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("a") + json_line(std::string(20'000'000, 'a')) + json_line("b"));
   PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
-  job.skip_bad = true;
+  job.inputs.skip_bad = true;
   job.shard_bytes = 1 << 30;
   const MemoryLimit limit(std::uint64_t{256} << 20);  // for all but the merges, which would take some 480 MB
   const BlockSummary sum = run(job);
   CHECK((sum.documents == 2 && sum.bad == 1));
-  job.skip_bad = false;
+  job.inputs.skip_bad = false;
   require_error(ErrorKind::data, {"a.jsonl:2: too little memory to encode this document"}, [&] { run(job); });
 #endif
 }

@@ -1,0 +1,44 @@
+// GzipText: a gzip file read as the text it holds, at any offset of that text.
+//
+// Meant for reading forward: going back is free within the last few MiB, and beyond that starts over from the front.
+// The length of the text is found by reading all of it once, which also checks it. Files of several members are one
+// text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+struct gzFile_s;
+
+namespace megatron {
+
+/// Whether the file begins as gzip files do. Nothing is said about files that cannot be read.
+bool is_gzip(const std::string& path);
+
+class GzipText {
+ public:
+  /// `bytes`: the length of the text, if it is known from before; else it is found here. ErrorKind::data if the file is
+  /// damaged, ErrorKind::filesystem if it cannot be read.
+  explicit GzipText(const std::string& path, std::uint64_t bytes = kUnknown);
+  GzipText(const GzipText&) = delete;
+  GzipText& operator=(const GzipText&) = delete;
+  ~GzipText();
+
+  static constexpr std::uint64_t kUnknown = UINT64_MAX;
+
+  std::uint64_t bytes() const { return bytes_; }
+  /// Replaces `buffer` by the bytes [first, first + count) of the text. ErrorKind::data if it ends before.
+  void read(std::uint64_t first, std::uint64_t count, std::string& buffer);
+
+ private:
+  void start_over();
+  bool read_more();
+
+  std::string path_;
+  gzFile_s* file_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::string window_;              // the text read last,
+  std::uint64_t window_begin_ = 0;  // which begins here
+};
+
+}  // namespace megatron

@@ -1,0 +1,103 @@
+// Data on its way through the programs: a vocabulary learned from the text, shards to Megatron-LM's files and back, and
+// a blend that is trained, stopped and resumed on another layout.
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+#include "support/temporary_folder.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Finished expect(const Command& command, int code, const std::vector<std::string>& parts = {}) {
+  const Finished finished = run_command(command, 60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == code);
+  for (const std::string& part : parts) CHECK((mentions(finished.err, part) || mentions(finished.out, part)));
+  return finished;
+}
+
+Command preprocess(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), preprocess_program());
+  return arguments;
+}
+
+std::string corpus() {
+  return (shared_folder() / "corpus.jsonl").string();
+}
+
+}  // namespace
+
+TEST_CASE("a vocabulary of one's own, from text to generated text") {
+  const TemporaryFolder folder;
+  const std::string vocabulary = folder.file("vocabulary"), prefix = folder.file("data/own"), run = folder.file("run");
+  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "400"}), 0,
+         {"400 tokens, 143 merges"});
+  expect(preprocess({"--input", corpus(), "--output", prefix, "--tokenizer", "gpt2", "--vocab-file",
+                     vocabulary + "/vocab.json", "--merge-file", vocabulary + "/merges.txt"}),
+         0);
+  train(kOneRank, run, {"data.train=" + prefix, "train.steps=2"});
+  CHECK(fs::exists(run + "/tokenizer/merges.txt"));
+  expect({generate_program(), run, "--prompt", "Once", "--max-new-tokens", "4"}, 0, {"Once"});
+  expect(preprocess({"train-tokenizer", "--input", corpus()}), 2, {"--output"});
+  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "257"}), 2,
+         {"--vocab-size 257"});
+  expect(preprocess({"train-tokenizer", "--input", folder.file("absent.jsonl"), "--output", vocabulary}), 3,
+         {"absent.jsonl"});
+  expect(preprocess({"train-tokenizer", "--help"}), 0, {"--least-count"});
+}
+
+TEST_CASE("export and import are byte-exact, and their mistakes have exit codes") {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("out"), back = folder.file("back"), again = folder.file("again");
+  expect(preprocess({"export", data_prefix(), out}), 0, {"uint16"});
+  expect(launched(2, preprocess({"import", out, back, "--tokenizer", "byte"})), 0);
+  expect(preprocess({"export", back, again}), 0);
+  CHECK((contents_of(out + ".bin") == contents_of(again + ".bin")));
+  CHECK((contents_of(out + ".idx") == contents_of(again + ".idx")));
+  expect(preprocess({"merge", data_prefix(), back, folder.file("twice")}), 0);
+  expect(preprocess({"import", out, back}), 2, {"--tokenizer", "--vocab-size"});
+  expect(preprocess({"import", out}), 2, {"usage", "import SOURCE TARGET"});
+  expect(preprocess({"import", folder.file("absent"), back, "--tokenizer", "byte"}), 3, {"absent.bin"});
+  expect(preprocess({"import", out, back, "--vocab-size", "100", "--eod-id", "1"}), 3, {"outside the vocabulary"});
+  expect(preprocess({"import", out, "/proc/nowhere/back", "--tokenizer", "byte"}), 7, {"/proc/nowhere"});
+  expect(preprocess({"export", data_prefix(), out, "--dtype", "float32"}), 2, {"float32"});
+  expect(preprocess({"import", "--help"}), 0, {"--skip-empty"});
+  expect(preprocess({"--help"}), 0, {"train-tokenizer", "--shard-bytes", "sample-corpus"});
+}
+
+TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not resumed with other weights") {
+  const TemporaryFolder folder;
+  expect(preprocess({"sample-corpus", "--output", folder.file("b.jsonl"), "--megabytes", "0.1", "--seed", "9"}), 0);
+  expect(preprocess({"--input", folder.file("b.jsonl"), "--output", folder.file("b")}), 0);
+  for (const std::string order : {"epoch", "megatron"}) {
+    CAPTURE(order);
+    const auto blend = [&](const char* weight) {
+      return "data.train=[{path = \"" + data_prefix() + "\", weight = " + weight + "}, {path = \"" + folder.file("b") +
+             "\", weight = 1}]";
+    };
+    const auto samples = [&](const std::string& range) {
+      return expect({train_program(), input_file(), "--print-samples", range, "--set", blend("3"), "--set",
+                     "data.order=" + order},
+                    0)
+          .out;
+    };
+    CHECK(samples("0:4") + samples("4:8") == samples("0:12"));
+    const std::string whole = folder.file(order + "_whole"), parts = folder.file(order + "_parts");
+    const Settings settings = {blend("3"), "data.order=" + order, "checkpoint.every_steps=2"};
+    train(kOneRank, whole, settings);
+    Settings first_half = settings, second_half = settings;
+    first_half.push_back("train.steps=4");
+    if (order == "megatron") {
+      for (Settings* half : {&first_half, &second_half}) half->push_back("data.order_samples=64");  // 8 steps of 8
+    }
+    train({1, 1, 2}, parts, first_half);
+    Settings other = second_half;
+    other[0] = blend("2");
+    expect(training(kOneRank, parts, other), 4, {"blend_weights"});
+    train({2, 1, 1}, parts, second_half);
+    const std::vector<double> one = losses(whole), two = losses(parts);
+    REQUIRE(one.size() == two.size());
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(one[i] == Approx(two[i]).epsilon(1e-4));
+  }
+}
