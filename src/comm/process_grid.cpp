@@ -29,6 +29,8 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
          "process grid tensor {} × context {} × data {} × pipeline {} needs {} ranks, but there are {}; "
          "start that many or change [parallel]",
          shape.tensor, shape.context, shape.data, shape.pipeline, shape.ranks(), world.size());
+  internal_check(shape.sharing > 0 && shape.tensor % shape.sharing == 0,
+                 "tensor ranks that share parts are equally many of each");
   at_ = coordinates_of(world.rank(), shape);
 
   // A group's colour is the rank of its first member: `first` moves coordinates there. Ranks within a group keep the
@@ -60,6 +62,8 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
         if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
       },
       tensors);
+  sharing_ = group(
+      "sharing", [sharing = shape.sharing](GridCoordinates& at) { at.tensor -= at.tensor % sharing; }, tensors);
 }
 
 }  // namespace megatron

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "config/print.h"
-#include "config/rules.h"
 #include "config/schema.h"
 
 namespace megatron {
@@ -16,16 +15,12 @@ namespace {
 
 constexpr Unsupported kUnsupported[] = {
     {"model.family", false, "other than \"gpt\"", [](const Config& c) { return c.model.family != "gpt"; }},
-    {"model.query_groups", false, "other than attention_heads",
-     [](const Config& c) { return query_groups_of(c.model) != c.model.attention_heads; }},
-    {"model.position_embedding", false, "other than \"learned\"",
-     [](const Config& c) { return c.model.position_embedding != "learned"; }},
+    {"model.position_embedding", false, "\"rope\"",
+     [](const Config& c) { return c.model.position_embedding == "rope"; }},
     {"model.activation", false, "other than \"gelu\"", [](const Config& c) { return c.model.activation != "gelu"; }},
     {"model.normalization", false, "other than \"layernorm\"",
      [](const Config& c) { return c.model.normalization != "layernorm"; }},
     {"model.query_key_norm", false, "true", [](const Config& c) { return c.model.query_key_norm; }},
-    {"model.tie_embeddings", false, "false", [](const Config& c) { return !c.model.tie_embeddings; }},
-    {"model.bias", false, "false", [](const Config& c) { return !c.model.bias; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},

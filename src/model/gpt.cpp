@@ -30,19 +30,34 @@ BlockSizes block_sizes(const ModelConfig& model) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
   const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
   BlockSizes sizes;
-  sizes.attention = {model.hidden_size, model.attention_heads, model.attention_dropout, model.init_std,
-                     output_deviation};
-  sizes.mlp = {model.hidden_size, model.ffn_hidden_size, model.init_std, output_deviation};
+  sizes.attention = {.hidden = model.hidden_size,
+                     .heads = model.attention_heads,
+                     .groups = model.query_groups,
+                     .bias = model.bias,
+                     .alibi = model.position_embedding == "alibi",
+                     .dropout = model.attention_dropout,
+                     .deviation = model.init_std,
+                     .output_deviation = output_deviation};
+  sizes.mlp = {.hidden = model.hidden_size,
+               .ffn = model.ffn_hidden_size,
+               .bias = model.bias,
+               .deviation = model.init_std,
+               .output_deviation = output_deviation};
   sizes.norm_epsilon = model.norm_epsilon;
   sizes.hidden_dropout = model.hidden_dropout;
   return sizes;
 }
 
-// The word table is used by the first chunk (look-up) and by the last (head). Where these are on different ranks it is
-// one parameter in two copies: the first chunk's counts, the gradients of both are summed.
+int declare_table(Declare& declare, const std::string& name, const ModelConfig& model) {
+  return declare.split_rows(name, model.padded_vocab(), model.hidden_size, model.init_std);
+}
+
+// A tied word table is used by the first chunk (look-up) and by the last (head). Where these are on different ranks it
+// is one parameter in two copies: the first chunk's counts, the gradients of both are summed.
 int declare_word_table(Declare& declare, const ModelConfig& model, const ProcessGrid& grid) {
-  const int word = declare.split_rows("embedding.word.weight", model.padded_vocab(), model.hidden_size, model.init_std);
-  if (grid.shape().pipeline > 1) declare.store().mark_tied(word, /*counted=*/grid.first_stage());
+  const int word = declare_table(declare, "embedding.word.weight", model);
+  if (model.tie_embeddings && grid.shape().pipeline > 1)
+    declare.store().mark_tied(word, /*counted=*/grid.first_stage());
   return word;
 }
 
@@ -59,11 +74,15 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   const std::int64_t first_layer = std::accumulate(split.begin(), own, std::int64_t{0});
 
   int word = -1;
-  if (first || last) word = declare_word_table(declare, model, grid);
+  if (first || (last && model.tie_embeddings)) word = declare_word_table(declare, model, grid);
   if (first) {
-    embedding_.emplace(declare, word,
-                       EmbeddingSizes{model.padded_vocab(), model.max_position_embeddings, model.hidden_size,
-                                      model.hidden_dropout, model.init_std});
+    embedding_.emplace(
+        declare, word,
+        EmbeddingSizes{.padded_vocab = model.padded_vocab(),
+                       .hidden = model.hidden_size,
+                       .positions = model.position_embedding == "learned" ? model.max_position_embeddings : 0,
+                       .dropout = model.hidden_dropout,
+                       .deviation = model.init_std});
   }
   blocks_.reserve(static_cast<std::size_t>(*own));
   const std::int64_t recomputed = recompute.of_chunk(*own);
@@ -71,6 +90,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
     blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer,
                          layer - first_layer < recomputed);
   }
+  if (last && !model.tie_embeddings) word = declare_table(declare, "head.weight", model);
   if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});
 }
 

@@ -1,5 +1,5 @@
-// GPT: the layers of one pipeline stage, or of one of its chunks, assembled. Learned positions, pre-norm blocks, tied
-// head (Radford et al. 2019).
+// GPT: the layers of one pipeline stage, or of one of its chunks, assembled: embedding, pre-norm blocks, head, in all
+// the variants that ModelConfig names, from GPT-2 (Radford et al. 2019) to Llama (Touvron et al. 2023).
 #pragma once
 
 #include <optional>

@@ -1,69 +1,93 @@
 #include "nn/attention.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "nn/positions.h"
 
 namespace megatron {
 
 namespace {
 
+constexpr int kNone = -1;
+
 ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  const std::int64_t h = sizes.hidden;
+  const std::int64_t h = sizes.hidden, groups = sizes.groups, keys = groups * sizes.head_size();
   const int weight = declare.split_rows(name + ".query.weight", h, h, sizes.deviation);
-  declare.split_rows(name + ".key.weight", h, h, sizes.deviation, /*adjacent=*/true);
-  declare.split_rows(name + ".value.weight", h, h, sizes.deviation, /*adjacent=*/true);
-  const int bias = declare.split_bias(name + ".query.bias", h);
-  declare.split_bias(name + ".key.bias", h, /*adjacent=*/true);
-  declare.split_bias(name + ".value.bias", h, /*adjacent=*/true);
+  declare.split_rows(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  declare.split_rows(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  int bias = kNoBias;
+  if (sizes.bias) {
+    bias = declare.split_bias(name + ".query.bias", h);
+    declare.split_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
+    declare.split_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
+  }
   return {declare.store(), weight, bias, 3, h};
 }
 
 RowParallelLinear declare_output(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
   const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.hidden, sizes.output_deviation);
-  const int bias = declare.whole_vector(name + ".output.bias", sizes.hidden, 0);
+  const int bias = sizes.bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNoBias;
   return {declare.store(), weight, bias};
 }
 
-AttentionMask mask_of(const MicroBatch& micro_batch) {
-  AttentionMask mask;
-  mask.document_starts = micro_batch.document_starts;
-  return mask;
+// Of this rank's heads; all layers' are the same.
+int declare_slopes(Declare& declare, const AttentionSizes& sizes) {
+  if (!sizes.alibi) return kNone;
+  const std::vector<float> all = alibi_slopes(sizes.heads);
+  const std::int64_t count = sizes.heads / declare.region().size();
+  const auto first = all.begin() + count * declare.region().rank();
+  return declare.store().declare_constant("ALiBi slopes", std::vector<float>(first, first + count));
 }
 
 }  // namespace
 
 Attention::Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer)
-    : sizes_(sizes),
+    : store_(&declare.store()),
+      sizes_(sizes),
       layer_(layer),
       local_heads_(exact_division(sizes.heads, declare.region().size(), "attention heads over tensor ranks")),
-      local_width_(sizes.hidden / declare.region().size()),
+      local_groups_(std::max<std::int64_t>(1, sizes.groups / declare.region().size())),
       first_head_(local_heads_ * declare.region().rank()),
+      slopes_(declare_slopes(declare, sizes)),
       qkv_(declare_qkv(declare, name, sizes)),
       output_(declare_output(declare, name, sizes)) {}
 
-ConstTensor Attention::heads(ConstTensor qkv, int which) const {
-  return qkv.slice(2, which * local_width_, local_width_).split_last(local_heads_);
+Attention::Parts Attention::parts(Tensor qkv) const {
+  const std::int64_t d = sizes_.head_size(), query = local_heads_ * d, key = local_groups_ * d;
+  return {qkv.slice(2, 0, query).split_last(local_heads_), qkv.slice(2, query, key).split_last(local_groups_),
+          qkv.slice(2, query + key, key).split_last(local_groups_)};
 }
 
-Tensor Attention::heads(Tensor qkv, int which) const {
-  return qkv.slice(2, which * local_width_, local_width_).split_last(local_heads_);
+AttentionMask Attention::mask(const MicroBatch& micro_batch) const {
+  AttentionMask mask;
+  mask.document_starts = micro_batch.document_starts;
+  if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);
+  return mask;
+}
+
+float Attention::scale() const {
+  return 1 / std::sqrt(static_cast<float>(sizes_.head_size()));
 }
 
 void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
+  const std::int64_t width = local_heads_ * sizes_.head_size();
   saved.x = x;
-  saved.qkv = context.saved.allocate("query, key, value", {s, b, 3 * local_width_}, context.activation_type);
-  saved.out = context.saved.allocate("attention output", {s, b, local_width_}, context.activation_type);
+  saved.qkv = context.saved.allocate("query, key, value", {s, b, qkv_.local_out()}, context.activation_type);
+  saved.out = context.saved.allocate("attention output", {s, b, width}, context.activation_type);
   saved.log_sum_exp = context.saved.allocate("attention log-sum-exp", {b, local_heads_, s}, DType::f32);
 
   qkv_.forward(context, x, saved.qkv);
-  context.ops.add_bias({.x = as_matrix(saved.qkv), .bias = qkv_.bias()});
-  context.ops.attention_forward({.q = heads(saved.qkv, 0),
-                                 .k = heads(saved.qkv, 1),
-                                 .v = heads(saved.qkv, 2),
+  if (qkv_.has_bias()) context.ops.add_bias({.x = as_matrix(saved.qkv), .bias = qkv_.bias()});
+  const Parts in = parts(saved.qkv);
+  context.ops.attention_forward({.q = in.query,
+                                 .k = in.key,
+                                 .v = in.value,
                                  .out = saved.out.split_last(local_heads_),
                                  .log_sum_exp = saved.log_sum_exp,
-                                 .scale = 1 / std::sqrt(static_cast<float>(sizes_.hidden / sizes_.heads)),
-                                 .mask = mask_of(context.micro_batch),
+                                 .scale = scale(),
+                                 .mask = mask(context.micro_batch),
                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
 }
@@ -74,19 +98,20 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
   Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
   output_.backward(context, dy, saved.out, dout);
+  const Parts in = parts(saved.qkv), gradient = parts(dqkv);
   context.ops.attention_backward({.dout = dout.split_last(local_heads_),
-                                  .q = heads(saved.qkv, 0),
-                                  .k = heads(saved.qkv, 1),
-                                  .v = heads(saved.qkv, 2),
+                                  .q = in.query,
+                                  .k = in.key,
+                                  .v = in.value,
                                   .out = saved.out.split_last(local_heads_),
                                   .log_sum_exp = saved.log_sum_exp,
-                                  .dq = heads(dqkv, 0),
-                                  .dk = heads(dqkv, 1),
-                                  .dv = heads(dqkv, 2),
-                                  .scale = 1 / std::sqrt(static_cast<float>(sizes_.hidden / sizes_.heads)),
-                                  .mask = mask_of(context.micro_batch),
+                                  .dq = gradient.query,
+                                  .dk = gradient.key,
+                                  .dv = gradient.value,
+                                  .scale = scale(),
+                                  .mask = mask(context.micro_batch),
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
-  context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
+  if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
   if (context.weight_work != nullptr) {  // nobody reads them again, and a product that is put off finds its operand
     context.ops.copy(dqkv, saved.qkv);
     dqkv = saved.qkv;

@@ -1,5 +1,9 @@
 // Self-attention inside the tensor region: query, key and value by one matmul, blocked attention over this rank's
 // heads, and the row-parallel output projection. Bias and dropout of the output belong to the block.
+//
+// Query heads share keys and values in groups (Ainslie et al. 2023; one group: Shazeer 2019). A rank holds the groups
+// of its query heads: where there are fewer groups than ranks, neighbours hold the same one, each has the gradient that
+// comes from its own queries, and the parameters' are summed over them.
 #pragma once
 
 #include <string>
@@ -9,21 +13,26 @@
 namespace megatron {
 
 struct AttentionSizes {
-  std::int64_t hidden = 0, heads = 0;  ///< of the whole model
+  std::int64_t hidden = 0, heads = 0, groups = 0;  ///< of the whole model
+  bool bias = true;
+  bool alibi = false;  ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
   double dropout = 0;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
+
+  std::int64_t head_size() const { return hidden / heads; }
 };
 
 class Attention {
  public:
   struct Saved {
     ConstTensor x;       ///< [s(/t), b, h]
-    Tensor qkv;          ///< [s, b, 3 h/t]: query, key, value side by side, biases added
+    Tensor qkv;          ///< [s, b, (a/t + 2 groups here) d]: query, key, value side by side, biases added
     Tensor out;          ///< [s, b, h/t]
     Tensor log_sum_exp;  ///< f32 [b, a/t, s]
   };
 
-  /// Declares NAME.{query,key,value,output}.{weight,bias}. `layer` is the global index (of the dropout masks).
+  /// Declares NAME.{query,key,value,output}.weight and, with biases, .bias. `layer` is the global index (of the dropout
+  /// masks).
   Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer);
 
   const RowParallelLinear& output() const { return output_; }
@@ -33,11 +42,18 @@ class Attention {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
-  ConstTensor heads(ConstTensor qkv, int which) const;  ///< query, key or value as [s, b, a/t, d]
-  Tensor heads(Tensor qkv, int which) const;
+  /// Query, key and value in what lies side by side: [s, b, heads here, d].
+  struct Parts {
+    Tensor query, key, value;
+  };
+  Parts parts(Tensor qkv) const;
+  AttentionMask mask(const MicroBatch& micro_batch) const;
+  float scale() const;
 
+  const ParameterStore* store_;
   AttentionSizes sizes_;
-  std::int64_t layer_, local_heads_, local_width_, first_head_;
+  std::int64_t layer_, local_heads_, local_groups_, first_head_;
+  int slopes_;  // a constant's index; kNone
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
 };

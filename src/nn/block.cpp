@@ -72,7 +72,7 @@ void Block::run(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
 ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const {
   const Dropout dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, site);
   if (dropout.probability == 0) {
-    context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
+    if (dbias) context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
     if (context.weight_work == nullptr) return dy;
     const Tensor kept = context.saved.allocate("gradient of a sum, kept", dy.shape(), dy.dtype());
     context.ops.copy(dy, kept);

@@ -17,13 +17,14 @@ class Declare {
   const TensorRegion& region() const { return region_; }
 
   /// A matrix [rows, columns] of which this rank holds 1/t of the rows (column-parallel in Megatron's words: the
-  /// output is cut). Weight decay applies.
+  /// output is cut). Weight decay applies. Given `groups`, the rows are so many groups that no cut goes through: where
+  /// they are fewer than the ranks, neighbours share one, and what each computes is a part of its gradient.
   int split_rows(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation,
-                 bool adjacent = false);
+                 bool adjacent = false, std::int64_t groups = 0);
   /// A matrix [rows, columns] of which this rank holds 1/t of the columns (row-parallel: the input is cut).
   int split_columns(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
-  /// A zero bias [size] of which this rank holds 1/t.
-  int split_bias(const std::string& name, std::int64_t size, bool adjacent = false);
+  /// A zero bias [size] of which this rank holds 1/t, or its group's as above.
+  int split_bias(const std::string& name, std::int64_t size, bool adjacent = false, std::int64_t groups = 0);
   /// A vector [size] that every tensor rank holds whole. Under sequence parallelism its gradient is partial.
   int whole_vector(const std::string& name, std::int64_t size, double constant);
   /// A table [rows, columns] that every tensor rank holds whole, used on outside rows (position embedding).
@@ -31,7 +32,7 @@ class Declare {
 
  private:
   Parameter whole(const std::string& name, Shape shape) const;
-  Parameter split(const std::string& name, Shape shape, int dimension) const;
+  Parameter split(const std::string& name, Shape shape, int dimension, std::int64_t groups = 0) const;
 
   ParameterStore& store_;
   const TensorRegion& region_;

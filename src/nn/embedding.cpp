@@ -1,8 +1,12 @@
 #include "nn/embedding.h"
 
+#include <algorithm>
+
 namespace megatron {
 
 namespace {
+constexpr int kNone = -1;
+
 ConstTensor as_vector(ConstTensor x) {
   return x.view({x.elements()});
 }
@@ -11,7 +15,9 @@ ConstTensor as_vector(ConstTensor x) {
 Embedding::Embedding(Declare& declare, int word, const EmbeddingSizes& sizes)
     : store_(&declare.store()),
       word_(word),
-      position_(declare.whole_table("embedding.position.weight", sizes.positions, sizes.hidden, sizes.deviation)),
+      position_(sizes.positions == 0
+                    ? kNone
+                    : declare.whole_table("embedding.position.weight", sizes.positions, sizes.hidden, sizes.deviation)),
       sizes_(sizes) {}
 
 ConstTensor Embedding::outside_position_ids(const Context& context) const {
@@ -21,7 +27,7 @@ ConstTensor Embedding::outside_position_ids(const Context& context) const {
 }
 
 void Embedding::forward(Context& context, Tensor y) const {
-  context.acquire(store_->at(position_));  // declared behind the words
+  context.acquire(store_->at(std::max(word_, position_)));  // declared behind the words
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
   const Tensor share = context.region.share(context.scratch, y);
@@ -30,10 +36,12 @@ void Embedding::forward(Context& context, Tensor y) const {
                                  .first_row = word.box.offset[0],
                                  .y = as_matrix(share)});
   context.region.start_leave(share, y).wait();
-  context.ops.embedding_forward({.ids = outside_position_ids(context),
-                                 .weight = store_->at(position_).value,
-                                 .y = as_matrix(y),
-                                 .accumulate = true});
+  if (position_ != kNone) {
+    context.ops.embedding_forward({.ids = outside_position_ids(context),
+                                   .weight = store_->at(position_).value,
+                                   .y = as_matrix(y),
+                                   .accumulate = true});
+  }
   const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
   if (dropout.probability > 0) {
     context.ops.dropout_add_forward({.x = y, .bias = {}, .residual = {}, .y = y, .dropout = dropout});
@@ -46,8 +54,10 @@ void Embedding::backward(Context& context, Tensor dy) const {
   if (dropout.probability > 0) {
     context.ops.dropout_add_backward({.dy = dy, .dx = dy, .dbias = {}, .dropout = dropout});
   }
-  context.ops.embedding_backward(
-      {.ids = outside_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
+  if (position_ != kNone) {
+    context.ops.embedding_backward(
+        {.ids = outside_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
+  }
   const Parameter& word = store_->at(word_);
   const ConstTensor whole = context.region.enter(context.scratch, dy);
   context.ops.embedding_backward({.ids = as_vector(context.micro_batch.tokens),

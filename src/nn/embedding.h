@@ -1,5 +1,5 @@
 // Token and position embedding: the word table is cut by rows over the tensor ranks (vocabulary parallel), the position
-// table is whole on each. Everything outside the tensor region from here on.
+// table, where a model learns one, is whole on each. Everything outside the tensor region from here on.
 #pragma once
 
 #include "nn/linear.h"
@@ -7,18 +7,19 @@
 namespace megatron {
 
 struct EmbeddingSizes {
-  std::int64_t padded_vocab = 0, positions = 0, hidden = 0;
+  std::int64_t padded_vocab = 0, hidden = 0;
+  std::int64_t positions = 0;  ///< rows of the position table; 0: there is none
   double dropout = 0, deviation = 0.02;
 };
 
 class Embedding {
  public:
-  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight.
+  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight, if any.
   Embedding(Declare& declare, int word, const EmbeddingSizes& sizes);
 
-  /// y[s(/t), b, h] = dropout(word[tokens] + position[position_ids]); sets y.
+  /// y[s(/t), b, h] = dropout(word[tokens] (+ position[position_ids])); sets y.
   void forward(Context& context, Tensor y) const;
-  /// Adds both tables' gradients, which are never put off: on one stage that would be another order than the head's. dy
+  /// Adds the tables' gradients, which are never put off: on one stage that would be another order than the head's. dy
   /// is used up (overwritten).
   void backward(Context& context, Tensor dy) const;
 
@@ -26,7 +27,7 @@ class Embedding {
   ConstTensor outside_position_ids(const Context& context) const;
 
   const ParameterStore* store_;
-  int word_, position_;
+  int word_, position_;  // kNone: no such table
   EmbeddingSizes sizes_;
 };
 

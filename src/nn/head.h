@@ -1,4 +1,5 @@
-// The language-model head: final norm, logits against the (tied) word table, vocabulary-parallel cross entropy.
+// The language-model head: final norm, logits against the word table or a matrix of its own, vocabulary-parallel cross
+// entropy.
 // Logits stay cut over the tensor ranks; a row needs three sums of one number each (Shoeybi et al. 2019, section 3).
 #pragma once
 
@@ -21,7 +22,7 @@ class Head {
     Tensor maximum, sum_exp;  ///< f32 [s·b], over the whole vocabulary
   };
 
-  /// Uses `word` and declares final_norm.{weight,bias}.
+  /// Uses `word`, the output matrix (declared by the model), and declares final_norm.{weight,bias}.
   Head(Declare& declare, int word, const HeadSizes& sizes);
 
   /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64

@@ -54,6 +54,14 @@ ColumnParallelLinear::ColumnParallelLinear(const ParameterStore& store, int weig
                                            std::int64_t in)
     : store_(&store), weight_(weight), bias_(bias), records_(records), in_(in) {}
 
+ConstTensor ColumnParallelLinear::bias() const {
+  return has_bias() ? ConstTensor(store_->joint_value(bias_, records_, 0)) : ConstTensor();
+}
+
+Tensor ColumnParallelLinear::bias_gradient() const {
+  return has_bias() ? store_->joint_gradient(bias_, records_, 0) : Tensor();
+}
+
 std::int64_t ColumnParallelLinear::local_out() const {
   std::int64_t rows = 0;
   for (int i = weight_; i < weight_ + records_; ++i) rows += store_->at(i).box.extent[0];
@@ -81,6 +89,14 @@ void ColumnParallelLinear::backward(Context& context, ConstTensor dy, ConstTenso
 
 RowParallelLinear::RowParallelLinear(const ParameterStore& store, int weight, int bias)
     : store_(&store), weight_(weight), bias_(bias) {}
+
+ConstTensor RowParallelLinear::bias() const {
+  return bias_ == kNoBias ? ConstTensor() : ConstTensor(store_->at(bias_).value);
+}
+
+Tensor RowParallelLinear::bias_gradient() const {
+  return bias_ == kNoBias ? Tensor() : store_->at(bias_).gradient;
+}
 
 void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const {
   const ArenaScope scope(context.scratch);

@@ -11,16 +11,20 @@
 
 namespace megatron {
 
+/// In place of a bias' index: the matrix has none.
+inline constexpr int kNoBias = -1;
+
 /// Enters the tensor region: [s(/t), b, in] -> [s, b, out/t], without bias (the consumer fuses it). One weight record,
 /// or several adjacent ones of which one matmul makes one output side by side.
 class ColumnParallelLinear {
  public:
-  /// `weight` and `bias` are the first of `records` adjacent parameters each.
+  /// `weight` and `bias` are the first of `records` adjacent parameters each; the latter may be kNoBias.
   ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records, std::int64_t in);
 
   std::int64_t local_out() const;
-  ConstTensor bias() const { return store_->joint_value(bias_, records_, 0); }         ///< [out/t]
-  Tensor bias_gradient() const { return store_->joint_gradient(bias_, records_, 0); }  ///< [out/t]
+  bool has_bias() const { return bias_ != kNoBias; }
+  ConstTensor bias() const;      ///< [out/t], absent if there is none
+  Tensor bias_gradient() const;  ///< the same
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
   /// Sets dx; adds the weight's gradient, or puts it off. x is forward's input.
@@ -37,8 +41,8 @@ class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterStore& store, int weight, int bias);
 
-  ConstTensor bias() const { return store_->at(bias_).value; }         ///< [out]
-  Tensor bias_gradient() const { return store_->at(bias_).gradient; }  ///< [out]
+  ConstTensor bias() const;      ///< [out], absent if there is none
+  Tensor bias_gradient() const;  ///< the same
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
   /// Sets dx ([s, b, in/t]); adds the weight's gradient. x is forward's input.

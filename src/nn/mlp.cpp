@@ -6,13 +6,13 @@ namespace {
 
 ColumnParallelLinear declare_up(Declare& declare, const std::string& name, const MlpSizes& sizes) {
   const int weight = declare.split_rows(name + ".up.weight", sizes.ffn, sizes.hidden, sizes.deviation);
-  const int bias = declare.split_bias(name + ".up.bias", sizes.ffn);
+  const int bias = sizes.bias ? declare.split_bias(name + ".up.bias", sizes.ffn) : kNoBias;
   return {declare.store(), weight, bias, 1, sizes.hidden};
 }
 
 RowParallelLinear declare_down(Declare& declare, const std::string& name, const MlpSizes& sizes) {
   const int weight = declare.split_columns(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-  const int bias = declare.whole_vector(name + ".down.bias", sizes.hidden, 0);
+  const int bias = sizes.bias ? declare.whole_vector(name + ".down.bias", sizes.hidden, 0) : kNoBias;
   return {declare.store(), weight, bias};
 }
 

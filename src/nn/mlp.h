@@ -9,7 +9,8 @@
 namespace megatron {
 
 struct MlpSizes {
-  std::int64_t hidden = 0, ffn = 0;                  ///< of the whole model
+  std::int64_t hidden = 0, ffn = 0;  ///< of the whole model
+  bool bias = true;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
 };
 
@@ -21,7 +22,7 @@ class Mlp {
     Tensor activated;  ///< [s, b, f/t]
   };
 
-  /// Declares NAME.{up,down}.{weight,bias}.
+  /// Declares NAME.{up,down}.weight and, with biases, .bias.
   Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes);
 
   const RowParallelLinear& down() const { return down_; }

@@ -3,16 +3,33 @@
 namespace megatron {
 
 GradientSums::GradientSums(const ProcessGrid& grid, const ParameterStore& store)
-    : grid_(grid), store_(store), sums_(store.buckets().size()), not_started_(sums_.size()) {
+    : grid_(grid),
+      store_(store),
+      sums_(store.buckets().size()),
+      not_started_(sums_.size()),
+      tensor_{grid.tensor(), {}, {}},
+      sharing_{grid.sharing(), {}, {}},
+      stages_{grid.embedding(), {}, {}} {
   const std::vector<FlatRange> owned = store.owned_by(grid.data().rank());
   for (const Parameter& parameter : store.all()) {
     const std::vector<FlatRange> parts = ParameterStore::parts_in(parameter, owned);
-    if (parameter.tensor == Placement::partial && grid.tensor().size() > 1) {
-      over_tensor_.insert(over_tensor_.end(), parts.begin(), parts.end());
-      packed_elements_ += parameter.elements();
-    }
-    if (parameter.pipeline == Placement::partial && grid.embedding().size() > 1) {
-      over_stages_.insert(over_stages_.end(), parts.begin(), parts.end());
+    if (parameter.tensor == Placement::partial) tensor_.add(parameter, parts);
+    if (parameter.tensor == Placement::shared) sharing_.add(parameter, parts);
+    if (parameter.pipeline == Placement::partial) stages_.add(parameter, parts);
+  }
+}
+
+void GradientSums::Axis::add(const Parameter& parameter, const std::vector<FlatRange>& parts) {
+  if (group.size() == 1) return;
+  const bool vector = parameter.global_shape.rank() == 1;
+  if (vector) vector_elements += parameter.elements();
+  std::vector<FlatRange>& ranges = vector ? vectors : matrices;
+  for (const FlatRange& part : parts) {
+    // Key and value lie side by side: one message.
+    if (!ranges.empty() && ranges.back().end() == part.first) {
+      ranges.back().count += part.count;
+    } else {
+      ranges.push_back(part);
     }
   }
 }
@@ -36,28 +53,24 @@ void GradientSums::finish(Ops& ops, Arena& scratch) {
   ready_from(0);
   for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
   not_started_ = sums_.size();
-  sum_over_tensor_ranks(ops, scratch);
-  for (const FlatRange& range : over_stages_) {
-    grid_.embedding().all_reduce(store_.gradients().slice(0, range.first, range.count));
-  }
+  for (const Axis* axis : {&tensor_, &sharing_, &stages_}) axis->sum(store_.gradients(), ops, scratch);
 }
 
-// Norms and biases are many and small: one message for all of them.
-void GradientSums::sum_over_tensor_ranks(Ops& ops, Arena& scratch) const {
-  if (packed_elements_ == 0) return;
+void GradientSums::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) const {
+  for (const FlatRange& range : matrices) group.all_reduce(gradients.slice(0, range.first, range.count));
+  if (vector_elements == 0) return;
   const ArenaScope scope(scratch);
-  // The whole of it on every data rank, whatever part it owns: memory is then the same for all.
-  const Tensor memory = scratch.allocate("packed partial gradients", {packed_elements_}, DType::f32);
+  const Tensor memory = scratch.allocate("packed partial gradients", {vector_elements}, DType::f32);
   std::int64_t elements = 0;
-  for (const FlatRange& range : over_tensor_) {
-    ops.copy(store_.gradients().slice(0, range.first, range.count), memory.slice(0, elements, range.count));
+  for (const FlatRange& range : vectors) {
+    ops.copy(gradients.slice(0, range.first, range.count), memory.slice(0, elements, range.count));
     elements += range.count;
   }
   const Tensor packed = memory.slice(0, 0, elements);
-  grid_.tensor().all_reduce(packed);
+  group.all_reduce(packed);
   std::int64_t first = 0;
-  for (const FlatRange& range : over_tensor_) {
-    ops.copy(packed.slice(0, first, range.count), store_.gradients().slice(0, range.first, range.count));
+  for (const FlatRange& range : vectors) {
+    ops.copy(packed.slice(0, first, range.count), gradients.slice(0, range.first, range.count));
     first += range.count;
   }
 }

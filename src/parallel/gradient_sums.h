@@ -1,10 +1,11 @@
 // GradientSums: sums of gradients over the axes on which a parameter is `partial`. Afterwards every copy of a parameter
 // has the same gradient, bit for bit.
 //
-// Data axis first (bucket by bucket of the flat buffer), then tensor (sequence-parallel norms and biases), then the
-// tied embedding over the first and last stage. In place in store.gradients(). A backward runs against the order of
-// declaration, so the buckets at the end of the buffer are complete first: whoever tells ready_from() has their sums
-// started while the backward still runs. The sums are the same numbers with and without that.
+// Data axis first (bucket by bucket of the flat buffer), then tensor (sequence-parallel norms and biases), then keys
+// and values of fewer groups than tensor ranks over those that share them, then the tied embedding over the first and
+// last stage. In place in store.gradients(). A backward runs against the order of declaration, so the buckets at the
+// end of the buffer are complete first: whoever tells ready_from() has their sums started while the backward still
+// runs. The sums are the same numbers with and without that.
 //
 // With a store that is cut into shards (distributed optimizer) each data rank gets the sums of its own part of every
 // bucket, the same numbers again; the rest of its gradients is of no use afterwards.
@@ -29,14 +30,22 @@ class GradientSums {
   void finish(Ops& ops, Arena& scratch);
 
  private:
-  void sum_over_tensor_ranks(Ops& ops, Arena& scratch) const;
+  // What this rank sums on over a group after its data axis: vectors are many and small, and travel packed together;
+  // matrices are summed where they lie.
+  struct Axis {
+    Communicator& group;
+    std::vector<FlatRange> vectors, matrices;
+    std::int64_t vector_elements = 0;  // with those that other data ranks own: memory is then the same for all
+
+    void add(const Parameter& parameter, const std::vector<FlatRange>& parts);
+    void sum(Tensor gradients, Ops& ops, Arena& scratch) const;
+  };
 
   const ProcessGrid& grid_;
   const ParameterStore& store_;
-  std::vector<Pending> sums_;                         // by bucket; started from the back
-  std::size_t not_started_;                           // the first so many
-  std::vector<FlatRange> over_tensor_, over_stages_;  // what this rank sums on after its data axis
-  std::int64_t packed_elements_ = 0;
+  std::vector<Pending> sums_;  // by bucket; started from the back
+  std::size_t not_started_;    // the first so many
+  Axis tensor_, sharing_, stages_;
 };
 
 }  // namespace megatron

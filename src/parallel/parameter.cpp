@@ -13,6 +13,10 @@ constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of f32
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
+
+Tensor allocate_constant(Arena& arena, const std::vector<float>& numbers) {
+  return arena.allocate("a constant", {static_cast<std::int64_t>(numbers.size())}, DType::f32);
+}
 }  // namespace
 
 int ParameterStore::declare(Parameter parameter, bool adjacent) {
@@ -23,6 +27,26 @@ int ParameterStore::declare(Parameter parameter, bool adjacent) {
   parameter.adjacent = adjacent;
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
+}
+
+int ParameterStore::declare_constant(const std::string& name, std::vector<float> numbers) {
+  internal_check(values_.empty(), "constant declared after the store was allocated");
+  for (std::size_t i = 0; i < constants_.size(); ++i) {
+    if (constants_[i].name != name) continue;
+    internal_check(constants_[i].numbers == numbers, "two constants of one name");
+    return static_cast<int>(i);
+  }
+  constants_.push_back({name, std::move(numbers), {}});
+  return static_cast<int>(constants_.size()) - 1;
+}
+
+std::size_t ParameterStore::constant_bytes() const {
+  std::size_t bytes = 0;
+  for (const Constant& constant : constants_) {
+    bytes += static_cast<std::size_t>(round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment)) *
+             sizeof(float);
+  }
+  return bytes;
 }
 
 void ParameterStore::mark_tied(int index, bool counted) {
@@ -103,13 +127,20 @@ std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, cons
   return parts;
 }
 
-void ParameterStore::allocate(Allocator& allocator, DType value_type, int shards, std::int64_t bucket_elements) {
+void ParameterStore::allocate(Device& device, DType value_type, int shards, std::int64_t bucket_elements) {
   shards_ = shards;
   lay_out(bucket_elements);
   const auto elements = static_cast<std::size_t>(flat_elements_);
-  value_buffer_ = Buffer(allocator, elements * size_of(value_type));
-  gradient_buffer_ = Buffer(allocator, elements * size_of(DType::f32));
+  value_buffer_ = Buffer(device, elements * size_of(value_type));
+  gradient_buffer_ = Buffer(device, elements * size_of(DType::f32));
   set_views(value_buffer_.tensor({flat_elements_}, value_type), gradient_buffer_.tensor({flat_elements_}, DType::f32));
+  constant_buffer_ = Buffer(device, constant_bytes());
+  Arena constants("constants", constant_buffer_);
+  for (Constant& constant : constants_) {
+    const Tensor tensor = allocate_constant(constants, constant.numbers);
+    device.copy_to_device(tensor.data(), constant.numbers.data(), tensor.bytes());
+    constant.tensor = tensor;
+  }
 }
 
 void ParameterStore::allocate_sizing(DType value_type, int shards, std::int64_t bucket_elements) {
@@ -118,6 +149,8 @@ void ParameterStore::allocate_sizing(DType value_type, int shards, std::int64_t 
   Arena values("values"), gradients("gradients");
   set_views(values.allocate("values", {flat_elements_}, value_type),
             gradients.allocate("gradients", {flat_elements_}, DType::f32));
+  Arena constants("constants");
+  for (Constant& constant : constants_) constant.tensor = allocate_constant(constants, constant.numbers);
 }
 
 void ParameterStore::initialize(Ops& ops, std::uint64_t seed) {

@@ -1,7 +1,8 @@
 // Parameter: the one record that says what a weight is, which part of it this rank holds, and who answers for it.
 //
 // Initialisation, gradient sums, the norm, weight decay, checkpointing and reshaping read this record and nothing else.
-// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration.
+// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration; and a
+// little one of constants.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@ enum class Placement {
   split,    ///< each coordinate holds another part, or another parameter altogether
   replica,  ///< same value, and every coordinate computes the whole gradient
   partial,  ///< same value; the gradient must be summed over the axis' ranks that hold it
+  shared,   ///< split, by fewer parts than there are ranks: the grid's sharing group holds the same one, and the
+            ///< gradient must be summed over that group
 };
 
 struct Initialization {
@@ -83,11 +86,15 @@ class ParameterStore {
   /// Says that the parameter has a copy on another pipeline stage: its gradients are summed, one copy counts.
   void mark_tied(int index, bool counted);
 
+  /// Registers numbers that layers compute with and nobody trains (slopes, frequencies): f32, on the device from
+  /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
+  int declare_constant(const std::string& name, std::vector<float> numbers);
+
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
   /// can be declared. With `shards` above 1 (data ranks that share the optimizer's state) every bucket is padded so
   /// that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are then the
   /// same elements on each of its stages.
-  void allocate(Allocator& allocator, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
+  void allocate(Device& device, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
   /// As allocate, but with addresses that must not be dereferenced: for planning.
   void allocate_sizing(DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
 
@@ -102,6 +109,9 @@ class ParameterStore {
   /// One view over `count` adjacent parameters from `index` on, as a matrix [rows, columns] (columns 0: a vector).
   Tensor joint_value(int index, int count, std::int64_t columns) const;
   Tensor joint_gradient(int index, int count, std::int64_t columns) const;
+
+  ConstTensor constant(int index) const { return constants_[static_cast<std::size_t>(index)].tensor; }
+  std::size_t constant_bytes() const;
 
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< of this rank, without gaps
@@ -126,7 +136,15 @@ class ParameterStore {
   void close_bucket(FlatRange& bucket);
   Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
 
+  struct Constant {
+    std::string name;
+    std::vector<float> numbers;
+    ConstTensor tensor;
+  };
+
   std::vector<Parameter> parameters_;
+  std::vector<Constant> constants_;
+  Buffer constant_buffer_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;

@@ -20,10 +20,13 @@ class TensorRegion {
  public:
   /// The grid must outlive the region.
   TensorRegion(const ProcessGrid& grid, bool sequence_parallel)
-      : tensor_(grid.tensor()), sequence_parallel_(sequence_parallel && grid.shape().tensor > 1) {}
+      : tensor_(grid.tensor()),
+        sharing_(grid.shape().sharing),
+        sequence_parallel_(sequence_parallel && grid.shape().tensor > 1) {}
 
   int rank() const { return tensor_.rank(); }
   int size() const { return tensor_.size(); }
+  int sharing() const { return sharing_; }  ///< ranks that hold the same part of what has fewer parts than ranks
   bool sequence_parallel() const { return sequence_parallel_; }
   Communicator& communicator() const { return tensor_; }
 
@@ -47,6 +50,7 @@ class TensorRegion {
 
  private:
   Communicator& tensor_;
+  int sharing_;
   bool sequence_parallel_;
 };
 

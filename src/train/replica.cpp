@@ -112,6 +112,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   grid.pipeline().set_meter(&passes);
   grid.data().set_meter(&sums);
   grid.embedding().set_meter(&sums);
+  grid.sharing().set_meter(&sums);
 
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
@@ -148,7 +149,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   for (const Parameter& parameter : store.all()) {
     if (parameter.counted) plan.stage_parameters += parameter.global_shape.elements();
   }
-  plan.weights = flat * size_of(type);
+  plan.weights = flat * size_of(type) + store.constant_bytes();
   plan.gradients = flat * sizeof(float);
   plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
   plan.batch = batch_bytes(config);
@@ -202,7 +203,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
 
 MemoryUse Replica::used() const {
   const ExecutorMemory passes = executor_->used();
-  MemoryUse used{.weights = store_.values().bytes(),
+  MemoryUse used{.weights = store_.values().bytes() + store_.constant_bytes(),
                  .gradients = store_.gradients().bytes(),
                  .optimizer = optimizer_->state_bytes(),
                  .activations = ExecutorMemory::sum(passes.slots),

@@ -39,7 +39,10 @@ class ReplicaCheck {
     bool over_data;  ///< data ranks are to have the same
     std::uint64_t hash = 0;
 
-    bool over_tensor() const { return parameter->tensor != Placement::split; }
+    bool over_tensor() const {
+      return parameter->tensor == Placement::replica || parameter->tensor == Placement::partial;
+    }
+    bool over_sharing() const { return parameter->tensor == Placement::shared; }
     bool over_stages() const { return parameter->pipeline != Placement::split; }
   };
   struct HashState;

@@ -17,7 +17,8 @@ GridShape grid_shape(const Config& config) {
   return {.tensor = static_cast<int>(parallel.tensor),
           .context = static_cast<int>(parallel.context),
           .data = static_cast<int>(parallel.data),
-          .pipeline = static_cast<int>(parallel.pipeline)};
+          .pipeline = static_cast<int>(parallel.pipeline),
+          .sharing = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups))};
 }
 
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape) {

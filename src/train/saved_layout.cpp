@@ -4,6 +4,7 @@
 #include "config/parse.h"
 #include "config/resolve.h"
 #include "model/gpt.h"
+#include "train/report.h"
 
 namespace megatron {
 
@@ -24,7 +25,9 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, i
 
 std::vector<Piece> saved_layout(const Config& config, const GridShape& shape, int rank) {
   CountingCommunicator world(rank, shape.ranks());
-  const ProcessGrid grid(world, shape);
+  GridShape sharing = shape;
+  sharing.sharing = grid_shape(config).sharing;
+  const ProcessGrid grid(world, sharing);
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   ParameterStore store;
   make_gpt_chunks(config, grid, region, store);

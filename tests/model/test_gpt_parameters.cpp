@@ -1,7 +1,9 @@
 // Which rank holds what of a GPT, on paper: over the whole grid every element of every parameter has exactly one rank
 // that counts it, whatever the layout.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "comm/counting_communicator.h"
@@ -32,7 +34,9 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
                    const Visit& visit) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     CountingCommunicator world(rank, shape.ranks());
-    const ProcessGrid grid(world, shape);
+    GridShape shared = shape;
+    shared.sharing = std::max(1, shape.tensor / static_cast<int>(model.query_groups));
+    const ProcessGrid grid(world, shared);
     const TensorRegion region(grid, parallel.sequence_parallel);
     ParameterStore store;
     Config config;
@@ -113,6 +117,37 @@ TEST_CASE("every element of every parameter is counted by exactly one rank of a 
   }
 }
 
+TEST_CASE("what a variant has instead of GPT-2's parameters, each element counted once on every layout") {
+  ModelConfig model = tiny_model();
+  model.query_groups = GENERATE(4, 2, 1);
+  model.bias = model.tie_embeddings = false;
+  model.position_embedding = "alibi";
+  const std::map<std::string, Holders> whole = holders_of(model, {}, {});
+  REQUIRE(whole.size() == 1 + 4 * 10 + 2 + 1);
+  CHECK(whole.at("layers.0.attention.key.weight").global_shape == Shape{4 * model.query_groups, 16});
+  CHECK(whole.count("head.weight") == 1);
+  for (const auto& [tensor, pipeline, sequence_parallel] :
+       {std::tuple(2, 1, false), std::tuple(4, 1, true), std::tuple(2, 4, true), std::tuple(4, 2, false)}) {
+    CAPTURE(tensor, pipeline, sequence_parallel, model.query_groups);
+    ParallelConfig parallel;
+    parallel.pipeline = pipeline;
+    parallel.sequence_parallel = sequence_parallel;
+    const auto all = holders_of(model, parallel, {.tensor = tensor, .pipeline = pipeline});
+    CHECK(all.size() == whole.size());
+    for (const auto& [name, holders] : all) {
+      INFO(name);
+      CHECK(all_are(holders.counted, 1));
+      CHECK(holders.global_shape == whole.at(name).global_shape);
+    }
+    const int sharing = std::max(1, tensor / static_cast<int>(model.query_groups));
+    CHECK(all_are(all.at("layers.3.attention.key.weight").held, sharing));
+    CHECK(all_are(all.at("layers.3.attention.value.weight").held, sharing));
+    CHECK(all_are(all.at("layers.3.attention.query.weight").held, 1));
+    CHECK(all_are(all.at("embedding.word.weight").held, 1));
+    CHECK(all_are(all.at("head.weight").held, 1));
+  }
+}
+
 TEST_CASE("chunk c of stage r holds the layers from c · L/v + r · L/(v p) on, in the order of declaration") {
   ModelConfig model = tiny_model();
   model.layers = 8;
@@ -149,6 +184,23 @@ TEST_CASE("placements say which gradients are parts of a sum, and decay spares b
                     CHECK(parameter.decay == (parameter.global_shape.rank() == 2));
                   }
                 });
+}
+
+TEST_CASE("keys and values of fewer groups than tensor ranks are shared by neighbours") {
+  ModelConfig model = tiny_model();
+  model.query_groups = 2;
+  for_each_rank(model, {}, {.tensor = 4}, [&](const ParameterStore& store, const GridCoordinates& at) {
+    for (const Parameter& parameter : store.all()) {
+      const bool shared =
+          parameter.name.find("key.") != std::string::npos || parameter.name.find("value.") != std::string::npos;
+      CHECK((parameter.tensor == Placement::shared) == shared);
+      if (!shared) continue;
+      INFO(parameter.name << " on tensor rank " << at.tensor);
+      CHECK(parameter.box.offset[0] == at.tensor / 2 * 4);
+      CHECK(parameter.box.extent[0] == 4);
+      CHECK(parameter.counted == (at.tensor % 2 == 0));
+    }
+  });
 }
 
 TEST_CASE("query, key and value, and their biases, are side by side in memory") {

@@ -10,9 +10,22 @@ namespace megatron::test {
 namespace {
 
 AttentionSizes attention_sizes(double dropout) {
-  return {.hidden = kHidden, .heads = kHeads, .dropout = dropout};
+  return {.hidden = kHidden, .heads = kHeads, .groups = kHeads, .dropout = dropout};
 }
 constexpr MlpSizes kMlpSizes{.hidden = kHidden, .ffn = kFeedForward};
+
+BlockSizes block_sizes(double dropout) {
+  return {.attention = attention_sizes(dropout), .mlp = kMlpSizes, .hidden_dropout = dropout};
+}
+
+// The output bias, which these layers leave to their consumer, is added here, so that every declared parameter counts.
+void add_bias(Context& context, Tensor y, ConstTensor bias) {
+  if (bias) context.ops.add_bias({.x = as_matrix(y), .bias = bias});
+}
+
+void add_bias_gradient(Context& context, ConstTensor dy, Tensor dbias) {
+  if (dbias) context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
+}
 
 struct TestedNorm final : TestedLayer {
   explicit TestedNorm(Declare& declare) : norm(declare, "norm", kHidden, 1e-5) {}
@@ -22,7 +35,6 @@ struct TestedNorm final : TestedLayer {
   LayerNorm::Saved saved;
 };
 
-// The layers that leave their bias to their consumer get it here, so that every declared parameter counts.
 struct TestedColumnLinear final : TestedLayer {
   static ColumnParallelLinear make(Declare& declare) {
     const int weight = declare.split_rows("column.weight", kFeedForward, kHidden, 0.02);
@@ -33,10 +45,10 @@ struct TestedColumnLinear final : TestedLayer {
   void forward(Context& context, ConstTensor input, Tensor y) override {
     x = input;
     linear.forward(context, x, y);
-    context.ops.add_bias({.x = as_matrix(y), .bias = linear.bias()});
+    add_bias(context, y, linear.bias());
   }
   void backward(Context& context, Tensor dy, Tensor dx) override {
-    context.ops.column_sum({.x = as_matrix(dy), .y = linear.bias_gradient()});
+    add_bias_gradient(context, dy, linear.bias_gradient());
     linear.backward(context, dy, x, dx);
   }
   ColumnParallelLinear linear;
@@ -52,10 +64,10 @@ struct TestedRowLinear final : TestedLayer {
   void forward(Context& context, ConstTensor input, Tensor y) override {
     x = input;
     linear.forward(context, x, y);
-    context.ops.add_bias({.x = as_matrix(y), .bias = linear.bias()});
+    add_bias(context, y, linear.bias());
   }
   void backward(Context& context, Tensor dy, Tensor dx) override {
-    context.ops.column_sum({.x = as_matrix(dy), .y = linear.bias_gradient()});
+    add_bias_gradient(context, dy, linear.bias_gradient());
     linear.backward(context, dy, x, dx);
   }
   RowParallelLinear linear;
@@ -63,13 +75,13 @@ struct TestedRowLinear final : TestedLayer {
 };
 
 struct TestedAttention final : TestedLayer {
-  TestedAttention(Declare& declare, double dropout) : attention(declare, "attention", attention_sizes(dropout), 2) {}
+  TestedAttention(Declare& declare, const AttentionSizes& sizes) : attention(declare, "attention", sizes, 2) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {
     attention.forward(context, x, y, saved);
-    context.ops.add_bias({.x = as_matrix(y), .bias = attention.output().bias()});
+    add_bias(context, y, attention.output().bias());
   }
   void backward(Context& context, Tensor dy, Tensor dx) override {
-    context.ops.column_sum({.x = as_matrix(dy), .y = attention.output().bias_gradient()});
+    add_bias_gradient(context, dy, attention.output().bias_gradient());
     attention.backward(context, dy, saved, dx);
   }
   Attention attention;
@@ -77,13 +89,13 @@ struct TestedAttention final : TestedLayer {
 };
 
 struct TestedMlp final : TestedLayer {
-  explicit TestedMlp(Declare& declare) : mlp(declare, "mlp", kMlpSizes) {}
+  TestedMlp(Declare& declare, const MlpSizes& sizes) : mlp(declare, "mlp", sizes) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {
     mlp.forward(context, x, y, saved);
-    context.ops.add_bias({.x = as_matrix(y), .bias = mlp.down().bias()});
+    add_bias(context, y, mlp.down().bias());
   }
   void backward(Context& context, Tensor dy, Tensor dx) override {
-    context.ops.column_sum({.x = as_matrix(dy), .y = mlp.down().bias_gradient()});
+    add_bias_gradient(context, dy, mlp.down().bias_gradient());
     mlp.backward(context, dy, saved, dx);
   }
   Mlp mlp;
@@ -91,8 +103,8 @@ struct TestedMlp final : TestedLayer {
 };
 
 struct TestedBlock final : TestedLayer {
-  TestedBlock(Declare& declare, double dropout, bool recompute)
-      : block(declare, "layers.2", {attention_sizes(dropout), kMlpSizes, 1e-5, dropout}, 2, recompute) {}
+  TestedBlock(Declare& declare, const BlockSizes& sizes, bool recompute)
+      : block(declare, "layers.2", sizes, 2, recompute) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { block.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { block.backward(context, dy, saved, dx); }
   Block block;
@@ -104,8 +116,9 @@ int declare_word(Declare& declare) {
 }
 
 struct TestedEmbedding final : TestedLayer {
-  TestedEmbedding(Declare& declare, double dropout)
-      : embedding(declare, declare_word(declare), {kPaddedVocab, kPositions, kHidden, dropout, 0.02}) {}
+  TestedEmbedding(Declare& declare, double dropout, std::int64_t positions)
+      : embedding(declare, declare_word(declare),
+                  {.padded_vocab = kPaddedVocab, .hidden = kHidden, .positions = positions, .dropout = dropout}) {}
   void forward(Context& context, ConstTensor, Tensor y) override { embedding.forward(context, y); }
   void backward(Context& context, Tensor dy, Tensor) override { embedding.backward(context, dy); }
   Embedding embedding;
@@ -141,17 +154,45 @@ std::vector<LayerCase> layer_cases(double dropout) {
     };
   };
   const std::int64_t h = kHidden, f = kFeedForward;
-  return {
+  std::vector<LayerCase> cases = {
       {"LayerNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>())},
       {"ColumnParallelLinear", h, f, Cut::rows, Cut::columns, make(std::type_identity<TestedColumnLinear>())},
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
-      {"Attention", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedAttention>(), dropout)},
-      {"Mlp", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedMlp>())},
-      {"Block", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), dropout, false)},
-      {"Recomputed block", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), dropout, true)},
-      {"Embedding", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), dropout)},
+      {"Embedding", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), dropout, kPositions)},
+      {"Embedding without positions", 0, h, Cut::rows, Cut::rows,
+       make(std::type_identity<TestedEmbedding>(), dropout, std::int64_t{0})},
       {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>())},
   };
+  const auto add_attention = [&](const std::string& name, const AttentionSizes& sizes) {
+    cases.push_back(
+        {name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedAttention>(), sizes), sizes.groups});
+  };
+  const auto add_mlp = [&](const std::string& name, const MlpSizes& sizes) {
+    cases.push_back({name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedMlp>(), sizes)});
+  };
+  const auto add_block = [&](const std::string& name, const BlockSizes& sizes, bool recompute) {
+    cases.push_back({name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), sizes, recompute),
+                     sizes.attention.groups});
+  };
+  AttentionSizes attention = attention_sizes(dropout);
+  add_attention("Attention", attention);
+  attention.groups = 2;
+  add_attention("Attention in two groups", attention);
+  attention.groups = 1;
+  add_attention("Attention in one group", attention);
+  attention.alibi = true;
+  attention.bias = false;
+  add_attention("Attention in one group, with slopes and without biases", attention);
+  add_mlp("Mlp", kMlpSizes);
+  add_mlp("Mlp without biases", {.hidden = kHidden, .ffn = kFeedForward, .bias = false});
+  add_block("Block", block_sizes(dropout), false);
+  add_block("Recomputed block", block_sizes(dropout), true);
+  BlockSizes plain = block_sizes(dropout);
+  plain.attention.bias = plain.mlp.bias = false;
+  add_block("Block without biases", plain, false);
+  plain.hidden_dropout = 0;
+  add_block("Block without biases and hidden dropout", plain, false);
+  return cases;
 }
 
 LayerCase layer_case(const std::string& name, double dropout) {

@@ -47,7 +47,7 @@ std::vector<float> random_output_gradient(const LayerCase& layer) {
 LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool sequence_parallel, bool training)
     : case_(layer),
       backend_(make_cpu_backend()),
-      grid_(world, {.tensor = world.size()}),
+      grid_(world, {.tensor = world.size(), .sharing = std::max(1, world.size() / static_cast<int>(layer.groups))}),
       region_(grid_, sequence_parallel),
       saved_("saved"),
       scratch_("scratch"),

@@ -43,6 +43,7 @@ struct LayerCase {
   std::int64_t out = 0;  ///< width of y; 0: y is a loss, f64 [1], and dy is micro_batch.gradient_scale
   Cut in_cut = Cut::rows, out_cut = Cut::rows;
   std::function<std::unique_ptr<TestedLayer>(Declare&)> make;
+  std::int64_t groups = kHeads;  ///< of heads that share keys and values
 };
 
 /// Every layer of nn/; with `dropout` as the probability of all their masks.

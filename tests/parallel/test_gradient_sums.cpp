@@ -15,7 +15,7 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr GridShape kGrid{.tensor = 2, .data = 3, .pipeline = 3};
+constexpr GridShape kGrid{.tensor = 4, .data = 2, .pipeline = 3, .sharing = 2};
 
 Parameter parameter_of(const std::string& name, std::int64_t size, Placement tensor) {
   Parameter parameter;
@@ -26,12 +26,22 @@ Parameter parameter_of(const std::string& name, std::int64_t size, Placement ten
   return parameter;
 }
 
+Parameter matrix_of(const std::string& name, std::int64_t size, Placement tensor) {
+  Parameter parameter = parameter_of(name, size, tensor);
+  parameter.global_shape = {size, 1};
+  parameter.box = {{0, 0}, {size, 1}};
+  return parameter;
+}
+
 // A cut matrix, a norm under sequence parallelism between two others, and a table tied over first and last stage.
-// `tied_norm` is both: partial over the tensor ranks and over the stages.
+// `tied_norm` is both: partial over the tensor ranks and over the stages. Keys and their bias have fewer parts than
+// there are tensor ranks.
 void declare_all(ParameterStore& store, const ProcessGrid& grid) {
   const bool outer = grid.first_stage() || grid.last_stage();
-  if (outer) store.mark_tied(store.declare(parameter_of("table", 7, Placement::split)), grid.first_stage());
-  store.declare(parameter_of("matrix", 33, Placement::split));
+  if (outer) store.mark_tied(store.declare(matrix_of("table", 7, Placement::split)), grid.first_stage());
+  store.declare(matrix_of("matrix", 33, Placement::split));
+  store.declare(matrix_of("keys", 17, Placement::shared));
+  store.declare(parameter_of("key bias", 3, Placement::shared));
   store.declare(parameter_of("norm", 5, Placement::partial));
   store.declare(parameter_of("bias", 6, Placement::replica));
   store.declare(parameter_of("another norm", 4, Placement::partial));
@@ -48,7 +58,9 @@ float expected(const Parameter& parameter, const GridCoordinates& at, std::int64
   float sum = 0;
   for (int rank = 0; rank < kGrid.ranks(); ++rank) {
     const GridCoordinates other = coordinates_of(rank, kGrid);
-    if (other.tensor != at.tensor && parameter.tensor != Placement::partial) continue;
+    const bool sharing =
+        parameter.tensor == Placement::shared && other.tensor / kGrid.sharing == at.tensor / kGrid.sharing;
+    if (other.tensor != at.tensor && parameter.tensor != Placement::partial && !sharing) continue;
     const bool ends = other.pipeline == 0 || other.pipeline == kGrid.pipeline - 1;
     if (other.pipeline != at.pipeline && !(parameter.pipeline == Placement::partial && ends)) continue;
     sum += contribution(other, element);
@@ -90,7 +102,7 @@ TEST_CASE("partial gradients are summed over exactly the ranks that hold parts o
     }
   });
   CHECK(wrong == std::vector<std::string>{});
-  CHECK(seen.size() == 6);
+  CHECK(seen.size() == 8);
 }
 
 TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
@@ -155,10 +167,11 @@ TEST_CASE("the sums of a bucket start once all of it is ready, and only once a s
 TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
   CountingCommunicator world(0, kGrid.ranks());
   const ProcessGrid grid(world, kGrid);
-  TrafficMeter tensor, data, embedding;
+  TrafficMeter tensor, data, embedding, sharing;
   grid.tensor().set_meter(&tensor);
   grid.data().set_meter(&data);
   grid.embedding().set_meter(&embedding);
+  grid.sharing().set_meter(&sharing);
   ParameterStore store;
   declare_all(store, grid);
   store.allocate_sizing(DType::f32);
@@ -167,9 +180,11 @@ TEST_CASE("on paper the sums take the scratch memory and the messages that they 
   GradientSums(grid, store).finish(ops, scratch);
   CHECK(scratch.high_water() == 64);  // 12 elements of three norms, packed
   CHECK(tensor.operations == 1);
-  CHECK(tensor.bytes_sent == 12 * 4);
+  CHECK(tensor.bytes_sent == 12 * 4 * 3 / 2);  // round four ranks
   CHECK(data.operations == 1);
   CHECK(embedding.operations == 2);
+  CHECK(sharing.operations == 2);
+  CHECK(sharing.bytes_sent == (17 + 3) * 4);
 }
 
 TEST_CASE("with shards every data rank has the sums of its own parts, the same bits as without") {

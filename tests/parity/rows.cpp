@@ -181,6 +181,38 @@ std::vector<Row> zero_bubble() {
   };
 }
 
+std::vector<Row> variants() {
+  const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
+  const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
+  const std::vector<std::string> shared_out = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
+  const std::vector<std::string> two_groups = {"model.query_groups=2"};
+  const std::vector<std::string> one_group = {"model.query_groups=1", "model.position_embedding=alibi"};
+  const std::vector<std::string> untied = {"model.tie_embeddings=false"};
+  const std::vector<std::string> plain = {"model.bias=false", "model.position_embedding=none"};
+  return {
+      {"two groups", 2, 1, 1, {}, two_groups, ""},
+      {"two groups, tensor 4", 4, 1, 1, {}, two_groups, ""},
+      {"two groups, 4 x 2 x 1", 4, 2, 1, sequence, two_groups, ""},
+      {"two groups, distributed", 4, 2, 1, with(sequence, shared_out), two_groups, "two groups, 4 x 2 x 1"},
+      {"two groups, pipeline", 4, 1, 2, sequence, two_groups, ""},
+      {"two groups, zero bubble", 4, 1, 2, with(sequence, zero), two_groups, "two groups, pipeline"},
+      {"two groups, bf16", 4, 1, 2, with(sequence, {"precision.compute=bf16"}), two_groups, ""},
+      {"one group, 2 x 2 x 2", 2, 2, 2, {}, one_group, ""},
+      {"one group, distributed, recompute", 2, 2, 2, with(full, shared_out), one_group, "one group, 2 x 2 x 2"},
+      {"one group, interleaved", 2, 1, 2, with(sequence, kTwoChunks), one_group, ""},
+      {"untied", 1, 1, 1, full, untied, ""},
+      {"untied, pipeline", 1, 1, 4, {}, untied, ""},
+      {"untied, zero bubble", 1, 1, 4, zero, untied, "untied, pipeline"},
+      {"untied, interleaved", 1, 2, 2, with(kTwoChunks, shared_out), untied, ""},
+      {"untied, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), untied, ""},
+      {"no biases, no positions, 2 x 2 x 2", 2, 2, 2, sequence, plain, ""},
+      {"no biases, no positions, zero bubble", 2, 2, 2, with(sequence, zero), plain,
+       "no biases, no positions, 2 x 2 x 2"},
+      {"no biases, no positions, recompute", 2, 2, 2, with(sequence, full), plain,
+       "no biases, no positions, 2 x 2 x 2"},
+  };
+}
+
 std::vector<Row> gradient_sums() {
   return {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
@@ -369,7 +401,7 @@ Config config_of(const Row& row) {
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
   for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_sums, distributed, rules,
-                              recomputation, batches, sequences, documents, losses, precision}) {
+                              recomputation, batches, sequences, documents, losses, precision, variants}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
+#include "train/report.h"
 
 namespace megatron::test {
 
@@ -121,7 +122,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   TrainingTrace trace;
   std::mutex mutex;
   run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
-    const ProcessGrid grid(world, {.tensor = tensor, .data = data, .pipeline = pipeline});
+    const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
