@@ -23,7 +23,7 @@ class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// Counts the pieces of a text. What is too long to be in a vocabulary is counted by its bytes only.
+  /// Counts the pieces of a text. One that is longer than any token may be (kLongestToken) is left out: it is no word.
   void add_text(std::string_view text);
 
   std::uint64_t bytes() const { return bytes_; }

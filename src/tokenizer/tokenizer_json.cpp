@@ -118,8 +118,7 @@ class TokenizerJson {
   }
 
   void read_pre_tokenizer(JsonReader& json) {
-    if (json.peek() == 'n') refuse(json.position(), "no pre_tokenizer");
-    has_pre_tokenizer_ = true;
+    has_pre_tokenizer_ = json.peek() != 'n';  // null is as good as none
     read_byte_level(json, "pre_tokenizer", [&](const std::string& key, JsonReader& value) {
       if (key == "trim_offsets") return value.skip_value();
       if (key == "use_regex") return expect_one_of(value, "pre_tokenizer.use_regex", {"true"});
@@ -183,7 +182,7 @@ class TokenizerJson {
   BpeVocabulary build() {
     if (!vocab_at_ || !merges_at_)
       file_.fail_at(0, "no model with vocab and merges; a vocab.json needs its merges.txt");
-    if (!has_pre_tokenizer_) file_.fail_at(0, "no pre_tokenizer");
+    if (!has_pre_tokenizer_) file_.fail_at(0, "no pre_tokenizer; ByteLevel is the one that this program has");
     std::string buffer;
     JsonReader vocab = reader_at(*vocab_at_);
     for_each_member(vocab, [&](const std::string& token, JsonReader& value) {

@@ -51,7 +51,6 @@ class Texts final : public TokenSource, public SampleOrder {
 
 struct Layout {
   int tensor = 1, pipeline = 1, micro_batch = 3;
-  bool sequence_parallel = false;
 };
 
 Config config_of(const nlohmann::json& c, const Layout& layout) {
@@ -66,7 +65,6 @@ Config config_of(const nlohmann::json& c, const Layout& layout) {
   }
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
-  config.parallel.sequence_parallel = layout.sequence_parallel;
   config.train.micro_batch_size = layout.micro_batch;
   return config;
 }
@@ -137,7 +135,7 @@ double product(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("losses, and losses over documents, are PyTorch's: values and gradients") {
-  const Layout layout = GENERATE(Layout{}, Layout{1, 1, 1}, Layout{2, 3, 1, true});
+  const Layout layout = GENERATE(Layout{}, Layout{1, 1, 1}, Layout{2, 3, 1});
   REQUIRE(golden().at("cases").size() == 7);
   for (const nlohmann::json& c : golden().at("cases")) {
     const Config config = config_of(c, layout);
