@@ -76,8 +76,9 @@ Halves<Element> halves_at(Element* row, std::int64_t column, std::int64_t width)
   return row == nullptr ? Halves<Element>{} : Halves<Element>{row + column, row + width + column};
 }
 
+/// Flattened, as the backward one: of so many, GCC leaves calls in the loops, which then do not vectorise.
 template <class Function, bool gated, class T, bool with_bias>
-void forward_row(Halves<const T> x, Halves<const T> bias, T* y, std::int64_t columns) {
+[[gnu::flatten]] void forward_row(Halves<const T> x, Halves<const T> bias, T* y, std::int64_t columns) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) {
     float result = Function::value(with_bias ? wide(x.gate[i]) + wide(bias.gate[i]) : wide(x.gate[i]));
@@ -87,8 +88,8 @@ void forward_row(Halves<const T> x, Halves<const T> bias, T* y, std::int64_t col
 }
 
 template <class Function, bool gated, class T, bool with_bias, bool with_dbias>
-void backward_row(const T* dy, Halves<const T> x, Halves<const T> bias, Halves<T> dx, Halves<float> dbias,
-                  std::int64_t columns) {
+[[gnu::flatten]] void backward_row(const T* dy, Halves<const T> x, Halves<const T> bias, Halves<T> dx,
+                                   Halves<float> dbias, std::int64_t columns) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) {
     const Activated gate =
