@@ -1,29 +1,35 @@
 #include "cuda/profiled_ops.h"
 
+#include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "base/ranges.h"
 #include "ops/passing_ops.h"
 
 namespace megatron {
 
 namespace {
 
-class ProfiledOps final : public PassingOps {
+class ProfiledOps final : public PassingOps, public Ranges {
  public:
   explicit ProfiledOps(std::unique_ptr<Ops> ops) : PassingOps(std::move(ops)) {}
 
+  Ranges* ranges() override { return this; }
+  void begin(const char* name, std::int64_t number) override {
+    if (number < 0) {
+      (void)nvtxRangePushA(name);
+    } else {
+      (void)nvtxRangePushA(fmt::format("{} {}", name, number).c_str());
+    }
+  }
+  void end() override { (void)nvtxRangePop(); }
+
  private:
-  struct Range {
-    explicit Range(const char* name) { (void)nvtxRangePushA(name); }
-    ~Range() { (void)nvtxRangePop(); }
-    Range(const Range&) = delete;
-    Range& operator=(const Range&) = delete;
-  };
   void pass(const char* verb, const std::function<void()>& call) override {
-    const Range range(verb);
+    const Range range(this, verb);
     call();
   }
 };

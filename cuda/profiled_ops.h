@@ -1,5 +1,5 @@
-// Operations that name themselves in profiles: a range of NVIDIA's tools extension around each call, so that nsys shows
-// which verb a kernel of cuBLASLt or of ours belongs to.
+// Operations that name themselves in profiles: a range of NVIDIA's tools extension around each call, inside of those of
+// the phase and the layer (Ops::ranges), so that nsys shows which of them a kernel of cuBLASLt or of ours belongs to.
 #pragma once
 
 #include <memory>

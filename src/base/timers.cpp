@@ -36,9 +36,11 @@ void Timers::enter(Section section) {
   charge_current();
   stack_[++depth_] = section;
   tell_phase();
+  if (ranges_ != nullptr) ranges_->begin(name_of(section));
 }
 
 void Timers::leave() {
+  if (ranges_ != nullptr) ranges_->end();
   charge_current();
   const bool told = current() != Section::communication;
   --depth_;

@@ -3,13 +3,15 @@
 // Sections are exclusive: entering one pauses the enclosing one, so that the sections' seconds add up to the elapsed
 // time. Time outside every section counts as `other`. Entering and leaving read the clock once and allocate nothing.
 // One instance per rank, used by one thread. Sections are told to the rank's Activity as its phase, if there is one;
-// communication is not: what is waited for is more than that, and the phase stays the one that waits.
+// communication is not: what is waited for is more than that, and the phase stays the one that waits. A profiler's
+// Ranges, if there is one, is told of all.
 #pragma once
 
 #include <array>
 #include <cstddef>
 
 #include "base/activity.h"
+#include "base/ranges.h"
 
 namespace megatron {
 
@@ -43,6 +45,7 @@ class Timers {
   };
 
   void set_activity(Activity* activity) { activity_ = activity; }
+  void set_ranges(Ranges* ranges) { ranges_ = ranges; }  ///< outside of all sections
 
   Scope scope(Section section) { return Scope(*this, section); }
 
@@ -67,6 +70,7 @@ class Timers {
 
   Clock clock_;
   Activity* activity_ = nullptr;
+  Ranges* ranges_ = nullptr;
   double since_;  // the current section's clock reading when it was entered or resumed
   std::array<double, kSectionCount> seconds_{};
   std::array<Section, kMaxDepth> stack_{Section::other};

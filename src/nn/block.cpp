@@ -1,5 +1,7 @@
 #include "nn/block.h"
 
+#include "base/ranges.h"
+
 namespace megatron {
 
 Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute)
@@ -15,6 +17,7 @@ Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes,
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  const Range range(context.ops.ranges(), "layer", layer_);
   context.acquire(store_->at(last_parameter_));
   if (!recompute_) return run(context, x, y, saved);
   const ArenaScope scope(context.scratch);
@@ -25,6 +28,7 @@ void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) con
 }
 
 void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  const Range range(context.ops.ranges(), "layer", layer_);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
     Context again = context.saving_in(context.scratch);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ranges.h"
+
 namespace megatron {
 
 namespace {
@@ -27,6 +29,7 @@ ConstTensor Embedding::outside_position_ids(const Context& context) const {
 }
 
 void Embedding::forward(Context& context, Tensor y) const {
+  const Range range(context.ops.ranges(), "embedding");
   context.acquire(store_->at(std::max(word_, position_)));  // declared behind the words
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
@@ -49,6 +52,7 @@ void Embedding::forward(Context& context, Tensor y) const {
 }
 
 void Embedding::backward(Context& context, Tensor dy) const {
+  const Range range(context.ops.ranges(), "embedding");
   const ArenaScope scope(context.scratch);
   const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
   if (dropout.probability > 0) {

@@ -1,5 +1,7 @@
 #include "nn/head.h"
 
+#include "base/ranges.h"
+
 namespace megatron {
 
 namespace {
@@ -30,6 +32,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
 }
 
 void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
+  const Range range(context.ops.ranges(), "head");
   context.acquire(store_->at(last_parameter_));
   const ArenaScope scope(context.scratch);
   Arena& keep = context.saved;
@@ -74,6 +77,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
 }
 
 void Head::backward(Context& context, Saved& saved, Tensor dx) const {
+  const Range range(context.ops.ranges(), "head");
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
   context.ops.cross_entropy_backward({.logits = saved.logits,

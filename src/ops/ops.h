@@ -18,6 +18,8 @@
 
 namespace megatron {
 
+class Ranges;
+
 /// Which dropout mask: a pure function of (key, sample, head, position, index), see philox.h and design of the masks
 /// in cpu/dropout.h. Element `index` is kept iff its 16-bit draw is >= round(probability * 65536); kept values are
 /// multiplied by 65536 / (65536 - round(probability * 65536)). Draw for (index, position, head, sample):
@@ -291,6 +293,9 @@ class Ops {
   /// Allocates so much for that at once, and gives back what there was. Played by a backend's counting operations, a
   /// step says in working_bytes() how much it is; a verb that needs more than was reserved allocates it, and keeps it.
   virtual void reserve(std::size_t bytes) = 0;
+
+  /// Who is told which phase and layer the verbs belong to (base/ranges.h); null: nobody wants to know.
+  virtual Ranges* ranges() { return nullptr; }
 };
 
 }  // namespace megatron

@@ -97,6 +97,7 @@ class PassingOps : public Ops {
   }
   std::size_t working_bytes() const override { return ops_->working_bytes(); }
   void reserve(std::size_t bytes) override { ops_->reserve(bytes); }
+  Ranges* ranges() override { return ops_->ranges(); }
 
  private:
   /// Calls `call`, which is the verb of this name.

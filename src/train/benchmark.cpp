@@ -175,6 +175,7 @@ class BenchmarkJob {
         grid_(world, grid_shape(config_), compute_.transport.get()),
         replica_(config_, grid_, compute_.backend),
         batch_(config_, grid_.data().rank(), *compute_.backend.device) {
+    timers_.set_ranges(compute_.backend.ops->ranges());
     for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.model()}) group->set_meter(&meter_);
   }
 

@@ -103,6 +103,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       loss_scaler_(loss_scaler_settings(config.precision)) {
   traffic_.timers = &timers_;
   timers_.set_activity(grid.world().activity());
+  timers_.set_ranges(backend.ops->ranges());
   set_meters(&traffic_);
 }
 

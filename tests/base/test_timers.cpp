@@ -95,3 +95,22 @@ TEST_CASE("the default clock runs forward and every section has its own name") {
   }
   CHECK(std::string(name_of(Section::other)) == "other");
 }
+
+TEST_CASE("whoever wants to know is told of every section, communication included") {
+  struct Listener final : Ranges {
+    void begin(const char* name, std::int64_t number) override {
+      text += name;
+      text += number < 0 ? "(" : "!";
+    }
+    void end() override { text += ")"; }
+    std::string text;
+  } listener;
+  Timers timers(read_test_time);
+  timers.set_ranges(&listener);
+  {
+    const auto forward = timers.scope(Section::forward);
+    const auto communication = timers.scope(Section::communication);
+  }
+  const auto optimizer = timers.scope(Section::optimizer);
+  CHECK(listener.text == "forward(communication())optimizer(");
+}

@@ -1,0 +1,60 @@
+// What a profile of a training step shows: every verb in its layer, every layer in its phase.
+#include <nvtx3/nvToolsExt.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "comm/thread_communicator.h"
+#include "config/resolve.h"
+#include "support/small_corpus.h"
+#include "train/compute.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+void train_a_step(const Config& config) {
+  run_as_threads(2, [&](Communicator& world) {
+    Config own = config;
+    Datasets datasets(own);
+    const DataFacts facts = datasets.facts();
+    resolve(own, world.size(), &facts);
+    Compute compute = start_compute(own.run, world, "one host", world.rank());
+    const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
+    Trainer trainer(own, grid, compute.backend, datasets);
+    trainer.train_step();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a profile names phases, layers and verbs, and nothing where nobody wants one") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.model.layers = 2;
+  config.parallel.tensor = 2;
+  config.data.train = make_corpus(folder);
+  config.train.steps = 1;
+  config.run.device = "cuda";
+  config.run.communication = "mpi";
+  emulated_cuda::SeenRanges& seen = emulated_cuda::seen_ranges();
+  seen.paths.clear();
+  train_a_step(config);
+  CHECK(seen.paths.empty());
+
+  setenv("MEGATRON_NVTX", "1", 1);
+  train_a_step(config);
+  unsetenv("MEGATRON_NVTX");
+  for (const char* path :
+       {"forward", "forward/layer 0/matmul", "forward/layer 1/attention_forward", "forward/layer 1/communication",
+        "forward/embedding/embedding_forward", "backward/head/matmul", "backward/layer 0/attention_backward",
+        "backward/layer 1/matmul", "optimizer/adamw"}) {
+    INFO(path);
+    CHECK(seen.paths.contains(path));
+  }
+  CHECK(seen.open == 0);
+  CHECK_FALSE(seen.paths.contains("matmul"));
+}
