@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tiny_gpt.h5: what a tiny GPT must compute, by PyTorch's autograd in float64.
+"""Makes tests/golden/*.h5: what tiny models of the GPT family must compute, by PyTorch's autograd in float64.
 
-Usage: python3 scripts/make_golden.py [tests/golden/tiny_gpt.h5]      (needs torch, numpy and h5py; a few seconds)
+Usage: python3 scripts/make_golden.py [tests/golden]      (needs torch, numpy and h5py; some seconds)
 
-The model is written out with elementary tensor operations, so that the file depends on formulas and not on a library's
-idea of a transformer: learned positions, pre-LN blocks, tanh GELU, biases everywhere, causal softmax attention scaled
-by 1/sqrt(head size), tied embedding, a padded vocabulary whose padding logits are minus infinity, no dropout, loss =
-mean over all tokens. Parameters are rounded to float32 first, so that readers start from exactly the same numbers.
+The models are written out with elementary tensor operations, so that the files depend on formulas and not on a library's
+idea of a transformer: pre-norm blocks, causal softmax attention scaled by 1/sqrt(head size), a padded vocabulary whose
+padding logits are minus infinity, no dropout, loss = mean over all tokens. tiny_gpt.h5 is GPT-2: learned positions,
+LayerNorm, tanh GELU, biases everywhere, tied embedding. The others have every variant of ModelConfig (src/config) among
+them; MODELS below says which. Parameters are rounded to float32 first, so that readers start from exactly the same
+numbers.
 
-The file is flat, as src/hdf5 reads it: one-dimensional datasets below the root, chunked with fletcher32, little-endian;
+A file is flat, as src/hdf5 reads it: one-dimensional datasets below the root, chunked with fletcher32, little-endian;
 each one's attribute `shape` (u64) says what it is a row-major tensor of. Contents:
-  attributes of /     u64: layers, hidden_size, attention_heads, ffn_hidden_size, sequence_length, micro_batch_size,
-                      max_position_embeddings, vocab_size, padded_vocab_size, steps;  f64: norm_epsilon, and of the five
-                      steps learning_rate, beta1, beta2, epsilon, weight_decay, clip_grad_norm
+  attributes of /     model: text, the table [model] of an input file;  u64: samples (of a batch), steps;  f64, of the
+                      five steps: learning_rate, beta1, beta2, epsilon, weight_decay, clip_grad_norm
   parameters.NAME     initial values, f32; linear weights are [out, in], embeddings [rows, hidden]
   gradients.NAME      of `loss`, f32, same shapes
   tokens, targets     i32 [s, b]: one batch
@@ -24,107 +25,234 @@ each one's attribute `shape` (u64) says what it is a row-major tensor of. Conten
 """
 
 import math
+import pathlib
 import sys
 
 import h5py
 import numpy as np
 import torch
 
-LAYERS, HIDDEN, HEADS, FFN = 3, 48, 4, 192
-SEQUENCE, BATCH, POSITIONS = 33, 3, 40
-VOCAB, PADDED_VOCAB = 100, 128
-NORM_EPSILON = 1e-5
+BATCH = 3
 STEPS, LEARNING_RATE, BETA1, BETA2, EPSILON, WEIGHT_DECAY, CLIP = 5, 1e-3, 0.9, 0.999, 1e-8, 0.1, 1.0
 
+# Of tiny_gpt.h5; keys and defaults as in an input file.
+GPT = dict(layers=3, hidden_size=48, attention_heads=4, query_groups=4, ffn_hidden_size=192, sequence_length=33,
+           max_position_embeddings=40, vocab_size=100, vocab_multiple=128, position_embedding="learned",
+           rotary_fraction=1.0, rotary_base=10000.0, rotary_scaling=None, activation="gelu", normalization="layernorm",
+           norm_epsilon=1e-5, query_key_norm=False, tie_embeddings=True, bias=True)
+SMALL = GPT | dict(layers=2, hidden_size=32, ffn_hidden_size=40, sequence_length=19, max_position_embeddings=19,
+                   vocab_size=50, vocab_multiple=64)
+# Wavelengths of the rotations in "llama" are 6 to 2000 tokens: the scaling leaves some, slows some by all of the factor
+# and some by a part of it.
+LLAMA3 = dict(type="llama3", factor=8.0, low_frequency_factor=1.0, high_frequency_factor=4.0, original_length=64)
+MODELS = {
+    "tiny_gpt": GPT,
+    "tiny_llama": SMALL | dict(query_groups=2, position_embedding="rope", rotary_base=500.0, rotary_scaling=LLAMA3,
+                               activation="swiglu", normalization="rmsnorm", norm_epsilon=1e-6, bias=False,
+                               tie_embeddings=False),
+    "tiny_alibi": SMALL | dict(hidden_size=36, attention_heads=6, query_groups=1, position_embedding="alibi",
+                               activation="gelu_exact"),
+    "tiny_query_key_norm": SMALL | dict(query_groups=2, position_embedding="rope", rotary_fraction=0.5,
+                                        rotary_scaling=dict(type="linear", factor=2.5), activation="geglu",
+                                        query_key_norm=True),
+    "tiny_plain": SMALL | dict(position_embedding="none", activation="relu", bias=False, tie_embeddings=False),
+}
 
-def initial_parameters(random):
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def padded_vocabulary(model):
+    return -(-model["vocab_size"] // model["vocab_multiple"]) * model["vocab_multiple"]
+
+
+def head_size(model):
+    return model["hidden_size"] // model["attention_heads"]
+
+
+def initial_parameters(model, random):
     """All parameters by name, float64 but exactly representable in float32. Nothing is zero or one: a bias or a norm
     weight that is left out, or taken for another, has to show."""
+    hidden, ffn = model["hidden_size"], model["ffn_hidden_size"]
 
     def normal(*shape, deviation, mean=0.0):
         values = mean + deviation * random.standard_normal(shape)
         return torch.from_numpy(values.astype(np.float32).astype(np.float64))
 
     def linear(name, outputs, inputs, deviation=0.08):
-        return {
-            f"{name}.weight": normal(outputs, inputs, deviation=deviation),
-            f"{name}.bias": normal(outputs, deviation=0.1),
-        }
+        weight = {f"{name}.weight": normal(outputs, inputs, deviation=deviation)}
+        return weight | ({f"{name}.bias": normal(outputs, deviation=0.1)} if model["bias"] else {})
 
-    def norm(name):
-        return {
-            f"{name}.weight": normal(HIDDEN, deviation=0.2, mean=1.0),
-            f"{name}.bias": normal(HIDDEN, deviation=0.1),
-        }
+    def norm(name, size=hidden, bias=model["normalization"] == "layernorm"):
+        weight = {f"{name}.weight": normal(size, deviation=0.2, mean=1.0)}
+        return weight | ({f"{name}.bias": normal(size, deviation=0.1)} if bias else {})
 
-    parameters = {
-        "embedding.word.weight": normal(PADDED_VOCAB, HIDDEN, deviation=0.15),
-        "embedding.position.weight": normal(POSITIONS, HIDDEN, deviation=0.1),
-    }
-    for i in range(LAYERS):
+    parameters = {"embedding.word.weight": normal(padded_vocabulary(model), hidden, deviation=0.15)}
+    if model["position_embedding"] == "learned":
+        parameters["embedding.position.weight"] = normal(model["max_position_embeddings"], hidden, deviation=0.1)
+    for i in range(model["layers"]):
         layer = f"layers.{i}"
         parameters |= norm(f"{layer}.attention_norm")
-        for part in ("query", "key", "value"):
-            parameters |= linear(f"{layer}.attention.{part}", HIDDEN, HIDDEN, deviation=0.2)
-        parameters |= linear(f"{layer}.attention.output", HIDDEN, HIDDEN)
+        parameters |= linear(f"{layer}.attention.query", hidden, hidden, deviation=0.2)
+        for part in ("key", "value"):
+            parameters |= linear(f"{layer}.attention.{part}", model["query_groups"] * head_size(model), hidden, deviation=0.2)
+        if model["query_key_norm"]:
+            for part in ("query", "key"):
+                parameters |= norm(f"{layer}.attention.{part}_norm", head_size(model), bias=False)
+        parameters |= linear(f"{layer}.attention.output", hidden, hidden)
         parameters |= norm(f"{layer}.mlp_norm")
-        parameters |= linear(f"{layer}.mlp.up", FFN, HIDDEN)
-        parameters |= linear(f"{layer}.mlp.down", HIDDEN, FFN)
+        if model["activation"] in ("swiglu", "geglu"):
+            parameters |= linear(f"{layer}.mlp.gate", ffn, hidden, deviation=0.2)
+        parameters |= linear(f"{layer}.mlp.up", ffn, hidden)
+        parameters |= linear(f"{layer}.mlp.down", hidden, ffn)
     parameters |= norm("final_norm")
+    if not model["tie_embeddings"]:
+        parameters["head.weight"] = normal(padded_vocabulary(model), hidden, deviation=0.15)
     return parameters
 
 
-def layer_norm(x, weight, bias):
+def layer_norm(x, weight, bias, epsilon):
     mean = x.mean(dim=-1, keepdim=True)
     variance = ((x - mean) ** 2).mean(dim=-1, keepdim=True)
-    return (x - mean) / torch.sqrt(variance + NORM_EPSILON) * weight + bias
+    return (x - mean) / torch.sqrt(variance + epsilon) * weight + bias
+
+
+def rms_norm(x, weight, epsilon):
+    return x / torch.sqrt((x**2).mean(dim=-1, keepdim=True) + epsilon) * weight
 
 
 def gelu(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def attention(query, key, value):
-    """[s, b, h] each; heads are contiguous blocks of the last dimension."""
+ACTIVATIONS = {
+    "gelu": gelu,
+    "gelu_exact": lambda x: 0.5 * x * (1 + torch.erf(x / math.sqrt(2))),
+    "relu": lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
+    "swiglu": lambda x: x / (1 + torch.exp(-x)),  # of the gate
+    "geglu": gelu,
+}
+
+
+def rotation_speeds(model):
+    """Radians a position of each pair of channels."""
+    rotated = int(head_size(model) * model["rotary_fraction"])
+    speeds = [model["rotary_base"] ** (-2 * i / rotated) for i in range(rotated // 2)]
+    scaling = model["rotary_scaling"]
+    if scaling is None:
+        return speeds
+    if scaling["type"] == "linear":
+        return [speed / scaling["factor"] for speed in speeds]
+    low, high = scaling["low_frequency_factor"], scaling["high_frequency_factor"]
+    result, kinds = [], set()
+    for speed in speeds:
+        wavelength = 2 * math.pi / speed
+        if wavelength < scaling["original_length"] / high:
+            result.append(speed)
+            kinds.add("as it is")
+        elif wavelength > scaling["original_length"] / low:
+            result.append(speed / scaling["factor"])
+            kinds.add("slowed")
+        else:
+            smooth = (scaling["original_length"] / wavelength - low) / (high - low)
+            result.append((1 - smooth) * speed / scaling["factor"] + smooth * speed)
+            kinds.add("between")
+    assert len(kinds) == 3, "one of the scaling's three cases is not in the file"
+    return result
+
+
+def rotate(model, x):
+    """x [s, b, heads, d]: channel i and channel i + r/2 of the first r are a pair."""
+    speeds = torch.tensor(rotation_speeds(model), dtype=torch.float32).double()  # readers keep them in float32
+    pairs = len(speeds)
+    angle = torch.arange(x.shape[0], dtype=torch.float64)[:, None] * speeds
+    cos, sin = torch.cos(angle)[:, None, None, :], torch.sin(angle)[:, None, None, :]
+    first, second, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
+
+
+def slopes(heads):
+    """Of ALiBi: a geometric series for a power of two, else that of the next lower one and every second of the next."""
+    power = 2 ** int(math.log2(heads))
+    series = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    doubled = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(2 * power)]
+    return torch.tensor(series + doubled[::2][: heads - power], dtype=torch.float64)
+
+
+def attention(model, query, key, value, norms):
+    """[s, b, width] each; heads are contiguous blocks of the last dimension, and so many query heads in a row read the
+    same key and value head. norms: a function each that query and key heads go through, or nothing."""
     s, b, h = query.shape
-    split = (s, b, HEADS, h // HEADS)
-    scores = torch.einsum("ibad,jbad->baij", query.reshape(split), key.reshape(split)) / math.sqrt(h // HEADS)
+    heads, groups = model["attention_heads"], model["query_groups"]
+    query, key, value = (
+        x.reshape(s, b, count, head_size(model)) for x, count in ((query, heads), (key, groups), (value, groups))
+    )
+    if norms:
+        query, key = norms[0](query), norms[1](key)
+    if model["position_embedding"] == "rope":
+        query, key = rotate(model, query), rotate(model, key)
+    key, value = (torch.stack([x[:, :, i // (heads // groups)] for i in range(heads)], dim=2) for x in (key, value))
+    scores = torch.einsum("ibad,jbad->baij", query, key) / math.sqrt(head_size(model))
+    if model["position_embedding"] == "alibi":
+        distance = torch.arange(s)[:, None] - torch.arange(s)[None, :]
+        scores = scores - slopes(heads)[:, None, None] * distance
     later = torch.ones(s, s, dtype=torch.bool).triu(diagonal=1)
-    probabilities = torch.exp(scores - scores.amax(dim=-1, keepdim=True)).masked_fill(later, 0.0)
+    scores = scores.masked_fill(later, -math.inf)
+    probabilities = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
     probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return torch.einsum("baij,jbad->ibad", probabilities, value.reshape(split)).reshape(s, b, h)
+    return torch.einsum("baij,jbad->ibad", probabilities, value).reshape(s, b, h)
 
 
-def forward(parameters, tokens):
+def forward(model, parameters, tokens):
     """tokens [s, b] -> logits [s, b, vocab]: the padding rows of the embedding take no part in the softmax."""
+    epsilon = model["norm_epsilon"]
 
     def linear(name, x):
-        return x @ parameters[f"{name}.weight"].T + parameters[f"{name}.bias"]
+        y = x @ parameters[f"{name}.weight"].T
+        return y + parameters[f"{name}.bias"] if model["bias"] else y
 
     def norm(name, x):
-        return layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"])
+        if model["normalization"] == "rmsnorm":
+            return rms_norm(x, parameters[f"{name}.weight"], epsilon)
+        return layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"], epsilon)
 
+    def head_norm(name):
+        return lambda x: rms_norm(x, parameters[f"{name}.weight"], epsilon)
+
+    activation = ACTIVATIONS[model["activation"]]
     word = parameters["embedding.word.weight"]
-    x = word[tokens] + parameters["embedding.position.weight"][: tokens.shape[0], None, :]
-    for i in range(LAYERS):
+    x = word[tokens]
+    if model["position_embedding"] == "learned":
+        x = x + parameters["embedding.position.weight"][: tokens.shape[0], None, :]
+    for i in range(model["layers"]):
         layer = f"layers.{i}"
         n = norm(f"{layer}.attention_norm", x)
         query, key, value = (linear(f"{layer}.attention.{part}", n) for part in ("query", "key", "value"))
-        x = x + linear(f"{layer}.attention.output", attention(query, key, value))
+        norms = [head_norm(f"{layer}.attention.{part}_norm") for part in ("query", "key")] if model["query_key_norm"] else []
+        x = x + linear(f"{layer}.attention.output", attention(model, query, key, value, norms))
         n = norm(f"{layer}.mlp_norm", x)
-        x = x + linear(f"{layer}.mlp.down", gelu(linear(f"{layer}.mlp.up", n)))
-    return norm("final_norm", x) @ word[:VOCAB].T
+        up = linear(f"{layer}.mlp.up", n)
+        gated = f"{layer}.mlp.gate.weight" in parameters
+        inner = activation(linear(f"{layer}.mlp.gate", n)) * up if gated else activation(up)
+        x = x + linear(f"{layer}.mlp.down", inner)
+    head = word if model["tie_embeddings"] else parameters["head.weight"]
+    return norm("final_norm", x) @ head[: model["vocab_size"]].T
 
 
-def mean_loss(parameters, tokens, targets):
-    logits = forward(parameters, tokens)
+def mean_loss(model, parameters, tokens, targets):
+    logits = forward(model, parameters, tokens)
     at_target = logits.gather(-1, targets[..., None])[..., 0]
     return (torch.logsumexp(logits, dim=-1) - at_target).mean()
 
 
-def loss_and_gradients(parameters, tokens, targets):
+def loss_and_gradients(model, parameters, tokens, targets):
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
-    loss = mean_loss(leaves, tokens, targets)
+    loss = mean_loss(model, leaves, tokens, targets)
     gradients = torch.autograd.grad(loss, list(leaves.values()))
     return loss.item(), dict(zip(leaves, gradients))
 
@@ -133,34 +261,37 @@ def global_norm(gradients):
     return math.sqrt(sum((g**2).sum().item() for g in gradients.values()))
 
 
-def check_by_differences(random, parameters, gradients, tokens, targets):
-    """Every parameter's gradient along a random direction against a central difference of the loss. The key biases'
-    gradient is zero in exact arithmetic (the softmax does not see a shift of all scores of a row)."""
+def check_by_differences(model, random, parameters, gradients, tokens, targets):
+    """Every parameter's gradient along a random direction against a central difference of the loss. Where keys are not
+    rotated, their biases' gradient is zero in exact arithmetic (the softmax does not see a shift of all scores of a
+    row)."""
     for name, value in parameters.items():
         direction = torch.from_numpy(random.standard_normal(tuple(value.shape)))
-        step = 1e-5
-        ahead = mean_loss(parameters | {name: value + step * direction}, tokens, targets).item()
-        behind = mean_loss(parameters | {name: value - step * direction}, tokens, targets).item()
+        step = 1e-7  # few kinks of a ReLU lie within it
+        ahead = mean_loss(model, parameters | {name: value + step * direction}, tokens, targets).item()
+        behind = mean_loss(model, parameters | {name: value - step * direction}, tokens, targets).item()
         difference = (ahead - behind) / (2 * step)
         analytic = (gradients[name] * direction).sum().item()
         scale = gradients[name].norm().item() + 1e-4
         assert abs(difference - analytic) <= 1e-5 * scale, f"{name}: {analytic} against {difference}"
-        if name.endswith("attention.key.bias"):
+        if name.endswith("attention.key.bias") and model["position_embedding"] != "rope":
             assert gradients[name].norm().item() < 1e-12, name
         else:
             assert gradients[name].norm().item() > 1e-4, f"{name}: a vanishing gradient proves nothing"
-    assert torch.all(gradients["embedding.word.weight"][VOCAB:] == 0)
-    assert torch.all(gradients["embedding.position.weight"][SEQUENCE:] == 0)
+    table = "embedding.word.weight" if model["tie_embeddings"] else "head.weight"
+    assert torch.all(gradients[table][model["vocab_size"] :] == 0)
+    if model["position_embedding"] == "learned":
+        assert torch.all(gradients["embedding.position.weight"][model["sequence_length"] :] == 0)
 
 
-def train(parameters, batches):
+def train(model, parameters, batches):
     """AdamW, written out. Decay on matrices and embeddings only; the clip factor is limit / (norm + 1e-6), at most 1."""
     parameters = dict(parameters)
     m = {name: torch.zeros_like(value) for name, value in parameters.items()}
     v = {name: torch.zeros_like(value) for name, value in parameters.items()}
     losses, norms = [], []
     for step, (tokens, targets) in enumerate(batches, start=1):
-        loss, gradients = loss_and_gradients(parameters, tokens, targets)
+        loss, gradients = loss_and_gradients(model, parameters, tokens, targets)
         norm = global_norm(gradients)
         losses.append(loss)
         norms.append(norm)
@@ -176,19 +307,19 @@ def train(parameters, batches):
     return losses, norms
 
 
-def main():
-    path = sys.argv[1] if len(sys.argv) > 1 else "tests/golden/tiny_gpt.h5"
+def make(path, model):
     random = np.random.Generator(np.random.PCG64(20240229))
-    parameters = initial_parameters(random)
+    parameters = initial_parameters(model, random)
     # Texts of s + 1 tokens: targets are the tokens, one place on. Every batch also holds the first and last real token.
-    texts = random.integers(0, VOCAB, size=(1 + STEPS, SEQUENCE + 1, BATCH), dtype=np.int32)
-    texts[:, 3, 0], texts[:, 5, 1] = 0, VOCAB - 1
+    vocabulary = model["vocab_size"]
+    texts = random.integers(0, vocabulary, size=(1 + STEPS, model["sequence_length"] + 1, BATCH), dtype=np.int32)
+    texts[:, 3, 0], texts[:, 5, 1] = 0, vocabulary - 1
     tokens, targets = texts[:, :-1], texts[:, 1:]
     batches = [(torch.from_numpy(t).long(), torch.from_numpy(u).long()) for t, u in zip(tokens.copy(), targets.copy())]
 
-    loss, gradients = loss_and_gradients(parameters, *batches[0])
-    check_by_differences(random, parameters, gradients, *batches[0])
-    losses, norms = train(parameters, batches[1:])
+    loss, gradients = loss_and_gradients(model, parameters, *batches[0])
+    check_by_differences(model, random, parameters, gradients, *batches[0])
+    losses, norms = train(model, parameters, batches[1:])
     assert any(n > CLIP for n in norms), "no step is clipped"
 
     # No time stamps: the same bytes from every run.
@@ -201,12 +332,13 @@ def main():
             dataset = file.create_dataset(name, data=flat, chunks=(chunk,), fletcher32=True, track_times=False)
             dataset.attrs["shape"] = np.array(values.shape, dtype="<u8")
 
-        sizes = dict(layers=LAYERS, hidden_size=HIDDEN, attention_heads=HEADS, ffn_hidden_size=FFN,
-                     sequence_length=SEQUENCE, micro_batch_size=BATCH, max_position_embeddings=POSITIONS,
-                     vocab_size=VOCAB, padded_vocab_size=PADDED_VOCAB, steps=STEPS)
-        numbers = dict(norm_epsilon=NORM_EPSILON, learning_rate=LEARNING_RATE, beta1=BETA1, beta2=BETA2,
-                       epsilon=EPSILON, weight_decay=WEIGHT_DECAY, clip_grad_norm=CLIP)
-        file.attrs.update({name: np.uint64(value) for name, value in sizes.items()})
+        given = {key: value for key, value in model.items() if value is not None}
+        if model["position_embedding"] != "rope":
+            given = {key: value for key, value in given.items() if not key.startswith("rotary")}
+        file.attrs["model"] = np.bytes_("".join(f"{key} = {toml(value)}\n" for key, value in given.items()))
+        numbers = dict(learning_rate=LEARNING_RATE, beta1=BETA1, beta2=BETA2, epsilon=EPSILON,
+                       weight_decay=WEIGHT_DECAY, clip_grad_norm=CLIP)
+        file.attrs.update({name: np.uint64(value) for name, value in dict(samples=BATCH, steps=STEPS).items()})
         file.attrs.update({name: np.float64(value) for name, value in numbers.items()})
         for name in parameters:
             put(f"parameters.{name}", parameters[name].numpy(), "<f4")
@@ -215,14 +347,20 @@ def main():
         put("targets", targets[0], "<i4")
         put("loss", [loss], "<f8")
         put("gradient_norm", [global_norm(gradients)], "<f8")
-        put("logits", forward(parameters, batches[0][0]).numpy(), "<f4")
+        put("logits", forward(model, parameters, batches[0][0]).numpy(), "<f4")
         put("steps.tokens", tokens[1:], "<i4")
         put("steps.targets", targets[1:], "<i4")
         put("steps.losses", losses, "<f8")
         put("steps.norms", norms, "<f8")
     count = sum(value.numel() for value in parameters.values())
     print(f"{path}: {count} parameters, loss {loss!r}, gradient norm {global_norm(gradients)!r}")
-    print(f"steps: losses {losses}, norms {norms}")
+    print(f"  steps: losses {losses}, norms {norms}")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
+    for name, model in MODELS.items():
+        make(folder / f"{name}.h5", model)
 
 
 if __name__ == "__main__":

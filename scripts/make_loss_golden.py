@@ -19,6 +19,7 @@ every parameter's gradient its norm and its scalar product with the parameter's 
 import json
 import math
 import sys
+import tomllib
 from pathlib import Path
 
 import h5py
@@ -32,7 +33,7 @@ KEY_TOKENS = [5, 11, 99]
 
 def read_model():
     with h5py.File(GOLDEN / "tiny_gpt.h5") as file:
-        sizes = {name: value.item() for name, value in file.attrs.items()}
+        sizes = tomllib.loads(file.attrs["model"].decode()) | {"samples": int(file.attrs["samples"])}
         values = {
             name.removeprefix("parameters."): torch.from_numpy(
                 data[:].reshape(tuple(int(extent) for extent in data.attrs["shape"])).astype(np.float64)
@@ -46,7 +47,7 @@ def read_model():
 def make_texts(random, sizes):
     """Ends of documents at random places, one in the first place, one in the last, two in a row, and a sample without;
     key tokens once as the first token of a sample and once as the last, which is a target only."""
-    texts = random.integers(0, sizes["vocab_size"], size=(sizes["micro_batch_size"], sizes["sequence_length"] + 1))
+    texts = random.integers(0, sizes["vocab_size"], size=(sizes["samples"], sizes["sequence_length"] + 1))
     texts[texts == END_OF_DOCUMENT] = 8
     texts[np.isin(texts, KEY_TOKENS)] = 12
     texts[0, [4, 5, 18, 29]] = END_OF_DOCUMENT

@@ -101,6 +101,11 @@ void check_rotation(const Config& c, Violations& violations) {
     return;
   }
   const RotaryScalingConfig& scaling = m.rotary_scaling;
+  if (!scaling.type.empty() && scaling.factor < 1) {
+    violations.add({"model.rotary_scaling"},
+                   "model.rotary_scaling: factor = {} is below 1; it says how many times longer sequences may be",
+                   scaling.factor);
+  }
   if (scaling.type == "llama3" && scaling.low_frequency_factor >= scaling.high_frequency_factor) {
     violations.add({"model.rotary_scaling"},
                    "model.rotary_scaling: low_frequency_factor = {} is not below high_frequency_factor = {}",

@@ -1,7 +1,6 @@
 // Sizes of published models, for model.preset. Data only; explicit keys of the input file override them.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,7 +10,7 @@ namespace megatron {
 
 struct ModelPreset {
   std::string_view name;
-  std::int64_t layers, hidden_size, attention_heads, sequence_length;
+  ModelConfig model;  ///< with the published sequence length as max_position_embeddings; no vocabulary
   std::string_view note;
 };
 
@@ -20,7 +19,7 @@ std::span<const ModelPreset> model_presets();
 /// The preset of this name, or nullptr.
 const ModelPreset* find_preset(std::string_view name);
 
-/// Sets the preset's sizes, its name, and max_position_embeddings to the published sequence length.
+/// Sets all of `model` to the preset's.
 void apply_preset(const ModelPreset& preset, ModelConfig& model);
 
 }  // namespace megatron

@@ -30,6 +30,20 @@ std::string row(const Key& key) {
                      in_table(constraint_of(key)), in_table(std::string(key.help)));
 }
 
+/// What a preset sets beside its sizes.
+std::string other_keys(const ModelConfig& model) {
+  Config preset;
+  preset.model = model;
+  std::string list;
+  for (const Key& key : schema()) {
+    const bool size = key.absent == "required" || key.name == "max_position_embeddings";
+    const std::string value = print_value(key, preset);
+    if (key.table != "model" || size || value == print_value(key, Config{})) continue;
+    list += fmt::format("{}`{} = {}`", list.empty() ? "" : ", ", key.name, value);
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string config_reference() {
@@ -54,10 +68,11 @@ std::string config_reference() {
   }
   text +=
       "\n## Presets\n\n`model.preset` sets these; the vocabulary stays the data's.\n\n"
-      "| preset | layers | hidden_size | attention_heads | sequence_length | |\n|---|---|---|---|---|---|\n";
+      "| preset | layers | hidden_size | attention_heads | sequence_length | and | |\n|---|---|---|---|---|---|---|\n";
   for (const ModelPreset& preset : model_presets()) {
-    text += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", preset.name, preset.layers, preset.hidden_size,
-                        preset.attention_heads, preset.sequence_length, preset.note);
+    const ModelConfig& model = preset.model;
+    text += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", preset.name, model.layers, model.hidden_size,
+                        model.attention_heads, model.sequence_length, other_keys(model), preset.note);
   }
   text +=
       "\n## Not supported for training yet\n\n`--dry-run` plans these; training refuses them by name.\n\n"

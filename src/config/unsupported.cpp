@@ -15,12 +15,6 @@ namespace {
 
 constexpr Unsupported kUnsupported[] = {
     {"model.family", false, "other than \"gpt\"", [](const Config& c) { return c.model.family != "gpt"; }},
-    {"model.position_embedding", false, "\"rope\"",
-     [](const Config& c) { return c.model.position_embedding == "rope"; }},
-    {"model.activation", false, "other than \"gelu\"", [](const Config& c) { return c.model.activation != "gelu"; }},
-    {"model.normalization", false, "other than \"layernorm\"",
-     [](const Config& c) { return c.model.normalization != "layernorm"; }},
-    {"model.query_key_norm", false, "true", [](const Config& c) { return c.model.query_key_norm; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
     {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},

@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
+
+#include "nn/positions.h"
 
 namespace megatron {
 
@@ -26,6 +29,37 @@ std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& p
 
 namespace {
 
+NormSizes norm_sizes(const ModelConfig& model) {
+  return {.hidden = model.hidden_size,
+          .kind = model.normalization == "rmsnorm" ? NormKind::root_mean_square : NormKind::layer,
+          .epsilon = model.norm_epsilon};
+}
+
+Activation activation_of(const ModelConfig& model) {
+  for (const auto& [name, activation] : {std::pair("gelu", Activation::gelu),
+                                         {"gelu_exact", Activation::gelu_exact},
+                                         {"relu", Activation::relu},
+                                         {"swiglu", Activation::swiglu},
+                                         {"geglu", Activation::geglu}}) {
+    if (model.activation == name) return activation;
+  }
+  fail(ErrorKind::internal, "model.activation = \"{}\" has no function", model.activation);
+}
+
+std::vector<float> frequencies_of(const ModelConfig& model) {
+  if (model.position_embedding != "rope") return {};
+  const RotaryScalingConfig& given = model.rotary_scaling;
+  RotaryScaling scaling;
+  if (!given.type.empty()) {
+    scaling = {.kind = given.type == "llama3" ? RotaryScaling::Kind::llama3 : RotaryScaling::Kind::linear,
+               .factor = given.factor,
+               .low_frequency_factor = given.low_frequency_factor,
+               .high_frequency_factor = given.high_frequency_factor,
+               .original_length = given.original_length};
+  }
+  return rotary_inverse_frequencies(model.rotary_size(), 1, model.rotary_base, scaling);
+}
+
 BlockSizes block_sizes(const ModelConfig& model) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
   const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
@@ -35,15 +69,19 @@ BlockSizes block_sizes(const ModelConfig& model) {
                      .groups = model.query_groups,
                      .bias = model.bias,
                      .alibi = model.position_embedding == "alibi",
+                     .inverse_frequencies = frequencies_of(model),
+                     .query_key_norm = model.query_key_norm,
+                     .norm_epsilon = model.norm_epsilon,
                      .dropout = model.attention_dropout,
                      .deviation = model.init_std,
                      .output_deviation = output_deviation};
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
                .bias = model.bias,
+               .activation = activation_of(model),
                .deviation = model.init_std,
                .output_deviation = output_deviation};
-  sizes.norm_epsilon = model.norm_epsilon;
+  sizes.norm = norm_sizes(model);
   sizes.hidden_dropout = model.hidden_dropout;
   return sizes;
 }
@@ -91,7 +129,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
                          layer - first_layer < recomputed);
   }
   if (last && !model.tie_embeddings) word = declare_table(declare, "head.weight", model);
-  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, model.hidden_size, model.norm_epsilon});
+  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, norm_sizes(model)});
 }
 
 std::vector<std::unique_ptr<GptStage>> make_gpt_chunks(const Config& config, const ProcessGrid& grid,

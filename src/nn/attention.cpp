@@ -40,6 +40,15 @@ int declare_slopes(Declare& declare, const AttentionSizes& sizes) {
   return declare.store().declare_constant("ALiBi slopes", std::vector<float>(first, first + count));
 }
 
+int declare_frequencies(Declare& declare, const AttentionSizes& sizes) {
+  if (sizes.inverse_frequencies.empty()) return kNone;
+  return declare.store().declare_constant("rotary frequencies", sizes.inverse_frequencies);
+}
+
+int declare_norm(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
+  return sizes.query_key_norm ? declare.whole_vector_inside(name + ".weight", sizes.head_size(), 1) : kNone;
+}
+
 }  // namespace
 
 Attention::Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer)
@@ -50,6 +59,9 @@ Attention::Attention(Declare& declare, const std::string& name, const AttentionS
       local_groups_(std::max<std::int64_t>(1, sizes.groups / declare.region().size())),
       first_head_(local_heads_ * declare.region().rank()),
       slopes_(declare_slopes(declare, sizes)),
+      frequencies_(declare_frequencies(declare, sizes)),
+      query_norm_(declare_norm(declare, name + ".query_norm", sizes)),
+      key_norm_(declare_norm(declare, name + ".key_norm", sizes)),
       qkv_(declare_qkv(declare, name, sizes)),
       output_(declare_output(declare, name, sizes)) {}
 
@@ -57,6 +69,72 @@ Attention::Parts Attention::parts(Tensor qkv) const {
   const std::int64_t d = sizes_.head_size(), query = local_heads_ * d, key = local_groups_ * d;
   return {qkv.slice(2, 0, query).split_last(local_heads_), qkv.slice(2, query, key).split_last(local_groups_),
           qkv.slice(2, query + key, key).split_last(local_groups_)};
+}
+
+Attention::Parts Attention::inputs(const Saved& saved) const {
+  Parts in = parts(saved.qkv);
+  if (saved.normed) {
+    const std::int64_t query = local_heads_ * sizes_.head_size(), key = local_groups_ * sizes_.head_size();
+    in.query = saved.normed.slice(2, 0, query).split_last(local_heads_);
+    in.key = saved.normed.slice(2, query, key).split_last(local_groups_);
+  }
+  return in;
+}
+
+void Attention::rotate(Context& context, Tensor query_and_key, bool inverse) const {
+  if (frequencies_ == kNone) return;
+  const std::int64_t heads = local_heads_ + local_groups_;
+  context.ops.rotary({.x = query_and_key.slice(2, 0, heads * sizes_.head_size()).split_last(heads),
+                      .positions = context.micro_batch.position_ids,
+                      .inverse_frequencies = store_->constant(frequencies_),
+                      .inverse = inverse});
+}
+
+void Attention::normalise(Context& context, Saved& saved) const {
+  const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
+  saved.normed = context.saved.allocate(
+      "normalised query, key", {s, b, (local_heads_ + local_groups_) * sizes_.head_size()}, context.activation_type);
+  saved.query_rstd = context.saved.allocate("query norm rstd", {s * b * local_heads_}, DType::f32);
+  saved.key_rstd = context.saved.allocate("key norm rstd", {s * b * local_groups_}, DType::f32);
+  const Parts raw = parts(saved.qkv), normed = inputs(saved);
+  const auto epsilon = static_cast<float>(sizes_.norm_epsilon);
+  context.ops.layer_norm_forward({.x = raw.query,
+                                  .gamma = store_->at(query_norm_).value,
+                                  .beta = {},
+                                  .y = normed.query,
+                                  .mean = {},
+                                  .rstd = saved.query_rstd,
+                                  .epsilon = epsilon});
+  context.ops.layer_norm_forward({.x = raw.key,
+                                  .gamma = store_->at(key_norm_).value,
+                                  .beta = {},
+                                  .y = normed.key,
+                                  .mean = {},
+                                  .rstd = saved.key_rstd,
+                                  .epsilon = epsilon});
+}
+
+// In place: gradients of the normalised become those of what the product made.
+void Attention::normalise_back(Context& context, const Saved& saved, const Parts& gradient) const {
+  const Parts raw = parts(saved.qkv);
+  context.ops.layer_norm_backward({.dy = gradient.query,
+                                   .x = raw.query,
+                                   .gamma = store_->at(query_norm_).value,
+                                   .mean = {},
+                                   .rstd = saved.query_rstd,
+                                   .residual_gradient = {},
+                                   .dx = gradient.query,
+                                   .dgamma = store_->at(query_norm_).gradient,
+                                   .dbeta = {}});
+  context.ops.layer_norm_backward({.dy = gradient.key,
+                                   .x = raw.key,
+                                   .gamma = store_->at(key_norm_).value,
+                                   .mean = {},
+                                   .rstd = saved.key_rstd,
+                                   .residual_gradient = {},
+                                   .dx = gradient.key,
+                                   .dgamma = store_->at(key_norm_).gradient,
+                                   .dbeta = {}});
 }
 
 AttentionMask Attention::mask(const MicroBatch& micro_batch) const {
@@ -80,7 +158,9 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
 
   qkv_.forward(context, x, saved.qkv);
   if (qkv_.has_bias()) context.ops.add_bias({.x = as_matrix(saved.qkv), .bias = qkv_.bias()});
-  const Parts in = parts(saved.qkv);
+  if (sizes_.query_key_norm) normalise(context, saved);
+  rotate(context, sizes_.query_key_norm ? saved.normed : saved.qkv, /*inverse=*/false);
+  const Parts in = inputs(saved);
   context.ops.attention_forward({.q = in.query,
                                  .k = in.key,
                                  .v = in.value,
@@ -98,7 +178,7 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
   Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
   output_.backward(context, dy, saved.out, dout);
-  const Parts in = parts(saved.qkv), gradient = parts(dqkv);
+  const Parts in = inputs(saved), gradient = parts(dqkv);
   context.ops.attention_backward({.dout = dout.split_last(local_heads_),
                                   .q = in.query,
                                   .k = in.key,
@@ -111,6 +191,8 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .scale = scale(),
                                   .mask = mask(context.micro_batch),
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
+  rotate(context, dqkv, /*inverse=*/true);
+  if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
   if (context.weight_work != nullptr) {  // nobody reads them again, and a product that is put off finds its operand
     context.ops.copy(dqkv, saved.qkv);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nn/linear.h"
 
@@ -16,6 +17,9 @@ struct AttentionSizes {
   std::int64_t hidden = 0, heads = 0, groups = 0;  ///< of the whole model
   bool bias = true;
   bool alibi = false;  ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
+  std::vector<float> inverse_frequencies = {};  ///< of rotations of queries and keys (Su et al. 2021); empty: none
+  bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)
+  double norm_epsilon = 1e-5;                   ///< of that
   double dropout = 0;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
 
@@ -25,14 +29,17 @@ struct AttentionSizes {
 class Attention {
  public:
   struct Saved {
-    ConstTensor x;       ///< [s(/t), b, h]
-    Tensor qkv;          ///< [s, b, (a/t + 2 groups here) d]: query, key, value side by side, biases added
-    Tensor out;          ///< [s, b, h/t]
-    Tensor log_sum_exp;  ///< f32 [b, a/t, s]
+    ConstTensor x;  ///< [s(/t), b, h]
+    Tensor qkv;     ///< [s, b, (a/t + 2 groups here) d]: query, key, value side by side, biases added,
+                    ///< rotated if they are not normalised before
+    Tensor normed;  ///< [s, b, (a/t + groups here) d]: query and key, normalised and rotated; absent without norms
+    Tensor query_rstd, key_rstd;  ///< f32 [s b heads]
+    Tensor out;                   ///< [s, b, h/t]
+    Tensor log_sum_exp;           ///< f32 [b, a/t, s]
   };
 
-  /// Declares NAME.{query,key,value,output}.weight and, with biases, .bias. `layer` is the global index (of the dropout
-  /// masks).
+  /// Declares NAME.{query,key,value,output}.weight, with biases .bias, and NAME.{query,key}_norm.weight. `layer` is the
+  /// global index (of the dropout masks).
   Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer);
 
   const RowParallelLinear& output() const { return output_; }
@@ -47,13 +54,20 @@ class Attention {
     Tensor query, key, value;
   };
   Parts parts(Tensor qkv) const;
+  /// What attention itself reads: of `saved`, with the normalised ones if there are such.
+  Parts inputs(const Saved& saved) const;
+  /// Of what query and key begin: turns them to their positions, or gradients back.
+  void rotate(Context& context, Tensor query_and_key, bool inverse) const;
+  void normalise(Context& context, Saved& saved) const;
+  void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;
   AttentionMask mask(const MicroBatch& micro_batch) const;
   float scale() const;
 
   const ParameterStore* store_;
   AttentionSizes sizes_;
   std::int64_t layer_, local_heads_, local_groups_, first_head_;
-  int slopes_;  // a constant's index; kNone
+  int slopes_, frequencies_;   // constants' indices; kNone
+  int query_norm_, key_norm_;  // weights' indices; kNone
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
 };

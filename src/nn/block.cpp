@@ -10,9 +10,9 @@ Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes,
       sizes_(sizes),
       layer_(layer),
       recompute_(recompute),
-      attention_norm_(declare, name + ".attention_norm", sizes.attention.hidden, sizes.norm_epsilon),
+      attention_norm_(declare, name + ".attention_norm", sizes.norm),
       attention_(declare, name + ".attention", sizes.attention, layer),
-      mlp_norm_(declare, name + ".mlp_norm", sizes.attention.hidden, sizes.norm_epsilon),
+      mlp_norm_(declare, name + ".mlp_norm", sizes.norm),
       mlp_(declare, name + ".mlp", sizes.mlp),
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 

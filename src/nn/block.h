@@ -1,4 +1,4 @@
-// One pre-norm transformer block (GPT-2's): x + dropout(attention(norm(x)) + bias), then the same with the MLP.
+// One pre-norm transformer block: x + dropout(attention(norm(x)) + bias), then the same with the MLP.
 //
 // A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
 // back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
@@ -17,14 +17,14 @@ namespace megatron {
 struct BlockSizes {
   AttentionSizes attention;
   MlpSizes mlp;
-  double norm_epsilon = 1e-5;
+  NormSizes norm;
   double hidden_dropout = 0;
 };
 
 class Block {
  public:
   struct Saved {  // of a recomputed block the input, attention_norm.x, alone
-    LayerNorm::Saved attention_norm, mlp_norm;
+    Norm::Saved attention_norm, mlp_norm;
     Attention::Saved attention;
     Mlp::Saved mlp;
   };
@@ -50,9 +50,9 @@ class Block {
   BlockSizes sizes_;
   std::int64_t layer_;
   bool recompute_;
-  LayerNorm attention_norm_;
+  Norm attention_norm_;
   Attention attention_;
-  LayerNorm mlp_norm_;
+  Norm mlp_norm_;
   Mlp mlp_;
   int last_parameter_;
 };

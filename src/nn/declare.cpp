@@ -58,6 +58,14 @@ int Declare::whole_vector(const std::string& name, std::int64_t size, double con
   return store_.declare(std::move(parameter));
 }
 
+int Declare::whole_vector_inside(const std::string& name, std::int64_t size, double constant) {
+  Parameter parameter = whole(name, {size});
+  parameter.tensor = Placement::partial;
+  parameter.decay = false;
+  parameter.initialization.constant = constant;
+  return store_.declare(std::move(parameter));
+}
+
 int Declare::whole_table(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
   Parameter parameter = whole(name, {rows, columns});
   parameter.initialization.deviation = deviation;

@@ -27,6 +27,8 @@ class Declare {
   int split_bias(const std::string& name, std::int64_t size, bool adjacent = false, std::int64_t groups = 0);
   /// A vector [size] that every tensor rank holds whole. Under sequence parallelism its gradient is partial.
   int whole_vector(const std::string& name, std::int64_t size, double constant);
+  /// The same inside a region, where every rank uses it on heads of its own: its gradient is partial either way.
+  int whole_vector_inside(const std::string& name, std::int64_t size, double constant);
   /// A table [rows, columns] that every tensor rank holds whole, used on outside rows (position embedding).
   int whole_table(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
 

@@ -18,14 +18,14 @@ Head::Head(Declare& declare, int word, const HeadSizes& sizes)
     : store_(&declare.store()),
       word_(word),
       sizes_(sizes),
-      norm_(declare, "final_norm", sizes.hidden, sizes.norm_epsilon),
+      norm_(declare, "final_norm", sizes.norm),
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
   context.acquire(store_->at(last_parameter_));
   const ArenaScope kept(context.saved), scope(context.scratch);
   const Tensor normed = context.scratch.allocate("final norm", x.shape(), context.activation_type);
-  LayerNorm::Saved unused;
+  Norm::Saved unused;
   norm_.forward(context, x, normed, unused);
   const ConstTensor whole = context.region.enter(context.scratch, normed);
   context.ops.matmul({.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});

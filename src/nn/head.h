@@ -9,20 +9,20 @@
 namespace megatron {
 
 struct HeadSizes {
-  std::int64_t vocab = 0, hidden = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
-  double norm_epsilon = 1e-5;
+  std::int64_t vocab = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
+  NormSizes norm;
 };
 
 class Head {
  public:
   struct Saved {
-    LayerNorm::Saved norm;
+    Norm::Saved norm;
     ConstTensor normed;       ///< [s(/t), b, h]
     Tensor logits;            ///< [s·b, V/t]; becomes its own gradient in backward
     Tensor maximum, sum_exp;  ///< f32 [s·b], over the whole vocabulary
   };
 
-  /// Uses `word`, the output matrix (declared by the model), and declares final_norm.{weight,bias}.
+  /// Uses `word`, the output matrix (declared by the model), and declares the final norm, final_norm.
   Head(Declare& declare, int word, const HeadSizes& sizes);
 
   /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64
@@ -37,7 +37,7 @@ class Head {
   const ParameterStore* store_;
   int word_;
   HeadSizes sizes_;
-  LayerNorm norm_;
+  Norm norm_;
   int last_parameter_;
 };
 

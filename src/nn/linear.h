@@ -41,6 +41,7 @@ class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterStore& store, int weight, int bias);
 
+  std::int64_t local_in() const { return store_->at(weight_).box.extent[1]; }
   ConstTensor bias() const;      ///< [out], absent if there is none
   Tensor bias_gradient() const;  ///< the same
 

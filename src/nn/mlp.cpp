@@ -1,13 +1,26 @@
 #include "nn/mlp.h"
 
+#include <vector>
+
 namespace megatron {
 
 namespace {
 
 ColumnParallelLinear declare_up(Declare& declare, const std::string& name, const MlpSizes& sizes) {
-  const int weight = declare.split_rows(name + ".up.weight", sizes.ffn, sizes.hidden, sizes.deviation);
-  const int bias = sizes.bias ? declare.split_bias(name + ".up.bias", sizes.ffn) : kNoBias;
-  return {declare.store(), weight, bias, 1, sizes.hidden};
+  std::vector<std::string> records = {name + ".up"};
+  if (is_gated(sizes.activation)) records.insert(records.begin(), name + ".gate");
+  int weight = -1, bias = kNoBias;
+  for (const std::string& record : records) {
+    const int index = declare.split_rows(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
+                                         /*adjacent=*/&record != &records.front());
+    if (&record == &records.front()) weight = index;
+  }
+  for (const std::string& record : records) {
+    if (!sizes.bias) break;
+    const int index = declare.split_bias(record + ".bias", sizes.ffn, /*adjacent=*/&record != &records.front());
+    if (&record == &records.front()) bias = index;
+  }
+  return {declare.store(), weight, bias, static_cast<int>(records.size()), sizes.hidden};
 }
 
 RowParallelLinear declare_down(Declare& declare, const std::string& name, const MlpSizes& sizes) {
@@ -19,7 +32,7 @@ RowParallelLinear declare_down(Declare& declare, const std::string& name, const 
 }  // namespace
 
 Mlp::Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes)
-    : up_(declare_up(declare, name, sizes)), down_(declare_down(declare, name, sizes)) {}
+    : activation_(sizes.activation), up_(declare_up(declare, name, sizes)), down_(declare_down(declare, name, sizes)) {}
 
 void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   activate(context, x, saved);
@@ -27,13 +40,14 @@ void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const
 }
 
 void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
-  const Shape shape = {context.micro_batch.sequence, context.micro_batch.samples, up_.local_out()};
+  const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
   saved.x = x;
-  saved.up = context.saved.allocate("mlp up", shape, context.activation_type);
-  saved.activated = context.saved.allocate("mlp activated", shape, context.activation_type);
+  saved.up = context.saved.allocate("mlp up", {s, b, up_.local_out()}, context.activation_type);
+  saved.activated = context.saved.allocate("mlp activated", {s, b, down_.local_in()}, context.activation_type);
 
   up_.forward(context, x, saved.up);
-  context.ops.bias_activation_forward({.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated)});
+  context.ops.bias_activation_forward(
+      {.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated), .activation = activation_});
 }
 
 void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
@@ -42,16 +56,20 @@ void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
 
 void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
-  const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.up.shape(), saved.up.dtype());
+  const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.activated.shape(), saved.activated.dtype());
   // Nobody reads `up` after this: a product that is put off finds its operand there.
-  const Tensor dup = context.weight_work != nullptr ? saved.up : dactivated;
+  const Tensor dup = context.weight_work != nullptr ? saved.up
+                     : is_gated(activation_)
+                         ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
+                         : dactivated;
 
   down_.backward(context, dy, saved.activated, dactivated);
   context.ops.bias_activation_backward({.dy = as_matrix(dactivated),
                                         .x = as_matrix(saved.up),
                                         .bias = up_.bias(),
                                         .dx = as_matrix(dup),
-                                        .dbias = up_.bias_gradient()});
+                                        .dbias = up_.bias_gradient(),
+                                        .activation = activation_});
   up_.backward(context, dup, saved.x, dx);
 }
 

@@ -1,5 +1,6 @@
-// The feed-forward half of a block inside the tensor region: up (column parallel), bias and GELU, down (row parallel).
-// Bias and dropout of the output belong to the block.
+// The feed-forward half of a block inside the tensor region: up (column parallel), bias and activation, down (row
+// parallel). A gate is a record beside up, and one product makes both. Bias and dropout of the output belong to the
+// block.
 #pragma once
 
 #include <string>
@@ -11,6 +12,7 @@ namespace megatron {
 struct MlpSizes {
   std::int64_t hidden = 0, ffn = 0;  ///< of the whole model
   bool bias = true;
+  Activation activation = Activation::gelu;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
 };
 
@@ -18,11 +20,11 @@ class Mlp {
  public:
   struct Saved {
     ConstTensor x;     ///< [s(/t), b, h]
-    Tensor up;         ///< [s, b, f/t], before the bias
+    Tensor up;         ///< [s, b, f/t], before the bias; gated [s, b, 2 f/t], gate and up side by side
     Tensor activated;  ///< [s, b, f/t]
   };
 
-  /// Declares NAME.{up,down}.weight and, with biases, .bias.
+  /// Declares NAME.{up,down}.weight, gated NAME.gate.weight before up, and, with biases, .bias.
   Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes);
 
   const RowParallelLinear& down() const { return down_; }
@@ -35,6 +37,7 @@ class Mlp {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
+  Activation activation_;
   ColumnParallelLinear up_;
   RowParallelLinear down_;
 };

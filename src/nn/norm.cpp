@@ -4,28 +4,28 @@
 
 namespace megatron {
 
-LayerNorm::LayerNorm(Declare& declare, const std::string& name, std::int64_t hidden, double epsilon)
+Norm::Norm(Declare& declare, const std::string& name, const NormSizes& sizes)
     : store_(&declare.store()),
-      weight_(declare.whole_vector(name + ".weight", hidden, 1)),
-      bias_(declare.whole_vector(name + ".bias", hidden, 0)),
-      epsilon_(static_cast<float>(epsilon)) {}
+      sizes_(sizes),
+      weight_(declare.whole_vector(name + ".weight", sizes.hidden, 1)),
+      bias_(sizes.kind == NormKind::layer ? declare.whole_vector(name + ".bias", sizes.hidden, 0) : kNoBias) {}
 
-void LayerNorm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+void Norm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const ConstTensor rows = as_matrix(x);
   saved.x = x;
-  saved.mean = context.saved.allocate("norm mean", {rows.dim(0)}, DType::f32);
+  if (bias_ != kNoBias) saved.mean = context.saved.allocate("norm mean", {rows.dim(0)}, DType::f32);
   saved.rstd = context.saved.allocate("norm rstd", {rows.dim(0)}, DType::f32);
   context.ops.layer_norm_forward({.x = rows,
                                   .gamma = store_->at(weight_).value,
-                                  .beta = store_->at(bias_).value,
+                                  .beta = bias_ != kNoBias ? ConstTensor(store_->at(bias_).value) : ConstTensor(),
                                   .y = as_matrix(y),
                                   .mean = saved.mean,
                                   .rstd = saved.rstd,
-                                  .epsilon = epsilon_});
+                                  .epsilon = static_cast<float>(sizes_.epsilon)});
 }
 
-void LayerNorm::backward(Context& context, ConstTensor dy, const Saved& saved, ConstTensor residual_gradient,
-                         Tensor dx) const {
+void Norm::backward(Context& context, ConstTensor dy, const Saved& saved, ConstTensor residual_gradient,
+                    Tensor dx) const {
   context.ops.layer_norm_backward(
       {.dy = as_matrix(dy),
        .x = as_matrix(saved.x),
@@ -35,7 +35,7 @@ void LayerNorm::backward(Context& context, ConstTensor dy, const Saved& saved, C
        .residual_gradient = residual_gradient ? as_matrix(residual_gradient) : ConstTensor(),
        .dx = as_matrix(dx),
        .dgamma = store_->at(weight_).gradient,
-       .dbeta = store_->at(bias_).gradient});
+       .dbeta = bias_ != kNoBias ? store_->at(bias_).gradient : Tensor()});
 }
 
 }  // namespace megatron

@@ -1,4 +1,5 @@
-// Layer normalisation with its two parameters; works on outside rows (each rank its own under sequence parallelism).
+// Normalisation with its parameters, LayerNorm or RMSNorm; works on outside rows (each rank its own under sequence
+// parallelism).
 #pragma once
 
 #include <string>
@@ -8,15 +9,26 @@
 
 namespace megatron {
 
-class LayerNorm {
+enum class NormKind {
+  layer,            ///< a weight and a bias (Ba et al. 2016)
+  root_mean_square  ///< a weight; nothing is subtracted (Zhang & Sennrich 2019)
+};
+
+struct NormSizes {
+  std::int64_t hidden = 0;
+  NormKind kind = NormKind::layer;
+  double epsilon = 1e-5;
+};
+
+class Norm {
  public:
   struct Saved {
     ConstTensor x;      ///< forward's input, kept by the caller until backward
-    Tensor mean, rstd;  ///< f32 [n]
+    Tensor mean, rstd;  ///< f32 [n]; mean absent without subtraction
   };
 
-  /// Declares NAME.weight (ones) and NAME.bias (zeros).
-  LayerNorm(Declare& declare, const std::string& name, std::int64_t hidden, double epsilon);
+  /// Declares NAME.weight (ones) and, of a LayerNorm, NAME.bias (zeros).
+  Norm(Declare& declare, const std::string& name, const NormSizes& sizes);
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y
   /// dx = gradient through the norm + residual_gradient (optional); may alias either. Adds the parameters' gradients.
@@ -24,8 +36,8 @@ class LayerNorm {
 
  private:
   const ParameterStore* store_;
-  int weight_, bias_;
-  float epsilon_;
+  NormSizes sizes_;
+  int weight_, bias_;  // bias_ of a LayerNorm
 };
 
 }  // namespace megatron

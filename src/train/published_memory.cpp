@@ -78,6 +78,10 @@ std::string compare_with_published(const Config& config, const MemoryPlan& first
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;
   if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 values are twice as large, and need no copy");
+  const ModelConfig& model = config.model;
+  if (model.ffn_hidden_size != 4 * model.hidden_size || model.query_groups != model.attention_heads || model.gated()) {
+    reasons.emplace_back("the formula is for two matrices of 4 h, and keys and values of every head");
+  }
   if (config.recompute.mode == "none") reasons.emplace_back("attention keeps no scores (5 a s / h)");
   reasons.emplace_back("dropout masks are functions, none is kept (2 s b h)");
   if (recomputes) reasons.emplace_back("what is computed again lies in scratch");

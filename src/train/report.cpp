@@ -141,12 +141,14 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "");
   text += describe_idle_levers(config);
   fmt::format_to(out, "threads   {} a rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
+  const ModelConfig& model = config.model;
   fmt::format_to(out,
-                 "model     {}: {} parameters; {} layers, hidden {}, {} heads, feed-forward {}, sequence {}, "
+                 "model     {}: {} parameters; {} layers, hidden {}, {} heads{}, {}feed-forward {}, sequence {}, "
                  "vocabulary {} (padded to {})\n",
-                 config.model.family, parameters, config.model.layers, config.model.hidden_size,
-                 config.model.attention_heads, config.model.ffn_hidden_size, config.model.sequence_length,
-                 config.model.vocab_size, config.model.padded_vocab());
+                 model.family, parameters, model.layers, model.hidden_size, model.attention_heads,
+                 model.query_groups != model.attention_heads ? fmt::format(" in {} groups", model.query_groups) : "",
+                 model.gated() ? "gated " : "", model.ffn_hidden_size, model.sequence_length, model.vocab_size,
+                 model.padded_vocab());
   fmt::format_to(out, "batch     {} samples = {} micro-batches x {} samples x {} data ranks; {} tokens a step\n",
                  config.train.global_batch_size, micro_batches_per_step(config), config.train.micro_batch_size,
                  shape.data, config.train.global_batch_size * config.model.sequence_length);

@@ -265,6 +265,10 @@ TEST_CASE("presets give sizes that explicit keys override", "[config]") {
     INFO(preset.name);
     CHECK(error_of([&] { parse_config_text(rest, "f.toml", {"model.preset=" + std::string(preset.name)}); }).empty());
   }
+  const Config llama = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.query_groups=4"});
+  CHECK(llama.model.activation == "swiglu");
+  CHECK(llama.model.query_groups == 4);
+  CHECK(llama.model.rotary_base == 500000);
   const std::string wrong = error_of([&] { parse_config_text(rest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
   INFO(wrong);
   CHECK(lines(wrong) == 1);

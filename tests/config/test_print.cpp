@@ -84,7 +84,8 @@ TEST_CASE("any key changes the hash", "[config][fault-6]") {
 
 TEST_CASE("every input file survives print and parse, before and after resolving", "[config]") {
   const std::pair<const char*, int> files[] = {
-      {"demo.toml", 8}, {"gpt2_124m.toml", 8}, {"gpt2_345m.toml", 4}, {"gpt2_large.toml", 4}, {"gpt3_175b.toml", 1024}};
+      {"demo.toml", 8},         {"gpt2_124m.toml", 8},     {"gpt2_345m.toml", 4},      {"gpt2_large.toml", 4},
+      {"gpt3_175b.toml", 1024}, {"scaling_1.7b.toml", 32}, {"scaling_530b.toml", 2520}};
   const DataFacts data{257, 100000};
   for (const auto& [name, ranks] : files) {
     INFO(name);
@@ -114,6 +115,10 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
                                 "model.bias=false",
                                 "model.position_embedding=alibi",
                                 "model.position_embedding=none",
+                                "model.position_embedding=rope",
+                                "model.activation=swiglu",
+                                "model.normalization=rmsnorm",
+                                "model.query_key_norm=true",
                                 "recompute.mode=full",
                                 "recompute.mode=selective",
                                 "optimizer.clip_grad_norm=0"}) {
@@ -129,10 +134,10 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
     std::vector<std::string> also;
   };
   const Case cases[] = {
-      {"model.family", "\"bert\"", {}},       {"model.position_embedding", "\"rope\"", {}},
-      {"model.activation", "\"swiglu\"", {}}, {"model.normalization", "\"rmsnorm\"", {}},
-      {"model.query_key_norm", "true", {}},   {"parallel.context", "2", {}},
-      {"parallel.expert", "2", {}},           {"checkpoint.async", "true", {}},
+      {"model.family", "\"bert\"", {}},
+      {"parallel.context", "2", {}},
+      {"parallel.expert", "2", {}},
+      {"checkpoint.async", "true", {}},
   };
   std::set<std::string> tried;
   for (const Case& c : cases) {

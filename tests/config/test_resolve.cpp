@@ -106,6 +106,9 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"model.rotary_scaling={type=\"linear\", factor=2}"},
        1,
        "model.rotary_scaling has a meaning with position_embedding = \"rope\" only"},
+      {{"model.position_embedding=rope", "model.rotary_scaling={type=\"linear\", factor=0.5}"},
+       1,
+       "model.rotary_scaling: factor = 0.5 is below 1"},
       {{"model.position_embedding=rope", "model.rotary_scaling={type=\"llama3\", factor=8, low_frequency_factor=4}"},
        1,
        "model.rotary_scaling: low_frequency_factor = 4 is not below high_frequency_factor = 4"},
@@ -322,7 +325,7 @@ TEST_CASE("every input file plans with suitable ranks", "[config]") {
   for (const auto& entry : std::filesystem::directory_iterator(repository() / "inputs")) {
     if (entry.path().extension() == ".toml") ++files;
   }
-  CHECK(files == 5);
+  CHECK(files == 15);
 
   const DataFacts bytes{257, 20000};
   Config demo = parse_config((repository() / "inputs/demo.toml").string(), {"train.steps=50", "parallel.tensor=4"});
@@ -355,4 +358,28 @@ TEST_CASE("the published runs: GPT-2 large on 4 ranks, GPT-3 175B on 1024", "[co
   CHECK(gpt3.learning_rate.decay_samples == 126953125);
   CHECK(gpt3.learning_rate.warmup_samples == 183105);
   for (const int ranks : {128, 256, 512, 2048}) CHECK(input("gpt3_175b.toml", ranks).parallel.data == ranks / 128);
+}
+
+TEST_CASE("the ten models of the weak-scaling study, on the study's ranks", "[config]") {
+  struct Row {
+    const char* file;
+    int ranks;
+    std::int64_t data, micro_batches;
+    double billions;
+  };
+  for (const auto& [file, ranks, data, micro_batches, billions] :
+       {Row{"scaling_1.7b.toml", 32, 32, 1, 1.7}, Row{"scaling_3.6b.toml", 64, 32, 1, 3.6},
+        Row{"scaling_7.5b.toml", 128, 32, 1, 7.5}, Row{"scaling_18b.toml", 256, 32, 4, 18.4},
+        Row{"scaling_39b.toml", 512, 32, 12, 39.1}, Row{"scaling_76b.toml", 1024, 32, 28, 76.1},
+        Row{"scaling_146b.toml", 1536, 24, 48, 145.6}, Row{"scaling_310b.toml", 1920, 15, 144, 310.1},
+        Row{"scaling_530b.toml", 2520, 9, 280, 529.6}, Row{"scaling_1t.toml", 3072, 6, 512, 1008.0}}) {
+    INFO(file);
+    const Config c = input(file, ranks);
+    CHECK(c.parallel.data == data);
+    CHECK(c.train.global_batch_size == micro_batches * c.train.micro_batch_size * data);
+    // The study's formula.
+    const auto L = static_cast<double>(c.model.layers), h = static_cast<double>(c.model.hidden_size);
+    const auto V = static_cast<double>(c.model.padded_vocab()), s = static_cast<double>(c.model.sequence_length);
+    CHECK(12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h)) / 1e9 == Approx(billions).margin(0.06));
+  }
 }

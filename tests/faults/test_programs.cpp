@@ -100,6 +100,40 @@ TEST_CASE("text: the same seed writes the same, greedy needs none") {
   CHECK(ask(generate(run, {"--top-k", "1", "--seed", "9"})).out == greedy);
 }
 
+TEST_CASE("variants of the model train where groups are fewer than ranks, go on on other layouts, and write text") {
+  const Settings variants[] = {
+      {"model.position_embedding=rope", "model.normalization=rmsnorm", "model.activation=swiglu", "model.bias=false",
+       "model.tie_embeddings=false", "model.query_groups=2"},
+      {"model.position_embedding=alibi", "model.query_groups=1", "model.activation=gelu_exact"},
+      {"model.position_embedding=rope", "model.query_key_norm=true", "model.query_groups=2", "model.activation=geglu"}};
+  for (const Settings& variant : variants) {
+    INFO(variant.front() << ", " << variant.back());
+    const auto with = [&](const Settings& more) {
+      Settings settings = variant;
+      settings.insert(settings.end(), more.begin(), more.end());
+      return settings;
+    };
+    const TemporaryFolder folder;
+    const std::string one = folder.file("one"), split = folder.file("split"), copy = folder.file("copy");
+    train(kOneRank, one, with({}));
+    train({.tensor = 4}, split, with({"train.steps=4", "checkpoint.every_steps=4"}));
+    train({.tensor = 2, .pipeline = 2}, split, with({"parallel.sequence_parallel=true", "checkpoint.every_steps=4"}));
+    const std::vector<double> expected = losses(one), got = losses(split);
+    REQUIRE(expected.size() == static_cast<std::size_t>(kPlannedSteps));
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-4));
+
+    // One rank's files of what four ranks have saved: the same text.
+    train(kOneRank, copy,
+          with({"checkpoint.initialize_from=" + checkpoint(split, 4), "train.steps=1", "learning_rate.peak=1e-30",
+                "learning_rate.minimum=0", "checkpoint.every_steps=1"}));
+    const std::string text = ask(generate(checkpoint(split, 4), {"--greedy"})).out;
+    CHECK(text.rfind("Once upon", 0) == 0);
+    CHECK(ask(generate(copy, {"--greedy"})).out == text);
+    CHECK(ask(generate(split, {"--seed", "7"})).out == ask(generate(split, {"--seed", "7"})).out);
+  }
+}
+
 TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");

@@ -1,31 +1,25 @@
 #include "golden/golden_file.h"
 
+#include <fmt/format.h>
+
+#include "config/parse.h"
+#include "config/resolve.h"
+
 namespace megatron::test {
 
 namespace {
 
 Config config_of(const Hdf5File& file) {
-  const auto size = [&](const char* name) { return static_cast<std::int64_t>(file.read_u64(name)); };
-  Config config;
-  ModelConfig& model = config.model;
-  model.layers = size("layers");
-  model.hidden_size = size("hidden_size");
-  model.attention_heads = model.query_groups = size("attention_heads");
-  model.ffn_hidden_size = size("ffn_hidden_size");
-  model.sequence_length = size("sequence_length");
-  model.max_position_embeddings = size("max_position_embeddings");
-  model.vocab_size = size("vocab_size");
-  model.vocab_multiple = size("padded_vocab_size");
-  model.norm_epsilon = file.read_f64("norm_epsilon");
-  model.hidden_dropout = model.attention_dropout = 0;
-  config.parallel.data = 1;
-  config.train.micro_batch_size = config.train.global_batch_size = size("micro_batch_size");
-  OptimizerConfig& optimizer = config.optimizer;
-  optimizer.beta1 = file.read_f64("beta1");
-  optimizer.beta2 = file.read_f64("beta2");
-  optimizer.epsilon = file.read_f64("epsilon");
-  optimizer.weight_decay = file.read_f64("weight_decay");
-  optimizer.clip_grad_norm = file.read_f64("clip_grad_norm");
+  const std::uint64_t samples = file.read_u64("samples");
+  const std::string input = fmt::format(
+      "[model]\n{}hidden_dropout = 0.0\nattention_dropout = 0.0\n"
+      "[train]\nsteps = {}\nmicro_batch_size = {}\nglobal_batch_size = {}\n"
+      "[optimizer]\nbetas = [{}, {}]\nepsilon = {}\nweight_decay = {}\nclip_grad_norm = {}\n"
+      "[data]\ntrain = \"in the golden file\"\n",
+      file.read_text("model"), file.read_u64("steps"), samples, samples, file.read_f64("beta1"), file.read_f64("beta2"),
+      file.read_f64("epsilon"), file.read_f64("weight_decay"), file.read_f64("clip_grad_norm"));
+  Config config = parse_config_text(input, "the golden file's model");
+  resolve(config, 1, nullptr);
   return config;
 }
 

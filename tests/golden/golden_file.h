@@ -1,4 +1,4 @@
-// The golden file: what scripts/make_golden.py wrote about a tiny GPT (its opening comment lists the contents).
+// A golden file: what scripts/make_golden.py wrote about a tiny model (its opening comment lists the contents).
 #pragma once
 
 #include <string>

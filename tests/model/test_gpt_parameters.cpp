@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/counting_communicator.h"
+#include "config/presets.h"
 #include "model/gpt.h"
 #include "support/boxes.h"
 
@@ -256,4 +257,32 @@ TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of p
                 [&](const ParameterStore& store, const GridCoordinates& at) {
                   CHECK(store.parameter_elements() == (at.pipeline == 0 ? 210753280 : 209445120));
                 });
+}
+
+TEST_CASE("Llamas have the published numbers of parameters") {
+  struct Published {
+    const char* preset;
+    std::int64_t vocabulary, parameters;
+  };
+  for (const auto& [name, vocabulary, parameters] :
+       {Published{"tinyllama-1.1b", 32000, 1100048384}, Published{"llama2-7b", 32000, 6738415616},
+        Published{"llama2-13b", 32000, 13015864320}, Published{"llama2-70b", 32000, 68976648192},
+        Published{"llama3-8b", 128256, 8030261248}, Published{"llama3-70b", 128256, 70553706496}}) {
+    INFO(name);
+    ModelConfig model = find_preset(name)->model;
+    model.vocab_size = vocabulary;
+    std::int64_t whole = 0, split = 0;
+    for_each_rank(model, {}, {},
+                  [&](const ParameterStore& store, const GridCoordinates&) { whole = store.parameter_elements(); });
+    CHECK(whole == parameters);
+    ParallelConfig parallel;
+    parallel.pipeline = 2;
+    const int tensor = model.attention_heads % 16 == 0 ? 16 : 8;  // more than some have groups
+    for_each_rank(model, parallel, {.tensor = tensor, .pipeline = 2},
+                  [&](const ParameterStore& store, const GridCoordinates&) {
+                    for (const Parameter& parameter : store.all())
+                      split += parameter.counted ? parameter.elements() : 0;
+                  });
+    CHECK(split == parameters);
+  }
 }

@@ -15,7 +15,8 @@ AttentionSizes attention_sizes(double dropout) {
 constexpr MlpSizes kMlpSizes{.hidden = kHidden, .ffn = kFeedForward};
 
 BlockSizes block_sizes(double dropout) {
-  return {.attention = attention_sizes(dropout), .mlp = kMlpSizes, .hidden_dropout = dropout};
+  return {
+      .attention = attention_sizes(dropout), .mlp = kMlpSizes, .norm = {.hidden = kHidden}, .hidden_dropout = dropout};
 }
 
 // The output bias, which these layers leave to their consumer, is added here, so that every declared parameter counts.
@@ -28,11 +29,11 @@ void add_bias_gradient(Context& context, ConstTensor dy, Tensor dbias) {
 }
 
 struct TestedNorm final : TestedLayer {
-  explicit TestedNorm(Declare& declare) : norm(declare, "norm", kHidden, 1e-5) {}
+  TestedNorm(Declare& declare, NormKind kind) : norm(declare, "norm", {.hidden = kHidden, .kind = kind}) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { norm.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { norm.backward(context, dy, saved, {}, dx); }
-  LayerNorm norm;
-  LayerNorm::Saved saved;
+  Norm norm;
+  Norm::Saved saved;
 };
 
 struct TestedColumnLinear final : TestedLayer {
@@ -125,7 +126,8 @@ struct TestedEmbedding final : TestedLayer {
 };
 
 struct TestedHead final : TestedLayer {
-  explicit TestedHead(Declare& declare) : head(declare, declare_word(declare), {kVocab, kHidden, 1e-5}) {}
+  explicit TestedHead(Declare& declare)
+      : head(declare, declare_word(declare), {.vocab = kVocab, .norm = {.hidden = kHidden}}) {}
   void forward(Context& context, ConstTensor input, Tensor loss) override {
     x = input;
     context.ops.fill(loss, 0);
@@ -155,7 +157,8 @@ std::vector<LayerCase> layer_cases(double dropout) {
   };
   const std::int64_t h = kHidden, f = kFeedForward;
   std::vector<LayerCase> cases = {
-      {"LayerNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>())},
+      {"LayerNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), NormKind::layer)},
+      {"RMSNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), NormKind::root_mean_square)},
       {"ColumnParallelLinear", h, f, Cut::rows, Cut::columns, make(std::type_identity<TestedColumnLinear>())},
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
       {"Embedding", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), dropout, kPositions)},
@@ -163,16 +166,18 @@ std::vector<LayerCase> layer_cases(double dropout) {
        make(std::type_identity<TestedEmbedding>(), dropout, std::int64_t{0})},
       {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>())},
   };
+  // A head's norm bends where the head is small.
+  const auto step_of = [](const AttentionSizes& sizes) { return sizes.query_key_norm ? 0.004f : 0.02f; };
   const auto add_attention = [&](const std::string& name, const AttentionSizes& sizes) {
-    cases.push_back(
-        {name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedAttention>(), sizes), sizes.groups});
+    cases.push_back({name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedAttention>(), sizes), sizes.groups,
+                     step_of(sizes)});
   };
   const auto add_mlp = [&](const std::string& name, const MlpSizes& sizes) {
     cases.push_back({name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedMlp>(), sizes)});
   };
   const auto add_block = [&](const std::string& name, const BlockSizes& sizes, bool recompute) {
     cases.push_back({name, h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedBlock>(), sizes, recompute),
-                     sizes.attention.groups});
+                     sizes.attention.groups, step_of(sizes.attention)});
   };
   AttentionSizes attention = attention_sizes(dropout);
   add_attention("Attention", attention);
@@ -183,7 +188,17 @@ std::vector<LayerCase> layer_cases(double dropout) {
   attention.alibi = true;
   attention.bias = false;
   add_attention("Attention in one group, with slopes and without biases", attention);
+  attention = attention_sizes(dropout);
+  attention.inverse_frequencies = {1, 0.3f};
+  add_attention("Attention with rotations", attention);
+  attention.groups = 2;
+  attention.query_key_norm = true;
+  add_attention("Attention with rotations and norms, in two groups", attention);
   add_mlp("Mlp", kMlpSizes);
+  for (const Activation activation : {Activation::gelu_exact, Activation::swiglu, Activation::geglu}) {
+    const std::string number = std::to_string(static_cast<int>(activation));
+    add_mlp("Mlp with activation " + number, {.hidden = kHidden, .ffn = kFeedForward, .activation = activation});
+  }
   add_mlp("Mlp without biases", {.hidden = kHidden, .ffn = kFeedForward, .bias = false});
   add_block("Block", block_sizes(dropout), false);
   add_block("Recomputed block", block_sizes(dropout), true);
@@ -192,6 +207,13 @@ std::vector<LayerCase> layer_cases(double dropout) {
   add_block("Block without biases", plain, false);
   plain.hidden_dropout = 0;
   add_block("Block without biases and hidden dropout", plain, false);
+  BlockSizes llama = block_sizes(dropout);
+  llama.attention = attention;
+  llama.attention.bias = llama.mlp.bias = false;
+  llama.mlp.activation = Activation::swiglu;
+  llama.norm.kind = NormKind::root_mean_square;
+  add_block("Llama's block with norms of queries and keys", llama, false);
+  add_block("Recomputed Llama's block with norms of queries and keys", llama, true);
   return cases;
 }
 

@@ -69,6 +69,8 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
                   .targets = targets_,
                   .position_ids = position_ids_,
                   .positions = positions_,
+                  .document_starts = {},
+                  .weights = {},
                   .first_sample = 5,
                   .sequence = kSequence,
                   .samples = kSamples,

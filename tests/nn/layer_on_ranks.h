@@ -44,6 +44,7 @@ struct LayerCase {
   Cut in_cut = Cut::rows, out_cut = Cut::rows;
   std::function<std::unique_ptr<TestedLayer>(Declare&)> make;
   std::int64_t groups = kHeads;  ///< of heads that share keys and values
+  float step = 0.02f;            ///< of finite differences
 };
 
 /// Every layer of nn/; with `dropout` as the probability of all their masks.

@@ -14,7 +14,6 @@ constexpr double kDropout = 0.2;
 // Errors of a directional derivative, relative to the gradient's norm. A gradient that is half a per cent too large is
 // seen (the last checks of the test prove it); the float forward's rounding and the step cost up to 1e-4.
 constexpr double kTolerance = 5e-4;
-constexpr float kStep = 0.02f;
 constexpr int kDirections = 4;
 
 // ±1: the derivative along it has the gradient's norm as standard deviation, whatever the gradient is.
@@ -51,7 +50,7 @@ struct Comparison {
 // The derivative of function(x) along a direction: central differences with two steps, extrapolated (Richardson), so
 // that the steps can be so large that the float forward's rounding does not matter.
 double derivative_along(const std::function<double(const std::vector<float>&)>& function, const std::vector<float>& x,
-                        const std::vector<float>& direction) {
+                        const std::vector<float>& direction, float largest_step) {
   const auto difference = [&](float step) {
     std::vector<float> ahead = x, behind = x;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -60,7 +59,7 @@ double derivative_along(const std::function<double(const std::vector<float>&)>& 
     }
     return (function(ahead) - function(behind)) / (2 * static_cast<double>(step));
   };
-  return (4 * difference(kStep / 2) - difference(kStep)) / 3;
+  return (4 * difference(largest_step / 2) - difference(largest_step)) / 3;
 }
 
 std::vector<Comparison> compare_with_differences(const LayerCase& layer) {
@@ -81,7 +80,7 @@ std::vector<Comparison> compare_with_differences(const LayerCase& layer) {
       Comparison comparison{name, gradient, {}, {}, size};
       for (int i = 0; i < kDirections; ++i) {
         comparison.directions.push_back(direction_of(at.size(), hash_name(name) + static_cast<std::uint64_t>(i)));
-        comparison.derivatives.push_back(derivative_along(function, at, comparison.directions.back()));
+        comparison.derivatives.push_back(derivative_along(function, at, comparison.directions.back(), layer.step));
       }
       comparisons.push_back(std::move(comparison));
     };
