@@ -29,7 +29,8 @@
 
 namespace megatron {
 
-struct Run;  // overlap.h
+struct Run;          // overlap.h
+class OpenDatasets;  // open_datasets.h
 
 /// Where the run stands. `facts` must match on resume (compare_facts); `extra` is whatever else the trainer needs back.
 /// Both are JSON objects, at most 32 levels deep.
@@ -111,6 +112,8 @@ class CheckpointReader {
   /// Fills the wanted pieces' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
   /// read().
   void read_numbers(Stored kind, const std::vector<Piece>& wanted) const;
+  /// The same, for many small reads: files stay open in `open`.
+  void read_numbers(Stored kind, const std::vector<Piece>& wanted, OpenDatasets& open) const;
 
  private:
   friend class CheckpointOpener;

@@ -2,17 +2,17 @@
 
 #include <sys/stat.h>
 
-#include "checkpoint/folder.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {
 
 PendingFolder::PendingFolder(std::string parent, const std::string& temporary, const std::string& place,
-                             const std::string& aside)
+                             const std::string& aside, FolderRemoval removal)
     : parent_(std::move(parent)),
       temporary_(parent_ + "/" + temporary),
       place_(parent_ + "/" + place),
-      aside_(parent_ + "/" + aside) {}
+      aside_(parent_ + "/" + aside),
+      remove_(removal) {}
 
 void PendingFolder::create() const {
   if (::mkdir(temporary_.c_str(), 0777) != 0) fail_with_errno("create", temporary_);
@@ -28,13 +28,13 @@ std::int64_t PendingFolder::write_manifest(const Manifest& manifest) const {
 
 void PendingFolder::commit() const {
   put_folder_in_place(temporary_, place_, aside_, parent_);
-  remove_checkpoint(aside_);
+  remove_(aside_);
   discard();  // has the former contents now, if there were any
 }
 
 void PendingFolder::discard() const noexcept {
   try {
-    remove_checkpoint(temporary_);
+    remove_(temporary_);
   } catch (...) {  // no memory for a path: whoever writes there next cleans up
   }
 }

@@ -9,15 +9,19 @@
 #include <string>
 
 #include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/folder.h"
 
 namespace megatron {
+
+/// Removes what the program has written into a folder, and the folder. Empty, or what stood in the way.
+using FolderRemoval = std::string (*)(const std::string& path);
 
 /// A folder on its way to becoming the checkpoint `place`, filled under the name `temporary`. All three names are in
 /// `parent`. Throws Error(filesystem).
 class PendingFolder {
  public:
-  PendingFolder(std::string parent, const std::string& temporary, const std::string& place, const std::string& aside);
+  PendingFolder(std::string parent, const std::string& temporary, const std::string& place, const std::string& aside,
+                FolderRemoval removal = remove_checkpoint);
 
   const std::string& path() const { return temporary_; }  ///< where files go
   const std::string& place() const { return place_; }
@@ -34,6 +38,7 @@ class PendingFolder {
 
  private:
   std::string parent_, temporary_, place_, aside_;
+  FolderRemoval remove_;
 };
 
 /// Puts together the manifest of rank files, which are added by rank.

@@ -20,7 +20,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+constexpr std::size_t kBlockBytes = std::size_t{256} << 10;  // hashed while it is in the cache
 
 /// Owns an open file descriptor.
 class Descriptor {

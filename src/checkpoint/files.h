@@ -18,7 +18,7 @@ struct FileDigest {
   std::string xxh3_128;  ///< 32 lower-case hexadecimal digits, canonical byte order
 };
 
-/// Size and hash of a regular file, streamed through 4 MiB. Error(checkpoint) if the disk has lost part of it (EIO).
+/// Size and hash of a regular file, streamed. Error(checkpoint) if the disk has lost part of it (EIO).
 FileDigest digest_file(const std::string& path);
 /// The hash of a text, in the same form.
 std::string digest_text(std::string_view text);

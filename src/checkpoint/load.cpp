@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/open_datasets.h"
 #include "checkpoint/overlap.h"
 #include "checkpoint/pieces.h"
 #include "checkpoint/rank_file.h"
@@ -33,7 +34,7 @@ void read_runs(const Hdf5Dataset& dataset, const std::vector<Run>& runs, const s
       dataset.read(static_cast<std::uint64_t>(first), target(runs[begin]), static_cast<std::uint64_t>(stop - first));
       continue;
     }
-    block.resize(static_cast<std::size_t>(kBlockElements));
+    block.resize(std::max(block.size(), static_cast<std::size_t>(stop - first)));
     dataset.read(static_cast<std::uint64_t>(first), block.data(), static_cast<std::uint64_t>(stop - first));
     for (std::size_t i = begin; i < end; ++i) {
       std::memcpy(target(runs[i]), block.data() + (runs[i].from - first),
@@ -89,13 +90,16 @@ void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
 }
 
 void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wanted) const {
+  OpenDatasets open;
+  read_numbers(kind, wanted, open);
+}
+
+void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wanted, OpenDatasets& open) const {
   internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have");
   const std::vector<std::vector<Run>> runs = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (runs[file].empty()) continue;
-    const Hdf5File opened = Hdf5File::open(files_[file], ErrorKind::checkpoint);
-    read_runs(opened.open_dataset(dataset_of(kind)), runs[file], wanted, &Piece::value, block);
+    if (!runs[file].empty()) read_runs(open.at(files_[file], kind), runs[file], wanted, &Piece::value, block);
   }
 }
 

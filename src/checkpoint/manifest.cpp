@@ -55,12 +55,14 @@ void check_version(const std::string& version) {
 
 std::vector<RankFile> files_in(const json& content, int ranks) {
   std::vector<RankFile> files;
+  std::int64_t bytes = 0;
   const json& list = member(content, "files");
   verify(list.is_array() && !list.empty(), ErrorKind::checkpoint, "\"files\" is not a list of files");
   for (const json& entry : list) {
     RankFile file;
     file.rank = static_cast<int>(integer_at(entry, "rank", files.empty() ? 0 : files.back().rank + 1, ranks - 1));
-    file.bytes = integer_at(entry, "bytes", 1, kElementLimit);
+    file.bytes = integer_at(entry, "bytes", 1, kElementLimit - bytes);
+    bytes += file.bytes;
     file.xxh3_128 = text_at(entry, "xxh3_128", 32);
     files.push_back(file);
   }

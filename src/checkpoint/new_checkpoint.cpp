@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "checkpoint/commit.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/piece_stream.h"
 
@@ -51,17 +50,26 @@ void check_new_checkpoint(const std::string& target, std::int64_t step) {
          "{} would be the name of another step than this checkpoint's, {}; give another target", target, step);
 }
 
-NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
-                                         const std::function<NewRankFile(int rank)>& contents) {
-  check_new_checkpoint(target, state.step);
+PendingFolder new_folder(const std::string& target, FolderRemoval removal) {
   const fs::path place = place_of(target);
+  verify(file_type(place.string()) == FileType::absent, ErrorKind::configuration,
+         "{} is there already; remove it or give another target", target);
   const std::string parent = place.parent_path().string(), name = place.filename().string();
   create_folder_durably(parent);
-  const PendingFolder folder(parent, ".tmp_" + name, name, ".old_" + name);
-  folder.discard();  // what a tool that died has left
+  const PendingFolder folder(parent, ".tmp_" + name, name, ".old_" + name, removal);
+  folder.discard();
   folder.create();
+  return folder;
+}
+
+NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
+                                         const std::function<NewRankFile(int rank)>& contents,
+                                         const std::function<void(const std::string& folder)>& check) {
+  check_new_checkpoint(target, state.step);
+  const PendingFolder folder = new_folder(target, remove_checkpoint);
   try {
     const NewCheckpointReport report = fill(folder, state, ranks, moments, contents);
+    if (check) check(folder.path());
     folder.commit();
     return report;
   } catch (...) {

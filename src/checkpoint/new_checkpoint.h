@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/commit.h"
 #include "checkpoint/rank_file.h"
 
 namespace megatron {
@@ -25,10 +26,16 @@ struct NewCheckpointReport {
 /// step says this one.
 void check_new_checkpoint(const std::string& target, std::int64_t step);
 
+/// An empty folder that will be `target`, which must not be there yet. What a tool that died has left under its
+/// temporary name is removed.
+PendingFolder new_folder(const std::string& target, FolderRemoval removal);
+
 /// Writes the folder `target` with what `contents` says of each rank, in their order; all pieces together cover every
-/// tensor once. Throws Error(filesystem), or what reading throws; then there is nothing at `target`.
+/// tensor once. `check`, if given, may look at the folder before it gets its name. Throws Error(filesystem), or what
+/// reading or the check throws; then there is nothing at `target`.
 NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
-                                         const std::function<NewRankFile(int rank)>& contents);
+                                         const std::function<NewRankFile(int rank)>& contents,
+                                         const std::function<void(const std::string& folder)>& check = nullptr);
 
 /// What a rank of another layout has, pieces without memory. Empty: nothing.
 using PieceLayout = std::function<std::vector<Piece>(int rank)>;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/open_datasets.h"
 
 namespace megatron {
 
@@ -29,6 +30,7 @@ class PieceStream {
   std::vector<Piece> pieces_;
   std::vector<std::int64_t> begins_;  // of each piece, and the end
   std::vector<float> buffer_;
+  OpenDatasets open_;
 };
 
 }  // namespace megatron

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <iostream>
@@ -17,7 +18,9 @@
 #include "comm/thread_communicator.h"
 #include "config/parse.h"
 #include "config/suggestions.h"
+#include "hdf5/durable_file.h"
 #include "programs/program.h"
+#include "train/hugging_face.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -41,7 +44,9 @@ constexpr const char* kUsage =
 struct Arguments {
   std::string command, source, target;
   int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1;
-  bool tensors = false, weights_only = false, version = false, help = false;
+  bool tensors = false, weights_only = false, no_comparison = false, version = false, help = false;
+  std::string format, dtype = "fp32", max_shard_size = "5GB", logits;
+  ImportOptions import;
 };
 
 po::options_description options(Arguments& arguments) {
@@ -55,6 +60,21 @@ po::options_description options(Arguments& arguments) {
   add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"),
       "reshape: model chunks of each stage; default 1");
   add("data", po::value(&arguments.data)->value_name("D"), "reshape: data ranks that share the writing; default 1");
+  add("format", po::value(&arguments.format)->value_name("F"), "export: gpt2 or llama; default: what the model is");
+  add("dtype", po::value(&arguments.dtype)->value_name("T"), "export: fp32 (the default), bf16 or fp16");
+  add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
+      "export: bytes of a file, also as 500MB or 2GiB; default 5GB");
+  add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
+      "import: token shards whose vocabulary the model has, if its folder does not have GPT-2's vocab.json and "
+      "merges.txt");
+  add("vocab-size", po::value(&arguments.import.vocab_size)->value_name("N"),
+      "import: tokens of the vocabulary, where the model's tables have more rows than that");
+  add("sequence-length", po::value(&arguments.import.sequence_length)->value_name("N"),
+      "import: model.sequence_length of the runs that it is for; default: all positions");
+  add("no-comparison", po::bool_switch(&arguments.no_comparison),
+      "export, import: does not run the model to compare logits, for models that are too large for this node");
+  add("logits", po::value(&arguments.logits)->value_name("FILE"),
+      "export, import: writes the tokens and logits that were compared there, as JSON");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -75,11 +95,14 @@ struct Command {
   int names;
   std::vector<std::string> options;
 };
-const std::vector<Command> kCommands = {{"info", 1, {"tensors"}},
-                                        {"verify", 1, {}},
-                                        {"diff", 2, {"weights-only"}},
-                                        {"merge", 2, {}},
-                                        {"reshape", 2, {"tensor", "pipeline", "virtual-stages", "data"}}};
+const std::vector<Command> kCommands = {
+    {"info", 1, {"tensors"}},
+    {"verify", 1, {}},
+    {"diff", 2, {"weights-only"}},
+    {"merge", 2, {}},
+    {"reshape", 2, {"tensor", "pipeline", "virtual-stages", "data"}},
+    {"export", 2, {"format", "dtype", "max-shard-size", "no-comparison", "logits"}},
+    {"import", 2, {"data-prefix", "vocab-size", "sequence-length", "no-comparison", "logits"}}};
 
 void check_arguments(const Arguments& arguments, const po::variables_map& values) {
   std::vector<std::string> names;
@@ -102,6 +125,12 @@ void check_arguments(const Arguments& arguments, const po::variables_map& values
     };
     const bool belongs = has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || value.defaulted();
     verify(belongs, ErrorKind::configuration, "--{} is no option of {}; see --help", name, arguments.command);
+  }
+  verify(!arguments.no_comparison || arguments.logits.empty(), ErrorKind::configuration,
+         "--logits excludes --no-comparison");
+  for (const char* name : {"vocab-size", "sequence-length"}) {
+    verify(values.count(name) == 0 || values[name].as<std::int64_t>() >= 1, ErrorKind::configuration, "--{}: 1 or more",
+           name);
   }
   for (const int extent : {arguments.tensor, arguments.pipeline, arguments.virtual_stages, arguments.data}) {
     verify(extent >= 1 && extent <= 1 << 20, ErrorKind::configuration,
@@ -223,6 +252,76 @@ void print_report(const Arguments& arguments, const CheckpointReader& source, co
              printable(source.path()), report.files, report.files == 1 ? "" : "s", size_text(report.bytes), seconds);
 }
 
+/// 5GB, 500MB, 2GiB, or bytes.
+std::int64_t bytes_of(const std::string& text) {
+  std::int64_t number = 0, unit = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  for (const auto& [name, bytes] : {std::pair<std::string_view, std::int64_t>{"", 1},
+                                    {"B", 1},
+                                    {"KB", 1000},
+                                    {"MB", 1'000'000},
+                                    {"GB", 1'000'000'000},
+                                    {"KiB", 1 << 10},
+                                    {"MiB", 1 << 20},
+                                    {"GiB", 1 << 30}}) {
+    if (error == std::errc() && std::string_view(rest, static_cast<std::size_t>(end - rest)) == name) unit = bytes;
+  }
+  verify(unit > 0 && number >= 1 && number <= INT64_MAX / unit, ErrorKind::configuration,
+         "--max-shard-size \"{}\": bytes, or a number with KB, MB, GB, KiB, MiB or GiB", text);
+  return number * unit;
+}
+
+ExportOptions export_options(const Arguments& arguments) {
+  ExportOptions chosen;
+  chosen.max_shard_bytes = bytes_of(arguments.max_shard_size);
+  chosen.compare = !arguments.no_comparison;
+  bool known = arguments.format.empty();
+  for (const ForeignFormat format : {ForeignFormat::gpt2, ForeignFormat::llama}) {
+    if (arguments.format == name_of(format)) chosen.format = format, known = true;
+  }
+  verify(known, ErrorKind::configuration, "--format \"{}\": gpt2 or llama", arguments.format);
+  known = false;
+  for (const SafetensorsType type : {SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16}) {
+    if (arguments.dtype == name_of(type)) chosen.type = type, known = true;
+  }
+  verify(known, ErrorKind::configuration, "--dtype \"{}\": fp32, bf16 or fp16", arguments.dtype);
+  return chosen;
+}
+
+void print_conversion(const Arguments& arguments, const ConversionReport& report) {
+  fmt::print("{}: {} tensors in {} file{}, {}\n", printable(arguments.target), report.tensors, report.files,
+             report.files == 1 ? "" : "s", size_text(report.bytes));
+  if (!report.compared) return;
+  const LogitComparison& compared = *report.compared;
+  fmt::print("logits on {} fixed tokens: largest difference {:.3g}, largest logit {:.3g}\n", compared.tokens.size(),
+             compared.largest_difference, compared.largest_logit);
+  if (arguments.logits.empty()) return;
+  const nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
+  write_durably(arguments.logits, numbers.dump() + "\n");
+}
+
+void export_model(const Arguments& arguments) {
+  const ExportOptions chosen = export_options(arguments);
+  const CheckpointReader source = open(arguments.source);
+  run_as_threads(1, [&](Communicator& world) {
+    const ConversionReport report = export_checkpoint(source, arguments.target, world, chosen);
+    print_conversion(arguments, report);
+    if (!report.has_tokenizer) fmt::print("the run has no files of its tokenizer: none were written\n");
+  });
+}
+
+void import_model(const Arguments& arguments) {
+  ImportOptions chosen = arguments.import;
+  chosen.compare = !arguments.no_comparison;
+  run_as_threads(1, [&](Communicator& world) {
+    const ConversionReport report = import_checkpoint(arguments.source, arguments.target, world, chosen);
+    print_conversion(arguments, report);
+    if (report.has_tokenizer) return;
+    fmt::print(stderr, "warning: nothing says which vocabulary the model has; to train it give --data-prefix PREFIX\n");
+  });
+}
+
 void merge(const Arguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   const CheckpointReader source = open(arguments.source);
@@ -245,6 +344,8 @@ int run(const Arguments& arguments) {
   if (arguments.command == "verify") verify_checkpoint(arguments);
   if (arguments.command == "merge") merge(arguments);
   if (arguments.command == "reshape") reshape(arguments);
+  if (arguments.command == "export") export_model(arguments);
+  if (arguments.command == "import") import_model(arguments);
   return 0;
 }
 

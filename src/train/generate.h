@@ -8,11 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
-#include "comm/process_grid.h"
-#include "config/config.h"
-#include "model/gpt.h"
-#include "train/compute.h"
+#include "train/inference_model.h"
 
 namespace megatron {
 
@@ -45,17 +41,9 @@ class Generator {
                 const std::function<void(std::int32_t)>& emit);
 
  private:
-  void next_logits(std::span<const std::int32_t> context);
-
   std::string path_, tokenizer_;
   std::uint64_t tokenizer_hash_ = 0;
-  Config config_;
-  Compute compute_;
-  std::unique_ptr<ProcessGrid> grid_;
-  ParameterStore store_;
-  std::unique_ptr<TensorRegion> region_;
-  std::unique_ptr<GptStage> stage_;
-  Buffer integers_, saved_memory_, scratch_memory_;
+  std::unique_ptr<InferenceModel> model_;
   std::vector<float> logits_;  // of the last row
 };
 

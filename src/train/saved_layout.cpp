@@ -57,8 +57,11 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   config.parallel.data = shape.data;
   config.parallel.virtual_stages = virtual_stages;
   if (virtual_stages > 1) config.parallel.schedule = "interleaved";
-  config.train = {.steps = 1, .global_batch_size = std::int64_t{shape.data} * shape.pipeline};  // as good as any
-  config.learning_rate = {.decay = "constant"};
+  config.train = {};  // any batches and lengths will do
+  config.train.steps = 1;
+  config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;
+  config.learning_rate = {};
+  config.learning_rate.decay = "constant";
   resolve(config, shape.ranks(), nullptr);
   return config;
 }

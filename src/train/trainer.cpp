@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
+nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
   const ModelConfig& model = config.model;
   nlohmann::json facts = {{"family", model.family},
                           {"layers", model.layers},
@@ -28,8 +28,8 @@ nlohmann::json model_facts(const Config& config, const TokenDataset& data) {
                           {"norm_epsilon", model.norm_epsilon},
                           {"tie_embeddings", model.tie_embeddings},
                           {"bias", model.bias},
-                          {"tokenizer", data.vocabulary().tokenizer},
-                          {"tokenizer_hash", data.vocabulary().hash}};
+                          {"tokenizer", vocabulary.tokenizer},
+                          {"tokenizer_hash", vocabulary.hash}};
   if (model.position_embedding == "rope") {
     facts["rotary"] = {{"fraction", model.rotary_fraction},
                        {"base", model.rotary_base},
@@ -198,7 +198,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.step = step_;
   state.samples = samples();
   state.tokens = tokens();
-  state.facts = model_facts(config_, datasets_.train_source());
+  state.facts = model_facts(config_, datasets_.train_source().vocabulary());
   state.extra = {{"optimizer", config_.optimizer.name},      {"updates", replica_.optimizer().updates()},
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
@@ -219,7 +219,8 @@ SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json&
 }
 
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
-  require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source()), checkpoint.path());
+  require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source().vocabulary()),
+                     checkpoint.path());
   checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer), *backend_.device);
   replica_.optimizer().set_values_from_master();
 }

@@ -110,7 +110,7 @@ class Trainer {
 };
 
 /// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.
-nlohmann::json model_facts(const Config& config, const TokenDataset& data);
+nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
 /// What says which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
 /// What the order of samples depends on; empty if on nothing that can change but the data.

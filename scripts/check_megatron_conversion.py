@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Checks scripts/megatron_to_safetensors.py on checkpoints that it makes in Megatron-LM's layout.
+
+Usage: python3 scripts/check_megatron_conversion.py [--program ./megatron_checkpoint]                       (torch)
+
+A random GPT-2 is cut as Megatron-LM cuts one, in every order of query, key and value, on several tensor, pipeline and
+virtual sizes, under old and new names; what the script makes of it must be the same numbers. Damaged ones must be
+refused. With --program the results are imported too (where transformers is, their logits are compared by
+scripts/check_interop.py). Ends with 1 if anything is wrong, with 77 where torch is missing.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+except ImportError as error:
+    print("check_megatron_conversion: skipped,", error)
+    sys.exit(77)
+
+sys.path.insert(0, os.path.dirname(__file__))
+import megatron_to_safetensors as conversion  # noqa: E402
+
+H, L, A, F, P, V = 24, 4, 4, 40, 16, 64
+ARGS = argparse.Namespace(hidden_size=H, num_layers=L, num_attention_heads=A, ffn_hidden_size=F,
+                          max_position_embeddings=P, layernorm_epsilon=1e-5)  # fmt: skip
+
+
+def random_model():
+    """GPT-2's tensors, by its names."""
+    shapes = {"wte.weight": (V, H), "wpe.weight": (P, H), "ln_f.weight": (H,), "ln_f.bias": (H,)}
+    for i in range(L):
+        shapes.update({f"h.{i}.ln_1.weight": (H,), f"h.{i}.ln_1.bias": (H,), f"h.{i}.ln_2.weight": (H,),
+                       f"h.{i}.ln_2.bias": (H,), f"h.{i}.attn.c_attn.weight": (H, 3 * H),
+                       f"h.{i}.attn.c_attn.bias": (3 * H,), f"h.{i}.attn.c_proj.weight": (H, H),
+                       f"h.{i}.attn.c_proj.bias": (H,), f"h.{i}.mlp.c_fc.weight": (H, F),
+                       f"h.{i}.mlp.c_fc.bias": (F,), f"h.{i}.mlp.c_proj.weight": (F, H),
+                       f"h.{i}.mlp.c_proj.bias": (H,)})  # fmt: skip
+    return {f"transformer.{name}": torch.randn(shape) * 0.2 for name, shape in shapes.items()}
+
+
+def rows(tensor, tensor_size, rank):
+    return tensor.chunk(tensor_size)[rank].clone()
+
+
+def fuse(tensor, version, t, rank):
+    """Rows of query, key and value, [3H, ...], as a rank of this version has them: element by element."""
+    heads, size = A // t, H // A
+    out = torch.empty(3 * heads * size, *tensor.shape[1:])
+    for which in range(3):
+        for head in range(heads):
+            for channel in range(size):
+                row = tensor[which * H + (rank * heads + head) * size + channel]
+                place = {0: (which * heads + head) * size + channel, 1: (head * size + channel) * 3 + which}
+                out[place.get(version, (head * 3 + which) * size + channel)] = row
+    return out
+
+
+def cut_layer(model, i, version, t, rank, old):
+    attention = "attention" if old else "self_attention"
+    get = lambda name: model[f"transformer.h.{i}.{name}"]  # noqa: E731
+    return {
+        "input_layernorm.weight": get("ln_1.weight"), "input_layernorm.bias": get("ln_1.bias"),
+        f"{attention}.query_key_value.weight": fuse(get("attn.c_attn.weight").T, version, t, rank),
+        f"{attention}.query_key_value.bias": fuse(get("attn.c_attn.bias"), version, t, rank),
+        f"{attention}.dense.weight": rows(get("attn.c_proj.weight"), t, rank).T,
+        f"{attention}.dense.bias": get("attn.c_proj.bias"),
+        "post_attention_layernorm.weight": get("ln_2.weight"), "post_attention_layernorm.bias": get("ln_2.bias"),
+        "mlp.dense_h_to_4h.weight": rows(get("mlp.c_fc.weight").T, t, rank),
+        "mlp.dense_h_to_4h.bias": rows(get("mlp.c_fc.bias"), t, rank),
+        "mlp.dense_4h_to_h.weight": rows(get("mlp.c_proj.weight"), t, rank).T,
+        "mlp.dense_4h_to_h.bias": get("mlp.c_proj.bias"),
+    }  # fmt: skip
+
+
+def save(folder, model, version, t, p, v, old=False, iteration=7):
+    """What Megatron-LM's ranks write."""
+    base = os.path.join(folder, f"iter_{iteration:07d}")
+    for rank in range(t):
+        for stage in range(p):
+            chunks = []
+            for chunk in range(v):
+                each = L // p // v
+                first = chunk * (L // v) + stage * each
+                encoder = {}
+                for i in range(each):
+                    for name, tensor in cut_layer(model, first + i, version, t, rank, old).items():
+                        encoder[f"layers.{i}.{name}"] = tensor
+                part = {"language_model": {"transformer" if old else "encoder": encoder}}
+                if stage == 0 and chunk == 0:
+                    part["language_model"]["embedding"] = {
+                        "word_embeddings": {"weight": rows(model["transformer.wte.weight"], t, rank)},
+                        "position_embeddings": {"weight": model["transformer.wpe.weight"]},
+                    }
+                if stage == p - 1 and chunk == v - 1:
+                    for kind in ("weight", "bias"):
+                        encoder[f"final_layernorm.{kind}"] = model[f"transformer.ln_f.{kind}"]
+                    if p > 1:
+                        part["word_embeddings_for_head"] = {
+                            "weight": rows(model["transformer.wte.weight"], t, rank)
+                        }
+                chunks.append(part)
+            content = {"args": ARGS, "iteration": iteration}
+            if version > 0:
+                content["checkpoint_version"] = float(version)
+            content.update({"model": chunks[0]} if v == 1 else {f"model{i}": part for i, part in enumerate(chunks)})
+            name = f"mp_rank_{rank:02d}" + (f"_{stage:03d}" if p > 1 else "")
+            os.makedirs(os.path.join(base, name))
+            torch.save(content, os.path.join(base, name, "model_optim_rng.pt"))
+    with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w", encoding="utf-8") as file:
+        file.write(str(iteration))
+
+
+def convert(folder):
+    whole, args = conversion.read_checkpoint(conversion.find_folder(folder, None), trust=False)
+    return conversion.to_gpt2(whole, args)
+
+
+def refused(work):
+    try:
+        work()
+    except SystemExit as error:
+        return str(error.code).startswith("error: ")
+    return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program")
+    program = parser.parse_args().program
+    torch.manual_seed(1)
+    model = random_model()
+    failures = 0
+    for version in range(4):
+        for t, p, v, old in ((1, 1, 1, True), (2, 1, 1, False), (4, 2, 1, False), (1, 4, 1, True), (2, 2, 2, False)):
+            with tempfile.TemporaryDirectory() as folder:
+                save(folder, model, version, t, p, v, old)
+                made = convert(folder)
+                same = made.keys() == model.keys() and all(torch.equal(made[name], model[name]) for name in model)
+                failures += not same
+                print(f"version {version}, tensor {t}, pipeline {p}, virtual {v}: {'ok' if same else 'WRONG'}")
+    with tempfile.TemporaryDirectory() as folder:
+        save(folder, model, 3, 2, 2, 1)
+        rank = os.path.join(folder, "iter_0000007", "mp_rank_01_001", "model_optim_rng.pt")
+        content = torch.load(rank, weights_only=False)
+        content["iteration"] = 6
+        torch.save(content, rank)
+        mixed = refused(lambda: convert(folder))
+        os.remove(rank)
+        incomplete = refused(lambda: convert(folder))
+        failures += not (mixed and incomplete)
+        print(f"mixed and incomplete sets refused: {mixed} {incomplete}")
+    if program:
+        with tempfile.TemporaryDirectory() as folder:
+            save(folder, model, 3, 2, 2, 1)
+            script = os.path.join(os.path.dirname(__file__), "megatron_to_safetensors.py")
+            for command in ([sys.executable, script, folder, folder + "/gpt2", "--vocab-size", "61"],
+                            [program, "import", folder + "/gpt2", folder + "/imported"]):  # fmt: skip
+                failures += subprocess.run(command, check=False).returncode != 0
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/interop: tiny GPT-2 and Llama models as Hugging Face's transformers saves them, and the logits that
+its own code computes.
+
+Usage: python3 scripts/make_interop_golden.py [tests/golden/interop]        (needs torch, transformers; a few seconds)
+
+Each folder has config.json, model.safetensors (fp32, random weights) and logits.json: {"tokens", "logits"}, logits
+[tokens, vocabulary] row by row.
+"""
+
+import json
+import os
+import sys
+
+import torch
+import transformers
+
+VOCABULARY, POSITIONS = 19, 16
+COMMON = {"vocab_size": VOCABULARY, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None}
+
+
+def models():
+    transformers.set_seed(1)
+    yield "gpt2", transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=POSITIONS, **COMMON)
+    )
+    llama = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "max_position_embeddings": POSITIONS, **COMMON}  # fmt: skip
+    yield "llama", transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=False, **llama))
+
+
+def main():
+    target = sys.argv[1] if len(sys.argv) > 1 else "tests/golden/interop"
+    for name, model in models():
+        folder = os.path.join(target, name)
+        for parameter in model.parameters():  # norms and biases too: what is 0 or 1 everywhere hides mistakes
+            parameter.data = parameter.data + 0.1 * torch.randn_like(parameter)
+        model.eval()
+        model.save_pretrained(folder)
+        extra = os.path.join(folder, "generation_config.json")
+        if os.path.exists(extra):
+            os.remove(extra)
+        tokens = [(i * 7919 + 13) % VOCABULARY for i in range(POSITIONS)]
+        with torch.no_grad():
+            logits = model.double()(torch.tensor([tokens])).logits[0]
+        with open(os.path.join(folder, "logits.json"), "w", encoding="utf-8") as file:
+            json.dump({"tokens": tokens, "logits": [round(x, 7) for x in logits.flatten().tolist()]}, file)
+            file.write("\n")
+        print(folder, sum(p.numel() for p in model.parameters()), "parameters")
+
+
+if __name__ == "__main__":
+    main()

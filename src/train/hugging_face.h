@@ -1,0 +1,57 @@
+// Checkpoints as Hugging Face models and back: GPT-2 and Llama, as safetensors.
+//
+// Streams tensor by tensor: memory is that of the largest one, but for the comparison at the end, which runs the whole
+// model. A target appears whole or not at all.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
+#include "data/token_shard.h"
+#include "train/hugging_face_model.h"
+
+namespace megatron {
+
+/// What both sides of a conversion say about the same tokens.
+struct LogitComparison {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logits;  ///< of the target, [tokens, vocab_size]
+  double largest_difference = 0, largest_logit = 0;
+};
+
+struct ConversionReport {
+  int files = 0;
+  std::int64_t bytes = 0, tensors = 0;
+  bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
+  std::optional<LogitComparison> compared;  ///< unless it was not asked for
+};
+
+struct ExportOptions {
+  std::optional<ForeignFormat> format = {};  ///< default: what the model is
+  SafetensorsType type = SafetensorsType::f32;
+  std::int64_t max_shard_bytes = 5'000'000'000;
+  bool compare = true;
+};
+
+/// Writes the folder `target`: safetensors, config.json, and the tokenizer's files if the run has them. Every tensor of
+/// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. If fp32 does not give the same
+/// logits bit by bit, Error(internal).
+ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
+                                   const ExportOptions& options);
+
+struct ImportOptions {
+  std::string data;             ///< shards whose vocabulary the model has; default: the tokenizer's files in source
+  std::int64_t vocab_size = 0;  ///< default: the tokenizer's, or all rows of the tables
+  std::int64_t sequence_length = 0;  ///< default: all positions
+  bool compare = true;
+};
+
+/// Makes a checkpoint of the model in the folder `source`: weights alone, at step 0, in one file, for
+/// checkpoint.initialize_from. Every tensor there is used, or this is Error(checkpoint) naming one that is not.
+ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
+                                   const ImportOptions& options);
+
+}  // namespace megatron
