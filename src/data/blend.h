@@ -7,8 +7,8 @@
 // and a longer run begins with what a shorter one saw.
 //
 // Megatron keeps two arrays of this over the whole run, the set's number in 8 bits. Nothing is stored here but the
-// counts at every 65536th sample that was passed: the samples between are counted again where they are asked for, at
-// about a nanosecond a set and sample. All counts are 64-bit.
+// counts at every 65536th sample that was passed: the samples between are counted again where they are asked for, at a
+// few nanoseconds a set and sample. All counts are 64-bit.
 #pragma once
 
 #include <memory>
