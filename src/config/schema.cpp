@@ -305,7 +305,11 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
        "Start from a checkpoint's weights only; ignored once this run has a checkpoint.", ""},
-      {MEGATRON_KEY(checkpoint, async), any(), "", "", "Write checkpoints beside the training.", ""},
+      {MEGATRON_KEY(checkpoint, async), any(), "", "",
+       "Write checkpoints beside the training, which waits only while they are copied into memory kept for that: on "
+       "each rank what it saves, on all together 12 bytes a parameter with AdamW. A save that comes while one is being "
+       "written waits for it; the last one, and one before a stop, is written at once.",
+       ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Everything the run writes goes here.", ""},
       {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "",
        "Where the mathematics runs; auto: on CUDA devices where this build has the backend and every rank sees one.",

@@ -17,7 +17,6 @@ constexpr Unsupported kUnsupported[] = {
     {"model.family", false, "other than \"gpt\"", [](const Config& c) { return c.model.family != "gpt"; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
-    {"checkpoint.async", true, "true", [](const Config& c) { return c.checkpoint.async; }},
 };
 
 std::string value_of(std::string_view full_name, const Config& config) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 
 #include "hdf5/hdf5_check.h"
 
@@ -76,9 +77,18 @@ std::uint64_t file_bytes(const std::string& path) {
 
 }  // namespace
 
-std::unique_lock<std::recursive_mutex> lock_hdf5() {
-  static std::recursive_mutex mutex;
-  std::unique_lock lock(mutex);
+namespace {
+// A mutex alone is not fair: a thread that lets go and comes back at once gets it again before a sleeper has woken up.
+// Whoever waits for the library holds the queue meanwhile, and comes next.
+std::mutex hdf5_queue, hdf5_library;
+thread_local int hdf5_holds = 0;
+}  // namespace
+
+Hdf5Lock::Hdf5Lock() {
+  if (hdf5_holds++ == 0) {
+    const std::lock_guard turn(hdf5_queue);
+    hdf5_library.lock();
+  }
   static const bool initialised = [] {
     // After a failed close (a full disk) the library's own clean-up at exit crashes; we close what we open.
     H5dont_atexit();
@@ -90,7 +100,10 @@ std::unique_lock<std::recursive_mutex> lock_hdf5() {
   static thread_local const bool quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
   static_cast<void>(initialised);
   static_cast<void>(quiet);
-  return lock;
+}
+
+Hdf5Lock::~Hdf5Lock() {
+  if (--hdf5_holds == 0) hdf5_library.unlock();
 }
 
 std::size_t size_of(Hdf5Type type) {

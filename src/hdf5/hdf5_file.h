@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,8 +26,19 @@ namespace megatron {
 inline constexpr std::size_t kHdf5PieceBytes = std::size_t{8} << 20;  ///< moved under one hold of the lock
 inline constexpr std::size_t kHdf5ChunkBytes = std::size_t{64} << 10;
 
-/// Holds the process-wide HDF5 lock (recursive) while it lives. Needed only around raw HDF5 calls.
-std::unique_lock<std::recursive_mutex> lock_hdf5();
+/// Holds the process-wide HDF5 lock (recursive) while it lives. Needed only around raw HDF5 calls. Fair: who has asked
+/// for it gets it before the one who has it now gets it again, so that a save beside the training keeps nobody from
+/// reading the next batch.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();
+  Hdf5Lock(const Hdf5Lock&) = delete;
+  Hdf5Lock& operator=(const Hdf5Lock&) = delete;
+  ~Hdf5Lock();
+};
+inline Hdf5Lock lock_hdf5() {
+  return {};
+}
 
 enum class Hdf5Type : std::uint8_t { u8, u16, u32, u64, i32, i64, f32, f64 };
 std::size_t size_of(Hdf5Type type);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "checkpoint/background_save.h"
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
 #include "train/compute.h"
@@ -24,6 +25,11 @@ std::size_t batch_bytes(const Config& config) {
   const std::int64_t elements = s + s * b + micro_batches_per_step(config) * kinds * s * b;
   static_assert(sizeof(float) == sizeof(std::int32_t));
   return static_cast<std::size_t>(elements) * sizeof(std::int32_t);
+}
+
+bool saves_in_background(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  return checkpoint.async && (checkpoint.every_steps > 0 || checkpoint.every_minutes > 0);
 }
 
 std::vector<std::int64_t> micro_batch_counts(const Config& config) {
@@ -153,6 +159,12 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.gradients = flat * sizeof(float);
   plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
   plan.batch = batch_bytes(config);
+  if (saves_in_background(config)) {
+    std::int64_t saved = 0;
+    for (const SavedPart& part : saved_parts(store, at.data, shape.data)) saved += part.range.count;
+    plan.add_snapshot(snapshot_bytes(saved, optimizer_settings(config.optimizer).moments()),
+                      on_host_memory(config.run));
+  }
   const std::vector<Action> evaluation = evaluation_schedule(config, grid);
   std::vector<const std::vector<Action>*> lists = {&evaluation};
   for (const auto& [count, list] : schedules) lists.push_back(&list);

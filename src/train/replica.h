@@ -28,12 +28,15 @@ struct MemoryUse {
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
   std::size_t kernels = 0;        ///< what the backend's verbs work in beside their arguments
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
-  std::size_t host = 0;           ///< staging of communication, where the rest is a device's and not the host's
+  std::size_t snapshot = 0;       ///< what checkpoints are written from beside the training (checkpoint.async)
+  std::size_t host = 0;           ///< staging of communication and the snapshot, where the rest is a device's
 
   /// Without `host`.
   std::size_t total() const {
-    return weights + gradients + optimizer + activations + communication + scratch + kernels + batch;
+    return weights + gradients + optimizer + activations + communication + scratch + kernels + batch + snapshot;
   }
+  /// Adds what is always the host's memory.
+  void add_snapshot(std::size_t bytes, bool on_host_memory) { (on_host_memory ? snapshot : host) += bytes; }
   bool operator==(const MemoryUse&) const = default;
 };
 
@@ -56,6 +59,9 @@ std::int64_t micro_batches_per_step(const Config& config);
 std::vector<std::int64_t> micro_batch_counts(const Config& config);
 /// Of the largest step's tokens, targets, positions and what else its micro-batches have (train/losses.h), on a rank.
 std::size_t batch_bytes(const Config& config);
+
+/// Whether checkpoints are written beside the training, which takes memory from the start.
+bool saves_in_background(const Config& config);
 
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);

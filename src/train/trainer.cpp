@@ -105,6 +105,10 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
   timers_.set_activity(grid.world().activity());
   timers_.set_ranges(backend.ops->ranges());
   set_meters(&traffic_);
+  if (saves_in_background(config)) {
+    background_save_ =
+        std::make_unique<BackgroundSave>(grid.world(), *backend.device, snapshot_bytes(replica_.owned_pieces()));
+  }
 }
 
 Trainer::~Trainer() {
@@ -216,6 +220,22 @@ SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json&
   const Timers::Scope scope(timers_, Section::saving);
   return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(), *backend_.device,
                          {.keep_last = config_.checkpoint.keep_last});
+}
+
+void Trainer::start_save(const std::string& run_directory, const nlohmann::json& loop) {
+  const Timers::Scope scope(timers_, Section::saving);
+  background_save_->start(run_directory, state(loop), replica_.owned_pieces(),
+                          {.keep_last = config_.checkpoint.keep_last});
+}
+
+std::optional<SaveReport> Trainer::go_on_with_save() {
+  const Timers::Scope scope(timers_, Section::saving);
+  return background_save_->go_on();
+}
+
+SaveReport Trainer::finish_save() {
+  const Timers::Scope scope(timers_, Section::saving);
+  return background_save_->finish();
 }
 
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "checkpoint/background_save.h"
 #include "checkpoint/checkpoint.h"
 #include "config/run_schedule.h"
 #include "optim/learning_rate.h"
@@ -46,6 +47,12 @@ class Trainer {
 
   /// `loop` is the caller's own state, an object that resuming gives back.
   SaveReport save(const std::string& run_directory, const nlohmann::json& loop);
+  /// The same, but only begins it where saves_in_background(): what background_save() has under way, and the two below
+  /// bring to its end (background_save.h).
+  void start_save(const std::string& run_directory, const nlohmann::json& loop);
+  std::optional<SaveReport> go_on_with_save();
+  SaveReport finish_save();
+  const BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`.
   nlohmann::json resume(const CheckpointReader& checkpoint);
   /// Weights alone: a new run from another's model.
@@ -79,6 +86,7 @@ class Trainer {
   MemoryUse used() const {
     MemoryUse used = replica_.used();
     used.batch = batch_memory_.bytes();
+    if (background_save_) used.add_snapshot(background_save_->bytes(), backend_.device->is_host_memory());
     return used;
   }
 
@@ -103,10 +111,11 @@ class Trainer {
   LearningRate learning_rate_;
   WeightDecay weight_decay_;
   LossScaler loss_scaler_;
-  std::unique_ptr<DeviceBatches> batches_;       // from the first step after a start or resume
-  std::span<const MicroBatch> micro_batches_;    // of the last step, until an evaluation
-  std::unique_ptr<ReplicaCheck> replica_check_;  // from the first check on
-  std::int64_t step_ = 0;                        // of samples and tokens the schedule tells the rest
+  std::unique_ptr<DeviceBatches> batches_;           // from the first step after a start or resume
+  std::span<const MicroBatch> micro_batches_;        // of the last step, until an evaluation
+  std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
+  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training
+  std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
 };
 
 /// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.

@@ -1,5 +1,6 @@
 #include "train/training_loop.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <set>
@@ -126,11 +127,14 @@ TrainingLoop::Request TrainingLoop::request() {
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
   // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
-  auto request = static_cast<double>(mine);
+  // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
+  const BackgroundSave* const save = trainer_.background_save();
+  std::array<double, 2> wishes = {static_cast<double>(mine), save != nullptr && save->working() ? 1.0 : 0.0};
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
-    request = axis->all_reduce_value(request, Reduce::maximum);
+    axis->all_reduce_values(wishes, Reduce::maximum);
   }
-  const auto agreed = static_cast<Request>(std::lround(request));
+  all_written_ = wishes[1] == 0;
+  const auto agreed = static_cast<Request>(std::lround(wishes[0]));
   stopping_ = agreed == Request::stop;
   return agreed;
 }
@@ -248,34 +252,85 @@ void TrainingLoop::check_replicas() {
   checked_step_ = trainer_.step();
 }
 
-void TrainingLoop::save() {
-  if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
-  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
-  SaveReport report;
-  try {
-    nlohmann::json state = skips_.state();
-    state[kEvaluationsDue] = evaluations_due_;
-    report = trainer_.save(config_.run.directory, state);
-  } catch (const Error& error) {  // on all ranks alike
-    if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
-    last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
-    log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", trainer_.step(),
-                 error.what(), saved_step_);
-    return;
-  }
-  saved_step_ = trainer_.step();
-  saved_due_ = evaluations_due_.size();
-  limits_.save_took(report.seconds);
-  last_save_ = Timers::steady_seconds();
+bool TrainingLoop::is_saved() const {
+  return saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size();
+}
+
+void TrainingLoop::saved(const SaveReport& report, std::int64_t step, std::size_t due, const std::string& how) {
+  saved_step_ = step;
+  saved_due_ = due;
   if (!log_.speaking()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
-  log_.info("saved {} ({} in {:.2f} s)", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds);
+  log_.info("saved {} ({} in {:.2f} s{})", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds,
+            how);
   plot_.redraw();
 }
 
+void TrainingLoop::save_failed(const Error& error, std::int64_t step) {
+  if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
+  log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", step, error.what(),
+               saved_step_);
+}
+
+void TrainingLoop::save() {
+  if (is_saved()) return;
+  if (saving_ && saving_->step == trainer_.step() && saving_->due == evaluations_due_.size()) return;
+  wait_for_save();
+  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
+  nlohmann::json state = skips_.state();
+  state[kEvaluationsDue] = evaluations_due_;
+  try {
+    if (trainer_.background_save() != nullptr && !stopping_ && !trainer_.finished()) {
+      start_saving(state);
+    } else {
+      save_at_once(state);
+    }
+  } catch (const Error& error) {
+    save_failed(error, trainer_.step());
+  }
+  last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
+}
+
+void TrainingLoop::save_at_once(const nlohmann::json& state) {
+  const SaveReport report = trainer_.save(config_.run.directory, state);
+  limits_.save_took(report.seconds);
+  saved(report, trainer_.step(), evaluations_due_.size(), "");
+}
+
+void TrainingLoop::start_saving(const nlohmann::json& state) {
+  const double start = Timers::steady_seconds();
+  trainer_.start_save(config_.run.directory, state);
+  saving_ = {trainer_.step(), evaluations_due_.size(), Timers::steady_seconds() - start};
+}
+
+void TrainingLoop::go_on_saving() {
+  const double start = Timers::steady_seconds();
+  try {
+    const std::optional<SaveReport> report = trainer_.go_on_with_save();
+    saving_->stalled += Timers::steady_seconds() - start;
+    if (!report) return;
+    limits_.save_took(2 * report->seconds);  // whoever stops may have to wait for one and write another
+    saved(*report, saving_->step, saving_->due,
+          fmt::format(" beside the training, which waited {:.3f} s", saving_->stalled));
+  } catch (const Error& error) {
+    save_failed(error, saving_->step);
+  }
+  saving_.reset();
+}
+
+void TrainingLoop::wait_for_save() {
+  if (!saving_) return;
+  const double start = Timers::steady_seconds();
+  const std::int64_t step = saving_->step;
+  while (saving_) go_on_saving();
+  log_.info("waited {:.2f} s for the checkpoint of step {}, which was still being written",
+            Timers::steady_seconds() - start, step);
+}
+
 void TrainingLoop::save_last() {
+  wait_for_save();
   save();
-  if (saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size()) return;
+  if (is_saved()) return;
   finish();
   fail(ErrorKind::filesystem,
        "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
@@ -303,6 +358,7 @@ int TrainingLoop::run() {
   if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
   while (!trainer_.finished() || !evaluations_due_.empty()) {
     const Request request = this->request();
+    if (saving_ && all_written_ && request != Request::stop) go_on_saving();
     if (request == Request::stop) return stop();
     if (request == Request::save) {
       save();

@@ -1,7 +1,6 @@
 // The commit: what stays after saves that succeed, fail, are repeated or die.
 #include <poll.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
@@ -10,6 +9,7 @@
 
 #include "checkpoint/layouts.h"
 #include "comm/thread_communicator.h"
+#include "support/file_size_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -19,26 +19,6 @@ using Names = std::vector<std::string>;
 namespace {
 
 const std::vector<GlobalTensor> kTensors{{"weight", {6, 4}}, {"bias", {9}}};
-
-/// Lowers the limit on file sizes while it lives; exceeding it is EFBIG, as a full disk is ENOSPC.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &former_);
-    const rlimit limit{bytes, former_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &former_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit former_{};
-  void (*handler_)(int);
-};
 
 }  // namespace
 

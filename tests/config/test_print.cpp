@@ -137,7 +137,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
       {"model.family", "\"bert\"", {}},
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
-      {"checkpoint.async", "true", {}},
   };
   std::set<std::string> tried;
   for (const Case& c : cases) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes every system call of a save fail, or die, once each; whatever happens, a checkpoint with the right numbers must
-# be left. Usage: checkpoint_faults.sh TEST_CHECKPOINT [SECONDS]. Needs strace (exit 77, "skipped", without it).
+# be left. Usage: checkpoint_faults.sh TEST_CHECKPOINT [SECONDS]. Needs strace (exit 77, "skipped", without it). With
+# CHECKPOINT_TEST_BACKGROUND=1 the saves are of the kind that is written by threads.
 program=$1
 patience=${2:-30}
 command -v strace > /dev/null || { echo "strace is not installed: skipped"; exit 77; }

@@ -72,8 +72,12 @@ TEST_CASE("a disk that fills up: training goes on beside the old checkpoint, and
     return;
   }
   const std::string run = folder.file("disk/run");
+  const char* const async = GENERATE("false", "true");
+  CAPTURE(async);
   const auto job = [&](const std::string& steps) {
-    return training(kTwo, run, {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=20"});
+    return training(kTwo, run,
+                    {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=20",
+                     std::string("checkpoint.async=") + async});
   };
   Process process(job("400"));
   for (int waited = 0; waited < 5000 && saved_steps(run).empty() && process.running(); ++waited) pause_milliseconds(3);

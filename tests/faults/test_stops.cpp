@@ -13,8 +13,10 @@ namespace {
 constexpr const char* kEndless = "train.steps=1000000";
 
 // A run on the cube that would go on for hours, without the evaluations that would only cost time.
-Command endless(const std::string& directory, const std::string& every_steps) {
-  return training(kCube, directory, {kEndless, "train.evaluate_every=0", "checkpoint.every_steps=" + every_steps});
+Command endless(const std::string& directory, const std::string& every_steps, const char* async = "false") {
+  return training(kCube, directory,
+                  {kEndless, "train.evaluate_every=0", "checkpoint.every_steps=" + every_steps,
+                   std::string("checkpoint.async=") + async});
 }
 
 // Resumes at the newest checkpoint for two steps more; all numbers must be those of a run without a break.
@@ -235,11 +237,13 @@ TEST_CASE("the death of one rank ends the job within seconds, and it can be resu
   require_resumable(directory);
 }
 
-TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18]") {
+TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18][fault-26]") {
+  const char* const async = GENERATE("false", "true");
+  CAPTURE(async);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   std::mt19937 random = seeded();
-  const int rounds = times("MEGATRON_KILLS", 12);
+  const int rounds = times("MEGATRON_KILLS", 8);
   int inside = 0;
   const auto unfinished = [&] {
     int count = 0;
@@ -254,7 +258,7 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
     const bool all = random() % 2 == 0;
     CAPTURE(round, all);
     const std::int64_t before = saved_steps(directory).empty() ? -1 : saved_steps(directory).back();
-    Process process(endless(directory, "1"));
+    Process process(endless(directory, "1", async));
     const auto progressed = [&] {
       const auto steps = saved_steps(directory);
       return !steps.empty() && steps.back() > before;

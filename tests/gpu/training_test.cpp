@@ -123,3 +123,20 @@ TEST_CASE("a checkpoint of the CPU goes on on the GPU, and one of the GPU on the
     if (first == second) CHECK(joined == train(whole, first));
   }
 }
+
+TEST_CASE("over documents, and with a loss of weights, the GPU trains what the CPU trains") {
+  const std::string precision = GENERATE("fp32", "bf16");
+  CAPTURE(precision);
+  const ShardFolder folder;
+  Config config = config_of(folder, precision);
+  config.data.reset_attention_mask = config.data.reset_position_ids = config.data.eod_mask_loss = true;
+  const Trace language_model = train(config, "cuda");
+  config.loss = {"key_tokens", {1, 2, 30}, 0.25};
+  const Trace key_tokens = train(config, "cuda");
+  CHECK(key_tokens.losses[0] > 1.01 * language_model.losses[0]);
+  const bool half = precision != "fp32";
+  require_close(key_tokens, train(config, "cpu"), half ? 5e-3 : 1e-5, half ? 5e-2 : 1e-4);
+  config.parallel.pipeline = 2;
+  config.parallel.data = 2;
+  require_close(train(config, "cuda"), key_tokens, half ? 5e-3 : 1e-5, half ? 5e-2 : 1e-4);
+}

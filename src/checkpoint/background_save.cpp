@@ -1,0 +1,138 @@
+#include "checkpoint/background_save.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/timers.h"
+#include "checkpoint/save_work.h"
+#include "comm/agreement.h"
+#include "hdf5/hdf5_file.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+
+const Tensor& numbers_of(const Piece& piece, Stored kind) {
+  return kind == Stored::value ? piece.value : kind == Stored::m ? piece.m : piece.v;
+}
+
+std::int64_t elements_of(const std::vector<Piece>& pieces) {
+  std::int64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.count;
+  return elements;
+}
+
+}  // namespace
+
+std::size_t snapshot_bytes(std::int64_t elements, int moments) {
+  return static_cast<std::size_t>(elements * (1 + moments)) * sizeof(float);
+}
+
+std::size_t snapshot_bytes(const std::vector<Piece>& owned) {
+  return owned.empty() ? 0 : snapshot_bytes(elements_of(owned), owned.front().moments());
+}
+
+BackgroundSave::BackgroundSave(Communicator& world, Device& device, std::size_t bytes)
+    : world_(world), device_(device), snapshot_(device.pinned(), bytes) {
+  if (bytes > 0) std::memset(snapshot_.data(), 0, bytes);  // pages that are there: the first copy is as fast as others
+}
+
+BackgroundSave::~BackgroundSave() {
+  abandoned_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::int64_t BackgroundSave::step() const {
+  return work_->step();
+}
+
+void BackgroundSave::copy(const std::vector<Piece>& owned) {
+  internal_check(snapshot_bytes(owned) <= snapshot_.bytes(), "a snapshot larger than its memory");
+  elements_ = elements_of(owned);
+  std::size_t used = 0;
+  Ticket copied;
+  for (const Stored kind : kStored) {
+    for (const Piece& piece : owned) {
+      const Tensor& numbers = numbers_of(piece, kind);
+      if (!numbers) continue;
+      copied = device_.start_copy_to_host(snapshot_.data() + used, numbers.data(), numbers.bytes(), device_.mark());
+      used += numbers.bytes();
+    }
+  }
+  device_.wait(copied);
+}
+
+std::span<const float> BackgroundSave::numbers(Stored kind, std::int64_t position) const {
+  verify(!abandoned_, ErrorKind::filesystem, "abandoned: the run has ended");
+  const auto* const first = reinterpret_cast<const float*>(snapshot_.data()) + static_cast<int>(kind) * elements_;
+  return {first + position, static_cast<std::size_t>(std::min(kBlock, elements_ - position))};
+}
+
+void BackgroundSave::start(const std::string& run_directory, const TrainingState& state,
+                           const std::vector<Piece>& owned, const SaveOptions& options) {
+  internal_check(!under_way(), "a save while another one is under way");
+  started_ = Timers::steady_seconds();
+  work_ = std::make_unique<SaveWork>(world_, run_directory, state, owned, options);
+  copy(work_->owned());
+  publishing_ = false;
+  try {
+    work_->prepare();
+  } catch (const Error&) {
+    if (work_->root()) work_->discard();
+    work_.reset();
+    throw;
+  }
+  begin([this] {
+    work_->write_rank_file_here([this](Stored kind, std::int64_t position) { return numbers(kind, position); });
+  });
+}
+
+void BackgroundSave::begin(std::function<void()> task) {
+  working_ = true;
+  thread_ = std::thread([this, task = std::move(task)] {
+    try {
+      task();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    working_ = false;
+  });
+}
+
+void BackgroundSave::collect() {
+  if (thread_.joinable()) thread_.join();
+  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+std::optional<SaveReport> BackgroundSave::go_on() {
+  internal_check(under_way(), "going on with a save that is not under way");
+  try {
+    agree(
+        world_, [&] { collect(); }, ErrorKind::filesystem);
+    if (!publishing_) {
+      work_->gather_manifest();
+      publishing_ = true;
+      if (work_->root()) begin([this] { work_->publish(); });
+      return {};
+    }
+    SaveReport report = work_->report();
+    report.seconds = Timers::steady_seconds() - started_;
+    work_.reset();
+    return report;
+  } catch (const Error&) {
+    // All threads have ended (or the job is ending): nobody writes into the folder any more.
+    if (work_->root()) work_->discard();
+    work_.reset();
+    throw;
+  }
+}
+
+SaveReport BackgroundSave::finish() {
+  for (;;) {
+    if (std::optional<SaveReport> report = go_on()) return *report;
+  }
+}
+
+}  // namespace megatron

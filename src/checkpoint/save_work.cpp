@@ -1,0 +1,115 @@
+#include "checkpoint/save_work.h"
+
+#include "checkpoint/folder.h"
+#include "checkpoint/pieces.h"
+#include "comm/agreement.h"
+
+namespace megatron {
+
+using nlohmann::json;
+
+SaveWork::SaveWork(Communicator& world, const std::string& run_directory, TrainingState state,
+                   const std::vector<Piece>& owned, const SaveOptions& options)
+    : world_(world),
+      state_(std::move(state)),
+      options_(options),
+      folder_(checkpoints_folder(run_directory)),
+      pending_(folder_, temporary_folder_name(state_.step), step_folder_name(state_.step),
+               aside_folder_name(state_.step)) {
+  for (const Piece& piece : owned) {
+    if (piece.count > 0) owned_.push_back(piece);
+  }
+}
+
+void SaveWork::prepare() {
+  agree(world_, [&] {
+    check_pieces(owned_);
+    for (const Piece& piece : owned_) {
+      internal_check(piece.moments() == owned_.front().moments(), "optimizer state for some of the pieces only");
+    }
+    internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range");
+    internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
+  });
+  double mine = 0;
+  for (const Piece& piece : owned_) mine += static_cast<double>(piece.count) * (1 + piece.moments());
+  const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
+  agree(
+      world_,
+      [&] {
+        if (!root()) return;
+        create_folder_durably(folder_);
+        clean_leftovers(folder_);
+        check_free_space(folder_, checkpoint_bytes(numbers, false, world_.size()));
+        pending_.create();
+      },
+      ErrorKind::filesystem);
+}
+
+std::string SaveWork::rank_file_path() const {
+  return pending_.path() + "/" + rank_file_name(world_.rank());
+}
+
+void SaveWork::write_rank_file_here(Device& device) {
+  if (owned_.empty()) return;
+  digest_ = write_rank_file(rank_file_path(), world_.rank(), state_.step, owned_, device);
+}
+
+void SaveWork::write_rank_file_here(const NumberSource& numbers) {
+  if (owned_.empty()) return;
+  digest_ = write_rank_file(rank_file_path(), world_.rank(), state_.step, owned_, owned_.front().moments(), numbers);
+}
+
+/// What rank 0 needs to know of this rank's file.
+std::string SaveWork::describe_part() const {
+  if (owned_.empty()) return {};
+  json tensors = json::array();
+  for (const Piece& piece : owned_) {
+    tensors.push_back({{"name", piece.name}, {"shape", json_of(piece.global_shape)}, {"count", piece.count}});
+  }
+  return json{{"bytes", digest_.bytes},
+              {"xxh3_128", digest_.xxh3_128},
+              {"moments", owned_.front().moments()},
+              {"tensors", std::move(tensors)}}
+      .dump();
+}
+
+/// Also refuses to commit what could not be loaded: every element must have had its one owner.
+void SaveWork::gather_manifest() {
+  const std::vector<std::string> parts = world_.gather_texts(describe_part(), 0);
+  agree(world_, [&] {
+    if (!root()) return;
+    ManifestBuilder builder(state_, world_.size());
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      if (parts[rank].empty()) continue;
+      const json part = json::parse(parts[rank]);
+      builder.add_file(static_cast<int>(rank), {part.at("bytes"), part.at("xxh3_128")}, part.at("moments"));
+      for (const json& entry : part.at("tensors")) {
+        builder.add_elements(entry.at("name"), shape_at(entry, "shape"), entry.at("count"));
+      }
+    }
+    manifest_ = builder.finish();
+  });
+}
+
+void SaveWork::publish() {
+  bytes_ = manifest_.file_bytes() + pending_.write_manifest(manifest_);
+  pending_.commit();
+  name_latest();
+  for (std::string& complaint : retain(folder_, state_.step, options_.keep_last)) {
+    warnings_.push_back(std::move(complaint));
+  }
+}
+
+// `latest` is a hint for people: the step folders are what counts, so that failing here fails nothing.
+void SaveWork::name_latest() try {
+  replace_file_durably(folder_, "latest", step_folder_name(state_.step) + "\n");
+} catch (const Error& error) {
+  warnings_.emplace_back(error.what());
+}
+
+SaveReport SaveWork::report() {
+  bytes_ = static_cast<std::int64_t>(world_.all_reduce_value(static_cast<double>(bytes_)));
+  return {pending_.place(), bytes_, 0, warnings_};
+}
+
+}  // namespace megatron

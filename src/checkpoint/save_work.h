@@ -1,0 +1,53 @@
+// One save, on one rank: its steps, for whoever plays them. Internal to src/checkpoint: save_checkpoint() and
+// BackgroundSave are the two who do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/rank_file.h"
+
+namespace megatron {
+
+/// The steps are called in the order of their declaration, by all ranks. Those that are marked collective throw on all
+/// ranks or on none; the others communicate with nobody, may be called from another thread, and throw for this rank
+/// alone. After an error: discard(), on rank 0, once nobody writes any more.
+class SaveWork {
+ public:
+  SaveWork(Communicator& world, const std::string& run_directory, TrainingState state, const std::vector<Piece>& owned,
+           const SaveOptions& options);
+
+  void prepare();  ///< collective: checks, makes room, and creates the temporary folder
+  /// What this rank owns, of which the pieces' tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
+  void write_rank_file_here(Device& device);
+  void write_rank_file_here(const NumberSource& numbers);
+  void gather_manifest();  ///< collective: what was written, which must be everything, comes to rank 0
+  void publish();          ///< on rank 0 only: manifest and commit, then what the save does not depend on
+  SaveReport report();     ///< collective; how long it took the caller knows
+
+  void discard() const noexcept { pending_.discard(); }
+  /// Of this rank, without empty ones: in the order of its file.
+  const std::vector<Piece>& owned() const { return owned_; }
+  bool root() const { return world_.rank() == 0; }
+  std::int64_t step() const { return state_.step; }
+
+ private:
+  std::string describe_part() const;
+  std::string rank_file_path() const;
+  void name_latest();
+
+  Communicator& world_;
+  TrainingState state_;
+  SaveOptions options_;
+  std::string folder_;
+  PendingFolder pending_;
+  std::vector<Piece> owned_;
+  FileDigest digest_;
+  Manifest manifest_;  // on rank 0
+  std::int64_t bytes_ = 0;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace megatron

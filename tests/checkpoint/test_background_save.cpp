@@ -1,0 +1,227 @@
+// Saves beside the training: the same bytes as the other kind's, of the moment when they were begun; and what is left
+// when they fail, or nobody waits for them. A disk that is slow: somebody else holds the HDF5 lock.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "base/timers.h"
+#include "checkpoint/background_save.h"
+#include "checkpoint/layouts.h"
+#include "comm/thread_communicator.h"
+#include "hdf5/hdf5_file.h"
+#include "support/file_size_limit.h"
+#include "support/separate_backend.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+const std::vector<GlobalTensor> kTensors{{"weight", {60, 40}}, {"bias", {9}}};
+
+/// Tensors that a test may overwrite, on a device of which the pinned memory is not the device's.
+struct OwnedOnDevice {
+  OwnedOnDevice(Device& device, const PieceMemory& memory) : pieces(memory.pieces()) {
+    for (Piece& piece : pieces) {
+      for (Tensor* tensor : {&piece.value, &piece.m, &piece.v}) {
+        if (!*tensor) continue;
+        memory_.emplace_back(device, tensor->bytes());
+        device.copy_to_device(memory_.back().data(), tensor->data(), tensor->bytes());
+        *tensor = memory_.back().tensor(tensor->shape(), DType::f32);
+      }
+    }
+  }
+  void scribble(Device& device) {
+    for (Buffer& buffer : memory_) {
+      const std::vector<char> noise(buffer.bytes(), 'x');
+      device.copy_to_device(buffer.data(), noise.data(), noise.size());
+    }
+  }
+  std::vector<Piece> pieces;
+
+ private:
+  std::vector<Buffer> memory_;
+};
+
+/// Saves `generation` beside what `meanwhile` does on every rank; returns rank 0's report.
+SaveReport save_beside(const std::string& run, const Layout& layout, int generation, int moments = 2,
+                       const std::function<void(Communicator&, BackgroundSave&)>& meanwhile = nullptr,
+                       std::int64_t keep_last = 0) {
+  SaveReport result;
+  run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
+    const PieceMemory memory(kTensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
+    Backend backend = make_separate_backend();
+    OwnedOnDevice owned(*backend.device, memory);
+    BackgroundSave save(world, *backend.device, snapshot_bytes(owned.pieces));
+    save.start(run, state_at(generation), owned.pieces, {.keep_last = keep_last});
+    owned.scribble(*backend.device);
+    if (meanwhile) meanwhile(world, save);
+    if (!save.under_way()) return;
+    internal_check(save.step() == generation, "a save of another step");
+    const SaveReport report = save.finish();
+    internal_check(!save.under_way(), "a save that is done and under way");
+    if (world.rank() == 0) result = report;
+  });
+  return result;
+}
+
+std::map<std::string, std::string> files_in(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const std::string& name : names_in(folder)) files[name] = contents_of(folder + "/" + name);
+  return files;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+TEST_CASE("a save in the background writes the bytes of one in the foreground, of when it began",
+          "[checkpoint][fault-26]") {
+  const TemporaryFolder folder;
+  std::mt19937 random(7);
+  const int ranks = GENERATE(1, 3), moments = GENERATE(0, 2);
+  CAPTURE(ranks, moments);
+  const Layout layout = random_partition(kTensors, ranks, random);
+  const SaveReport expected = save_as(folder.file("foreground"), kTensors, layout, 5, 0, moments);
+  const SaveReport report = save_beside(folder.file("background"), layout, 5, moments);
+  CHECK(report.path == folder.file("background/checkpoints/step_00000005"));
+  CHECK(report.bytes == expected.bytes);
+  CHECK(report.warnings.empty());
+  CHECK(files_in(report.path) == files_in(expected.path));
+  CHECK(contents_of(folder.file("background/checkpoints/latest")) == "step_00000005\n");
+}
+
+TEST_CASE("nothing counts before all ranks have written, and the caller never waits for the disk",
+          "[checkpoint][fault-26]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const Layout layout = split_along(kTensors, 2, 0);
+  save_as(run, kTensors, layout, 1);
+  std::optional<Hdf5Lock> slow_disk;
+  run_as_threads(1, [&](Communicator& world) {
+    const Layout one = split_along(kTensors, 1, 0);
+    const PieceMemory memory(kTensors, one[0], 2, 2);
+    Backend backend = make_separate_backend();
+    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
+    OwnedOnDevice owned(*backend.device, memory);
+    slow_disk.emplace();
+    save.start(run, state_at(2), owned.pieces);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK(save.working());
+    CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{".tmp_step_00000002", "latest", "step_00000001"});
+    slow_disk.reset();
+    for (int step = 0; save.working() && step < 20000; ++step)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK_FALSE(save.working());
+    CHECK(names_in(run + "/checkpoints").front() == ".tmp_step_00000002");  // written, not agreed on
+    CHECK_FALSE(save.go_on().has_value());
+    CHECK(save.finish().path == run + "/checkpoints/step_00000002");
+  });
+  CHECK(load_newest(run, kTensors, layout).step == 2);
+}
+
+TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the old checkpoint",
+          "[checkpoint][fault-26][fault-45]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  Layout layout = split_along(kTensors, 3, 0);
+  save_as(run, kTensors, layout, 1);
+  std::atomic<int> failed = 0;
+  {
+    const FileSizeLimit limit(8000);  // of rank files with 10 KB
+    save_beside(run, layout, 2, 2, [&](Communicator&, BackgroundSave& save) {
+      const Error error = error_of([&] { save.finish(); });
+      if (error.kind() == ErrorKind::filesystem && !save.under_way()) ++failed;
+    });
+  }
+  CHECK(failed == 3);
+  CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000001"});
+  CHECK(load_newest(run, kTensors, layout).wrong == 0);
+  save_beside(run, layout, 3, 2, nullptr, 1);
+  CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000003"});
+  CHECK(load_newest(run, kTensors, layout).wrong == 0);
+}
+
+TEST_CASE("a save that nobody waits for ends at once, and counts for nothing", "[checkpoint][fault-26]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const Layout layout = split_along(kTensors, 1, 0);
+  save_as(run, kTensors, layout, 1);
+  run_as_threads(1, [&](Communicator& world) {
+    const PieceMemory memory(kTensors, layout[0], 2, 2);
+    Backend backend = make_cpu_backend();
+    std::optional<Hdf5Lock> slow_disk(std::in_place);
+    {
+      BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
+      save.start(run, state_at(2), memory.pieces());
+      slow_disk.reset();
+    }
+  });
+  const Loaded loaded = load_newest(run, kTensors, layout);
+  CHECK(loaded.step == 1);
+  CHECK(loaded.wrong == 0);
+  CHECK(loaded.warnings.empty());
+  save_beside(run, layout, 2);
+  CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000001", "step_00000002"});
+}
+
+TEST_CASE("who waits for the HDF5 lock gets it next, whatever its holder wants", "[hdf5]") {
+  std::atomic<bool> stop = false, started = false;
+  std::atomic<int> holds = 0;
+  std::thread greedy([&] {
+    while (!stop) {
+      const auto lock = lock_hdf5();
+      const auto nested = lock_hdf5();
+      ++holds;
+      started = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  while (!started) std::this_thread::yield();
+  for (int turn = 0; turn < 20; ++turn) {
+    const int before = holds;
+    const auto lock = lock_hdf5();
+    CHECK(holds - before <= 2);  // the one that it found, and one that slipped in before it had asked
+  }
+  stop = true;
+  greedy.join();
+}
+
+// By hand: test_checkpoint '[.speed]'. In the folder that TMPDIR names.
+TEST_CASE("how long the caller waits for a save in the background, and for one in the foreground", "[.speed]") {
+  const TemporaryFolder folder;
+  const std::vector<GlobalTensor> tensors{{"weight", {25'000, 1'000}}};
+  const PieceMemory memory(tensors, split_along(tensors, 1, 0)[0], 2, 1);
+  run_as_threads(1, [&](Communicator& world) {
+    Backend backend = make_cpu_backend();
+    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
+    const auto seconds_of = [](const std::function<void()>& work) {
+      const double start = Timers::steady_seconds();
+      work();
+      return Timers::steady_seconds() - start;
+    };
+    std::vector<double> foreground, stall;
+    for (int round = 1; round <= 5; ++round) {
+      foreground.push_back(seconds_of([&] {
+        save_checkpoint(world, folder.file("run"), state_at(2 * round), memory.pieces(), *backend.device,
+                        {.keep_last = 1});
+      }));
+      stall.push_back(seconds_of(
+          [&] { save.start(folder.file("run"), state_at(2 * round + 1), memory.pieces(), {.keep_last = 1}); }));
+      while (save.under_way()) {
+        while (save.working()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        stall.back() += seconds_of([&] { save.go_on(); });
+      }
+    }
+    const double whole = median(foreground), waited = median(stall);
+    std::printf("300 MB: foreground %.3f s, the caller of the background waits %.3f s, %.1f %%\n", whole, waited,
+                100 * waited / whole);
+    CHECK(waited < 0.1 * whole);
+  });
+}
