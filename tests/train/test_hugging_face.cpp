@@ -25,7 +25,8 @@ std::vector<std::string> losses_of(const LoopResult& result) {
 TEST_CASE("exported, imported and trained on: as from the checkpoint itself", "[train]") {
   const ShardFolder folder;
   Config config = tiny_config();
-  config.data.train = make_corpus(folder);
+  const std::string corpus = make_corpus(folder);
+  config.data.train = corpus;
   config.train.steps = 3;
   config.checkpoint.every_steps = 3;
   config.parallel.tensor = 2;
@@ -43,7 +44,9 @@ TEST_CASE("exported, imported and trained on: as from the checkpoint itself", "[
     // The shards' vocabulary has no files that could be exported, but a name and a hash.
     const ConversionReport imported = import_checkpoint(folder.file("exported"), folder.file("imported"), world, {});
     CHECK(imported.has_tokenizer);
-    import_checkpoint(folder.file("exported"), folder.file("by data"), world, {.data = config.data.train});
+    ImportOptions by_data;
+    by_data.data = corpus;
+    import_checkpoint(folder.file("exported"), folder.file("by data"), world, by_data);
     const CheckpointReader target = open_named_checkpoint(world, folder.file("imported"), warnings);
     CHECK(target.moments() == 0);
     CHECK(target.state().facts == source.state().facts);
@@ -51,8 +54,8 @@ TEST_CASE("exported, imported and trained on: as from the checkpoint itself", "[
       CAPTURE(tensor.name);
       CHECK(tensor.equal() == (tensor.name != "embedding.word.weight"));  // whose padding is zero now
     }
-    const CheckpointReader by_data = open_named_checkpoint(world, folder.file("by data"), warnings);
-    CHECK(by_data.state().facts == source.state().facts);
+    const CheckpointReader other = open_named_checkpoint(world, folder.file("by data"), warnings);
+    CHECK(other.state().facts == source.state().facts);
   });
 
   config.checkpoint.initialize_from = folder.file("first");
