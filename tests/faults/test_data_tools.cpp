@@ -36,7 +36,7 @@ TEST_CASE("a vocabulary of one's own, from text to generated text") {
   expect(preprocess({"--input", corpus(), "--output", prefix, "--tokenizer", "gpt2", "--vocab-file",
                      vocabulary + "/vocab.json", "--merge-file", vocabulary + "/merges.txt"}),
          0);
-  train(kOneRank, run, {"data.train=" + prefix, "train.steps=2"});
+  train(kOneRank, run, {"data.train=" + prefix, "train.steps=2", "checkpoint.every_steps=2"});
   CHECK(fs::exists(run + "/tokenizer/merges.txt"));
   expect({generate_program(), run, "--prompt", "Once", "--max-new-tokens", "4"}, 0, {"Once"});
   expect(preprocess({"train-tokenizer", "--input", corpus()}), 2, {"--output"});

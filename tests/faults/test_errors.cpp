@@ -107,11 +107,10 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
   CHECK_FALSE(fs::exists(directory));  // nothing is made before all is known to be well
 
   // All features that are still to come, by name, in one go.
-  const Finished refused =
-      run_command(with({"model.activation=relu", "parallel.context=2", "checkpoint.async=true"}), 30);
+  const Finished refused = run_command(with({"model.family=bert", "parallel.context=2"}), 30);
   INFO(refused.err);
   CHECK(refused.code == 2);
-  for (const char* key : {"model.activation", "parallel.context", "checkpoint.async"}) {
+  for (const char* key : {"model.family", "parallel.context"}) {
     CHECK(mentions(refused.err, key));
   }
 }
