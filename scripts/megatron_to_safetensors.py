@@ -91,7 +91,8 @@ def layers_of_chunk(layers, stages, chunks, stage, chunk):
 
 def read_rank(content, layers, stages, stage):
     """The tensors of one rank with layers numbered as in the whole model."""
-    names = ["model"] if "model" in content else sorted(name for name in content if re.fullmatch(r"model\d+", name))
+    names = ["model"] if "model" in content else sorted(
+        (name for name in content if re.fullmatch(r"model\d+", name)), key=lambda name: int(name[5:]))
     tensors = {}
     for chunk, name in enumerate(names):
         first = layers_of_chunk(layers, stages, len(names), stage, chunk)
@@ -135,6 +136,7 @@ def check_arguments(args):
                       ("untie_embeddings_and_output_weights", False), ("apply_layernorm_1p", False),
                       ("normalization", "LayerNorm"), ("add_position_embedding", True),
                       ("attention_head_type", "multihead"), ("squared_relu", False),
+                      ("apply_residual_connection_post_layernorm", False),
                       ("position_embedding_type", "learned_absolute")):  # fmt: skip
         if getattr(args, key, good) not in (good, None):
             stop(f"the model has {key} = {getattr(args, key)}, which GPT-2's form has no place for")

@@ -49,6 +49,7 @@ class Parser {
     Config config;
     apply_preset_entry(config);
     apply_entries(config);
+    leave_out_rotation(config.model);
     check_rules(config);
     if (!issues_.empty()) throw_issues();
     return config;
@@ -178,6 +179,12 @@ class Parser {
       }
     }
     if (const ModelPreset* preset = find_preset(chosen.model.preset)) apply_preset(*preset, config.model);
+  }
+
+  /// A preset's rotation goes with its rotary positions: who chooses others has not asked for it.
+  void leave_out_rotation(ModelConfig& model) const {
+    if (model.position_embedding == "rope" || places_.contains("model.rotary_base")) return;
+    model.rotary_base = ModelConfig().rotary_base;
   }
 
   void apply_entries(Config& config) {

@@ -34,6 +34,8 @@ constexpr const char* kUsage =
     "       megatron_checkpoint diff A B [--weights-only]      the largest difference by tensor; 0 if equal, else 1\n"
     "       megatron_checkpoint merge SOURCE TARGET            into one rank's file\n"
     "       megatron_checkpoint reshape SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]\n"
+    "       megatron_checkpoint export SOURCE TARGET --format gpt2|llama [--dtype D] [--max-shard-size S]\n"
+    "       megatron_checkpoint import SOURCE TARGET           from Hugging Face's safetensors and config.json\n"
     "\n"
     "A SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder that "
     "is\n"

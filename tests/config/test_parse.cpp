@@ -269,6 +269,8 @@ TEST_CASE("presets give sizes that explicit keys override", "[config]") {
   CHECK(llama.model.activation == "swiglu");
   CHECK(llama.model.query_groups == 4);
   CHECK(llama.model.rotary_base == 500000);
+  const Config alibi = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.position_embedding=alibi"});
+  CHECK(alibi.model.rotary_base == ModelConfig().rotary_base);
   const std::string wrong = error_of([&] { parse_config_text(rest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
   INFO(wrong);
   CHECK(lines(wrong) == 1);

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "comm/thread_communicator.h"
-#include "config/unsupported.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "train/hugging_face.h"
@@ -123,17 +122,6 @@ TEST_CASE("GPT-2 as transformers saves it: the same logits, and the same tensors
 
 // Also before all of Llama can be trained: then what cannot is refused by name.
 TEST_CASE("Llama as transformers saves it: the same logits, and the same tensors back", "[interop]") {
-  Config config;
-  config.model = parse_foreign_config(json::parse(contents_of(golden("llama") + "/config.json"))).model;
-  try {
-    refuse_what_is_to_come(config);
-  } catch (const Error& refusal) {
-    WARN("only its refusal is tested: " << refusal.what());
-    const TemporaryFolder folder;
-    require_error(ErrorKind::checkpoint, {"is not supported for training yet"},
-                  [&] { import_model(golden("llama"), folder.file("imported")); });
-    return;
-  }
   require_round_trip("llama");
 }
 

@@ -101,7 +101,8 @@ TEST_CASE("2x2x2 to 1x4 to 4x1 and back is the same bytes, optimizer included, a
 TEST_CASE("a run of one rank resumes from a checkpoint cut for four in its own directory", "[train]") {
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
-  config.parallel = {.data = 1};
+  config.parallel = {};
+  config.parallel.data = 1;
   const std::vector<std::string> expected = numbers_after(run_loop(config), 2);
   reshape(folder.file("straight/checkpoints/step_00000002"), folder.file("other/checkpoints/step_00000002"),
           {.tensor = 2, .pipeline = 2});
@@ -112,7 +113,8 @@ TEST_CASE("a run of one rank resumes from a checkpoint cut for four in its own d
 TEST_CASE("grids that cannot cut the model are refused by the rules of the input file", "[train]") {
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
-  config.parallel = {.data = 1};
+  config.parallel = {};
+  config.parallel.data = 1;
   numbers_after(run_loop(config), 2);
   const auto refuse = [&](const GridShape& shape, int virtual_stages, const std::string& part) {
     require_error(ErrorKind::configuration, {part},
