@@ -26,11 +26,6 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::ptrdiff_t threads_of_process() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::distance(begin(tasks), end(tasks));
-}
-
 using Results = std::map<std::string, std::vector<std::byte>>;
 
 template <class Vector>
@@ -210,6 +205,13 @@ std::vector<std::string> tasks_of_process() {
   return tasks;
 }
 
+/// Those that were not there before; of the others some may have ended meanwhile, as earlier tests' do.
+std::vector<std::string> tasks_since(const std::vector<std::string>& before) {
+  std::vector<std::string> tasks = tasks_of_process();
+  std::erase_if(tasks, [&](const auto& task) { return std::count(before.begin(), before.end(), task) != 0; });
+  return tasks;
+}
+
 /// The signals that a thread blocks, as the kernel tells.
 std::uint64_t blocked_signals(const std::string& task) {
   std::ifstream file(task + "/status");
@@ -351,11 +353,7 @@ TEST_CASE("an error on any thread of a team reaches the caller", "[threads]") {
 TEST_CASE("workers are started once, block signals except those of crashes, and one thread starts none", "[threads]") {
   std::thread([] {  // a rank of its own, so that no other test's workers are counted
     const std::vector<std::string> before = tasks_of_process();
-    const auto new_tasks = [&] {
-      std::vector<std::string> tasks = tasks_of_process();
-      std::erase_if(tasks, [&](const auto& task) { return std::count(before.begin(), before.end(), task) != 0; });
-      return tasks;
-    };
+    const auto new_tasks = [&] { return tasks_since(before); };
     const Backend one = make_cpu_backend(1);
     row_verbs(*one.ops, 33, 7, 129);
     CHECK(new_tasks().empty());
@@ -393,15 +391,15 @@ TEST_CASE("matmul stays on the calling thread, in every rank that is a thread", 
   constexpr std::int64_t n = 384;
   const Owned<float> x = random_tensor({n, n}, 5);
   std::vector<float> results[3];
-  std::ptrdiff_t started[3] = {};
+  std::size_t started[3] = {};
   const auto multiply = [&](int rank) {
     const Backend backend = make_cpu_backend();
     results[rank].resize(n * n);
-    const std::ptrdiff_t before = threads_of_process();
+    const std::vector<std::string> before = tasks_of_process();
     for (int i = 0; i < 3; ++i) {
       backend.ops->matmul({x, x, false, true, Tensor(results[rank].data(), {n, n}, DType::f32), false});
     }
-    started[rank] = threads_of_process() - before;
+    started[rank] = tasks_since(before).size();
   };
   multiply(0);
   CHECK(started[0] == 0);
