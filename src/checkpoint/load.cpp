@@ -51,7 +51,7 @@ void read_file(const std::string& path, const std::vector<Run>& runs, const std:
   for (const auto& [kind, moment] : {std::pair(Stored::m, &Piece::m), std::pair(Stored::v, &Piece::v)}) {
     std::vector<Run> with_moment;
     std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_moment),
-                 [&](const Run& run) { return !(wanted[run.wanted].*moment).empty(); });
+                 [&, moment = moment](const Run& run) { return !(wanted[run.wanted].*moment).empty(); });
     if (!with_moment.empty()) read_runs(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
   }
 }
