@@ -1,7 +1,9 @@
 #include "checkpoint/background_save.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <system_error>
 
 #include "base/timers.h"
 #include "checkpoint/save_work.h"
@@ -73,7 +75,7 @@ std::span<const float> BackgroundSave::numbers(Stored kind, std::int64_t positio
 void BackgroundSave::start(const std::string& run_directory, const TrainingState& state,
                            const std::vector<Piece>& owned, const SaveOptions& options) {
   internal_check(!under_way(), "a save while another one is under way");
-  started_ = Timers::steady_seconds();
+  const double start = Timers::steady_seconds();
   work_ = std::make_unique<SaveWork>(world_, run_directory, state, owned, options);
   copy(work_->owned());
   publishing_ = false;
@@ -84,6 +86,7 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
     work_.reset();
     throw;
   }
+  worked_ = Timers::steady_seconds() - start;
   begin([this] {
     work_->write_rank_file_here([this](Stored kind, std::int64_t position) { return numbers(kind, position); });
   });
@@ -91,14 +94,22 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
 
 void BackgroundSave::begin(std::function<void()> task) {
   working_ = true;
-  thread_ = std::thread([this, task = std::move(task)] {
-    try {
-      task();
-    } catch (...) {
-      error_ = std::current_exception();
-    }
+  try {
+    thread_ = std::thread([this, task = std::move(task)] {
+      const double start = Timers::steady_seconds();
+      try {
+        task();
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+      worked_ += Timers::steady_seconds() - start;
+      working_ = false;
+    });
+  } catch (const std::system_error& refused) {  // told when all ranks look at how it went
+    error_ = std::make_exception_ptr(
+        Error(ErrorKind::filesystem, fmt::format("no thread can be started to write it: {}", refused.what())));
     working_ = false;
-  });
+  }
 }
 
 void BackgroundSave::collect() {
@@ -112,13 +123,16 @@ std::optional<SaveReport> BackgroundSave::go_on() {
     agree(
         world_, [&] { collect(); }, ErrorKind::filesystem);
     if (!publishing_) {
+      std::array<double, 1> slowest = {worked_};
+      world_.all_reduce_values(slowest, Reduce::maximum);
+      worked_ = slowest[0];
       work_->gather_manifest();
       publishing_ = true;
       if (work_->root()) begin([this] { work_->publish(); });
       return {};
     }
     SaveReport report = work_->report();
-    report.seconds = Timers::steady_seconds() - started_;
+    report.seconds = worked_;
     work_.reset();
     return report;
   } catch (const Error&) {

@@ -43,7 +43,9 @@ class BackgroundSave {
   std::size_t bytes() const { return snapshot_.bytes(); }
 
   /// The next step of what is under way: nothing, or with the last one the report. Collective; waits for the threads of
-  /// those ranks that are still working. Throws as save_checkpoint() does; then nothing is under way.
+  /// those ranks that are still working. Throws as save_checkpoint() does; then nothing is under way. The report's
+  /// seconds are those of the work alone, in its writing the slowest rank's: what lies between the steps is not in
+  /// them.
   std::optional<SaveReport> go_on();
   SaveReport finish();  ///< all of them
 
@@ -59,7 +61,7 @@ class BackgroundSave {
   std::int64_t elements_ = 0;  // of one kind
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;
-  double started_ = 0;  // by the steady clock
+  double worked_ = 0;  // seconds, of all that has been done so far for what is under way
   std::thread thread_;
   std::atomic<bool> working_ = false, abandoned_ = false;
   std::exception_ptr error_;  // the thread's, until it is joined

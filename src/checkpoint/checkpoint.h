@@ -47,7 +47,7 @@ struct SaveOptions {
 struct SaveReport {
   std::string path;                   ///< of the committed folder
   std::int64_t bytes = 0;             ///< written by all ranks together
-  double seconds = 0;                 ///< this rank's wall time in save_checkpoint
+  double seconds = 0;                 ///< this rank's wall time in save_checkpoint; of a BackgroundSave, see there
   std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
 };
 

@@ -233,11 +233,6 @@ std::optional<SaveReport> Trainer::go_on_with_save() {
   return background_save_->go_on();
 }
 
-SaveReport Trainer::finish_save() {
-  const Timers::Scope scope(timers_, Section::saving);
-  return background_save_->finish();
-}
-
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source().vocabulary()),
                      checkpoint.path());

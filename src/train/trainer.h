@@ -51,7 +51,6 @@ class Trainer {
   /// bring to its end (background_save.h).
   void start_save(const std::string& run_directory, const nlohmann::json& loop);
   std::optional<SaveReport> go_on_with_save();
-  SaveReport finish_save();
   const BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`.
   nlohmann::json resume(const CheckpointReader& checkpoint);

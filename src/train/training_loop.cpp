@@ -56,7 +56,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
-      last_save_(Timers::steady_seconds()) {}
+      saves_(config, trainer_, limits_, plot_, log) {}
 
 // A run goes on in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
@@ -104,8 +104,7 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
   if (own) {
     check_order(*own, true);
     go_on_from(*own);
-    saved_step_ = trainer_.step();
-    saved_due_ = evaluations_due_.size();
+    saves_.resumed_at(here());
   } else if (!checkpoint.load.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
     check_order(other, false);
@@ -122,14 +121,13 @@ TrainingLoop::Request TrainingLoop::request() {
   if (stopping_) return Request::stop;
   Request mine = Request::none;
   const double minutes = config_.checkpoint.every_minutes;
-  if (world_.rank() == 0 && minutes > 0 && Timers::steady_seconds() - last_save_ > 60 * minutes) mine = Request::save;
+  if (world_.rank() == 0 && minutes > 0 && saves_.seconds_since_last() > 60 * minutes) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
   // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
   // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
-  const BackgroundSave* const save = trainer_.background_save();
-  std::array<double, 2> wishes = {static_cast<double>(mine), save != nullptr && save->working() ? 1.0 : 0.0};
+  std::array<double, 2> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0};
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
     axis->all_reduce_values(wishes, Reduce::maximum);
   }
@@ -139,9 +137,11 @@ TrainingLoop::Request TrainingLoop::request() {
   return agreed;
 }
 
-// For the middle of an evaluation; a save that is due can wait for its end.
+// For the middle of an evaluation; a save that is due can wait for its end, one that is written is committed.
 bool TrainingLoop::stop_requested() {
-  return request() == Request::stop;
+  const bool stop = request() == Request::stop;
+  if (saves_.under_way() && all_written_ && !stop) saves_.go_on();
+  return stop;
 }
 
 void TrainingLoop::record(const StepResult& result, double seconds) {
@@ -252,90 +252,27 @@ void TrainingLoop::check_replicas() {
   checked_step_ = trainer_.step();
 }
 
-bool TrainingLoop::is_saved() const {
-  return saved_step_ == trainer_.step() && saved_due_ == evaluations_due_.size();
-}
-
-void TrainingLoop::saved(const SaveReport& report, std::int64_t step, std::size_t due, const std::string& how) {
-  saved_step_ = step;
-  saved_due_ = due;
-  if (!log_.speaking()) return;
-  for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
-  log_.info("saved {} ({} in {:.2f} s{})", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds,
-            how);
-  plot_.redraw();
-}
-
-void TrainingLoop::save_failed(const Error& error, std::int64_t step) {
-  if (error.kind() != ErrorKind::filesystem || saved_step_ < 0) throw;
-  log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", step, error.what(),
-               saved_step_);
+SavePoint TrainingLoop::here() const {
+  return {trainer_.step(), evaluations_due_.size()};
 }
 
 void TrainingLoop::save() {
-  if (is_saved()) return;
-  if (saving_ && saving_->step == trainer_.step() && saving_->due == evaluations_due_.size()) return;
-  wait_for_save();
+  if (saves_.covers(here())) return;
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
-  try {
-    if (trainer_.background_save() != nullptr && !stopping_ && !trainer_.finished()) {
-      start_saving(state);
-    } else {
-      save_at_once(state);
-    }
-  } catch (const Error& error) {
-    save_failed(error, trainer_.step());
-  }
-  last_save_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
-}
-
-void TrainingLoop::save_at_once(const nlohmann::json& state) {
-  const SaveReport report = trainer_.save(config_.run.directory, state);
-  limits_.save_took(report.seconds);
-  saved(report, trainer_.step(), evaluations_due_.size(), "");
-}
-
-void TrainingLoop::start_saving(const nlohmann::json& state) {
-  const double start = Timers::steady_seconds();
-  trainer_.start_save(config_.run.directory, state);
-  saving_ = {trainer_.step(), evaluations_due_.size(), Timers::steady_seconds() - start};
-}
-
-void TrainingLoop::go_on_saving() {
-  const double start = Timers::steady_seconds();
-  try {
-    const std::optional<SaveReport> report = trainer_.go_on_with_save();
-    saving_->stalled += Timers::steady_seconds() - start;
-    if (!report) return;
-    limits_.save_took(2 * report->seconds);  // whoever stops may have to wait for one and write another
-    saved(*report, saving_->step, saving_->due,
-          fmt::format(" beside the training, which waited {:.3f} s", saving_->stalled));
-  } catch (const Error& error) {
-    save_failed(error, saving_->step);
-  }
-  saving_.reset();
-}
-
-void TrainingLoop::wait_for_save() {
-  if (!saving_) return;
-  const double start = Timers::steady_seconds();
-  const std::int64_t step = saving_->step;
-  while (saving_) go_on_saving();
-  log_.info("waited {:.2f} s for the checkpoint of step {}, which was still being written",
-            Timers::steady_seconds() - start, step);
+  saves_.save(here(), state, !stopping_ && !trainer_.finished());
 }
 
 void TrainingLoop::save_last() {
-  wait_for_save();
+  saves_.wait();
   save();
-  if (is_saved()) return;
+  if (saves_.has(here())) return;
   finish();
   fail(ErrorKind::filesystem,
        "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
        "goes on from step {}",
-       trainer_.step(), saved_step_);
+       trainer_.step(), saves_.newest_step());
 }
 
 int TrainingLoop::stop() {
@@ -358,7 +295,7 @@ int TrainingLoop::run() {
   if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
   while (!trainer_.finished() || !evaluations_due_.empty()) {
     const Request request = this->request();
-    if (saving_ && all_written_ && request != Request::stop) go_on_saving();
+    if (saves_.under_way() && all_written_ && request != Request::stop) saves_.go_on();
     if (request == Request::stop) return stop();
     if (request == Request::save) {
       save();
@@ -370,7 +307,7 @@ int TrainingLoop::run() {
     if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
       save();
   }
-  if (saves || saved_step_ >= 0) save_last();  // a run that was stopped has a checkpoint: the last step must be one too
+  if (saves || saves_.any()) save_last();  // a run that was stopped has a checkpoint: the last step must be one too
   finish();
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_limits.h"
+#include "train/run_saves.h"
 #include "train/skip_account.h"
 #include "train/stop_signals.h"
 #include "train/trainer.h"
@@ -48,21 +49,11 @@ class TrainingLoop {
   void record(const StepResult& result, double seconds);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
-  /// Saves this step, or begins to where checkpoints are written beside the training, unless it has been saved already.
-  /// A save that fails is an error only if this run has no good checkpoint yet; else a warning.
+  SavePoint here() const;
+  /// Saves this step, or begins to, unless it has been saved already.
   void save();
-  void save_at_once(const nlohmann::json& state);
-  void start_saving(const nlohmann::json& state);
-  /// When no rank writes any more: what is under way goes on, or is done.
-  void go_on_saving();
-  /// Until nothing is under way.
-  void wait_for_save();
   /// For the end of the program: it has saved this step, or this is an error.
   void save_last();
-  bool is_saved() const;
-  void saved(const SaveReport& report, std::int64_t step, std::size_t due, const std::string& how);
-  /// In a handler of what a save threw, on all ranks alike.
-  void save_failed(const Error& error, std::int64_t step);
   void finish();
 
   const Config& config_;
@@ -80,17 +71,9 @@ class TrainingLoop {
   MetricsWriter metrics_;
   Progress progress_;
   LossPlot plot_;
-  double last_save_;  // by the steady clock
-  std::int64_t saved_step_ = -1;
+  RunSaves saves_;
   std::int64_t checked_step_ = -1;
-  std::size_t saved_due_ = 0;  // evaluations that the checkpoint of that step has yet to do
-  struct Saving {
-    std::int64_t step;
-    std::size_t due;
-    double stalled;  ///< seconds that training has waited for it
-  };
-  std::optional<Saving> saving_;  // beside the training
-  bool all_written_ = false;      // agreed on: no rank's thread is at work
+  bool all_written_ = false;  // agreed on: no rank's thread is at work
   // Since the line before:
   double seconds_since_line_ = 0, tokens_since_line_ = 0;
   FlopsPerToken flops_since_line_;  // of all those tokens together

@@ -126,6 +126,15 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
   CHECK(load_newest(run, kTensors, layout).step == 2);
 }
 
+TEST_CASE("the seconds of a save in the background are its own, not those of what goes on meanwhile", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const SaveReport report =
+      save_beside(folder.file("run"), split_along(kTensors, 2, 0), 1, 2,
+                  [](Communicator&, BackgroundSave&) { std::this_thread::sleep_for(std::chrono::seconds(3)); });
+  CHECK(report.seconds > 0);
+  CHECK(report.seconds < 3);
+}
+
 TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the old checkpoint",
           "[checkpoint][fault-26][fault-45]") {
   const TemporaryFolder folder;

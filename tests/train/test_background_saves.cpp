@@ -90,6 +90,16 @@ TEST_CASE("a save that comes while one is being written waits for it and says so
   CHECK(count_of(result.log, "which was still being written") >= 5);
 }
 
+TEST_CASE("a save in the background is committed in the middle of an evaluation", "[fault-26]") {
+  SavingRun run;
+  run.config.checkpoint.every_steps = 5;
+  run.config.train.evaluate_every = 6;
+  run.config.train.evaluate_steps = 1000;  // all there are
+  const std::string log = run.run(true).log;
+  INFO(log);
+  CHECK(log.find("step_00000005 (") < log.find("after step 6"));
+}
+
 TEST_CASE("what a save in the background copies into is planned to the byte, on every rank") {
   SavingRun run;
   run.config.checkpoint.async = true;
