@@ -62,6 +62,7 @@ class DeviceNumbers {
 };
 
 void write_datasets(Hdf5File& file, std::int64_t elements, int moments, const NumberSource& numbers) {
+  EarlyFlush flush(file.path());
   for (const Stored kind : stored_with(moments)) {
     Hdf5Dataset dataset =
         file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements), kContiguous);
@@ -69,6 +70,7 @@ void write_datasets(Hdf5File& file, std::int64_t elements, int moments, const Nu
       const std::span<const float> block = numbers(kind, position);
       dataset.write(static_cast<std::uint64_t>(position), block.data(), block.size());
       position += static_cast<std::int64_t>(block.size());
+      flush.written(block.size_bytes());
     }
     dataset.close();
   }

@@ -12,6 +12,12 @@
 
 namespace megatron {
 
+namespace {
+
+constexpr std::size_t kFlushBytes = std::size_t{32} << 20;
+
+}  // namespace
+
 void sync_path(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   verify(file >= 0, ErrorKind::filesystem, "{}: cannot open it to flush it to disk: {}", path, std::strerror(errno));
@@ -21,6 +27,19 @@ void sync_path(const std::string& path) {
   // Some file systems cannot flush a folder and say EINVAL; the rename is then as durable as they make it.
   verify(result == 0 || reason == EINVAL, ErrorKind::filesystem, "{}: cannot flush it to disk: {}", path,
          std::strerror(reason));
+}
+
+EarlyFlush::EarlyFlush(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+EarlyFlush::~EarlyFlush() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void EarlyFlush::written(std::size_t bytes) {
+  waiting_ += bytes;
+  if (waiting_ < kFlushBytes || file_ < 0) return;
+  waiting_ = 0;
+  static_cast<void>(::sync_file_range(file_, 0, 0, SYNC_FILE_RANGE_WRITE));
 }
 
 void write_durably(const std::string& path, std::string_view contents) {

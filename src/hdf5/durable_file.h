@@ -3,6 +3,7 @@
 // All errors are ErrorKind::filesystem and name the path. Nothing here knows what the files hold.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,21 @@ namespace megatron {
 
 /// Flushes a closed file, or a folder's entries, to the disk.
 void sync_path(const std::string& path);
+/// Has the disk begin with a file while more of it is being written, so that little is left for sync_path() to wait
+/// for. A hint: what goes wrong here shows there.
+class EarlyFlush {
+ public:
+  explicit EarlyFlush(const std::string& path);  ///< of a file that is there
+  EarlyFlush(const EarlyFlush&) = delete;
+  EarlyFlush& operator=(const EarlyFlush&) = delete;
+  ~EarlyFlush();
+  void written(std::size_t bytes);  ///< so many more have been
+
+ private:
+  int file_;
+  std::size_t waiting_ = 0;
+};
+
 /// Creates or overwrites a file with these contents and flushes it.
 void write_durably(const std::string& path, std::string_view contents);
 /// rename(2), then flushes the folder that holds `to`. `from` must have been synced before.
