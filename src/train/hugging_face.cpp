@@ -1,8 +1,6 @@
 #include "train/hugging_face.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -13,6 +11,7 @@
 #include "config/unsupported.h"
 #include "hdf5/durable_file.h"
 #include "tokenizer/tokenizer.h"
+#include "train/foreign_reader.h"
 #include "train/inference_model.h"
 #include "train/run_tokenizer.h"
 #include "train/trainer.h"
@@ -27,180 +26,17 @@ using Record = ForeignTensor::Record;
 
 constexpr const char* kOwnKey = "megatron_train";  // of config.json: what only we know of a model
 
-// ---- Numbers of one tensor ------------------------------------------------------------------------------------------
+FillValues values_of(const CheckpointReader& source) {
+  return [&](const std::vector<Piece>& values) { source.read_numbers(Stored::value, values); };
+}
 
-/// to[j, i] = from[i, j], in squares that the caches hold.
-void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
-  constexpr std::int64_t kSquare = 32;
-  for (std::int64_t i0 = 0; i0 < rows; i0 += kSquare) {
-    for (std::int64_t j0 = 0; j0 < columns; j0 += kSquare) {
-      for (std::int64_t i = i0; i < std::min(i0 + kSquare, rows); ++i) {
-        for (std::int64_t j = j0; j < std::min(j0 + kSquare, columns); ++j) to[j * rows + i] = from[i * columns + j];
-      }
+FillValues values_of(const ForeignReader& source) {
+  return [&](const std::vector<Piece>& values) {
+    for (const Piece& piece : values) {
+      source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
     }
-  }
+  };
 }
-
-/// Their tensor out of our records.
-void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::vector<float>& scratch,
-            std::span<float> numbers) {
-  if (tensor.transposed) scratch.resize(numbers.size());
-  float* to = tensor.transposed ? scratch.data() : numbers.data();
-  std::vector<Piece> pieces;
-  std::int64_t done = 0;
-  for (const Record& record : tensor.records) {
-    const std::int64_t count = record.shape.elements();
-    Box box{record.shape, record.shape};
-    for (int i = 0; i < record.shape.rank(); ++i) box.offset[i] = 0;
-    pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to + done, {count}, DType::f32), {}, {}});
-    done += count;
-  }
-  source.read_numbers(Stored::value, pieces);
-  if (tensor.transposed) transpose(to, tensor.shape[1], tensor.shape[0], numbers.data());
-}
-
-/// One of our records out of their tensor: its exchanged rows, [record.shape].
-void extract(const SafetensorsModel& source, const ForeignTensor& tensor, const std::string& name, const Record& record,
-             std::span<float> numbers) {
-  const std::int64_t columns = record.shape.rank() == 1 ? 1 : record.shape[1];
-  if (!tensor.transposed) return source.read(name, record.first * columns, numbers);
-  // Theirs is [in, out]: of each of its rows a part is a column of ours.
-  constexpr std::int64_t kRows = 16;
-  const std::int64_t out = record.shape[0], all = tensor.shape[1];
-  std::vector<float> block(static_cast<std::size_t>(kRows * out));
-  for (std::int64_t row = 0; row < columns; row += kRows) {
-    const std::int64_t rows = std::min(kRows, columns - row);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      source.read(name, (row + i) * all + record.first,
-                  std::span(block).subspan(static_cast<std::size_t>(i * out), static_cast<std::size_t>(out)));
-    }
-    for (std::int64_t j = 0; j < out; ++j) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        numbers[static_cast<std::size_t>(j * columns + row + i)] = block[static_cast<std::size_t>(i * out + j)];
-      }
-    }
-  }
-}
-
-// ---- A foreign model's tensors, all of them accounted for -----------------------------------------------------------
-
-class ForeignReader {
- public:
-  /// Error(checkpoint) unless the files have the tensors of the list, in their shapes, and nothing else that counts.
-  ForeignReader(const std::string& folder, ForeignFormat format, std::vector<ForeignTensor> tensors)
-      : files_(folder), tensors_(std::move(tensors)) {
-    // GPT-2's base model, without a head, is saved without this prefix.
-    const std::string prefix = format == ForeignFormat::gpt2 ? "transformer." : "model.";
-    const std::vector<std::string> names = files_.names();
-    const bool bare =
-        std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
-    std::set<std::string> unused(names.begin(), names.end());
-    for (ForeignTensor& tensor : tensors_) {
-      if (bare && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
-      const SafetensorsEntry& entry = files_.entry(tensor.name);
-      verify(entry.shape == tensor.shape, ErrorKind::checkpoint, "{}: tensor {} is {}, and by its config.json {}",
-             folder, tensor.name, json(entry.shape).dump(), json(tensor.shape).dump());
-      unused.erase(tensor.name);
-      for (const Record& record : tensor.records) records_[record.name] = {&tensor, &record};
-    }
-    for (const std::string& name : unused) {
-      if (is_derived(bare ? prefix + name : name, format)) continue;
-      verify(name == "lm_head.weight" && same_as_word_table(), ErrorKind::checkpoint,
-             "{}: tensor {} has no place in the model of its config.json", folder, name);
-    }
-  }
-
-  std::int64_t tensors() const { return static_cast<std::int64_t>(tensors_.size()); }
-
-  /// A whole record as we have it, rows that pad the vocabulary being zero.
-  void read(const std::string& record, std::span<float> numbers) const {
-    const auto& [tensor, part] = records_.at(record);
-    const auto count = static_cast<std::size_t>(part->shape.elements());
-    extract(files_, *tensor, tensor->name, *part, numbers.first(count));
-    std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end(), 0.0f);
-  }
-
-  /// All records whole, in the order of their names, without memory.
-  std::vector<Piece> pieces() const {
-    std::vector<Piece> pieces;
-    for (const auto& [name, place] : records_) {
-      const Shape& shape = place.second->global_shape;
-      Box box{shape, shape};
-      for (int i = 0; i < shape.rank(); ++i) box.offset[i] = 0;
-      pieces.push_back({name, shape, box, 0, shape.elements(), {}, {}, {}});
-    }
-    return pieces;
-  }
-
- private:
-  /// A tied head that was saved as well must be the table that it is tied to.
-  bool same_as_word_table() const {
-    const ForeignTensor& word = tensors_.front();
-    if (files_.entry("lm_head.weight").shape != word.shape) return false;
-    std::vector<float> a(static_cast<std::size_t>(word.shape[1])), b(a.size());
-    for (std::int64_t row = 0; row < word.shape[0]; ++row) {
-      files_.read(word.name, row * word.shape[1], a);
-      files_.read("lm_head.weight", row * word.shape[1], b);
-      if (a != b) return false;
-    }
-    return true;
-  }
-
-  SafetensorsModel files_;
-  std::vector<ForeignTensor> tensors_;
-  std::map<std::string, std::pair<const ForeignTensor*, const Record*>> records_;
-};
-
-// ---- Comparison -----------------------------------------------------------------------------------------------------
-
-std::vector<std::int32_t> fixed_tokens(const ModelConfig& model) {
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(32, model.sequence_length); ++i) {
-    tokens.push_back(static_cast<std::int32_t>((i * 7919 + 13) % model.vocab_size));
-  }
-  return tokens;
-}
-
-std::vector<float> logits_of(const Config& config, Communicator& world, const std::vector<std::int32_t>& tokens,
-                             const std::function<void(const std::vector<Piece>& values)>& fill) {
-  RunConfig run;
-  run.device = "cpu";
-  run.communication = "mpi";
-  InferenceModel model(config, world, start_compute(run, world, "", 0));
-  fill(model.values());
-  std::vector<float> logits;
-  model.logits(tokens, 0, logits);
-  return logits;
-}
-
-void fill_from(const CheckpointReader& source, const std::vector<Piece>& values) {
-  source.read_numbers(Stored::value, values);
-}
-
-void fill_from(const ForeignReader& source, const std::vector<Piece>& values) {
-  for (const Piece& piece : values) {
-    source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
-  }
-}
-
-/// One model after the other: the memory of one.
-template <class Source, class Target>
-LogitComparison compare(const Config& config, Communicator& world, const Source& source, const Target& target) {
-  LogitComparison compared;
-  compared.tokens = fixed_tokens(config.model);
-  const std::vector<float> expected =
-      logits_of(config, world, compared.tokens, [&](const std::vector<Piece>& values) { fill_from(source, values); });
-  compared.logits =
-      logits_of(config, world, compared.tokens, [&](const std::vector<Piece>& values) { fill_from(target, values); });
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double difference = std::abs(double{expected[i]} - double{compared.logits[i]});
-    if (!(difference <= compared.largest_difference)) compared.largest_difference = difference;
-    compared.largest_logit = std::max(compared.largest_logit, std::abs(double{expected[i]}));
-  }
-  return compared;
-}
-
-// ---- Tokenizers -----------------------------------------------------------------------------------------------------
 
 /// The tokenizer of a checkpoint's run, if its files are there and are the right ones.
 std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source) {
@@ -305,7 +141,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     sync_path(folder.path());
     if (options.compare) {
       const ForeignReader exported(folder.path(), format, tensors);
-      report.compared = compare(config, world, source, exported);
+      report.compared = compare_logits(config, world, values_of(source), values_of(exported));
       internal_check(options.type != SafetensorsType::f32 || report.compared->largest_difference == 0,
                      "an export that gives other logits");
     }
@@ -394,7 +230,8 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const auto check = [&](const std::string& written) {
     if (!options.compare) return;
     std::vector<std::string> warnings;
-    report.compared = compare(config, world, reader, open_named_checkpoint(world, written, warnings));
+    const CheckpointReader made = open_named_checkpoint(world, written, warnings);
+    report.compared = compare_logits(config, world, values_of(reader), values_of(made));
     internal_check(report.compared->largest_difference == 0, "an import that gives other logits");
   };
   const NewCheckpointReport made = write_new_checkpoint(

@@ -12,15 +12,9 @@
 #include "checkpoint/safetensors.h"
 #include "data/token_shard.h"
 #include "train/hugging_face_model.h"
+#include "train/logit_comparison.h"
 
 namespace megatron {
-
-/// What both sides of a conversion say about the same tokens.
-struct LogitComparison {
-  std::vector<std::int32_t> tokens;
-  std::vector<float> logits;  ///< of the target, [tokens, vocab_size]
-  double largest_difference = 0, largest_logit = 0;
-};
 
 struct ConversionReport {
   int files = 0;

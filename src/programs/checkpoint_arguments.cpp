@@ -1,0 +1,183 @@
+#include "programs/checkpoint_arguments.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "config/suggestions.h"
+#include "programs/program.h"
+
+namespace megatron {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "Usage: megatron_checkpoint info SOURCE [--tensors]        what it is; reads no numbers\n"
+    "       megatron_checkpoint verify SOURCE                  every checksum, every piece, every element once\n"
+    "       megatron_checkpoint diff A B [--weights-only]      the largest difference by tensor; 0 if equal, else 1\n"
+    "       megatron_checkpoint merge SOURCE TARGET            into one rank's file\n"
+    "       megatron_checkpoint reshape SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]\n"
+    "       megatron_checkpoint export SOURCE TARGET --format gpt2|llama [--dtype D] [--max-shard-size S]\n"
+    "       megatron_checkpoint import SOURCE TARGET           from Hugging Face's safetensors and config.json\n"
+    "\n"
+    "A SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder that "
+    "is\n"
+    "not there yet; it appears when it is complete. Training goes on from it with checkpoint.load = \"TARGET\", "
+    "optimizer\n"
+    "included, or takes its weights with checkpoint.initialize_from.\n";
+
+po::options_description options(CheckpointArguments& arguments) {
+  po::options_description described("Options");
+  auto add = described.add_options();
+  add("tensors", po::bool_switch(&arguments.tensors), "info: lists every tensor");
+  add("weights-only", po::bool_switch(&arguments.weights_only),
+      "diff: compares values alone, not the optimizer's state, the step or what the checkpoints were trained with");
+  add("tensor", po::value(&arguments.tensor)->value_name("T"), "reshape: ranks that share a layer's matrices");
+  add("pipeline", po::value(&arguments.pipeline)->value_name("P"), "reshape: pipeline stages");
+  add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"),
+      "reshape: model chunks of each stage; default 1");
+  add("data", po::value(&arguments.data)->value_name("D"), "reshape: data ranks that share the writing; default 1");
+  add("format", po::value(&arguments.format)->value_name("F"), "export: gpt2 or llama; default: what the model is");
+  add("dtype", po::value(&arguments.dtype)->value_name("T"), "export: fp32 (the default), bf16 or fp16");
+  add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
+      "export: bytes of a file, also as 500MB or 2GiB; default 5GB");
+  add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
+      "import: token shards whose vocabulary the model has, if its folder does not have GPT-2's vocab.json and "
+      "merges.txt");
+  add("vocab-size", po::value(&arguments.import.vocab_size)->value_name("N"),
+      "import: tokens of the vocabulary, where the model's tables have more rows than that");
+  add("sequence-length", po::value(&arguments.import.sequence_length)->value_name("N"),
+      "import: model.sequence_length of the runs that it is for; default: all positions");
+  add("no-comparison", po::bool_switch(&arguments.no_comparison),
+      "export, import: does not run the model to compare logits, for models that are too large for this node");
+  add("logits", po::value(&arguments.logits)->value_name("FILE"),
+      "export, import: writes the tokens and logits that were compared there, as JSON");
+  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
+  add("help,h", po::bool_switch(&arguments.help), "prints this");
+  return described;
+}
+
+po::options_description positional_options(CheckpointArguments& arguments) {
+  po::options_description described;
+  auto add = described.add_options();
+  add("command", po::value(&arguments.command));
+  add("source", po::value(&arguments.source));
+  add("target", po::value(&arguments.target));
+  return described;
+}
+
+/// Which options belong to which command, and how many names it takes.
+struct Command {
+  const char* name;
+  int names;
+  std::vector<std::string> options;
+};
+const std::vector<Command> kCommands = {
+    {"info", 1, {"tensors"}},
+    {"verify", 1, {}},
+    {"diff", 2, {"weights-only"}},
+    {"merge", 2, {}},
+    {"reshape", 2, {"tensor", "pipeline", "virtual-stages", "data"}},
+    {"export", 2, {"format", "dtype", "max-shard-size", "no-comparison", "logits"}},
+    {"import", 2, {"data-prefix", "vocab-size", "sequence-length", "no-comparison", "logits"}}};
+
+void check_arguments(const CheckpointArguments& arguments, const po::variables_map& values) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
+                                    [&](const Command& known) { return known.name == arguments.command; });
+  if (command == kCommands.end()) {
+    const std::string nearest = suggest_choice(arguments.command, names);
+    verify(!arguments.command.empty(), ErrorKind::configuration, "give a command: {}; see --help",
+           fmt::join(names, ", "));
+    fail(ErrorKind::configuration, "unknown command '{}'{}; there are {}", arguments.command,
+         nearest.empty() ? "" : ", did you mean '" + nearest + "'?", fmt::join(names, ", "));
+  }
+  const int given = (arguments.source.empty() ? 0 : 1) + (arguments.target.empty() ? 0 : 1);
+  verify(given == command->names, ErrorKind::configuration, "{} takes {}; see --help", arguments.command,
+         command->names == 1 ? "one name, SOURCE" : "two names");
+  for (const auto& [name, value] : values) {
+    const auto has = [&](const Command& known) {
+      return std::find(known.options.begin(), known.options.end(), name) != known.options.end();
+    };
+    const bool belongs = has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || value.defaulted();
+    verify(belongs, ErrorKind::configuration, "--{} is no option of {}; see --help", name, arguments.command);
+  }
+  verify(!arguments.no_comparison || arguments.logits.empty(), ErrorKind::configuration,
+         "--logits excludes --no-comparison");
+  for (const char* name : {"vocab-size", "sequence-length"}) {
+    verify(values.count(name) == 0 || values[name].as<std::int64_t>() >= 1, ErrorKind::configuration, "--{}: 1 or more",
+           name);
+  }
+  for (const int extent : {arguments.tensor, arguments.pipeline, arguments.virtual_stages, arguments.data}) {
+    verify(extent >= 1 && extent <= 1 << 20, ErrorKind::configuration,
+           "--tensor, --pipeline, --virtual-stages and --data: 1 or more");
+  }
+  if (arguments.command == "reshape") {
+    verify(values.count("tensor") > 0 && values.count("pipeline") > 0, ErrorKind::configuration,
+           "reshape: give --tensor T and --pipeline P; see --help");
+  }
+}
+
+/// 5GB, 500MB, 2GiB, or bytes.
+std::int64_t bytes_of(const std::string& text) {
+  std::int64_t number = 0, unit = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  for (const auto& [name, bytes] : {std::pair<std::string_view, std::int64_t>{"", 1},
+                                    {"B", 1},
+                                    {"KB", 1000},
+                                    {"MB", 1'000'000},
+                                    {"GB", 1'000'000'000},
+                                    {"KiB", 1 << 10},
+                                    {"MiB", 1 << 20},
+                                    {"GiB", 1 << 30}}) {
+    if (error == std::errc() && std::string_view(rest, static_cast<std::size_t>(end - rest)) == name) unit = bytes;
+  }
+  verify(unit > 0 && number >= 1 && number <= INT64_MAX / unit, ErrorKind::configuration,
+         "--max-shard-size \"{}\": bytes, or a number with KB, MB, GB, KiB, MiB or GiB", text);
+  return number * unit;
+}
+
+}  // namespace
+
+CheckpointArguments parse_checkpoint_arguments(int argc, char** argv) {
+  CheckpointArguments arguments;
+  po::options_description all = options(arguments);
+  all.add(positional_options(arguments));
+  po::positional_options_description positional;
+  positional.add("command", 1).add("source", 1).add("target", 1);
+  const po::variables_map values = parse_command_line(argc, argv, all, positional);
+  if (!arguments.help && !arguments.version) check_arguments(arguments, values);
+  return arguments;
+}
+
+std::string usage() {
+  CheckpointArguments unused;
+  std::ostringstream text;
+  text << kUsage << "\n" << options(unused);
+  return text.str();
+}
+
+ExportOptions export_options(const CheckpointArguments& arguments) {
+  ExportOptions chosen;
+  chosen.max_shard_bytes = bytes_of(arguments.max_shard_size);
+  chosen.compare = !arguments.no_comparison;
+  bool known = arguments.format.empty();
+  for (const ForeignFormat format : {ForeignFormat::gpt2, ForeignFormat::llama}) {
+    if (arguments.format == name_of(format)) chosen.format = format, known = true;
+  }
+  verify(known, ErrorKind::configuration, "--format \"{}\": gpt2 or llama", arguments.format);
+  known = false;
+  for (const SafetensorsType type : {SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16}) {
+    if (arguments.dtype == name_of(type)) chosen.type = type, known = true;
+  }
+  verify(known, ErrorKind::configuration, "--dtype \"{}\": fp32, bf16 or fp16", arguments.dtype);
+  return chosen;
+}
+
+}  // namespace megatron

@@ -1,0 +1,27 @@
+// The command line of megatron_checkpoint: commands, which options belong to which, and what they may be.
+#pragma once
+
+#include <string>
+
+#include "train/hugging_face.h"
+
+namespace megatron {
+
+struct CheckpointArguments {
+  std::string command, source, target;
+  int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1;
+  bool tensors = false, weights_only = false, no_comparison = false, version = false, help = false;
+  std::string format, dtype = "fp32", max_shard_size = "5GB", logits;
+  ImportOptions import;
+};
+
+/// Error(configuration) naming what is wrong and what was probably meant.
+CheckpointArguments parse_checkpoint_arguments(int argc, char** argv);
+
+/// What --help prints.
+std::string usage();
+
+/// What export's options say, checked.
+ExportOptions export_options(const CheckpointArguments& arguments);
+
+}  // namespace megatron

@@ -1,0 +1,121 @@
+#include "train/foreign_reader.h"
+
+#include <algorithm>
+#include <set>
+
+namespace megatron {
+
+using nlohmann::json;
+using Record = ForeignTensor::Record;
+
+namespace {
+
+/// to[j, i] = from[i, j], in squares that the caches hold.
+void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
+  constexpr std::int64_t kSquare = 32;
+  for (std::int64_t i0 = 0; i0 < rows; i0 += kSquare) {
+    for (std::int64_t j0 = 0; j0 < columns; j0 += kSquare) {
+      for (std::int64_t i = i0; i < std::min(i0 + kSquare, rows); ++i) {
+        for (std::int64_t j = j0; j < std::min(j0 + kSquare, columns); ++j) to[j * rows + i] = from[i * columns + j];
+      }
+    }
+  }
+}
+
+/// One of our records out of their tensor: its exchanged rows, [record.shape].
+void extract(const SafetensorsModel& source, const ForeignTensor& tensor, const std::string& name, const Record& record,
+             std::span<float> numbers) {
+  const std::int64_t columns = record.shape.rank() == 1 ? 1 : record.shape[1];
+  if (!tensor.transposed) return source.read(name, record.first * columns, numbers);
+  // Theirs is [in, out]: of each of its rows a part is a column of ours.
+  constexpr std::int64_t kRows = 16;
+  const std::int64_t out = record.shape[0], all = tensor.shape[1];
+  std::vector<float> block(static_cast<std::size_t>(kRows * out));
+  for (std::int64_t row = 0; row < columns; row += kRows) {
+    const std::int64_t rows = std::min(kRows, columns - row);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      source.read(name, (row + i) * all + record.first,
+                  std::span(block).subspan(static_cast<std::size_t>(i * out), static_cast<std::size_t>(out)));
+    }
+    for (std::int64_t j = 0; j < out; ++j) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        numbers[static_cast<std::size_t>(j * columns + row + i)] = block[static_cast<std::size_t>(i * out + j)];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::vector<float>& scratch,
+            std::span<float> numbers) {
+  if (tensor.transposed) scratch.resize(numbers.size());
+  float* to = tensor.transposed ? scratch.data() : numbers.data();
+  std::vector<Piece> pieces;
+  std::int64_t done = 0;
+  for (const Record& record : tensor.records) {
+    const std::int64_t count = record.shape.elements();
+    Box box{record.shape, record.shape};
+    for (int i = 0; i < record.shape.rank(); ++i) box.offset[i] = 0;
+    pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to + done, {count}, DType::f32), {}, {}});
+    done += count;
+  }
+  source.read_numbers(Stored::value, pieces);
+  if (tensor.transposed) transpose(to, tensor.shape[1], tensor.shape[0], numbers.data());
+}
+
+ForeignReader::ForeignReader(const std::string& folder, ForeignFormat format, std::vector<ForeignTensor> tensors)
+    : files_(folder), tensors_(std::move(tensors)) {
+  // GPT-2's base model, without a head, is saved without this prefix.
+  const std::string prefix = format == ForeignFormat::gpt2 ? "transformer." : "model.";
+  const std::vector<std::string> names = files_.names();
+  const bool bare =
+      std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
+  std::set<std::string> unused(names.begin(), names.end());
+  for (ForeignTensor& tensor : tensors_) {
+    if (bare && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
+    const SafetensorsEntry& entry = files_.entry(tensor.name);
+    verify(entry.shape == tensor.shape, ErrorKind::checkpoint, "{}: tensor {} is {}, and by its config.json {}", folder,
+           tensor.name, json(entry.shape).dump(), json(tensor.shape).dump());
+    unused.erase(tensor.name);
+    for (const Record& record : tensor.records) records_[record.name] = {&tensor, &record};
+  }
+  for (const std::string& name : unused) {
+    if (is_derived(bare ? prefix + name : name, format)) continue;
+    verify(name == "lm_head.weight" && same_as_word_table(), ErrorKind::checkpoint,
+           "{}: tensor {} has no place in the model of its config.json", folder, name);
+  }
+}
+
+void ForeignReader::read(const std::string& record, std::span<float> numbers) const {
+  const auto& [tensor, part] = records_.at(record);
+  const auto count = static_cast<std::size_t>(part->shape.elements());
+  extract(files_, *tensor, tensor->name, *part, numbers.first(count));
+  std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end(), 0.0f);
+}
+
+std::vector<Piece> ForeignReader::pieces() const {
+  std::vector<Piece> pieces;
+  for (const auto& [name, place] : records_) {
+    const Shape& shape = place.second->global_shape;
+    Box box{shape, shape};
+    for (int i = 0; i < shape.rank(); ++i) box.offset[i] = 0;
+    pieces.push_back({name, shape, box, 0, shape.elements(), {}, {}, {}});
+  }
+  return pieces;
+}
+
+/// A tied head that was saved as well must be the table that it is tied to.
+bool ForeignReader::same_as_word_table() const {
+  const ForeignTensor& word = tensors_.front();
+  if (files_.entry("lm_head.weight").shape != word.shape) return false;
+  std::vector<float> a(static_cast<std::size_t>(word.shape[1])), b(a.size());
+  for (std::int64_t row = 0; row < word.shape[0]; ++row) {
+    files_.read(word.name, row * word.shape[1], a);
+    files_.read("lm_head.weight", row * word.shape[1], b);
+    if (a != b) return false;
+  }
+  return true;
+}
+
+}  // namespace megatron

@@ -1,0 +1,49 @@
+// Numbers of a Hugging Face model on their way to our records and back: which rows of which tensor, and transposed
+// where they transpose.
+//
+// Every tensor is accounted for when the files are opened; after that reading can fail by the disk alone. Memory is
+// that of one tensor.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
+#include "train/hugging_face_model.h"
+
+namespace megatron {
+
+/// One of their tensors, row-major as they store it, out of our records. `scratch` is of as many numbers, kept between
+/// calls.
+void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::vector<float>& scratch,
+            std::span<float> numbers);
+
+/// A model's files, read as our records.
+class ForeignReader {
+ public:
+  /// Error(checkpoint) unless the files have the tensors of the list, in their shapes, and nothing else that counts.
+  ForeignReader(const std::string& folder, ForeignFormat format, std::vector<ForeignTensor> tensors);
+  ForeignReader(const ForeignReader&) = delete;
+  ForeignReader& operator=(const ForeignReader&) = delete;
+
+  std::int64_t tensors() const { return static_cast<std::int64_t>(tensors_.size()); }
+
+  /// A whole record as we have it, rows that pad the vocabulary being zero.
+  void read(const std::string& record, std::span<float> numbers) const;
+
+  /// All records whole, in the order of their names, without memory.
+  std::vector<Piece> pieces() const;
+
+ private:
+  bool same_as_word_table() const;
+
+  SafetensorsModel files_;
+  std::vector<ForeignTensor> tensors_;
+  std::map<std::string, std::pair<const ForeignTensor*, const ForeignTensor::Record*>> records_;
+};
+
+}  // namespace megatron

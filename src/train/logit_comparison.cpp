@@ -1,0 +1,48 @@
+#include "train/logit_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/inference_model.h"
+
+namespace megatron {
+
+namespace {
+
+std::vector<std::int32_t> fixed_tokens(const ModelConfig& model) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(32, model.sequence_length); ++i) {
+    tokens.push_back(static_cast<std::int32_t>((i * 7919 + 13) % model.vocab_size));
+  }
+  return tokens;
+}
+
+std::vector<float> logits_of(const Config& config, Communicator& world, const std::vector<std::int32_t>& tokens,
+                             const FillValues& fill) {
+  RunConfig run;
+  run.device = "cpu";
+  run.communication = "mpi";
+  InferenceModel model(config, world, start_compute(run, world, "", 0));
+  fill(model.values());
+  std::vector<float> logits;
+  model.logits(tokens, 0, logits);
+  return logits;
+}
+
+}  // namespace
+
+LogitComparison compare_logits(const Config& config, Communicator& world, const FillValues& source,
+                               const FillValues& target) {
+  LogitComparison compared;
+  compared.tokens = fixed_tokens(config.model);
+  const std::vector<float> expected = logits_of(config, world, compared.tokens, source);
+  compared.logits = logits_of(config, world, compared.tokens, target);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(double{expected[i]} - double{compared.logits[i]});
+    if (!(difference <= compared.largest_difference)) compared.largest_difference = difference;
+    compared.largest_logit = std::max(compared.largest_logit, std::abs(double{expected[i]}));
+  }
+  return compared;
+}
+
+}  // namespace megatron

@@ -1,0 +1,27 @@
+// Whether two sources hold the same model: what it answers with the numbers of either to the same tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+
+namespace megatron {
+
+/// What both sides of a conversion say about the same tokens.
+struct LogitComparison {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logits;  ///< of the target, [tokens, vocab_size]
+  double largest_difference = 0, largest_logit = 0;
+};
+
+/// Sets the values of all these pieces, which are whole records in host memory.
+using FillValues = std::function<void(const std::vector<Piece>& values)>;
+
+/// Runs the model of `config` on one process, with one side's numbers and then the other's: the memory of one model.
+LogitComparison compare_logits(const Config& config, Communicator& world, const FillValues& source,
+                               const FillValues& target);
+
+}  // namespace megatron
