@@ -49,7 +49,7 @@ repeat_findings() {
 fuzz_one() {
   local target=$1 log="$BUILD/fuzz_$1.log" status=0 leaks=1 options=(-max_len=4096)
   # HDF5 1.10 itself loses memory on some damaged files, which a process that then ends does not mind.
-  [[ $target == shard_file ]] && leaks=0 options=(-max_len=16384)
+  [[ $target == shard_file || $target == rank_file ]] && leaks=0 options=(-max_len=16384)
   mkdir -p "$BUILD/corpus/$target"
   export ASAN_OPTIONS=detect_leaks=$leaks
   if repeat_findings "$target"; then

@@ -64,8 +64,9 @@ void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::ve
   if (tensor.transposed) transpose(to, tensor.shape[1], tensor.shape[0], numbers.data());
 }
 
-ForeignReader::ForeignReader(const std::string& folder, ForeignFormat format, std::vector<ForeignTensor> tensors)
-    : files_(folder), tensors_(std::move(tensors)) {
+ForeignReader::ForeignReader(const std::string& folder, SafetensorsModel files, ForeignFormat format,
+                             std::vector<ForeignTensor> tensors)
+    : files_(std::move(files)), tensors_(std::move(tensors)) {
   // GPT-2's base model, without a head, is saved without this prefix.
   const std::string prefix = format == ForeignFormat::gpt2 ? "transformer." : "model.";
   const std::vector<std::string> names = files_.names();

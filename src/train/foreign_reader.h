@@ -26,7 +26,9 @@ void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::ve
 class ForeignReader {
  public:
   /// Error(checkpoint) unless the files have the tensors of the list, in their shapes, and nothing else that counts.
-  ForeignReader(const std::string& folder, ForeignFormat format, std::vector<ForeignTensor> tensors);
+  /// `folder`, which they are of, is for messages.
+  ForeignReader(const std::string& folder, SafetensorsModel files, ForeignFormat format,
+                std::vector<ForeignTensor> tensors);
   ForeignReader(const ForeignReader&) = delete;
   ForeignReader& operator=(const ForeignReader&) = delete;
 

@@ -1,6 +1,5 @@
 #include "train/hugging_face.h"
 
-#include <charconv>
 #include <filesystem>
 #include <set>
 
@@ -23,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using Record = ForeignTensor::Record;
-
-constexpr const char* kOwnKey = "megatron_train";  // of config.json: what only we know of a model
 
 FillValues values_of(const CheckpointReader& source) {
   return [&](const std::vector<Piece>& values) { source.read_numbers(Stored::value, values); };
@@ -52,28 +49,15 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source) {
 }
 
 /// What the model's vocabulary is, by shards, by the tokenizer's files in the folder, or by our own key of config.json.
-Vocabulary vocabulary_of_foreign(const std::string& folder, const json& config, const ImportOptions& options,
-                                 bool& known) {
-  known = true;
-  if (!options.data.empty()) return TokenDataset(options.data).vocabulary();
+std::optional<Vocabulary> vocabulary_of_foreign(const std::string& folder, const ForeignModel& foreign,
+                                                const std::string& data) {
+  if (!data.empty()) return TokenDataset(data).vocabulary();
   std::error_code ignored;
   const TokenizerChoice gpt2{"gpt2", folder + "/" + kVocabFile, folder + "/" + kMergeFile};
   if (fs::exists(gpt2.vocab_file, ignored) && fs::exists(gpt2.merge_file, ignored)) {
     return vocabulary_of(*make_tokenizer(gpt2));
   }
-  if (config.contains(kOwnKey)) {
-    const json own = object_at(config, kOwnKey);
-    Vocabulary vocabulary;
-    vocabulary.tokenizer = text_at(own, "tokenizer", 64);
-    vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, 1 << 30));
-    const std::string hash = text_at(own, "tokenizer_hash", 16);
-    const char* end = hash.data() + hash.size();
-    verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
-           "\"tokenizer_hash\" is no hexadecimal number");
-    return vocabulary;
-  }
-  known = false;
-  return {.tokenizer = "unknown"};
+  return foreign.vocabulary;
 }
 
 void require_all_exchanged(const CheckpointReader& source, const std::vector<ForeignTensor>& tensors) {
@@ -94,14 +78,14 @@ json exported_config(const Config& config, const CheckpointReader& source, Forei
   json out = foreign_config(config.model, format, dtype);
   const json end = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
   out["bos_token_id"] = out["eos_token_id"] = end;
-  out[kOwnKey] = {{"vocab_size", config.model.vocab_size},
-                  {"vocab_multiple", config.model.vocab_multiple},
-                  {"sequence_length", config.model.sequence_length},
-                  {"step", source.state().step}};
+  out[kOwnConfigKey] = {{"vocab_size", config.model.vocab_size},
+                        {"vocab_multiple", config.model.vocab_multiple},
+                        {"sequence_length", config.model.sequence_length},
+                        {"step", source.state().step}};
   const json& facts = source.state().facts;
   if (facts.contains("tokenizer") && facts.contains("tokenizer_hash")) {
-    out[kOwnKey]["tokenizer"] = facts.at("tokenizer");
-    out[kOwnKey]["tokenizer_hash"] = fmt::format("{:016x}", facts.at("tokenizer_hash").get<std::uint64_t>());
+    out[kOwnConfigKey]["tokenizer"] = facts.at("tokenizer");
+    out[kOwnConfigKey]["tokenizer_hash"] = fmt::format("{:016x}", facts.at("tokenizer_hash").get<std::uint64_t>());
   }
   return out;
 }
@@ -140,7 +124,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     }
     sync_path(folder.path());
     if (options.compare) {
-      const ForeignReader exported(folder.path(), format, tensors);
+      const ForeignReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
       report.compared = compare_logits(config, world, values_of(source), values_of(exported));
       internal_check(options.type != SafetensorsType::f32 || report.compared->largest_difference == 0,
                      "an export that gives other logits");
@@ -155,18 +139,6 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
 
 namespace {
 
-/// Resolved for one rank; batches and lengths are any, because none belong to a model.
-Config imported_config(ModelConfig model) {
-  Config config;
-  config.model = std::move(model);
-  config.train.steps = config.train.global_batch_size = 1;
-  config.learning_rate.decay = "constant";
-  config.data.train = "imported";
-  resolve(config, 1, nullptr);
-  refuse_what_is_to_come(config);
-  return config;
-}
-
 TrainingState imported_state(const Config& config, const Vocabulary& vocabulary) {
   TrainingState state;
   state.facts = model_facts(config, vocabulary);
@@ -174,12 +146,13 @@ TrainingState imported_state(const Config& config, const Vocabulary& vocabulary)
   return state;
 }
 
-/// Errors of a stranger's configuration are the checkpoint's, whichever rule of ours it breaks.
-Config foreign_to_config(const ForeignModel& foreign, const std::string& path) {
+/// Runs `work`; an Error(checkpoint) of its gets the path of what was read in front.
+template <class Work>
+auto read_from(const std::string& path, Work&& work) {
   try {
-    return imported_config(foreign.model);
+    return work();
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::configuration) throw;
+    if (error.kind() != ErrorKind::checkpoint) throw;
     fail(ErrorKind::checkpoint, "{}: {}", path, error.what());
   }
 }
@@ -191,30 +164,22 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   check_new_checkpoint(target, 0);
   const std::string config_path = source + "/config.json";
   const json theirs = read_json_file(config_path);
-  ForeignModel foreign;
-  ConversionReport report;
-  Vocabulary vocabulary;
-  try {
-    foreign = parse_foreign_config(theirs);
-    vocabulary = vocabulary_of_foreign(source, theirs, options, report.has_tokenizer);
-    if (theirs.contains(kOwnKey)) {
-      const json own = object_at(theirs, kOwnKey);
-      foreign.model.sequence_length = integer_at(own, "sequence_length", 1, foreign.model.max_position_embeddings);
-      foreign.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
-    }
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::checkpoint) throw;
-    fail(ErrorKind::checkpoint, "{}: {}", config_path, error.what());
-  }
+  SafetensorsModel files(source);
+  const auto tensors = static_cast<std::int64_t>(files.names().size());
+  ForeignModel foreign = read_from(config_path, [&] { return parse_foreign_config(theirs, tensors); });
+  const std::optional<Vocabulary> vocabulary = vocabulary_of_foreign(source, foreign, options.data);
   ModelConfig& model = foreign.model;
-  if (vocabulary.size > 0) model.vocab_size = static_cast<std::int64_t>(vocabulary.size);
+  if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
   verify(model.vocab_size <= foreign.vocab_rows, ErrorKind::checkpoint,
          "{}: its tables have {} rows, the vocabulary has {} tokens", source, foreign.vocab_rows, model.vocab_size);
   if (options.sequence_length > 0) model.sequence_length = options.sequence_length;
-  const Config config = foreign_to_config(foreign, config_path);
+  const Config config = read_from(config_path, [&] { return config_of(foreign); });
 
-  const ForeignReader reader(source, foreign.format, foreign_tensors(config.model, foreign.format, foreign.vocab_rows));
+  const ForeignReader reader(source, std::move(files), foreign.format,
+                             foreign_tensors(config.model, foreign.format, foreign.vocab_rows));
+  ConversionReport report;
+  report.has_tokenizer = vocabulary.has_value();
   report.tensors = reader.tensors();
   const std::vector<Piece> pieces = reader.pieces();
   std::vector<float> buffer;
@@ -226,7 +191,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
     reader.read(piece.name, buffer);
     return buffer;
   };
-  const TrainingState state = imported_state(config, vocabulary);
+  const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
   const auto check = [&](const std::string& written) {
     if (!options.compare) return;
     std::vector<std::string> warnings;

@@ -2,10 +2,15 @@
 
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <map>
 
 #include "base/error.h"
 #include "checkpoint/manifest.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "config/unsupported.h"
 
 namespace megatron {
 
@@ -120,7 +125,7 @@ json foreign_config(const ModelConfig& model, ForeignFormat format, const char* 
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;
+constexpr std::int64_t kMost = 1 << 24;  // of any size, so that no product of two overflows
 
 /// A stranger's config.json, of which keys may be absent or null.
 class ForeignKeys {
@@ -214,9 +219,24 @@ void read_llama(const ForeignKeys& keys, ModelConfig& model) {
   read_rotation(keys, model);
 }
 
+/// What export adds for import.
+void read_own(const json& own, ForeignModel& foreign) {
+  foreign.model.sequence_length = integer_at(own, "sequence_length", 1, foreign.model.max_position_embeddings);
+  foreign.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
+  if (!own.contains("tokenizer")) return;
+  Vocabulary vocabulary;
+  vocabulary.tokenizer = text_at(own, "tokenizer", 64);
+  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMost));
+  const std::string hash = text_at(own, "tokenizer_hash", 16);
+  const char* end = hash.data() + hash.size();
+  verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
+         "\"tokenizer_hash\" is no hexadecimal number");
+  foreign.vocabulary = vocabulary;
+}
+
 }  // namespace
 
-ForeignModel parse_foreign_config(const json& config) {
+ForeignModel parse_foreign_config(const json& config, std::int64_t tensors) {
   verify(config.is_object(), ErrorKind::checkpoint, "it is no object");
   const ForeignKeys keys(config);
   ForeignModel foreign;
@@ -229,8 +249,26 @@ ForeignModel parse_foreign_config(const json& config) {
   model.vocab_size = foreign.vocab_rows;
   model.init_std = keys.number("initializer_range", 0.02);
   foreign.format == ForeignFormat::gpt2 ? read_gpt2(keys, model) : read_llama(keys, model);
+  verify(model.layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", model.layers,
+         tensors);
   model.sequence_length = model.max_position_embeddings;
+  if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), foreign);
   return foreign;
+}
+
+Config config_of(const ForeignModel& foreign) try {
+  Config config;
+  config.model = foreign.model;
+  config.train.steps = config.train.global_batch_size = 1;
+  config.learning_rate.decay = "constant";
+  config.data.train = "imported";
+  resolve(config, 1, nullptr);
+  refuse_what_is_to_come(config);
+  parse_config_text(print_config(config), "as a configuration of ours");  // what single keys may be
+  return config;
+} catch (const Error& error) {  // whichever rule it is, a stranger's file breaks it
+  if (error.kind() != ErrorKind::configuration) throw;
+  fail(ErrorKind::checkpoint, "{}", error.what());
 }
 
 }  // namespace megatron

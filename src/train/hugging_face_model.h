@@ -5,10 +5,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "data/token_shard.h"
 #include "tensor/tensor.h"
 
 namespace megatron {
@@ -45,13 +47,20 @@ bool is_derived(const std::string& name, ForeignFormat format);
 /// config.json.
 nlohmann::json foreign_config(const ModelConfig& model, ForeignFormat format, const char* dtype);
 
+inline constexpr const char* kOwnConfigKey = "megatron_train";  ///< of config.json: what only we know of a model
+
 struct ForeignModel {
   ForeignFormat format = ForeignFormat::gpt2;
-  ModelConfig model;            ///< not resolved; sequence_length is all positions
+  ModelConfig model;            ///< not resolved; sequence_length is all positions unless our own key says less
   std::int64_t vocab_rows = 0;  ///< of their vocabulary tables
+  std::optional<Vocabulary> vocabulary;  ///< that our own key names
 };
-/// The reverse, of a stranger's file. Throws Error(checkpoint) naming the key that is missing, malformed, or says
-/// something that our model cannot do.
-ForeignModel parse_foreign_config(const nlohmann::json& config);
+/// The reverse, of a stranger's file beside files of so many tensors, which bound its layers. Throws Error(checkpoint)
+/// naming the key that is missing, malformed, or says something that our model cannot do.
+ForeignModel parse_foreign_config(const nlohmann::json& config, std::int64_t tensors);
+
+/// Resolved for one rank; batches and lengths are any, because none belong to a model. Error(checkpoint) if it breaks
+/// a rule of our configurations.
+Config config_of(const ForeignModel& foreign);
 
 }  // namespace megatron

@@ -1,0 +1,42 @@
+// A stranger's config.json beside files of a known number of tensors: what it makes of it before any tensor is looked
+// at, and whether what it accepts can be trained, listed and written again.
+#include "checkpoint/safetensors.h"
+#include "fuzz/fuzz.h"
+#include "train/hugging_face_model.h"
+
+using namespace megatron;
+
+namespace {
+
+constexpr std::int64_t kTensors = 60;
+
+void check_list(const ForeignModel& foreign, const ModelConfig& model) {
+  const std::vector<ForeignTensor> tensors = foreign_tensors(model, foreign.format, foreign.vocab_rows);
+  fuzz::require(static_cast<std::int64_t>(tensors.size()) <= 20 * kTensors, "a list longer than the files allow");
+  for (const ForeignTensor& tensor : tensors) {
+    std::int64_t theirs = 1, ours = 0;
+    for (const std::int64_t extent : tensor.shape) theirs *= extent;
+    for (const ForeignTensor::Record& record : tensor.records) {
+      ours += record.shape.elements();
+      fuzz::require(record.global_shape.elements() >= record.shape.elements(), "more is exchanged than there is");
+    }
+    fuzz::require(theirs > 0 && ours > 0 && ours <= theirs, "a tensor of no possible size");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const fuzz::ScratchFile file({reinterpret_cast<const char*>(data), size});
+  fuzz::allow({ErrorKind::checkpoint}, [&] {
+    const ForeignModel foreign = parse_foreign_config(read_json_file(file.path()), kTensors);
+    const ModelConfig model = config_of(foreign).model;
+    check_list(foreign, model);
+    if (model.rotary_fraction != 1) return;  // which only we can write
+    ForeignModel again = parse_foreign_config(foreign_config(model, foreign.format, "float32"), kTensors);
+    again.model.sequence_length = model.sequence_length;
+    again.model.vocab_multiple = model.vocab_multiple;
+    fuzz::require(config_of(again).model == model, "what is exported is not what was imported");
+  });
+  return 0;
+}

@@ -1,0 +1,55 @@
+// What a stranger's config.json claims is held against its files before anything is made of it.
+#include <catch2/catch.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "comm/thread_communicator.h"
+#include "support/memory_limit.h"
+#include "support/require_error.h"
+#include "support/temporary_folder.h"
+#include "train/hugging_face.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using nlohmann::json;
+
+namespace {
+
+const json kGpt2 = {{"model_type", "gpt2"}, {"vocab_size", 8}, {"n_embd", 4},
+                    {"n_layer", 1},         {"n_head", 2},     {"n_positions", 4}};
+const json kLlama = {{"model_type", "llama"},       {"vocab_size", 8},          {"hidden_size", 4},
+                     {"num_hidden_layers", 1},      {"num_attention_heads", 2}, {"intermediate_size", 8},
+                     {"max_position_embeddings", 4}};
+
+void import_refused(json config, const json& changes, const std::string& part) {
+  const TemporaryFolder folder;
+  config.update(changes);
+  write_safetensors(folder.path(), {{"transformer.wte.weight", {8, 4}}}, SafetensorsType::f32, 1 << 20,
+                    [](std::size_t, std::span<float> numbers) { std::fill(numbers.begin(), numbers.end(), 1.0f); });
+  write_file(folder.file("config.json"), config.dump());
+  run_as_threads(1, [&](Communicator& world) {
+#ifndef MEGATRON_TEST_SANITIZED
+    const MemoryLimit limit(256 << 20);
+#endif
+    require_error(ErrorKind::checkpoint, {"config.json", part},
+                  [&] { import_checkpoint(folder.path(), folder.file("target"), world, {}); });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("an import whose config.json claims more layers than its files have tensors ends before they are listed",
+          "[train][fault-50]") {
+  import_refused(kGpt2, {{"n_layer", 1 << 24}}, "16777216 layers, and the files have 1 tensors");
+  import_refused(kLlama, {{"num_hidden_layers", 2}}, "2 layers, and the files have 1 tensors");
+}
+
+TEST_CASE("sizes of a config.json that no model has, or that overflow, are refused by their key", "[train][fault-50]") {
+  const std::int64_t large = std::int64_t{1} << 32;  // large · (large + 1) is large again in 64 bits
+  import_refused(kLlama, {{"hidden_size", large}, {"num_attention_heads", large}, {"head_dim", large + 1}},
+                 "\"hidden_size\" is 4294967296, outside of 1 ... 16777216");
+  import_refused(kLlama, {{"head_dim", large}}, "\"head_dim\" is 4294967296, outside of 1 ... 16777216");
+  import_refused(kGpt2, {{"n_positions", large}}, "\"n_positions\" is 4294967296");
+  import_refused(kGpt2, {{"vocab_size", -1}}, "\"vocab_size\" is -1");
+  import_refused(kGpt2, {{"layer_norm_epsilon", -1}}, "model.norm_epsilon");
+  import_refused(kGpt2, {{"resid_pdrop", 7}}, "model.hidden_dropout");
+}
