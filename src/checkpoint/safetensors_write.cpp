@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -65,22 +66,42 @@ class NewFile {
   int descriptor_;
 };
 
+/// How many numbers a type has no room for: finite ones that became infinite. `largest`: of their magnitudes.
+template <class T>
+std::int64_t count_too_large(std::span<const float> numbers, const T* narrowed, float& largest) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!std::isinf(to_float(narrowed[i])) || std::isinf(numbers[i])) continue;
+    ++count;
+    largest = std::max(largest, std::abs(numbers[i]));
+  }
+  return count;
+}
+
 template <class T, class Narrow>
-void write_narrowed(NewFile& file, std::span<const float> numbers, Narrow narrow) {
+void write_narrowed(NewFile& file, const std::string& name, SafetensorsType type, std::span<const float> numbers,
+                    Narrow narrow) {
+  std::int64_t too_large = 0;
+  float largest = 0;
   std::vector<T> block(std::min(numbers.size(), kBlockElements));
   for (std::size_t first = 0; first < numbers.size(); first += block.size()) {
     const std::size_t count = std::min(block.size(), numbers.size() - first);
     std::transform(numbers.begin() + static_cast<std::ptrdiff_t>(first),
                    numbers.begin() + static_cast<std::ptrdiff_t>(first + count), block.begin(), narrow);
+    too_large += count_too_large(numbers.subspan(first, count), block.data(), largest);
     file.write(block.data(), count * sizeof(T));
   }
+  verify(too_large == 0, ErrorKind::configuration,
+         "tensor {}: {} of its {} numbers are too large for {} and would be infinite, the largest of them {:.5g}; "
+         "write another dtype",
+         name, too_large, numbers.size(), name_of(type), largest);
 }
 
-void write_numbers(NewFile& file, std::span<const float> numbers, SafetensorsType type) {
+void write_numbers(NewFile& file, const std::string& name, std::span<const float> numbers, SafetensorsType type) {
   switch (type) {
     case SafetensorsType::f32: return file.write(numbers.data(), numbers.size_bytes());
-    case SafetensorsType::bf16: return write_narrowed<BFloat16>(file, numbers, to_bfloat16);
-    case SafetensorsType::f16: return write_narrowed<Float16>(file, numbers, to_float16);
+    case SafetensorsType::bf16: return write_narrowed<BFloat16>(file, name, type, numbers, to_bfloat16);
+    case SafetensorsType::f16: return write_narrowed<Float16>(file, name, type, numbers, to_float16);
   }
 }
 
@@ -146,7 +167,7 @@ WrittenSafetensors write_safetensors(const std::string& folder, const std::vecto
     for (std::size_t i = first; i < end; ++i) {
       buffer.resize(static_cast<std::size_t>(elements_of(tensors[i])));
       numbers(i, buffer);
-      write_numbers(file, buffer, type);
+      write_numbers(file, tensors[i].name, buffer, type);
       data += elements_of(tensors[i]) * size_of(type);
       weight_map[tensors[i].name] = name;
     }

@@ -129,6 +129,11 @@ void print_conversion(const CheckpointArguments& arguments, const ConversionRepo
   const LogitComparison& compared = *report.compared;
   fmt::print("logits on {} fixed tokens: largest difference {:.3g}, largest logit {:.3g}\n", compared.tokens.size(),
              compared.largest_difference, compared.largest_logit);
+  if (compared.not_numbers > 0) {
+    fmt::print(stderr,
+               "warning: {} of the source's {} logits are not numbers: the model is broken, its copy is exact\n",
+               compared.not_numbers, compared.logits.size());
+  }
   if (arguments.logits.empty()) return;
   const nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
   write_durably(arguments.logits, numbers.dump() + "\n");

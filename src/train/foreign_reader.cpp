@@ -1,6 +1,7 @@
 #include "train/foreign_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 namespace megatron {
@@ -114,7 +115,7 @@ bool ForeignReader::same_as_word_table() const {
   for (std::int64_t row = 0; row < word.shape[0]; ++row) {
     files_.read(word.name, row * word.shape[1], a);
     files_.read("lm_head.weight", row * word.shape[1], b);
-    if (a != b) return false;
+    if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0) return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #include "train/logit_comparison.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "train/inference_model.h"
@@ -38,9 +39,17 @@ LogitComparison compare_logits(const Config& config, Communicator& world, const 
   const std::vector<float> expected = logits_of(config, world, compared.tokens, source);
   compared.logits = logits_of(config, world, compared.tokens, target);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double difference = std::abs(double{expected[i]} - double{compared.logits[i]});
-    if (!(difference <= compared.largest_difference)) compared.largest_difference = difference;
-    compared.largest_logit = std::max(compared.largest_logit, std::abs(double{expected[i]}));
+    const float ours = expected[i], theirs = compared.logits[i];
+    if (std::isnan(ours)) {
+      ++compared.not_numbers;
+    } else {
+      compared.largest_logit = std::max(compared.largest_logit, std::abs(double{ours}));
+    }
+    const bool same = std::bit_cast<std::uint32_t>(ours) == std::bit_cast<std::uint32_t>(theirs);
+    if (same || (std::isnan(ours) && std::isnan(theirs))) continue;
+    ++compared.differing;
+    const double difference = std::abs(double{ours} - double{theirs});
+    if (std::isnan(difference) || difference > compared.largest_difference) compared.largest_difference = difference;
   }
   return compared;
 }

@@ -15,6 +15,8 @@ struct LogitComparison {
   std::vector<std::int32_t> tokens;
   std::vector<float> logits;  ///< of the target, [tokens, vocab_size]
   double largest_difference = 0, largest_logit = 0;
+  std::int64_t differing = 0;    ///< logits of other bits, unless neither is a number
+  std::int64_t not_numbers = 0;  ///< logits of the source
 };
 
 /// Sets the values of all these pieces, which are whole records in host memory.
