@@ -11,7 +11,7 @@ PendingFolder::PendingFolder(std::string parent, const std::string& temporary, c
     : parent_(std::move(parent)),
       temporary_(parent_ + "/" + temporary),
       place_(parent_ + "/" + place),
-      aside_(parent_ + "/" + aside),
+      aside_(aside.empty() ? "" : parent_ + "/" + aside),
       remove_(removal) {}
 
 void PendingFolder::create() const {
@@ -27,9 +27,8 @@ std::int64_t PendingFolder::write_manifest(const Manifest& manifest) const {
 }
 
 void PendingFolder::commit() const {
-  put_folder_in_place(temporary_, place_, aside_, parent_);
-  remove_(aside_);
-  discard();  // has the former contents now, if there were any
+  const std::string former = put_folder_in_place(temporary_, place_, aside_, parent_);
+  if (!former.empty()) remove_(former);
 }
 
 void PendingFolder::discard() const noexcept {

@@ -16,8 +16,9 @@ namespace megatron {
 /// Removes what the program has written into a folder, and the folder. Empty, or what stood in the way.
 using FolderRemoval = std::string (*)(const std::string& path);
 
-/// A folder on its way to becoming the checkpoint `place`, filled under the name `temporary`. All three names are in
-/// `parent`. Throws Error(filesystem).
+/// A folder on its way to becoming the checkpoint `place`, filled under the name `temporary`; what has the place before
+/// makes way by the name `aside`, or where that is empty stays, and the commit fails. All three names are in `parent`.
+/// Throws Error(filesystem).
 class PendingFolder {
  public:
   PendingFolder(std::string parent, const std::string& temporary, const std::string& place, const std::string& aside,
@@ -31,7 +32,7 @@ class PendingFolder {
   /// Writes and syncs the manifest of the files that lie in the folder, synced already, after a check that it can be
   /// read. Returns its bytes.
   std::int64_t write_manifest(const Manifest& manifest) const;
-  /// After this it is there, whatever happens. What had the place before is removed.
+  /// After this it is there, whatever happens. What had the place before is removed; nothing else is.
   void commit() const;
   /// Removes what was written; for the way out after an error.
   void discard() const noexcept;

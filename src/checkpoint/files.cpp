@@ -186,11 +186,14 @@ std::string read_text_file(const std::string& path, std::int64_t limit) {
   return text;
 }
 
-void put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
-                         const std::string& parent) {
-  if (file_type(to) == FileType::absent) {
+std::string put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
+                                const std::string& parent) {
+  std::string former;
+  if (aside.empty() || file_type(to) == FileType::absent) {  // rename(2) replaces no folder that has something in it
     if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno("put in place", to);
-  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    former = from;
+  } else {
     if (::rename(to.c_str(), aside.c_str()) != 0) fail_with_errno("move aside", to);
     if (::rename(from.c_str(), to.c_str()) != 0) {
       const int error = errno;
@@ -198,8 +201,10 @@ void put_folder_in_place(const std::string& from, const std::string& to, const s
       errno = error;
       fail_with_errno("put in place", to);
     }
+    former = aside;
   }
   sync_path(parent);
+  return former;
 }
 
 }  // namespace megatron

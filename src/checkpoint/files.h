@@ -40,9 +40,9 @@ void replace_file_durably(const std::string& folder, const std::string& name, st
 std::string read_text_file(const std::string& path, std::int64_t limit);
 
 /// Gives the complete folder `from` the name `to` and syncs `parent`. If `to` exists, the two change places in one
-/// atomic step where the file system can (Linux renameat2), else by way of `aside`; the former `to` is then at `from`
-/// or `aside`.
-void put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
-                         const std::string& parent);
+/// atomic step where the file system can (Linux renameat2), else by way of `aside`; without an `aside` that is an
+/// error. Returns where the former `to` is now, `from` or `aside`; empty: there was none.
+std::string put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
+                                const std::string& parent);
 
 }  // namespace megatron

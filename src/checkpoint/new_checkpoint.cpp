@@ -56,7 +56,8 @@ PendingFolder new_folder(const std::string& target, FolderRemoval removal) {
          "{} is there already; remove it or give another target", target);
   const std::string parent = place.parent_path().string(), name = place.filename().string();
   create_folder_durably(parent);
-  const PendingFolder folder(parent, ".tmp_" + name, name, ".old_" + name, removal);
+  // Another name than a run's own saves have before they count: a run cleans those up, and so may be running here.
+  const PendingFolder folder(parent, ".making_" + name, name, "", removal);
   folder.discard();
   folder.create();
   return folder;

@@ -125,11 +125,48 @@ TEST_CASE("a source that is damaged on the way leaves no target", "[checkpoint][
   const std::string saved = save_as(folder.file("run"), tensors, split_along(tensors, 3, 0), 6).path;
   const CheckpointReader source = open_alone(saved);
   std::filesystem::remove(saved + "/rank_00001.h5");
-  std::filesystem::create_directory(folder.file(".tmp_cut"));  // what a tool that died has left
-  write_file(folder.file(".tmp_cut/rank_00000.h5"), "half a file");
+  std::filesystem::create_directory(folder.file(".making_cut"));  // what a tool that died has left
+  write_file(folder.file(".making_cut/rank_00000.h5"), "half a file");
   CHECK_THROWS_AS(rewrite_checkpoint(source, folder.file("cut"), 1, layout_of(tensors, split_along(tensors, 1, 0))),
                   Error);
   CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});
+}
+
+TEST_CASE("a tool and a run that saves in the same folder leave each other's unfinished work alone", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto tensors = some_tensors();
+  const Layout one = split_along(tensors, 1, 0);
+  const std::string saved = save_as(folder.file("source"), tensors, one, 6).path;
+  const CheckpointReader source = open_alone(saved);
+  const std::string steps = folder.file("run/checkpoints"), target = steps + "/step_00000006";
+  std::filesystem::create_directories(steps);
+  for (const char* name : {"/.tmp_step_00000006", "/.old_step_00000006"}) std::filesystem::copy(saved, steps + name);
+  rewrite_checkpoint(source, target, 1, layout_of(tensors, one));
+  CHECK(names_in(steps) == std::vector<std::string>{".old_step_00000006", ".tmp_step_00000006", "step_00000006"});
+  for (const char* name : {"/.tmp_step_00000006", "/.old_step_00000006"}) require_same_files(saved, steps + name);
+
+  std::filesystem::remove_all(target);
+  std::filesystem::remove_all(steps + "/.old_step_00000006");  // which the run would put back at the target
+  const Piece whole = whole_tensors(source)[0];
+  const std::vector<float> numbers(static_cast<std::size_t>(whole.count), 1.0f);
+  const auto make = [&](const std::function<void(const std::string& pending)>& meanwhile) {
+    write_new_checkpoint(
+        target, source.state(), 1, 0,
+        [&](int) {
+          return NewRankFile{{whole}, [&](Stored, std::int64_t) { return std::span<const float>(numbers); }};
+        },
+        meanwhile);
+  };
+  make([&](const std::string&) { clean_checkpoints(folder.file("run")); });  // the run has started
+  CHECK(names_in(steps) == std::vector<std::string>{"step_00000006"});
+
+  std::filesystem::remove_all(target);
+  const Error error =
+      error_of([&] { make([&](const std::string&) { save_as(folder.file("run"), tensors, one, 6); }); });
+  CHECK(error.kind() == ErrorKind::filesystem);
+  CHECK_THAT(error.what(), Contains("put in place " + target));
+  CHECK(names_in(steps) == std::vector<std::string>{"latest", "step_00000006"});
+  require_same_files(saved, target);  // the run's
 }
 
 TEST_CASE("a layout that leaves elements out is not committed", "[checkpoint]") {

@@ -85,7 +85,7 @@ class Copy {
   void refused(const std::string& part, const ImportOptions& options = {}) const {
     require_error(ErrorKind::checkpoint, {part}, [&] { import_model(path(), target(), options); });
     CHECK_FALSE(fs::exists(target()));
-    CHECK_FALSE(fs::exists(folder_.file(".tmp_target")));
+    CHECK_FALSE(fs::exists(folder_.file(".making_target")));
   }
 
  private:
