@@ -9,7 +9,10 @@
 
 #include "base/timers.h"
 #include "checkpoint/background_save.h"
+#include "checkpoint/files.h"
 #include "checkpoint/layouts.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/rank_file.h"
 #include "comm/thread_communicator.h"
 #include "hdf5/hdf5_file.h"
 #include "support/file_size_limit.h"
@@ -139,16 +142,25 @@ TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the
           "[checkpoint][fault-26][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  Layout layout = split_along(kTensors, 3, 0);
+  // Rank 1 has the matrix, 29 KB, the others a part of the bias.
+  Layout layout(3);
+  layout[1].push_back({0, {{0, 0}, {60, 40}}, 0, 2400});
+  layout[0].push_back({1, {{0}, {4}}, 0, 4});
+  layout[2].push_back({1, {{4}, {5}}, 0, 5});
   save_as(run, kTensors, layout, 1);
-  std::atomic<int> failed = 0;
+  std::atomic<int> failed = 0, written = 0;
   {
-    const FileSizeLimit limit(8000);  // of rank files with 10 KB
-    save_beside(run, layout, 2, 2, [&](Communicator&, BackgroundSave& save) {
+    const FileSizeLimit limit(8000);
+    save_beside(run, layout, 2, 2, [&](Communicator& world, BackgroundSave& save) {
+      while (save.working()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::string file = run + "/checkpoints/.tmp_step_00000002/" + rank_file_name(world.rank());
+      if (error_of([&] { read_piece_table(file, world.rank(), 2, 2); }).kind() == ErrorKind::internal) ++written;
       const Error error = error_of([&] { save.finish(); });
-      if (error.kind() == ErrorKind::filesystem && !save.under_way()) ++failed;
+      const bool named = std::string(error.what()).find("rank_00001.h5") != std::string::npos;
+      if (error.kind() == ErrorKind::filesystem && named && !save.under_way()) ++failed;
     });
   }
+  CHECK(written == 2);  // the others had nothing to complain of
   CHECK(failed == 3);
   CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000001"});
   CHECK(load_newest(run, kTensors, layout).wrong == 0);
@@ -165,12 +177,23 @@ TEST_CASE("a save that nobody waits for ends at once, and counts for nothing", "
   run_as_threads(1, [&](Communicator& world) {
     const PieceMemory memory(kTensors, layout[0], 2, 2);
     Backend backend = make_cpu_backend();
-    std::optional<Hdf5Lock> slow_disk(std::in_place);
+    std::atomic<bool> holds = false, leaving = false;
+    std::thread slow_disk([&] {
+      const auto lock = lock_hdf5();
+      holds = true;
+      while (!leaving) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then nobody waits for the save any more
+    });
+    while (!holds) std::this_thread::yield();
     {
       BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
       save.start(run, state_at(2), memory.pieces());
-      slow_disk.reset();
+      leaving = true;
     }
+    slow_disk.join();
+    // The writer had everything before it, and has written no numbers any more.
+    const std::string left = run + "/checkpoints/.tmp_step_00000002/" + rank_file_name(0);
+    CHECK(file_bytes(left) < static_cast<std::int64_t>(snapshot_bytes(memory.pieces()) / 3));
   });
   const Loaded loaded = load_newest(run, kTensors, layout);
   CHECK(loaded.step == 1);
