@@ -46,6 +46,23 @@ std::uint64_t tokens_per_shard(std::uint64_t shard_bytes, std::uint64_t bytes_of
   return shard_bytes / bytes_of_token;
 }
 
+/// With some documents that end with the end-of-document token and some that do not, nobody could tell where they end.
+void require_same_ends(const std::vector<std::unique_ptr<TokenDataset>>& datasets) {
+  const auto end_of_document = static_cast<std::int32_t>(datasets.front()->vocabulary().eod_id);
+  std::optional<DocumentEnd> with, without;
+  for (const auto& dataset : datasets) {
+    for (const DocumentEnd& document : dataset->document_ends()) {
+      std::optional<DocumentEnd>& kind = document.token == end_of_document ? with : without;
+      if (!kind) kind = document;
+    }
+  }
+  if (!with || !without) return;
+  fail(ErrorKind::data,
+       "{}: its {} document ends with the end of document, {}, but {}: its {} document ends with token {}; make one of "
+       "them again, both with or both without --no-append-eod",
+       with->shard, with->which, end_of_document, without->shard, without->which, without->token);
+}
+
 }  // namespace
 
 ConversionSummary import_indexed(const ImportJob& job) {
@@ -112,6 +129,7 @@ ConversionSummary merge_sets(const std::vector<std::string>& sources, const std:
              "{} is a source and the target; give the target another name", target);
     }
   }
+  require_same_ends(datasets);
   std::vector<VocabularyFile> files;
   for (std::size_t i = 0; i < datasets.size() && files.empty(); ++i) files = vocabulary_files_of(*datasets[i]);
   const std::uint64_t bytes = bytes_of(indexed_type_for(datasets[0]->vocabulary().size));

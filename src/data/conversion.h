@@ -35,7 +35,8 @@ struct ConversionSummary {
 ConversionSummary import_indexed(const ImportJob& job);
 /// `source` is a path as data.train takes it. Without a type: indexed_type_for.
 ConversionSummary export_indexed(const std::string& source, const std::string& target, std::optional<IndexedType> type);
-/// Documents in the order of the sources, which are paths as data.train takes them and of one tokenizer.
+/// Documents in the order of the sources, which are paths as data.train takes them, of one tokenizer, and all with the
+/// end-of-document token at the end of documents or all without.
 ConversionSummary merge_sets(const std::vector<std::string>& sources, const std::string& target,
                              std::uint64_t shard_bytes);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace megatron {
 
@@ -89,6 +90,17 @@ void TokenDataset::add_shard(const TokenShard& shard, const std::string& path) {
   shard_starts_.push_back(start + shard.tokens());
 }
 
+const TokenDataset::Set& TokenDataset::set_of(std::size_t shard) const {
+  return *(std::upper_bound(sets_.begin(), sets_.end(), shard,
+                            [](std::size_t i, const Set& candidate) { return i < candidate.first; }) -
+           1);
+}
+
+std::string TokenDataset::path_of(std::size_t shard) const {
+  const Set& set = set_of(shard);
+  return shard_path(set.prefix, set.indices[shard - set.first]);
+}
+
 TokenShard& TokenDataset::shard(std::size_t index) {
   last_use_[index] = ++uses_;
   if (open_[index] == nullptr) {
@@ -100,13 +112,10 @@ TokenShard& TokenDataset::shard(std::size_t index) {
       open_[oldest].reset();
       --open_count_;
     }
-    const auto set = std::upper_bound(sets_.begin(), sets_.end(), index,
-                                      [](std::size_t i, const Set& candidate) { return i < candidate.first; }) -
-                     1;
-    const std::string path = shard_path(set->prefix, set->indices[index - set->first]);
+    const std::string path = path_of(index);
     auto opened = std::make_unique<TokenShard>(path);
     const std::uint64_t expected = shard_starts_[index + 1] - shard_starts_[index];
-    verify(opened->set_hash() == set->hash && opened->tokens() == expected, ErrorKind::data,
+    verify(opened->set_hash() == set_of(index).hash && opened->tokens() == expected, ErrorKind::data,
            "{}: has changed while it was in use", path);
     open_[index] = std::move(opened);
     ++open_count_;
@@ -126,6 +135,18 @@ void TokenDataset::read(std::uint64_t first, std::uint64_t count, std::int32_t* 
     count -= here;
     ids += here;
   }
+}
+
+std::vector<DocumentEnd> TokenDataset::document_ends() {
+  std::vector<DocumentEnd> ends;
+  for (std::size_t shard = 0; shard < shards(); ++shard) {
+    const std::uint64_t begin = shard_starts_[shard], end = shard_starts_[shard + 1];
+    const std::uint64_t second = *std::upper_bound(document_starts_.begin(), document_starts_.end(), begin);
+    for (const auto& [which, behind] : {std::pair("first", second), std::pair("last", end)}) {
+      read(behind - 1, 1, &ends.emplace_back(DocumentEnd{path_of(shard), which, -1}).token);
+    }
+  }
+  return ends;
 }
 
 TokenChain::TokenChain(std::vector<TokenSource*> parts) : parts_(std::move(parts)), starts_{0} {

@@ -27,6 +27,13 @@ class TokenSource {
   virtual void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) = 0;
 };
 
+/// How a document of a shard ends.
+struct DocumentEnd {
+  std::string shard;        ///< its path
+  const char* which = "";   ///< "first" or "last" of the shard
+  std::int32_t token = -1;  ///< the document's last one
+};
+
 /// Needs eight bytes of memory a document and a bounded number of open files. Errors are ErrorKind::data.
 class TokenDataset final : public TokenSource {
  public:
@@ -51,6 +58,9 @@ class TokenDataset final : public TokenSource {
   }
 
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
+  /// Of the first and the last document of every shard. megatron_preprocess ends all documents of a set alike, with or
+  /// without the end-of-document token: these show where sets of both kinds were put together. Opens every shard.
+  std::vector<DocumentEnd> document_ends();
 
  private:
   struct Set : ShardSet {
@@ -60,6 +70,8 @@ class TokenDataset final : public TokenSource {
   };
   void add(const ShardSet& set);
   void add_shard(const TokenShard& shard, const std::string& path);
+  const Set& set_of(std::size_t shard) const;
+  std::string path_of(std::size_t shard) const;
   TokenShard& shard(std::size_t index);
 
   std::string path_;

@@ -161,8 +161,8 @@ class Merge final : public PreprocessTool {
   std::string_view arguments() const override { return "SOURCE... TARGET"; }
   std::string_view about() const override {
     return "Puts shard sets of one tokenizer into one set, their documents in the order of the sources, each of which "
-           "is "
-           "given as data.train takes it. (A blend or a folder as data.train needs no merging.)";
+           "is given as data.train takes it: all with end-of-document tokens or all without. (A blend or a folder as "
+           "data.train needs no merging.)";
   }
   std::string run() override {
     const std::string target = names_.back();

@@ -176,18 +176,18 @@ std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 
-// A set has it at the end of each document or of none: without, nobody could tell one from the next.
+// Without it nobody could tell where one document ends and the next begins.
 std::int32_t Datasets::end_of_document() const {
   const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);
   if (!config_.data.knows_documents()) return end;
   for (const auto& source : sources_) {
-    std::int32_t last = -1;
-    source->read(source->document_start(1) - 1, 1, &last);
-    verify(last == end, ErrorKind::data,
-           "{}: its first document ends with token {} and not with the end of document, {}: where documents end cannot "
-           "be told for data.reset_attention_mask, reset_position_ids or eod_mask_loss; make it again without "
-           "--no-append-eod",
-           source->path(), last, end);
+    for (const DocumentEnd& document : source->document_ends()) {
+      verify(document.token == end, ErrorKind::data,
+             "{}: its {} document ends with token {} and not with the end of document, {}: where documents end cannot "
+             "be told for data.reset_attention_mask, reset_position_ids or eod_mask_loss; make it again without "
+             "--no-append-eod",
+             document.shard, document.which, document.token, end);
+    }
   }
   return end;
 }

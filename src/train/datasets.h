@@ -58,7 +58,8 @@ class Datasets {
   std::uint64_t document_lengths() const;
   /// Any of data.train: all are of one tokenizer.
   const TokenDataset& train_source() const { return *sources_.front(); }
-  /// The token that documents end with. Error(data) if the configuration has a use for it and a set's do not.
+  /// The token that documents end with. Error(data) if the configuration has a use for it and the first or the last
+  /// document of a shard ends with another.
   std::int32_t end_of_document() const;
 
  private:

@@ -121,7 +121,21 @@ TEST_CASE("documents that nothing ends are refused") {
     Datasets datasets(config);
     datasets.end_of_document();
   };
-  require_error(ErrorKind::data, {"endless", "token 5", "end of document, 49", "--no-append-eod"}, start);
+  require_error(ErrorKind::data, {"endless-00000.h5: its first document", "token 5", "end of document, 49"}, start);
+  // As a part of what data.train stands for: the second set of a folder, a set's second shard, a merged set's last
+  // part.
+  run.config.data.train = run.folder.path();
+  require_error(ErrorKind::data, {"endless-00000.h5: its first document", "--no-append-eod"}, start);
+  const Documents good(20, {5, 49});
+  const std::string mixed = run.folder.file("mixed");
+  run.config.data.train = mixed;
+  make_shard(mixed, good, 0, 2, small_vocabulary(50));
+  make_shard(mixed, documents, 1, 2, small_vocabulary(50));
+  require_error(ErrorKind::data, {"mixed-00001.h5: its first document"}, start);
+  documents.insert(documents.begin(), good.begin(), good.end());
+  run.config.data.train = run.folder.file("joined");
+  make_shard(run.folder.file("joined"), documents, 0, 1, small_vocabulary(50));
+  require_error(ErrorKind::data, {"joined-00000.h5: its last document"}, start);
   run.config.data.reset_attention_mask = run.config.data.reset_position_ids = run.config.data.eod_mask_loss = false;
   start();
 }
