@@ -201,10 +201,14 @@ std::string Datasets::fingerprint() const {
 }
 
 std::uint64_t Datasets::train_hash() const {
-  if (train_ranges_.size() == 1) return train_source().set_hash();
+  const std::vector<std::uint64_t> hashes = train_sets();
+  return hashes.size() == 1 ? hashes[0] : hash_of(hashes);
+}
+
+std::vector<std::uint64_t> Datasets::train_sets() const {
   std::vector<std::uint64_t> hashes;
   for (const DocumentRange& range : train_ranges_) hashes.push_back(range.source->set_hash());
-  return hash_of(hashes);
+  return hashes;
 }
 
 std::vector<double> Datasets::blend_weights() const {

@@ -48,6 +48,7 @@ class Datasets {
 
   std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
   std::uint64_t train_hash() const;                                 ///< of the contents of data.train
+  std::vector<std::uint64_t> train_sets() const;                    ///< the same of each of its sets, in their order
   const std::vector<std::string>& notes() const { return notes_; }  ///< what a user should know, each a line
   /// Normalised weights of data.train, if it is a blend; else empty.
   std::vector<double> blend_weights() const;

@@ -47,7 +47,10 @@ nlohmann::json schedule_facts(const Config& config) {
 
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   nlohmann::json facts = nlohmann::json::object();
-  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) facts["blend_weights"] = weights;
+  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
+    facts["blend_weights"] = weights;
+    for (const std::uint64_t set : datasets.train_sets()) facts["blend_sets"].push_back(fmt::format("{:016x}", set));
+  }
   if (config.data.order != "megatron") return facts;
   facts.update({{"order", config.data.order},
                 {"order_samples", datasets.order_samples()},

@@ -121,7 +121,8 @@ class Trainer {
 nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
 /// What says which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
-/// What the order of samples depends on; empty if on nothing that can change but the data.
+/// What the order of samples depends on: of a blend, weights and contents of its sets; of one set in the program's
+/// order nothing that can change but the data.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 
 }  // namespace megatron

@@ -72,8 +72,10 @@ TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not
   expect(preprocess({"--input", folder.file("b.jsonl"), "--output", folder.file("b")}), 0);
   for (const std::string order : {"epoch", "megatron"}) {
     CAPTURE(order);
-    const auto blend = [&](const char* weight) {
-      return "data.train=[{path = \"" + data_prefix() + "\", weight = " + weight + "}, {path = \"" + folder.file("b") +
+    const auto blend = [&](const char* weight, bool swapped = false) {
+      std::string first = data_prefix(), second = folder.file("b");
+      if (swapped) std::swap(first, second);
+      return "data.train=[{path = \"" + first + "\", weight = " + weight + "}, {path = \"" + second +
              "\", weight = 1}]";
     };
     const auto samples = [&](const std::string& range) {
@@ -95,6 +97,8 @@ TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not
     Settings other = second_half;
     other[0] = blend("2");
     expect(training(kOneRank, parts, other), 4, {"blend_weights"});
+    other[0] = blend("3", true);
+    expect(training(kOneRank, parts, other), 4, {"blend_sets"});
     train({2, 1, 1}, parts, second_half);
     const std::vector<double> one = losses(whole), two = losses(parts);
     REQUIRE(one.size() == two.size());

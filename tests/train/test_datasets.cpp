@@ -207,6 +207,27 @@ TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percen
   require_error(ErrorKind::configuration, {"404 samples", "order_samples = 400"}, [&] { Datasets wrong(config); });
 }
 
+TEST_CASE("datasets: which set of a blend comes first is a part of its order, whatever the sets are called",
+          "[datasets]") {
+  Corpus corpus;
+  Config& config = corpus.config;
+  const std::string p = corpus.folder.file("p"), r = corpus.folder.file("r"), moved = corpus.folder.file("moved");
+  for (const std::string& same : {r, moved}) {
+    make_shard(same, Documents(100, std::vector<std::int32_t>(10, 9)), 0, 1, small_vocabulary(), 98);
+  }
+  config.data.order = GENERATE("epoch", "megatron");
+  const auto facts = [&](const std::string& first, const std::string& second) {
+    config.data.train.parts = {{first, 1}, {second, 1}};
+    return order_facts(config, Datasets(config));
+  };
+  CHECK(facts(p, moved) == facts(p, r));
+  const std::vector<FactDifference> changes = compare_facts(facts(p, r), facts(r, p));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].key == "blend_sets");
+  CHECK(changes[0].saved == R"(["0000000000000063","0000000000000062"])");
+  CHECK(changes[0].current == R"(["0000000000000062","0000000000000063"])");
+}
+
 TEST_CASE("datasets: what a split leaves nothing of goes without it; one tokenizer for all sets", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
