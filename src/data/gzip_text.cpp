@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -16,12 +17,46 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 
+using namespace std::string_view_literals;
+
+/// A '?' of its beginning is any byte.
+struct Compression {
+  std::string_view begin;
+  const char *name, *unpack;
+};
+constexpr Compression kOthers[] = {{"BZh?\x31\x41\x59\x26\x53\x59"sv, "bzip2", "bunzip2"},
+                                   {"BZh?\x17\x72\x45\x38\x50\x90"sv, "bzip2", "bunzip2"},  // of nothing
+                                   {"\xFD\x37zXZ\0"sv, "xz", "unxz"},
+                                   {"\x28\xB5\x2F\xFD"sv, "zstd", "unzstd"},
+                                   {"\x04\x22\x4D\x18"sv, "lz4", "unlz4"},
+                                   {"PK\x03\x04"sv, "zip", "unzip"}};
+constexpr std::size_t kLongestBegin = 10;
+
+/// The first bytes of a file: fewer if it has no more, none if it cannot be read.
+std::string first_bytes(const std::string& path, std::size_t count) {
+  std::string begin(count, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(count));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  return begin;
+}
+
 }  // namespace
 
 bool is_gzip(const std::string& path) {
-  char begin[3] = {};
-  std::ifstream(path, std::ios::binary).read(begin, sizeof(begin));
-  return begin[0] == '\x1F' && begin[1] == '\x8B' && begin[2] == '\x08';
+  return first_bytes(path, 3) == "\x1F\x8B\x08"sv;
+}
+
+void refuse_other_compression(const std::string& path) {
+  const std::string begin = first_bytes(path, kLongestBegin);
+  for (const Compression& other : kOthers) {
+    const bool found = begin.size() >= other.begin.size() &&
+                       std::equal(other.begin.begin(), other.begin.end(), begin.begin(),
+                                  [](char wanted, char c) { return wanted == '?' || wanted == c; });
+    verify(!found, ErrorKind::data,
+           "{}: compressed by {}, which is not unpacked here; unpack it ({}), or compress it by gzip instead", path,
+           other.name, other.unpack);
+  }
 }
 
 GzipText::GzipText(const std::string& path, std::uint64_t bytes) : path_(path), bytes_(bytes) {

@@ -14,6 +14,9 @@ namespace megatron {
 
 /// Whether the file begins as gzip files do. Nothing is said about files that cannot be read.
 bool is_gzip(const std::string& path);
+/// ErrorKind::data if the file begins as those of a compression do that is not unpacked here (bzip2, xz, zstd, lz4,
+/// zip).
+void refuse_other_compression(const std::string& path);
 
 class GzipText {
  public:

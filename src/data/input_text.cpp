@@ -163,6 +163,7 @@ InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
   if (!regular) ::close(std::exchange(descriptor_, -1));
   verify(regular, ErrorKind::data, "{}: not a regular file (pipes and folders cannot be read in parallel)", path);
   bytes_ = static_cast<std::uint64_t>(info.st_size);
+  version_ = {bytes_, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
   if (gzip == Gzip::as_it_is || !is_gzip(path)) return;
   ::close(std::exchange(descriptor_, -1));
   gzip_ = std::make_unique<GzipText>(path, bytes);

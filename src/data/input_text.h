@@ -27,6 +27,13 @@ enum class TextFormat { json_lines, plain };
 inline constexpr std::uint64_t kPlainDocumentBytes = 64 << 10;
 inline constexpr std::uint64_t kLongestDocument = std::uint64_t{1} << 30;  ///< bytes of one line or plain document
 
+/// Tells a file from one that has taken its place, or that was written to since.
+struct FileVersion {
+  std::uint64_t bytes = 0;                    ///< on disk: of a gzip file, compressed
+  std::int64_t seconds = 0, nanoseconds = 0;  ///< of its last modification
+  bool operator==(const FileVersion&) const = default;
+};
+
 /// An input file open for reading at any offset; not by several threads at once.
 class InputFile {
  public:
@@ -42,6 +49,7 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }  ///< when it was opened; a file that shrinks later is an error
+  const FileVersion& version() const { return version_; }  ///< when it was opened
   /// Replaces `buffer` by the bytes [first, first + count) of the file.
   void read(std::uint64_t first, std::uint64_t count, std::string& buffer) const;
   /// The number (from 1) of the line that holds the byte at `offset`; reads the file up to there.
@@ -51,6 +59,7 @@ class InputFile {
   std::string path_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
+  FileVersion version_;
   std::unique_ptr<GzipText> gzip_;  // instead of the descriptor
 };
 

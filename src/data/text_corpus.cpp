@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/gzip_text.h"
 #include "data/json_text.h"
 
 namespace megatron {
@@ -69,8 +70,10 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     }
   }
   for (const std::string& path : paths) {
+    refuse_other_compression(path);
     const TextFormat format = format_of(path, inputs_.format);
-    files_.push_back({path, format, InputFile(path, InputFile::Gzip::unpacked).bytes()});
+    const InputFile file(path, InputFile::Gzip::unpacked);
+    files_.push_back({path, format, file.bytes(), file.version()});
   }
 }
 
@@ -91,7 +94,7 @@ const InputFile& TextCorpus::open(std::size_t file) {
   if (open_ == nullptr || open_index_ != file) {
     open_ = std::make_unique<InputFile>(wanted.path, InputFile::Gzip::unpacked, wanted.bytes);
     open_index_ = file;
-    verify(open_->bytes() == wanted.bytes, ErrorKind::data, "{}: has changed while it was in use", wanted.path);
+    verify(open_->version() == wanted.version, ErrorKind::data, "{}: has changed while it was in use", wanted.path);
   }
   return *open_;
 }

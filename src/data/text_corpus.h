@@ -4,7 +4,8 @@
 // name file and line: a bad document (invalid UTF-8, JSON without the text, too long, or what the user of its text
 // throws) is ErrorKind::data, or is left out and counted.
 //
-// One file is open at a time, since there may be more than a process may have open. Not thread-safe.
+// One file is open at a time, since there may be more than a process may have open: one that has changed when it is
+// opened again is an error. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,7 @@ class TextCorpus {
     std::string path;
     TextFormat format;
     std::uint64_t bytes;
+    FileVersion version;
   };
   const InputFile& open(std::size_t file);
   std::string_view text_of(std::string_view document, TextFormat format);

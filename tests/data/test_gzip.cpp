@@ -3,6 +3,8 @@
 
 #include <zlib.h>
 
+#include <functional>
+
 #include "preprocess_support.h"
 
 using namespace megatron;
@@ -92,6 +94,55 @@ TEST_CASE("gzip: damaged files are refused before anything is written", "[fault]
   flipped[whole.size() / 2] = static_cast<char>(flipped[whole.size() / 2] ^ 4);
   write_file(folder.file("a.txt.gz"), flipped);
   require_clean_error(folder, job_of(folder, {"a.txt.gz"}), ErrorKind::data, {"a.txt.gz: damaged"});
+}
+
+TEST_CASE("inputs of other compressions are refused by name, not taken for bad lines") {
+  const ShardFolder folder;
+  const std::pair<const char*, std::string> others[] = {{"bzip2", "BZh91AY&SY"},
+                                                        {"bzip2", std::string("BZh9\x17\x72\x45\x38\x50\x90", 10)},
+                                                        {"xz", std::string("\xFD"
+                                                                           "7zXZ\0",
+                                                                           6)},
+                                                        {"zstd", "\x28\xB5\x2F\xFD"},
+                                                        {"lz4", "\x04\x22\x4D\x18"},
+                                                        {"zip", "PK\x03\x04"}};
+  for (const auto& [name, begin] : others) {
+    for (const char* file : {"a.jsonl", "a.jsonl.packed"}) {
+      write_file(folder.file(file), begin + "and so on");
+      PreprocessJob job = job_of(folder, {file});
+      job.inputs.skip_bad = true;
+      require_clean_error(folder, job, ErrorKind::data,
+                          {std::string(file) + ": compressed by " + name, "unpack it", "gzip"});
+    }
+  }
+  write_file(folder.file("a.txt"), "BZh9 is how bzip2 begins");
+  CHECK(run(job_of(folder, {"a.txt"})).documents == 1);
+}
+
+TEST_CASE("an input that is another one when it is opened again", "[fault]") {
+  const ShardFolder folder;
+  const bool packed = GENERATE(false, true);
+  const std::string path = folder.file(packed ? "b.txt.gz" : "b.txt"), text(20000, 'a');
+  const auto write = [&](const std::string& contents) {
+    if (packed) {
+      write_gzip(path, contents);
+    } else {
+      write_file(path, contents);
+    }
+  };
+  write(text);
+  write_file(folder.file("a.txt"), "a");
+  PreprocessJob job = job_of(folder, {"a.txt", packed ? "b.txt.gz" : "b.txt"});
+  job.shard_bytes = 1 << 20;
+  const auto require_noticed = [&](const std::function<void()>& change) {
+    Preprocessor preprocessor(job);
+    change();
+    require_error(ErrorKind::data, {path + ": has changed while it was in use"}, [&] { preprocessor.process(0); });
+  };
+  if (packed) require_noticed([&] { write(random_lines(20000)); });  // a text of the same length
+  const auto time = std::filesystem::last_write_time(path);
+  require_noticed([&] { std::filesystem::last_write_time(path, time + std::chrono::seconds(1)); });
+  CHECK(run(job).documents == 2);
 }
 
 TEST_CASE("a folder as input stands for all files in it and below, by name") {
