@@ -1,0 +1,98 @@
+// Rows of what is learned from, and by which rule: batches, sequences, documents, losses, the optimizer.
+#include "parity/subjects.h"
+
+namespace megatron::test {
+
+std::vector<Row> rules() {
+  const std::vector<std::string> sgd = {"optimizer.name=sgd", "learning_rate.peak=0.1"};
+  return {
+      {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
+      {"sgd, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       sgd,
+       "sgd, 2 x 2 x 2"},
+      {"sgd without momentum", 1, 4, 1, {"optimizer.distributed=true"}, with(sgd, {"optimizer.momentum=0"}), ""},
+  };
+}
+
+std::vector<Row> batches() {
+  // Batches of 4, 4, 8, 12 and 12 samples.
+  const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
+  return {
+      {"ramp-up, data 4", 1, 4, 1, {}, {ramp_up}, ""},
+      {"ramp-up, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, {ramp_up}, ""},
+      {"ramp-up, fewer micro-batches than stages", 1, 1, 8, {"train.micro_batch_size=2"}, {ramp_up}, ""},
+      {"ramp-up, gpipe",
+       1,
+       1,
+       8,
+       {"train.micro_batch_size=2", "parallel.schedule=gpipe"},
+       {ramp_up},
+       "ramp-up, fewer micro-batches than stages"},
+      {"ramp-up, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, {ramp_up}, ""},
+      {"ramp-up, interleaved", 1, 2, 4, kTwoChunks, {ramp_up}, ""},
+  };
+}
+
+std::vector<Row> sequences() {
+  // 4, 8, 12, 16 and 16 tokens.
+  const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  const std::string uneven = "train.curriculum={schedule=\"fixed_discrete\", lengths=[3, 10, 16], until=[2, 3]}";
+  return {
+      {"curriculum, data 2", 1, 2, 1, {"train.micro_batch_size=2"}, {curriculum}, ""},
+      {"curriculum, sequence", 4, 1, 1, {"parallel.sequence_parallel=true"}, {curriculum}, ""},
+      {"curriculum, interleaved", 1, 1, 4, kTwoChunks, {curriculum}, ""},
+      {"curriculum, recompute, 2 x 2 x 2", 2, 2, 2, {"recompute.mode=full"}, {curriculum}, ""},
+      {"uneven lengths, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3"}, {uneven}, ""},
+  };
+}
+
+std::vector<Row> documents() {
+  // One token in ten ends a document: masks are uneven over samples, micro-batches and data ranks.
+  const std::string few = "model.vocab_size=10";
+  const std::vector<std::string> all = {few, "data.reset_attention_mask=true", "data.reset_position_ids=true",
+                                        "data.eod_mask_loss=true"};
+  const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  return {
+      {"documents", 1, 1, 1, {}, all, ""},
+      {"documents, recompute", 1, 1, 1, {"recompute.mode=full"}, all, "documents"},
+      {"documents, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, all, ""},
+      {"documents, tensor 4", 4, 1, 1, {"parallel.sequence_parallel=true"}, all, ""},
+      {"documents, data 3", 1, 3, 1, {"train.micro_batch_size=2", "optimizer.distributed=true"}, all, ""},
+      {"documents, pipeline 8", 1, 1, 8, {}, all, ""},
+      {"documents, gpipe", 1, 1, 8, {"parallel.schedule=gpipe"}, all, "documents, pipeline 8"},
+      {"documents, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3", "parallel.sequence_parallel=true"}, all, ""},
+      {"documents, zero bubble",
+       2,
+       2,
+       2,
+       {"train.micro_batch_size=3", "parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"},
+       all,
+       "documents, 2 x 2 x 2"},
+      {"documents, interleaved", 1, 2, 4, with(kTwoChunks, {"recompute.mode=full"}), all, ""},
+      {"documents, curriculum", 2, 1, 2, {"train.micro_batch_size=3"}, with(all, {curriculum}), ""},
+      {"documents, bf16", 2, 2, 1, {"precision.compute=bf16"}, all, ""},
+      {"document masks alone", 1, 1, 4, {}, {few, "data.reset_attention_mask=true"}, ""},
+      {"document positions alone", 2, 2, 1, {}, {few, "data.reset_position_ids=true"}, ""},
+      {"masked losses alone", 1, 2, 2, {"train.micro_batch_size=2"}, {few, "data.eod_mask_loss=true"}, ""},
+  };
+}
+
+std::vector<Row> losses() {
+  const std::vector<std::string> keys = {"loss.name=key_tokens", "loss.token_ids=[1, 4, 9]", "loss.alpha=0.5",
+                                         "model.vocab_size=10"};
+  const std::vector<std::string> masked = with(keys, {"data.eod_mask_loss=true"});
+  return {
+      {"key tokens", 1, 1, 1, {"train.micro_batch_size=3"}, keys, ""},
+      {"key tokens, recompute", 1, 1, 1, {"train.micro_batch_size=3", "recompute.mode=full"}, keys, "key tokens"},
+      {"key tokens, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, keys, ""},
+      {"key tokens, fp16", 2, 1, 1, {"precision.compute=fp16", "precision.loss_scale=1024"}, keys, ""},
+      {"key tokens, masked, data 3", 1, 3, 1, {"train.micro_batch_size=2"}, masked, ""},
+      {"key tokens, masked, interleaved", 1, 2, 4, kTwoChunks, masked, ""},
+  };
+}
+
+}  // namespace megatron::test
