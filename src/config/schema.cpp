@@ -304,7 +304,10 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
        ""},
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
-       "Start from a checkpoint's weights only; ignored once this run has a checkpoint.", ""},
+       "Start from a checkpoint's weights only; ignored once this run has a checkpoint. sequence_length, rotary_base "
+       "and "
+       "rotary_scaling need not be the ones the weights were trained with: so a context is extended.",
+       ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints beside the training, which waits only while they are copied into memory kept for that: on "
        "each rank what it saves, on all together 12 bytes a parameter with AdamW. A save that comes while one is being "

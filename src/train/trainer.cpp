@@ -10,56 +10,6 @@
 
 namespace megatron {
 
-nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
-  const ModelConfig& model = config.model;
-  nlohmann::json facts = {{"family", model.family},
-                          {"layers", model.layers},
-                          {"hidden_size", model.hidden_size},
-                          {"attention_heads", model.attention_heads},
-                          {"query_groups", model.query_groups},
-                          {"ffn_hidden_size", model.ffn_hidden_size},
-                          {"sequence_length", model.sequence_length},
-                          {"max_position_embeddings", model.max_position_embeddings},
-                          {"vocab_size", model.vocab_size},
-                          {"padded_vocab", model.padded_vocab()},
-                          {"position_embedding", model.position_embedding},
-                          {"activation", model.activation},
-                          {"normalization", model.normalization},
-                          {"norm_epsilon", model.norm_epsilon},
-                          {"tie_embeddings", model.tie_embeddings},
-                          {"bias", model.bias},
-                          {"tokenizer", vocabulary.tokenizer},
-                          {"tokenizer_hash", vocabulary.hash}};
-  if (model.position_embedding == "rope") {
-    facts["rotary"] = {{"fraction", model.rotary_fraction},
-                       {"base", model.rotary_base},
-                       {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
-  }
-  if (model.query_key_norm) facts["query_key_norm"] = true;
-  return facts;
-}
-
-nlohmann::json schedule_facts(const Config& config) {
-  return {{"global_batch_size", config.train.global_batch_size},
-          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)},
-          {"curriculum", print_value(*find_key("train", "curriculum"), config)}};
-}
-
-nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
-  nlohmann::json facts = nlohmann::json::object();
-  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
-    facts["blend_weights"] = weights;
-    for (const std::uint64_t set : datasets.train_sets()) facts["blend_sets"].push_back(fmt::format("{:016x}", set));
-  }
-  if (config.data.order != "megatron") return facts;
-  facts.update({{"order", config.data.order},
-                {"order_samples", datasets.order_samples()},
-                {"seed", config.train.seed},
-                {"train_documents", datasets.train_documents()},
-                {"document_lengths", datasets.document_lengths()}});
-  return facts;
-}
-
 namespace {
 
 LearningRate learning_rate_of(const LearningRateConfig& rate) {
@@ -200,12 +150,16 @@ void Trainer::check_replicas() {
   replica_check_->run(fmt::format("after step {}", step_));
 }
 
+nlohmann::json Trainer::facts() const {
+  return model_facts(config_, datasets_.train_source().vocabulary());
+}
+
 TrainingState Trainer::state(const nlohmann::json& loop) const {
   TrainingState state;
   state.step = step_;
   state.samples = samples();
   state.tokens = tokens();
-  state.facts = model_facts(config_, datasets_.train_source().vocabulary());
+  state.facts = facts();
   state.extra = {{"optimizer", config_.optimizer.name},      {"updates", replica_.optimizer().updates()},
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
@@ -237,8 +191,6 @@ std::optional<SaveReport> Trainer::go_on_with_save() {
 }
 
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
-  require_same_facts(checkpoint.state().facts, model_facts(config_, datasets_.train_source().vocabulary()),
-                     checkpoint.path());
   checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer), *backend_.device);
   replica_.optimizer().set_values_from_master();
 }
@@ -292,6 +244,7 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
+  require_same_facts(facts_to_go_on(checkpoint.state().facts), facts_to_go_on(facts()), checkpoint.path());
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(updates);
@@ -308,8 +261,12 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
   return compare_facts(saved, order_facts(config_, datasets_));
 }
 
-void Trainer::initialize_from(const CheckpointReader& checkpoint) {
+std::vector<FactDifference> Trainer::initialize_from(const CheckpointReader& checkpoint) {
+  const nlohmann::json& saved = checkpoint.state().facts;
+  const nlohmann::json current = facts();
+  require_same_facts(facts_of_weights(saved), facts_of_weights(current), checkpoint.path());
   load(checkpoint, false);
+  return compare_facts(facts_to_go_on(saved), facts_to_go_on(current));
 }
 
 }  // namespace megatron

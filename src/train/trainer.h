@@ -15,6 +15,7 @@
 #include "train/device_batches.h"
 #include "train/replica.h"
 #include "train/replica_check.h"
+#include "train/run_facts.h"
 
 namespace megatron {
 
@@ -54,8 +55,8 @@ class Trainer {
   const BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`.
   nlohmann::json resume(const CheckpointReader& checkpoint);
-  /// Weights alone: a new run from another's model.
-  void initialize_from(const CheckpointReader& checkpoint);
+  /// Weights alone: a new run from another's model, of which the facts that are returned may be others.
+  std::vector<FactDifference> initialize_from(const CheckpointReader& checkpoint);
 
   /// Of the next step.
   double loss_scale() const { return loss_scaler_.scale(); }
@@ -94,6 +95,7 @@ class Trainer {
   void require_same_schedule(const CheckpointReader& checkpoint) const;
   void require_same_optimizer(const CheckpointReader& checkpoint) const;
   StepPlan training_plan() const;
+  nlohmann::json facts() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);
 
@@ -116,13 +118,5 @@ class Trainer {
   std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training
   std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
 };
-
-/// What a checkpoint and this run must have in common: the shape of the model and the vocabulary.
-nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
-/// What says which samples, and how much of them, each step of a run takes.
-nlohmann::json schedule_facts(const Config& config);
-/// What the order of samples depends on: of a blend, weights and contents of its sets; of one set in the program's
-/// order nothing that can change but the data.
-nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 
 }  // namespace megatron

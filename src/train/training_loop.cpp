@@ -111,8 +111,11 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
     go_on_from(other);
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
-    trainer_.initialize_from(other);
+    const std::vector<FactDifference> changes = trainer_.initialize_from(other);
     log_.info("weights from {}", other.path());
+    for (const FactDifference& change : changes) {
+      log_.info("  of a model with {} = {}, this run's has {}", change.key, change.saved, change.current);
+    }
   }
   for (const std::string& warning : warnings) log_.warning(std::string_view(warning));
 }

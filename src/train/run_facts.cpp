@@ -1,0 +1,72 @@
+#include "train/run_facts.h"
+
+#include "config/print.h"
+
+namespace megatron {
+
+nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
+  const ModelConfig& model = config.model;
+  nlohmann::json facts = {{"family", model.family},
+                          {"layers", model.layers},
+                          {"hidden_size", model.hidden_size},
+                          {"attention_heads", model.attention_heads},
+                          {"query_groups", model.query_groups},
+                          {"ffn_hidden_size", model.ffn_hidden_size},
+                          {"sequence_length", model.sequence_length},
+                          {"max_position_embeddings", model.max_position_embeddings},
+                          {"vocab_size", model.vocab_size},
+                          {"padded_vocab", model.padded_vocab()},
+                          {"position_embedding", model.position_embedding},
+                          {"activation", model.activation},
+                          {"normalization", model.normalization},
+                          {"norm_epsilon", model.norm_epsilon},
+                          {"tie_embeddings", model.tie_embeddings},
+                          {"bias", model.bias},
+                          {"tokenizer", vocabulary.tokenizer},
+                          {"tokenizer_hash", vocabulary.hash}};
+  if (model.position_embedding == "rope") {
+    facts["rotary"] = {{"fraction", model.rotary_fraction},
+                       {"base", model.rotary_base},
+                       {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
+  }
+  if (model.query_key_norm) facts["query_key_norm"] = true;
+  return facts;
+}
+
+nlohmann::json facts_to_go_on(nlohmann::json facts) {
+  if (facts.value("position_embedding", nlohmann::json()) != "learned") facts.erase("max_position_embeddings");
+  return facts;
+}
+
+nlohmann::json facts_of_weights(nlohmann::json facts) {
+  facts = facts_to_go_on(std::move(facts));
+  facts.erase("sequence_length");
+  if (const auto rotary = facts.find("rotary"); rotary != facts.end() && rotary->is_object()) {
+    rotary->erase("base");
+    rotary->erase("scaling");
+  }
+  return facts;
+}
+
+nlohmann::json schedule_facts(const Config& config) {
+  return {{"global_batch_size", config.train.global_batch_size},
+          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)},
+          {"curriculum", print_value(*find_key("train", "curriculum"), config)}};
+}
+
+nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
+  nlohmann::json facts = nlohmann::json::object();
+  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
+    facts["blend_weights"] = weights;
+    for (const std::uint64_t set : datasets.train_sets()) facts["blend_sets"].push_back(fmt::format("{:016x}", set));
+  }
+  if (config.data.order != "megatron") return facts;
+  facts.update({{"order", config.data.order},
+                {"order_samples", datasets.order_samples()},
+                {"seed", config.train.seed},
+                {"train_documents", datasets.train_documents()},
+                {"document_lengths", datasets.document_lengths()}});
+  return facts;
+}
+
+}  // namespace megatron

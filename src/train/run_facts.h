@@ -1,0 +1,27 @@
+// Facts of a run that its checkpoints carry, for the runs that read them: what may not be another's, and what may.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "config/config.h"
+#include "train/datasets.h"
+
+namespace megatron {
+
+/// The model, in shape and meaning, and the vocabulary.
+nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
+/// Of these (a checkpoint's, or a run's) what both must have in common for the one to go on from the other: all but
+/// the size of a table that the model does not have.
+nlohmann::json facts_to_go_on(nlohmann::json facts);
+/// And what they must have in common for a new run to begin with the weights. Those are as good for shorter sequences
+/// and learn longer ones, to which rotations are stretched by another base (Xiong et al. 2023) or scaling; which
+/// channels turn, and the rows of a learned table, are theirs.
+nlohmann::json facts_of_weights(nlohmann::json facts);
+
+/// What says which samples, and how much of them, each step of a run takes.
+nlohmann::json schedule_facts(const Config& config);
+/// What the order of samples depends on: of a blend, weights and contents of its sets; of one set in the program's
+/// order nothing that can change but the data.
+nlohmann::json order_facts(const Config& config, const Datasets& datasets);
+
+}  // namespace megatron

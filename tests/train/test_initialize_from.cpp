@@ -1,0 +1,110 @@
+// A new run begins with another's weights: of a model that is the same in all that weights mean, and may read longer
+// or shorter sequences.
+#include <catch2/catch.hpp>
+
+#include "checkpoint/difference.h"
+#include "comm/thread_communicator.h"
+#include "train/loop_on_threads.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+CheckpointReader open_alone(const std::string& path) {
+  std::optional<CheckpointReader> reader;
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    reader = open_named_checkpoint(world, path, warnings);
+  });
+  return std::move(*reader);
+}
+
+/// A run that has been trained, and the beginning of one with its weights, which changes them by nothing.
+struct Runs {
+  explicit Runs(const std::string& positions) {
+    first.data.train = make_corpus(folder);
+    first.model.position_embedding = positions;
+    first.learning_rate.decay = "constant";
+    first.checkpoint.every_steps = first.train.steps = 1;
+    first.run.directory = folder.file("first");
+    REQUIRE(run_loop(first).told[0].empty());
+    second = first;
+    second.train.seed = 99;  // whose own initial weights would be others
+    second.learning_rate.peak = 1e-60;
+    second.optimizer.weight_decay = 0;
+    second.checkpoint.initialize_from = first.run.directory;
+    second.run.directory = folder.file("second");
+  }
+
+  /// The second run ends well and has all of the first one's weights; its log.
+  std::string require_weights() const {
+    const LoopResult result = run_loop(second);
+    CHECK(result.told[0].empty());
+    for (const TensorDifference& tensor :
+         compare_tensors(open_alone(second.run.directory), open_alone(first.run.directory), false)) {
+      CAPTURE(tensor.name);
+      CHECK(tensor.equal());
+    }
+    return result.log;
+  }
+  /// The checkpoint is refused for this alone.
+  void require_refused(const std::string& for_what) const {
+    const std::string told = run_loop(second).told[0];
+    CHECK_THAT(told, Contains("checkpoint") && Contains("of another model") && Contains("\n  " + for_what));
+    CHECK(std::count(told.begin(), told.end(), '\n') == 1);
+  }
+
+  ShardFolder folder;
+  Config first = tiny_config(), second;
+};
+
+}  // namespace
+
+TEST_CASE("weights with rotary positions go on with longer sequences, another base and scaling; and it is said") {
+  Runs runs("rope");
+  ModelConfig& model = runs.second.model;
+  model.sequence_length = model.max_position_embeddings = 32;
+  model.rotary_base = 40000;
+  model.rotary_scaling = {.type = "linear", .factor = 2};
+  const std::string log = runs.require_weights();
+  CHECK_THAT(log, Contains("of a model with sequence_length = 16, this run's has 32"));
+  CHECK_THAT(log, Contains("of a model with rotary.base = 10000.0, this run's has 40000.0"));
+  CHECK_THAT(log, Contains("of a model with rotary.scaling = ") && Contains("linear"));
+  CHECK_THAT(log, !Contains("max_position_embeddings"));
+}
+
+TEST_CASE("which channels turn is what the weights have learned") {
+  Runs runs("rope");
+  runs.second.model.rotary_fraction = 0.5;
+  runs.require_refused("rotary.fraction: 1.0 in the checkpoint, 0.5 in this run");
+}
+
+TEST_CASE("weights without a table of positions go on with sequences of any length") {
+  const std::string positions = GENERATE("alibi", "none");
+  Runs runs(positions);
+  runs.second.model.sequence_length = runs.second.model.max_position_embeddings = 24;
+  runs.require_weights();
+}
+
+TEST_CASE("a learned table of positions keeps its size, and serves shorter sequences") {
+  Runs runs("learned");
+  runs.second.model.sequence_length = 8;
+  CHECK_THAT(runs.require_weights(), Contains("sequence_length = 16, this run's has 8"));
+  runs.second.run.directory = runs.folder.file("third");
+  runs.second.model.max_position_embeddings = 32;
+  runs.require_refused("max_position_embeddings: 16 in the checkpoint, 32 in this run");
+}
+
+TEST_CASE("whoever goes on with the optimizer goes on with the same sequences; an unused table's size is nothing") {
+  Runs runs("rope");
+  Config& second = runs.second;
+  std::swap(second.checkpoint.load, second.checkpoint.initialize_from);
+  second.train.steps = 2;
+  second.model.max_position_embeddings = 32;
+  CHECK(run_loop(second).told[0].empty());
+  second.run.directory = runs.folder.file("third");
+  second.model.sequence_length = 32;
+  runs.require_refused("sequence_length: 16 in the checkpoint, 32 in this run");
+}
