@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "parity/subjects.h"
 
 namespace megatron::test {
 
@@ -46,6 +47,7 @@ const std::vector<Lever>& levers() {
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},
        {"curriculum", {}, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}}},
+      {{""}, {"Llama", {}, kLlama}, {"ALiBi, one group", {}, kOneGroup}},
   };
   return all;
 }

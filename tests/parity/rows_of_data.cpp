@@ -56,6 +56,10 @@ std::vector<Row> documents() {
   const std::vector<std::string> all = {few, "data.reset_attention_mask=true", "data.reset_position_ids=true",
                                         "data.eod_mask_loss=true"};
   const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  // Turned by positions in the document, scores that fall with the distance in it, keys that ranks share.
+  const std::vector<std::string> llama = with(all, kLlama), alibi = with(all, kOneGroup);
+  const std::vector<std::string> groups = with(all, {"model.query_groups=2"});
+  const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
   return {
       {"documents", 1, 1, 1, {}, all, ""},
       {"documents, recompute", 1, 1, 1, {"recompute.mode=full"}, all, "documents"},
@@ -75,6 +79,37 @@ std::vector<Row> documents() {
       {"documents, interleaved", 1, 2, 4, with(kTwoChunks, {"recompute.mode=full"}), all, ""},
       {"documents, curriculum", 2, 1, 2, {"train.micro_batch_size=3"}, with(all, {curriculum}), ""},
       {"documents, bf16", 2, 2, 1, {"precision.compute=bf16"}, all, ""},
+      {"documents, Llama, 4 x 1 x 2", 4, 1, 2, sequence, llama, ""},
+      {"documents, Llama, recompute", 4, 1, 2, with(sequence, {"recompute.mode=full"}), llama,
+       "documents, Llama, 4 x 1 x 2"},
+      {"documents, Llama, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, llama, ""},
+      {"documents, Llama, interleaved", 1, 2, 2, kTwoChunks, with(llama, {curriculum}), ""},
+      {"documents, rope, masks alone",
+       2,
+       1,
+       1,
+       {},
+       {few, "data.reset_attention_mask=true", "model.position_embedding=rope"},
+       ""},
+      {"documents, rope, positions alone",
+       2,
+       2,
+       1,
+       {"train.micro_batch_size=3"},
+       {few, "data.reset_position_ids=true", "model.position_embedding=rope"},
+       ""},
+      {"documents, ALiBi, one group, 2 x 2 x 2", 2, 2, 2, {"train.micro_batch_size=3"}, alibi, ""},
+      {"documents, ALiBi, one group, zero bubble",
+       2,
+       2,
+       2,
+       {"train.micro_batch_size=3", "parallel.schedule=zero_bubble"},
+       alibi,
+       "documents, ALiBi, one group, 2 x 2 x 2"},
+      {"documents, ALiBi, one group, tensor 4", 4, 1, 1, sequence, alibi, ""},
+      {"documents, two groups, 4 x 2 x 1", 4, 2, 1, with(sequence, {"optimizer.distributed=true"}), groups, ""},
+      {"documents, two groups, recompute", 4, 2, 1, with(sequence, {"recompute.mode=full"}), groups,
+       "documents, two groups, 4 x 2 x 1"},
       {"document masks alone", 1, 1, 4, {}, {few, "data.reset_attention_mask=true"}, ""},
       {"document positions alone", 2, 2, 1, {}, {few, "data.reset_position_ids=true"}, ""},
       {"masked losses alone", 1, 2, 2, {"train.micro_batch_size=2"}, {few, "data.eod_mask_loss=true"}, ""},

@@ -8,32 +8,29 @@ std::vector<Row> variants() {
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
   const std::vector<std::string> shared_out = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
   const std::vector<std::string> two_groups = {"model.query_groups=2"};
-  const std::vector<std::string> one_group = {"model.query_groups=1", "model.position_embedding=alibi"};
   const std::vector<std::string> untied = {"model.tie_embeddings=false"};
   const std::vector<std::string> plain = {"model.bias=false", "model.position_embedding=none"};
-  const std::vector<std::string> llama = {"model.position_embedding=rope", "model.normalization=rmsnorm",
-                                          "model.activation=swiglu",       "model.bias=false",
-                                          "model.tie_embeddings=false",    "model.query_groups=2"};
   const std::vector<std::string> query_key_norm = {
       "model.position_embedding=rope", "model.rotary_fraction=0.5", "model.query_key_norm=true",
       "model.query_groups=1",          "model.activation=geglu",    "model.rotary_scaling={type=\"linear\", factor=2}"};
   const std::vector<std::string> exact = {"model.activation=gelu_exact"}, relu = {"model.activation=relu"};
   return {
-      {"Llama, tensor 4", 4, 1, 1, {}, llama, ""},
-      {"Llama, micro-batch 3", 1, 1, 1, with(full, {"train.micro_batch_size=3"}), llama, ""},
-      {"Llama, 4 x 1 x 2", 4, 1, 2, sequence, llama, ""},
-      {"Llama, zero bubble", 4, 1, 2, with(sequence, zero), llama, "Llama, 4 x 1 x 2"},
-      {"Llama, recompute", 4, 1, 2, with(sequence, full), llama, "Llama, 4 x 1 x 2"},
-      {"Llama, 2 x 2 x 2", 2, 2, 2, sequence, llama, ""},
-      {"Llama, distributed", 2, 2, 2, with(sequence, shared_out), llama, "Llama, 2 x 2 x 2"},
-      {"Llama, interleaved", 2, 1, 2, with(sequence, kTwoChunks), llama, ""},
-      {"Llama, bf16", 2, 2, 2, with(sequence, {"precision.compute=bf16"}), llama, ""},
+      {"Llama, tensor 4", 4, 1, 1, {}, kLlama, ""},
+      {"Llama, micro-batch 3", 1, 1, 1, with(full, {"train.micro_batch_size=3"}), kLlama, ""},
+      {"Llama, 4 x 1 x 2", 4, 1, 2, sequence, kLlama, ""},
+      {"Llama, zero bubble", 4, 1, 2, with(sequence, zero), kLlama, "Llama, 4 x 1 x 2"},
+      {"Llama, recompute", 4, 1, 2, with(sequence, full), kLlama, "Llama, 4 x 1 x 2"},
+      {"Llama, 2 x 2 x 2", 2, 2, 2, sequence, kLlama, ""},
+      {"Llama, distributed", 2, 2, 2, with(sequence, shared_out), kLlama, "Llama, 2 x 2 x 2"},
+      {"Llama, interleaved", 2, 1, 2, with(sequence, kTwoChunks), kLlama, ""},
+      {"Llama, bf16", 2, 2, 2, with(sequence, {"precision.compute=bf16"}), kLlama, ""},
       {"Llama, curriculum", 2, 2, 1, sequence,
-       with(llama, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}), ""},
+       with(kLlama, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}), ""},
       {"query and key norms, 2 x 1 x 2", 2, 1, 2, {}, query_key_norm, ""},
       {"query and key norms, zero bubble", 2, 1, 2, zero, query_key_norm, "query and key norms, 2 x 1 x 2"},
       {"query and key norms, 4 x 2 x 1", 4, 2, 1, with(sequence, shared_out), query_key_norm, ""},
-      {"query and key norms, recompute", 4, 2, 1, with(sequence, full), query_key_norm, ""},
+      {"query and key norms, recompute", 4, 2, 1, with(sequence, full), query_key_norm,
+       "query and key norms, 4 x 2 x 1"},
       {"exact gelu", 2, 1, 2, zero, exact, ""},
       {"relu", 2, 1, 2, zero, relu, ""},
       {"two groups", 2, 1, 1, {}, two_groups, ""},
@@ -43,9 +40,9 @@ std::vector<Row> variants() {
       {"two groups, pipeline", 4, 1, 2, sequence, two_groups, ""},
       {"two groups, zero bubble", 4, 1, 2, with(sequence, zero), two_groups, "two groups, pipeline"},
       {"two groups, bf16", 4, 1, 2, with(sequence, {"precision.compute=bf16"}), two_groups, ""},
-      {"one group, 2 x 2 x 2", 2, 2, 2, {}, one_group, ""},
-      {"one group, distributed, recompute", 2, 2, 2, with(full, shared_out), one_group, "one group, 2 x 2 x 2"},
-      {"one group, interleaved", 2, 1, 2, with(sequence, kTwoChunks), one_group, ""},
+      {"one group, 2 x 2 x 2", 2, 2, 2, {}, kOneGroup, ""},
+      {"one group, distributed, recompute", 2, 2, 2, with(full, shared_out), kOneGroup, "one group, 2 x 2 x 2"},
+      {"one group, interleaved", 2, 1, 2, with(sequence, kTwoChunks), kOneGroup, ""},
       {"untied", 1, 1, 1, full, untied, ""},
       {"untied, pipeline", 1, 1, 4, {}, untied, ""},
       {"untied, zero bubble", 1, 1, 4, zero, untied, "untied, pipeline"},

@@ -12,6 +12,12 @@ inline std::vector<std::string> with(std::vector<std::string> settings, const st
 
 inline const std::vector<std::string> kTwoChunks = {"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
 
+// Models: with two and with one group, 4 tensor ranks and 2 share keys and values.
+inline const std::vector<std::string> kLlama = {"model.position_embedding=rope", "model.normalization=rmsnorm",
+                                                "model.activation=swiglu",       "model.bias=false",
+                                                "model.tie_embeddings=false",    "model.query_groups=2"};
+inline const std::vector<std::string> kOneGroup = {"model.query_groups=1", "model.position_embedding=alibi"};
+
 std::vector<Row> layouts();
 std::vector<Row> sequence_parallel();
 std::vector<Row> schedules();
