@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "hdf5/durable_file.h"
 
 namespace megatron {
 
@@ -276,6 +275,8 @@ IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
   std::error_code error;
   std::filesystem::create_directories(folder_of(prefix), error);
   verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder_of(prefix), error.message());
+  publication_.add(bin_path_ + ".tmp", bin_path_);
+  publication_.add(index_path_ + ".tmp", index_path_);  // last: an index of other tokens would be worse than none
   bin_ = std::fopen((bin_path_ + ".tmp").c_str(), "wb");
   const int reason = errno;
   verify(bin_ != nullptr, ErrorKind::filesystem, "{}.tmp: cannot write it: {}", bin_path_, std::strerror(reason));
@@ -284,9 +285,6 @@ IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
 IndexedWriter::~IndexedWriter() {
   if (bin_ != nullptr) std::fclose(bin_);
   if (index_ != nullptr) std::fclose(index_);
-  if (finished_) return;
-  remove_quietly(bin_path_ + ".tmp");
-  remove_quietly(index_path_ + ".tmp");
 }
 
 /// Writes the buffer if it has grown to so many bytes.
@@ -351,11 +349,8 @@ void IndexedWriter::finish() {
   close(bin_, bin_path_);
   write_index();
   close(index_, index_path_);
-  // An index of older tokens would be worse than none.
-  remove_quietly(index_path_);
-  rename_durably(bin_path_ + ".tmp", bin_path_);
-  rename_durably(index_path_ + ".tmp", index_path_);
-  finished_ = true;
+  publication_.publish();
+  publication_.commit();
 }
 
 }  // namespace megatron

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "data/input_text.h"
+#include "hdf5/durable_file.h"
 
 namespace megatron {
 
@@ -73,7 +74,8 @@ class IndexedReader {
 };
 
 /// Writes a set in the mmap format, each sequence a document. Both files have temporary names until finish(), and are
-/// removed if it is not reached. Memory: four bytes a document. Errors of writing are ErrorKind::filesystem.
+/// removed if it is not reached or fails: then older ones are what they were. Memory: four bytes a document. Errors of
+/// writing are ErrorKind::filesystem.
 class IndexedWriter {
  public:
   IndexedWriter(const std::string& prefix, IndexedType type);
@@ -93,13 +95,13 @@ class IndexedWriter {
   void write_index();
 
   std::string bin_path_, index_path_;
+  Publication publication_;
   IndexedType type_;
   std::FILE* bin_ = nullptr;
   std::FILE* index_ = nullptr;
   std::string buffer_;
   std::vector<std::uint32_t> lengths_;
   std::uint64_t tokens_ = 0;
-  bool finished_ = false;
 };
 
 }  // namespace megatron

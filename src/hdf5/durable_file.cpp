@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -15,6 +17,11 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{32} << 20;
+
+void rename_or_fail(const std::string& from, const std::string& to) {
+  const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
+  verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
+}
 
 }  // namespace
 
@@ -56,8 +63,7 @@ void write_durably(const std::string& path, std::string_view contents) {
 }
 
 void rename_durably(const std::string& from, const std::string& to) {
-  const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
-  verify(renamed, ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
+  rename_or_fail(from, to);
   sync_path(folder_of(to));
 }
 
@@ -68,6 +74,57 @@ std::string folder_of(const std::string& path) {
 
 void remove_quietly(const std::string& path) noexcept {
   ::unlink(path.c_str());
+}
+
+void Publication::add(std::string temporary, std::string name) {
+  files_.push_back({std::move(temporary), std::move(name), "", false});
+}
+
+void Publication::write(const std::string& name, std::string_view contents) {
+  add(name + ".tmp", name);
+  write_durably(files_.back().temporary, contents);
+}
+
+void Publication::publish() {
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    std::error_code ignored;
+    const auto status = std::filesystem::symlink_status(file->name, ignored);
+    verify(!std::filesystem::is_directory(status), ErrorKind::filesystem, "{}: cannot write it: a folder has this name",
+           file->name);
+    if (!std::filesystem::exists(status)) continue;
+    const std::string older = file->name + ".replaced";
+    rename_or_fail(file->name, older);
+    file->older = older;
+  }
+  sync_folders();
+  for (File& file : files_) {
+    rename_or_fail(file.temporary, file.name);
+    file.published = true;
+  }
+  sync_folders();
+}
+
+void Publication::sync_folders() const {
+  std::set<std::string> folders;
+  for (const File& file : files_) folders.insert(folder_of(file.name));
+  for (const std::string& folder : folders) sync_path(folder);
+}
+
+void Publication::commit() noexcept {
+  for (const File& file : files_) {
+    if (!file.older.empty()) remove_quietly(file.older);
+  }
+  files_.clear();
+}
+
+void Publication::discard() noexcept {
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    remove_quietly(file->published ? file->name : file->temporary);
+  }
+  for (const File& file : files_) {
+    if (!file.older.empty()) std::rename(file.older.c_str(), file.name.c_str());
+  }
+  files_.clear();
 }
 
 }  // namespace megatron

@@ -1,4 +1,5 @@
-// Files that survive a crash: contents to disk, then the new name, then the folder's entry to disk.
+// Files that survive a crash: contents to disk, then the new name, then the folder's entry to disk. One file replaces
+// an older one at once, by rename_durably; several that belong together do by a Publication.
 //
 // All errors are ErrorKind::filesystem and name the path. Nothing here knows what the files hold.
 #pragma once
@@ -6,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace megatron {
 
@@ -34,5 +36,39 @@ void rename_durably(const std::string& from, const std::string& to);
 std::string folder_of(const std::string& path);
 /// Removes a file if it is there; never throws (for cleaning up after another error).
 void remove_quietly(const std::string& path) noexcept;
+
+/// Gives files that belong together their names, in place of older ones, all or none. Owns what it was told of under
+/// temporary names, and what it has published, until commit(): without that the destructor removes it all, and puts
+/// back what was there before.
+///
+/// While it publishes, older files lie under NAME.replaced. The last file comes last and its predecessor goes first, so
+/// where that one is what names the others, a crash never leaves it beside files of another make: it is missing, and
+/// what is missing lies under NAME.replaced, or is complete.
+class Publication {
+ public:
+  Publication() = default;
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+  ~Publication() { discard(); }
+
+  /// `temporary`, perhaps not written yet, will be `name`.
+  void add(std::string temporary, std::string name);
+  /// Writes NAME.tmp, durably, and adds it.
+  void write(const std::string& name, std::string_view contents);
+  /// All temporary files must have been written and synced.
+  void publish();
+  /// Keeps what was published, and removes what it replaced.
+  void commit() noexcept;
+  void discard() noexcept;
+
+ private:
+  struct File {
+    std::string temporary, name;
+    std::string older;  // where what had this name before is; empty if nothing had
+    bool published = false;
+  };
+  void sync_folders() const;
+  std::vector<File> files_;
+};
 
 }  // namespace megatron

@@ -231,10 +231,11 @@ class TrainTokenizer final : public PreprocessTool {
   }
   void write(const BpeVocabulary& vocabulary) const {
     prepare_prefix(output_ + "/" + kVocabFile, "--output");
-    const std::pair<const char*, const std::string*> files[] = {{kVocabFile, &vocabulary.vocab_text},
-                                                                {kMergeFile, &vocabulary.merge_text}};
-    for (const auto& [file, contents] : files) write_durably(output_ + "/" + file + ".tmp", *contents);
-    for (const auto& [file, contents] : files) rename_durably(output_ + "/" + file + ".tmp", output_ + "/" + file);
+    Publication files;
+    files.write(output_ + "/" + kVocabFile, vocabulary.vocab_text);
+    files.write(output_ + "/" + kMergeFile, vocabulary.merge_text);
+    files.publish();
+    files.commit();
   }
 
   TextInputs inputs_;

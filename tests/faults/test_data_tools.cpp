@@ -45,6 +45,14 @@ TEST_CASE("a vocabulary of one's own, from text to generated text") {
   expect(preprocess({"train-tokenizer", "--input", folder.file("absent.jsonl"), "--output", vocabulary}), 3,
          {"absent.jsonl"});
   expect(preprocess({"train-tokenizer", "--help"}), 0, {"--least-count"});
+  // What cannot be written as a whole is not written at all.
+  fs::remove(vocabulary + "/merges.txt");
+  fs::create_directories(vocabulary + "/merges.txt");
+  const std::string older = contents_of(vocabulary + "/vocab.json");
+  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "300"}), 7,
+         {"merges.txt"});
+  CHECK(contents_of(vocabulary + "/vocab.json") == older);
+  CHECK_FALSE(fs::exists(vocabulary + "/merges.txt.tmp"));
 }
 
 TEST_CASE("export and import are byte-exact, and their mistakes have exit codes") {
