@@ -130,10 +130,9 @@ ConversionSummary merge_sets(const std::vector<std::string>& sources, const std:
     }
   }
   require_same_ends(datasets);
-  std::vector<VocabularyFile> files;
-  for (std::size_t i = 0; i < datasets.size() && files.empty(); ++i) files = vocabulary_files_of(*datasets[i]);
   const std::uint64_t bytes = bytes_of(indexed_type_for(datasets[0]->vocabulary().size));
-  ShardSetWriter writer(target, datasets[0]->vocabulary(), tokens_per_shard(shard_bytes, bytes), std::move(files));
+  ShardSetWriter writer(target, datasets[0]->vocabulary(), tokens_per_shard(shard_bytes, bytes),
+                        vocabulary_files_of(datasets));
   for (const auto& dataset : datasets) {
     visit_documents(*dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
   }

@@ -5,16 +5,16 @@
 //
 //   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
 //                                                                      with block 0, those of the vocabulary
-//   all together: exchange the summaries; an error anywhere         -> discard() everywhere
+//   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
 //   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
-//   every rank:   finish(all summaries), after all have published   -> the set is complete; nothing is discarded any
+//   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
 //   more
 //
 // A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
-// finished: its destructor removes the rest. Knows nothing of ranks. Errors name file and line: a bad document is
-// ErrorKind::data.
+// finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name
+// file and line: a bad document is ErrorKind::data.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "data/shard_files.h"
 #include "data/text_corpus.h"
 #include "tokenizer/tokenizer.h"
 
@@ -48,7 +49,6 @@ class Preprocessor {
   explicit Preprocessor(PreprocessJob job);
   Preprocessor(const Preprocessor&) = delete;
   Preprocessor& operator=(const Preprocessor&) = delete;
-  ~Preprocessor() { discard(); }
 
   std::uint64_t blocks() const { return blocks_.size(); }
   std::uint64_t input_bytes() const { return corpus_->bytes(); }
@@ -63,23 +63,17 @@ class Preprocessor {
   /// block, by block.
   void publish(const std::vector<BlockSummary>& all);
   /// All ranks have published. One of them removes what older runs have left under this prefix: shards of a longer set,
-  /// the vocabulary of another tokenizer, and temporary files of a killed run.
-  void finish(const std::vector<BlockSummary>& all, bool remove_leftovers);
-  /// Removes everything this object has written, unless it is finished.
-  void discard() noexcept;
+  /// and temporary files of a killed run.
+  void finish(bool remove_leftovers);
 
  private:
   class BlockReader;
-  std::string temporary_path(std::uint64_t block) const;
-  void write_vocabulary();
   PreprocessJob job_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Encoder> encoder_;
   std::unique_ptr<TextCorpus> corpus_;
   std::vector<std::vector<Segment>> blocks_;
-  std::vector<std::uint64_t> unpublished_;  // blocks with a temporary file
-  std::vector<std::string> vocabulary_;     // files of the tokenizer that have a temporary one
-  std::vector<std::string> published_;      // final names, until finish()
+  ShardSetFiles files_;
 };
 
 }  // namespace megatron

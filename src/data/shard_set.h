@@ -1,5 +1,5 @@
 // ShardSetWriter: documents, one after the other, to the token shards of one prefix. For who has tokens already;
-// Preprocessor, which makes them from text on many ranks, shares the rules for what a set is.
+// Preprocessor makes them from text, on many ranks.
 #pragma once
 
 #include <functional>
@@ -8,31 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "data/shard_files.h"
 #include "data/token_dataset.h"
 #include "data/token_shard.h"
 
 namespace megatron {
 
-struct ShardSummary {
-  std::uint64_t documents = 0, tokens = 0;
-  std::uint64_t hash = 0;  ///< TokenShardWriter::finish()
-};
-/// What all shards of a set hold as set_hash.
-std::uint64_t hash_of_set(const std::vector<ShardSummary>& shards);
-
-/// Removes what older runs have left under this prefix: shards of a longer set, temporary files of a killed run, and,
-/// vocabulary files, all but those of these names.
-void remove_leftovers(const std::string& prefix, std::uint64_t shards,
-                      const std::vector<std::string>& vocabulary_files);
-
-/// Makes the folder that files of this prefix go to. ErrorKind::configuration if it is no prefix of file names.
-void prepare_prefix(const std::string& prefix, const char* option);
-
 struct VocabularyFile {
   std::string name, contents;  ///< one of kTokenizerFiles
 };
 
-/// Nothing has its final name until finish(), and what has a temporary one is removed if that is not reached.
+/// Nothing has its final name until finish(); without it, or if it fails, what was there before is as it was.
 class ShardSetWriter {
  public:
   /// A new shard is begun after `tokens_per_shard`, with the next document.
@@ -40,7 +26,6 @@ class ShardSetWriter {
                  std::vector<VocabularyFile> files = {});
   ShardSetWriter(const ShardSetWriter&) = delete;
   ShardSetWriter& operator=(const ShardSetWriter&) = delete;
-  ~ShardSetWriter();
 
   /// As TokenShardWriter::add_document.
   void add_document(std::span<const std::int32_t> tokens);
@@ -52,16 +37,14 @@ class ShardSetWriter {
   std::uint64_t shards() const { return finished_shards_.size(); }
 
  private:
-  std::string temporary_path(std::uint64_t shard) const;
   void end_shard();
 
-  std::string prefix_;
+  ShardSetFiles files_;
   Vocabulary vocabulary_;
   std::uint64_t tokens_per_shard_;
-  std::vector<VocabularyFile> files_;
+  std::vector<VocabularyFile> vocabulary_files_;
   std::unique_ptr<TokenShardWriter> shard_;
   std::vector<ShardSummary> finished_shards_;
-  std::vector<std::string> written_;  // temporary and final names, to be removed after an error
   std::uint64_t documents_ = 0, tokens_ = 0;
 };
 
@@ -73,8 +56,8 @@ using VisitDocument = std::function<void(std::span<const std::int32_t> tokens)>;
 void visit_documents(std::span<const std::uint64_t> starts, const ReadTokens& read, const VisitDocument& visit);
 void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
 
-/// The vocabulary files that lie beside a set's first shard; none if the tokenizer has none or they are not there.
-/// ErrorKind::data if they are of another vocabulary than the shards.
-std::vector<VocabularyFile> vocabulary_files_of(const TokenDataset& dataset);
+/// The files of the tokenizer of these sets, which are of one, from beside the first of them that has them there; none
+/// if the tokenizer has none or they are nowhere. ErrorKind::data if those beside a set are of other vocabularies.
+std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_ptr<TokenDataset>>& sets);
 
 }  // namespace megatron

@@ -102,15 +102,13 @@ std::uint64_t TokenShardWriter::finish() {
   return XXH3_64bits_digest(hash_.get());
 }
 
-void publish_shard(const std::string& temporary_path, const std::string& prefix, std::uint64_t index,
-                   std::uint64_t count, std::uint64_t set_hash) {
+void seal_shard(const std::string& temporary_path, std::uint64_t index, std::uint64_t count, std::uint64_t set_hash) {
   Hdf5File file = Hdf5File::open_for_update(temporary_path);
   file.write_attribute("shard_index", index);
   file.write_attribute("shard_count", count);
   file.write_attribute("set_hash", set_hash);
   file.close();
   sync_path(temporary_path);
-  rename_durably(temporary_path, shard_path(prefix, index));
 }
 
 TokenShard::TokenShard(const std::string& path) : path_(path), file_(Hdf5File::open(path, ErrorKind::data)) {

@@ -6,7 +6,7 @@
 //                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
 //                or mixes two runs of megatron_preprocess is noticed
 //
-// A writer owns its temporary file until it is published. Errors of reading are ErrorKind::data.
+// A writer owns its temporary file until it is finished. Errors of reading are ErrorKind::data.
 #pragma once
 
 #include <xxhash.h>
@@ -72,9 +72,8 @@ class TokenShardWriter {
   bool finished_ = false;
 };
 
-/// Writes its place in the set into a finished temporary shard, and gives it its final name, durably.
-void publish_shard(const std::string& temporary_path, const std::string& prefix, std::uint64_t index,
-                   std::uint64_t count, std::uint64_t set_hash);
+/// Writes its place in the set into a finished temporary shard, durably. What it lacks now is its name, shard_path.
+void seal_shard(const std::string& temporary_path, std::uint64_t index, std::uint64_t count, std::uint64_t set_hash);
 
 /// A published shard, open for reading. Not thread-safe.
 class TokenShard {

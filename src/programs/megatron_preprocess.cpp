@@ -124,7 +124,7 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
     return "";
   });
   together(world, [&]() -> std::string {
-    preprocessor->finish(all, world.rank() == 0);
+    preprocessor->finish(world.rank() == 0);
     return "";
   });
   if (world.rank() == 0) print_summary(job, all, preprocessor->input_bytes(), progress.seconds());

@@ -12,14 +12,17 @@ bool tokenizer_has_files(std::string_view name) {
   return name == "gpt2";
 }
 
-std::optional<TokenizerChoice> kept_tokenizer(const std::string& name, const std::string& before) {
+std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   const auto there = [](const std::string& path) {
     std::error_code ignored;
     return std::filesystem::exists(path, ignored);
   };
-  if (there(before + kTokenizerFile)) return TokenizerChoice{name, before + kTokenizerFile, ""};
-  if (!there(before + kVocabFile) || !there(before + kMergeFile)) return std::nullopt;
-  return TokenizerChoice{name, before + kVocabFile, before + kMergeFile};
+  std::vector<TokenizerChoice> choices;
+  if (there(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
+  if (there(before + kVocabFile) && there(before + kMergeFile)) {
+    choices.push_back({name, before + kVocabFile, before + kMergeFile});
+  }
+  return choices;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,9 +68,9 @@ struct TokenizerChoice {
   std::string vocab_file, merge_file;
 };
 
-/// The choice of the files that are there under their own names behind `before` ("data/stories." or "run/tokenizer/");
-/// nothing if they are not.
-std::optional<TokenizerChoice> kept_tokenizer(const std::string& name, const std::string& before);
+/// The choices of files that are there under their own names behind `before` ("data/stories." or "run/tokenizer/"):
+/// kTokenizerFile, kVocabFile with kMergeFile, or both, of which one may have been left by an older tokenizer.
+std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before);
 
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
 /// ErrorKind::data for what is wrong in them.

@@ -57,7 +57,9 @@ class Datasets {
   std::int64_t order_samples() const { return order_samples_; }
   std::uint64_t train_documents() const;
   std::uint64_t document_lengths() const;
-  /// Any of data.train: all are of one tokenizer.
+  /// Of all splits: all are of one tokenizer.
+  const std::vector<std::unique_ptr<TokenDataset>>& sources() const { return sources_; }
+  /// Any of data.train.
   const TokenDataset& train_source() const { return *sources_.front(); }
   /// The token that documents end with. Error(data) if the configuration has a use for it and the first or the last
   /// document of a shard ends with another.

@@ -173,7 +173,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(world, [&] {
-    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets->train_source(), log);
+    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets->sources(), log);
   });
   agree(
       world,

@@ -1,8 +1,10 @@
 #include "train/run_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/shard_set.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {
@@ -11,16 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files of a choice, for messages.
-std::string named(const TokenizerChoice& choice) {
-  return choice.merge_file.empty() ? choice.vocab_file : choice.vocab_file + " and " + choice.merge_file;
-}
-
-/// Whether the run directory has good files of this vocabulary.
-bool is_kept(const std::optional<TokenizerChoice>& kept, std::uint64_t hash) {
-  if (!kept) return false;
+/// Whether the folder has good files of this vocabulary.
+bool has_tokenizer(const std::string& folder, const Vocabulary& vocabulary) {
+  const std::vector<TokenizerChoice> kept = kept_tokenizers(vocabulary.tokenizer, folder + "/");
+  if (kept.empty()) return false;
   try {
-    return make_tokenizer(*kept)->hash() == hash;
+    return make_tokenizer(kept.front())->hash() == vocabulary.hash;
   } catch (const Error&) {
     return false;  // a copy that was cut short; it is made again
   }
@@ -28,33 +26,30 @@ bool is_kept(const std::optional<TokenizerChoice>& kept, std::uint64_t hash) {
 
 }  // namespace
 
-void keep_tokenizer(const std::string& run_directory, const TokenDataset& data, Log& log) {
-  const Vocabulary& vocabulary = data.vocabulary();
+void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets,
+                    Log& log) {
+  const Vocabulary& vocabulary = sets.front()->vocabulary();
   if (!tokenizer_has_files(vocabulary.tokenizer)) return;
   const std::string folder = run_directory + "/tokenizer";
-  if (is_kept(kept_tokenizer(vocabulary.tokenizer, folder + "/"), vocabulary.hash)) return;
-  const std::string beside_shards = vocabulary_path(data.prefix(), "");
-  const std::optional<TokenizerChoice> beside = kept_tokenizer(vocabulary.tokenizer, beside_shards);
-  if (!beside) {
+  if (has_tokenizer(folder, vocabulary)) return;
+  const std::vector<VocabularyFile> files = vocabulary_files_of(sets);
+  if (files.empty()) {
     log.warning(
-        "{0}{1} and {0}{2} (or {0}{3}) are not there: training needs only the shards, but megatron_generate will have "
-        "to "
-        "be given --vocab-file and --merge-file",
-        beside_shards, kVocabFile, kMergeFile, kTokenizerFile);
+        "{0}{1} and {0}{2} (or {0}{3}) are not there, nor beside any other shards: training needs only the shards, but "
+        "megatron_generate will have to be given --vocab-file and --merge-file",
+        vocabulary_path(sets.front()->prefix(), ""), kVocabFile, kMergeFile, kTokenizerFile);
     return;
   }
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(*beside);
-  verify(tokenizer->hash() == vocabulary.hash, ErrorKind::data,
-         "{}: another vocabulary than the shards beside it were made with; put the right one there, or remove this",
-         named(*beside));
   std::error_code error;
   fs::create_directories(folder, error);
   verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
-  for (const char* file : kTokenizerFiles) remove_quietly(folder + "/" + file);  // perhaps of the other kind
-  for (const TokenizerFile& file : tokenizer->files()) {
-    const std::string path = folder + "/" + file.name;
-    write_durably(path + ".tmp", file.contents);
-    rename_durably(path + ".tmp", path);
+  Publication copies;
+  for (const VocabularyFile& file : files) copies.write(folder + "/" + file.name, file.contents);
+  copies.publish();
+  copies.commit();
+  for (const char* name : kTokenizerFiles) {  // older ones of the other kind
+    const auto is_this = [&](const VocabularyFile& file) { return file.name == name; };
+    if (std::none_of(files.begin(), files.end(), is_this)) remove_quietly(folder + "/" + name);
   }
 }
 
@@ -66,13 +61,13 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
     fs::path step = fs::absolute(checkpoint_path).lexically_normal();
     if (!step.has_filename()) step = step.parent_path();  // it ended with a slash
     const std::string folder = (step.parent_path().parent_path() / "tokenizer").string() + "/";
-    const std::optional<TokenizerChoice> kept = kept_tokenizer(name, folder);
+    const std::vector<TokenizerChoice> kept = kept_tokenizers(name, folder);
     verify(
-        kept.has_value(), ErrorKind::data,
+        !kept.empty(), ErrorKind::data,
         "{0}{1} and {0}{2} (or {0}{3}) are not there, and {4} was trained with a vocabulary; give the files that its "
         "text was preprocessed with as --vocab-file and --merge-file",
         folder, kVocabFile, kMergeFile, kTokenizerFile, checkpoint_path);
-    choice = *kept;
+    choice = kept.front();
   }
   std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(choice);
   verify(tokenizer->hash() == hash, ErrorKind::checkpoint,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "data/token_dataset.h"
@@ -11,9 +12,10 @@
 
 namespace megatron {
 
-/// Copies the files that lie beside the shards into the run directory, unless they are there already; a warning if
-/// there are none. For one rank. ErrorKind::data if they are of another vocabulary than the shards were made with.
-void keep_tokenizer(const std::string& run_directory, const TokenDataset& data, Log& log);
+/// Copies the files that lie beside the shards of one of the sets, which are of one tokenizer, into the run directory,
+/// unless they are there already; a warning if there are none. For one rank. ErrorKind::data if they are of another
+/// vocabulary than the shards were made with.
+void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets, Log& log);
 
 /// The tokenizer of a checkpoint. Its files: those that are named, or those kept in the run directory that the
 /// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, and

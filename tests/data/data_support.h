@@ -26,6 +26,13 @@ inline Vocabulary small_vocabulary(std::uint64_t size = 257) {
   return {"byte", 11, size, size - 1};
 }
 
+/// A finished shard under the name of its place in a set.
+inline void publish_shard(const std::string& temporary, const std::string& prefix, std::uint64_t index,
+                          std::uint64_t count, std::uint64_t set_hash) {
+  seal_shard(temporary, index, count, set_hash);
+  std::filesystem::rename(temporary, shard_path(prefix, index));
+}
+
 /// Writes and publishes one shard of a set.
 inline void make_shard(const std::string& prefix, const Documents& documents, std::uint64_t index = 0,
                        std::uint64_t count = 1, const Vocabulary& vocabulary = small_vocabulary(),

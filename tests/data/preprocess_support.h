@@ -27,7 +27,7 @@ inline BlockSummary run(const PreprocessJob& job, std::uint64_t ranks = 1) {
     all.push_back(workers[block % ranks]->process(block));
   }
   for (auto& worker : workers) worker->publish(all);
-  for (auto& worker : workers) worker->finish(all, worker == workers[0]);
+  for (auto& worker : workers) worker->finish(worker == workers[0]);
   BlockSummary sum;
   for (const BlockSummary& block : all) {
     sum.documents += block.documents;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "data/sample_corpus.h"
+#include "data/shard_set.h"
 #include "preprocess_support.h"
 #include "support/memory_limit.h"
 
@@ -80,13 +81,67 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
   require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
 }
 
-TEST_CASE("preprocess: shards made again without a vocabulary do not keep the old one", "[preprocess]") {
+TEST_CASE("preprocess: vocabularies that lie beside shards are never removed; which is theirs, the hash tells",
+          "[preprocess]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("good"));
-  run(gpt2_job(folder, {"a.jsonl"}), 2);
-  write_file(folder.file("out/q.vocab.json"), "of another set");
+  std::filesystem::create_directories(folder.file("out"));
+  const std::string users = folder.file("out/p.vocab.json"), other = folder.file("out/p.tokenizer.json");
+  write_file(users, "a user's");
   run(job_of(folder, {"a.jsonl"}), 2);
-  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "q.vocab.json"});
+  CHECK(contents_of(users) == "a user's");
+  ShardSetWriter writer(folder.file("out/p"), small_vocabulary(), 4096);
+  writer.add_document(std::vector<std::int32_t>{1, 2});
+  writer.finish();
+  CHECK(contents_of(users) == "a user's");
+
+  const auto files_beside = [](const std::vector<std::string>& prefixes) {
+    std::vector<std::unique_ptr<TokenDataset>> sets;
+    for (const std::string& prefix : prefixes) sets.push_back(std::make_unique<TokenDataset>(prefix));
+    std::vector<std::string> names;
+    for (const VocabularyFile& file : vocabulary_files_of(sets)) names.push_back(file.name);
+    return names;
+  };
+  const std::vector<std::string> right{"vocab.json", "merges.txt"};
+  std::filesystem::copy_file(std::string(MEGATRON_GOLDEN_FOLDER) + "/tokenizer_json/plain.json", other);
+  PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
+  run(job, 2);
+  CHECK(std::filesystem::exists(other));
+  CHECK(files_beside({job.output}) == right);
+  // Beside any of several sets; those that are there must be the right ones for one set at least.
+  job.output = folder.file("out/q");
+  run(job);
+  std::filesystem::remove(folder.file("out/q.merges.txt"));
+  CHECK(files_beside({job.output}).empty());
+  CHECK(files_beside({job.output, folder.file("out/p")}) == right);
+  CHECK(files_beside({folder.file("out")}) == right);
+  std::filesystem::remove(users);
+  require_error(ErrorKind::data, {"p.tokenizer.json: another vocabulary"},
+                [&] { files_beside({folder.file("out/p")}); });
+}
+
+TEST_CASE("preprocess: a set that cannot take all its names leaves the older one as it was", "[preprocess][fault]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("older"));
+  run(gpt2_job(folder, {"a.jsonl"}));
+  const std::string shard = contents_of(folder.file("out/p-00000.h5"));
+  write_file(folder.file("b.jsonl"), json_line(std::string(9000, 'b')) + json_line("c"));
+  std::filesystem::create_directories(folder.file("out/p-00001.h5"));
+  require_clean_error(folder, gpt2_job(folder, {"b.jsonl"}), ErrorKind::filesystem, {"p-00001.h5", "a folder"});
+  CHECK((contents_of(folder.file("out/p-00000.h5")) == shard));
+  const auto write = [&] {
+    ShardSetWriter writer(folder.file("out/p"), small_vocabulary(), 2, {{kVocabFile, "another"}});
+    for (int i = 0; i < 2; ++i) writer.add_document(std::vector<std::int32_t>{1, 2});
+    writer.finish();
+  };
+  const std::vector<std::string> before = folder.files();
+  require_error(ErrorKind::filesystem, {"p-00001.h5", "a folder"}, write);
+  CHECK(folder.files() == before);
+  CHECK((contents_of(folder.file("out/p-00000.h5")) == shard));
+  CHECK((contents_of(folder.file("out/p.vocab.json")) == contents_of(golden(kVocabFile))));
+  std::filesystem::remove(folder.file("out/p-00001.h5"));
+  write();
+  CHECK(TokenDataset(folder.file("out/p")).shards() == 2);
 }
 
 TEST_CASE("preprocess: a word too long to be merged is a bad document", "[preprocess][fault-16]") {

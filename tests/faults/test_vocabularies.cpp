@@ -112,6 +112,13 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   expect(world.run_training(world.folder.file("bare"), {}), 0, {"right.vocab.json", "warning", "--vocab-file"});
   CHECK_FALSE(fs::exists(world.folder.file("bare/tokenizer")));
   expect(generate(world.folder.file("bare")), 3, {"tokenizer/vocab.json", "--vocab-file"});
+  // Where it lies beside another set of a blend, or of a folder, it is taken from there.
+  const std::string second = world.folder.file("data/second");
+  expect(run_command(preprocess(second, golden("merges.txt"))), 0);
+  expect(world.run_training(world.folder.file("blend"), {},
+                            "[{path = \"" + world.right + "\", weight = 1}, {path = \"" + second + "\", weight = 1}]"),
+         0);
+  CHECK((contents_of(world.folder.file("blend/tokenizer/vocab.json")) == contents_of(golden("vocab.json"))));
   fs::copy_file(golden("vocab.json"), world.right + ".vocab.json");
   fs::copy_file(world.other_merges, world.right + ".merges.txt", fs::copy_options::overwrite_existing);
   expect(world.run_training(world.folder.file("mixed"), {}), 3, {"right.merges.txt", "another vocabulary"});

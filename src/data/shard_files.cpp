@@ -1,0 +1,96 @@
+#include "data/shard_files.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "data/shard_paths.h"
+#include "data/token_shard.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+namespace {
+
+/// What all shards of a set hold as set_hash.
+std::uint64_t hash_of_set(std::span<const ShardSummary> shards) {
+  std::vector<std::uint64_t> numbers;
+  for (const ShardSummary& shard : shards) {
+    numbers.insert(numbers.end(), {shard.documents, shard.tokens, shard.hash});
+  }
+  return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::uint64_t));
+}
+
+/// Of a file's name behind "PREFIX-".
+bool is_leftover(std::string_view rest, std::uint64_t shards) {
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const std::string_view extension = rest.substr(digits);
+  if (digits >= 5 && digits <= 9) {
+    return extension == ".h5.replaced" ||
+           (extension == ".h5" && std::stoull(std::string(rest.substr(0, digits))) >= shards);
+  }
+  return rest.starts_with("part-") && rest.ends_with(".h5.tmp");
+}
+
+}  // namespace
+
+void prepare_prefix(const std::string& prefix, const char* option) {
+  verify(!prefix.empty() && prefix.back() != '/', ErrorKind::configuration,
+         "{} \"{}\": give a prefix of file names, as in data/stories", option, prefix);
+  const std::string folder = folder_of(prefix);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
+}
+
+ShardSetFiles::~ShardSetFiles() {
+  for (const std::uint64_t part : begun_) remove_quietly(temporary_path(part));
+}
+
+std::string ShardSetFiles::temporary_path(std::uint64_t part) const {
+  return fmt::format("{}-part-{:05}.h5.tmp", prefix_, part);
+}
+
+std::string ShardSetFiles::begin_part(std::uint64_t part) {
+  begun_.push_back(part);
+  return temporary_path(part);
+}
+
+void ShardSetFiles::write_vocabulary(const std::string& file, std::string_view contents) {
+  publication_.write(vocabulary_path(prefix_, file), contents);
+}
+
+void ShardSetFiles::publish(std::span<const ShardSummary> parts) {
+  std::vector<ShardSummary> shards;
+  std::vector<std::uint64_t> index_of(parts.size());
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    index_of[part] = shards.size();
+    if (parts[part].documents > 0) shards.push_back(parts[part]);
+  }
+  shards_ = shards.size();
+  const std::uint64_t hash = hash_of_set(shards);
+  for (const std::uint64_t part : begun_) {
+    internal_check(part < parts.size(), "a part of a set without a summary");
+    if (parts[part].documents == 0) continue;
+    seal_shard(temporary_path(part), index_of[part], shards_, hash);
+    publication_.add(temporary_path(part), shard_path(prefix_, index_of[part]));
+  }
+  publication_.publish();
+  begun_.clear();
+}
+
+void ShardSetFiles::remove_leftovers() const {
+  const std::string stem = std::filesystem::path(prefix_).filename().string() + "-";
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_of(prefix_))) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(stem) && is_leftover(std::string_view(name).substr(stem.size()), shards_)) {
+      remove_quietly(entry.path().string());
+    }
+  }
+  for (const char* file : kTokenizerFiles) remove_quietly(vocabulary_path(prefix_, file) + ".tmp");
+  sync_path(folder_of(prefix_));
+}
+
+}  // namespace megatron

@@ -1,0 +1,59 @@
+// ShardSetFiles: the files of one set of token shards, from their temporary names to their final ones. It says what
+// files a set is made of, under which names, and that they appear all or not at all; what is written into shards is its
+// users' business: Preprocessor's, whose ranks write the parts of a set together, and ShardSetWriter's.
+//
+// Errors are ErrorKind::filesystem if nothing else is said.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hdf5/durable_file.h"
+
+namespace megatron {
+
+struct ShardSummary {
+  std::uint64_t documents = 0, tokens = 0;
+  std::uint64_t hash = 0;  ///< TokenShardWriter::finish()
+};
+
+/// Makes the folder that files of this prefix go to. ErrorKind::configuration if it is no prefix of file names.
+void prepare_prefix(const std::string& prefix, const char* option);
+
+/// Of all parts of a set, or of those that one rank writes. What it has written is removed, and what was there before
+/// is put back, unless commit() is reached.
+class ShardSetFiles {
+ public:
+  explicit ShardSetFiles(std::string prefix) : prefix_(std::move(prefix)) {}
+  ShardSetFiles(const ShardSetFiles&) = delete;
+  ShardSetFiles& operator=(const ShardSetFiles&) = delete;
+  ~ShardSetFiles();
+
+  const std::string& prefix() const { return prefix_; }
+  /// Where part 0, 1, ... of the set is to be written by a TokenShardWriter.
+  std::string begin_part(std::uint64_t part);
+  /// Writes a file of the tokenizer (of kTokenizerFiles), to be kept beside the shards.
+  void write_vocabulary(const std::string& file, std::string_view contents);
+  /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
+  /// of the set hold, whoever has written them; those without documents make no shard, and there is another.
+  void publish(std::span<const ShardSummary> parts);
+  /// Everyone who writes parts of the set has published.
+  void commit() noexcept { publication_.commit(); }
+  /// After commit(), for one of them: removes the shards of a longer set that was there, and what killed runs have
+  /// left.
+  void remove_leftovers() const;
+
+ private:
+  std::string temporary_path(std::uint64_t part) const;
+
+  std::string prefix_;
+  std::vector<std::uint64_t> begun_;  // parts without a name as yet
+  Publication publication_;
+  std::uint64_t shards_ = 0;  // of the whole set
+};
+
+}  // namespace megatron
