@@ -187,7 +187,7 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY(loss, token_ids),
        noted(from_to(0, kMaxVocabulary - 1), "each once, within the vocabulary; name \"key_tokens\" needs them"), "",
        "none", "Tokens whose samples count more.", ""},
-      {MEGATRON_KEY(loss, alpha), noted(at_least(0), "with name \"key_tokens\""), "", "",
+      {MEGATRON_KEY(loss, alpha), noted(from_to(0, 1e6), "with name \"key_tokens\""), "", "",
        "By how much, for each occurrence.", ""},
       {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
        "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},

@@ -116,8 +116,7 @@ IndexedReader::IndexedReader(const std::string& prefix) : index_path_(prefix + "
   Fields fields(index_path_);
   verify(fields.bytes_left() >= kTntidxMagic.size(), ErrorKind::data, "{}: too short for an index", index_path_);
   std::string magic(fields.take(kTntidxMagic.size()));
-  tntidx_ = magic == kTntidxMagic;
-  if (tntidx_) {
+  if (magic == kTntidxMagic) {
     read_tntidx(fields);
   } else {
     verify(magic == kMmapMagic.substr(0, magic.size()) && fields.bytes_left() > 0 &&
@@ -230,22 +229,26 @@ void IndexedReader::read_documents(Fields& fields, std::uint64_t count) {
     documents_ = {};
   };
   if (count == 0) return wrong("it is empty");
-  documents_.reserve(count);
   bool each_a_document = count == sequences() + 1;
+  std::uint64_t before = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto entry = fields.number<std::int64_t>();
-    const std::uint64_t before = i == 0 ? 0 : documents_.back();
     const bool good = entry >= 0 && static_cast<std::uint64_t>(entry) <= sequences() &&
                       static_cast<std::uint64_t>(entry) >= before && (i > 0 || entry == 0);
     if (!good)
       return wrong(fmt::format("entry {} is {}, behind {} and with {} sequences", i, entry, before, sequences()));
-    documents_.push_back(static_cast<std::uint64_t>(entry));
-    each_a_document = each_a_document && static_cast<std::uint64_t>(entry) == i;
+    before = static_cast<std::uint64_t>(entry);
+    each_a_document = each_a_document && before == i;
+    if (each_a_document) continue;
+    if (documents_.empty()) {  // the first that differs, behind i that were their numbers, or the first of all
+      documents_.reserve(count);
+      for (std::uint64_t number = 0; number < i; ++number) documents_.push_back(number);
+    }
+    documents_.push_back(before);
   }
-  if (documents_.back() != sequences()) {
-    return wrong(fmt::format("it ends with {} instead of {}, the number of sequences", documents_.back(), sequences()));
+  if (before != sequences()) {
+    return wrong(fmt::format("it ends with {} instead of {}, the number of sequences", before, sequences()));
   }
-  if (each_a_document) documents_ = {};
 }
 
 void IndexedReader::read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) {

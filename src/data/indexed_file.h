@@ -13,7 +13,8 @@
 //
 // What is read is checked before memory is taken for it: sizes against the size of the file, sums without overflow,
 // places of sequences (end to end, as every writer lays them), the length of PREFIX.bin, ids. Everything is 64-bit.
-// Errors of reading are ErrorKind::data and name the file. Memory: four bytes a sequence.
+// Errors of reading are ErrorKind::data and name the file. Memory: four bytes a sequence, and eight a document unless
+// each sequence is one.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,6 @@ class IndexedReader {
  public:
   explicit IndexedReader(const std::string& prefix);
 
-  bool tntidx() const { return tntidx_; }
   IndexedType type() const { return type_; }
   std::uint64_t sequences() const { return lengths_.size(); }
   std::uint64_t tokens() const { return tokens_; }
@@ -64,7 +64,6 @@ class IndexedReader {
 
   std::string index_path_;
   InputFile tokens_file_;
-  bool tntidx_ = false;
   IndexedType type_ = IndexedType::u16;
   std::uint64_t tokens_ = 0;
   std::vector<std::uint32_t> lengths_;

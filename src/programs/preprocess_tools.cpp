@@ -60,7 +60,7 @@ class Import final : public PreprocessTool {
     option("tokenizer", &tokenizer_.name, "NAME", "whose tokens they are: byte or gpt2; or, without its files,");
     option("vocab-size", &vocab_size_, "N", "the number of ids,");
     option("eod-id", &eod_id_, "ID", "and the one that ends documents");
-    option("vocab-file", &tokenizer_.vocab_file, "FILE", "gpt2: vocab.json");
+    option("vocab-file", &tokenizer_.vocab_file, "FILE", "gpt2: vocab.json, or a tokenizer.json alone");
     option("merge-file", &tokenizer_.merge_file, "FILE", "gpt2: merges.txt");
     option(
         "documents", &documents_, "MODE (=exact)",

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -152,6 +153,32 @@ TEST_CASE("indexed files: crafted indices are refused before memory is taken for
     older_documents.put(48, many);
     older_documents.require_refused({"x.idx"});
   }
+}
+
+TEST_CASE("indexed files: a sequence takes four bytes, and no more while documents are looked at", "[fault]") {
+#ifdef MEGATRON_TEST_SANITIZED
+  std::cout << "SKIPPED: four bytes a sequence; a sanitizer ends the program where memory does\n";
+#else
+  constexpr std::uint64_t n = 2'000'000;
+  const ShardFolder folder;
+  {
+    std::ofstream index(folder.file("x.idx"), std::ios::binary);
+    const auto put = [&](auto number) { index.write(reinterpret_cast<const char*>(&number), sizeof(number)); };
+    index.write("MMIDIDX\0\0", 9);
+    put(std::uint64_t{1});
+    put(std::uint8_t{8});
+    put(n);
+    put(n + 1);
+    for (std::uint64_t i = 0; i < n; ++i) put(std::int32_t{0});
+    for (std::uint64_t i = 0; i < n; ++i) put(std::uint64_t{0});
+    for (std::uint64_t i = 0; i <= n; ++i) put(i);
+  }
+  write_file(folder.file("x.bin"), "");
+  const MemoryLimit limit(4 * n + (std::uint64_t{4} << 20));
+  const IndexedReader reader(folder.file("x"));
+  CHECK(reader.sequences() == n);
+  CHECK((reader.documents().empty() && reader.document_problem().empty()));
+#endif
 }
 
 TEST_CASE("indexed files: what contradicts itself is refused by name", "[fault]") {
