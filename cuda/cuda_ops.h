@@ -22,6 +22,9 @@ class CudaOps final : public Ops {
 
   // matmul.cpp
   void matmul(const MatmulArgs&) override;
+  void linear_forward(const LinearForwardArgs&) override;
+  void linear_activation_forward(const LinearActivationForwardArgs&) override;
+  void linear_activation_backward(const LinearActivationBackwardArgs&) override;
   // bias.cu
   void add_bias(const AddBiasArgs&) override;
   void column_sum(const ColumnSumArgs&) override;

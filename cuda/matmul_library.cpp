@@ -30,6 +30,7 @@ struct Key {
   std::uint32_t a_alignment = 0, b_alignment = 0, c_alignment = 0;
   cudaDataType_t input = CUDA_R_32F, output = CUDA_R_32F;
   bool transpose_a = false, transpose_b = false, accumulate = false;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   bool operator==(const Key&) const = default;
 };
 
@@ -43,7 +44,7 @@ struct KeyHash {
     for (const std::int64_t value : {key.m, key.n, key.k, key.a_stride, key.b_stride, key.c_stride}) mix(value);
     mix(key.a_alignment | key.b_alignment << 8 | key.c_alignment << 16);
     mix(key.input << 8 | key.output);
-    mix(key.transpose_a << 2 | key.transpose_b << 1 | static_cast<int>(key.accumulate));
+    mix(key.epilogue << 3 | key.transpose_a << 2 | key.transpose_b << 1 | static_cast<int>(key.accumulate));
     return hash;
   }
 };
@@ -56,9 +57,31 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
 };
 
+template <class T>
+void set_product(Plan& plan, cublasLtMatmulDescAttributes_t what, T value) {
+  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&plan.product, what, &value, sizeof value));
+}
+
 void set_operation(Plan& plan, cublasLtMatmulDescAttributes_t operand, bool transpose) {
-  const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&plan.product, operand, &operation, sizeof operation));
+  set_product(plan, operand, transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+}
+
+cublasLtEpilogue_t epilogue_of(const Epilogue& epilogue) {
+  switch (epilogue.kind) {
+    case Epilogue::Kind::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::Kind::gelu:
+      return epilogue.bias == nullptr ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::Kind::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+/// Where the operands of the epilogue lie; the choice of an algorithm looks at how they are aligned.
+void set_places(Plan& plan, const Epilogue& epilogue) {
+  if (epilogue.bias != nullptr) set_product(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+  if (epilogue.gelu_input != nullptr) {
+    set_product(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.gelu_input);
+  }
 }
 
 /// A row-major matrix of `rows` by `columns` as cuBLASLt sees it.
@@ -73,7 +96,9 @@ void set_preference(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmul
   CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value));
 }
 
-std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, std::size_t workspace_bytes) {
+/// Null: there is no algorithm with this epilogue. Without one it is an error.
+std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const Epilogue& epilogue,
+                                std::size_t workspace_bytes) {
   auto made = std::make_unique<Plan>();
   Plan& plan = *made;
   // Of f32 inputs this is f32 throughout, no TF32; of 16-bit ones the tensor cores' f32 sums.
@@ -83,6 +108,9 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, std::si
   set_layout(plan.a, key.input, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k, key.a_stride);
   set_layout(plan.b, key.input, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n, key.b_stride);
   set_layout(plan.c, key.output, key.m, key.n, key.c_stride);
+  set_product(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, key.epilogue);
+  if (epilogue.gelu_input != nullptr) set_product(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
+  set_places(plan, epilogue);
 
   cublasLtMatmulPreferenceOpaque_t preference;
   CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
@@ -100,6 +128,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, std::si
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a, &plan.c,
                                                                &plan.c, &preference, 1, &best, &found);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
+    if (epilogue.kind != Epilogue::Kind::none) return nullptr;
     const cublasStatus_t reason = status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status;
     fail(ErrorKind::internal,
          "cuBLASLt found no algorithm for {} x {} x {} (a {}, row stride {}; b {}, {}; c {}): {}. {}", key.m, key.n,
@@ -137,11 +166,11 @@ struct MatmulLibrary::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Plan& plan_of(const Key& key) {
+  Plan* plan_of(const Key& key, const Epilogue& epilogue) {
     const auto known = plans.find(key);
     if (known != plans.end()) [[likely]]
-      return *known->second;
-    return *plans.emplace(key, make_plan(handle, key, workspace.bytes())).first->second;
+      return known->second.get();
+    return plans.emplace(key, make_plan(handle, key, epilogue, workspace.bytes())).first->second.get();
   }
 
   cudaStream_t stream;
@@ -158,7 +187,12 @@ void MatmulLibrary::multiply(const MatmulArgs& args) {
   with_activation_type("matmul", args.a.dtype(), [](auto) {});
   const ProductSize size = product_size(args);
   if (size.k == 0) return multiply_nothing(args, size, state_->stream);
-  Plan& plan = state_->plan_of({.m = size.m,
+  (void)multiply(args, Epilogue{});
+}
+
+bool MatmulLibrary::multiply(const MatmulArgs& args, const Epilogue& epilogue) {
+  const ProductSize size = product_size(args);
+  Plan* plan = state_->plan_of({.m = size.m,
                                 .n = size.n,
                                 .k = size.k,
                                 .a_stride = args.a.stride(0),
@@ -171,11 +205,16 @@ void MatmulLibrary::multiply(const MatmulArgs& args) {
                                 .output = type_of(args.c.dtype()),
                                 .transpose_a = args.transpose_a,
                                 .transpose_b = args.transpose_b,
-                                .accumulate = args.accumulate});
+                                .accumulate = args.accumulate,
+                                .epilogue = epilogue_of(epilogue)},
+                               epilogue);
+  if (plan == nullptr) return false;
+  set_places(*plan, epilogue);
   const float alpha = 1, beta = args.accumulate ? 1 : 0;
-  CUBLAS_CHECK(cublasLtMatmul(state_->handle, &plan.product, &alpha, args.b.data(), &plan.b, args.a.data(), &plan.a,
-                              &beta, args.c.data(), &plan.c, args.c.data(), &plan.c, &plan.algorithm,
+  CUBLAS_CHECK(cublasLtMatmul(state_->handle, &plan->product, &alpha, args.b.data(), &plan->b, args.a.data(), &plan->a,
+                              &beta, args.c.data(), &plan->c, args.c.data(), &plan->c, &plan->algorithm,
                               state_->workspace.data(), state_->workspace.bytes(), state_->stream));
+  return true;
 }
 
 }  // namespace megatron

@@ -157,7 +157,6 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   saved.log_sum_exp = context.saved.allocate("attention log-sum-exp", {b, local_heads_, s}, DType::f32);
 
   qkv_.forward(context, x, saved.qkv);
-  if (qkv_.has_bias()) context.ops.add_bias({.x = as_matrix(saved.qkv), .bias = qkv_.bias()});
   if (sizes_.query_key_norm) normalise(context, saved);
   rotate(context, sizes_.query_key_norm ? saved.normed : saved.qkv, /*inverse=*/false);
   const Parts in = inputs(saved);

@@ -71,10 +71,23 @@ std::int64_t ColumnParallelLinear::local_out() const {
 void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const {
   const ArenaScope scope(context.scratch);
   const ConstTensor whole = context.region.enter(context.scratch, x);
-  context.ops.matmul({.a = as_matrix(whole),
-                      .b = store_->joint_value(weight_, records_, in_),
-                      .transpose_b = true,
-                      .c = as_matrix(y)});
+  context.ops.linear_forward({.x = as_matrix(whole),
+                              .weight = store_->joint_value(weight_, records_, in_),
+                              .bias = bias(),
+                              .y = as_matrix(y)});
+  context.progress();
+}
+
+void ColumnParallelLinear::forward(Context& context, ConstTensor x, Activation activation, Tensor product,
+                                   Tensor y) const {
+  const ArenaScope scope(context.scratch);
+  const ConstTensor whole = context.region.enter(context.scratch, x);
+  context.ops.linear_activation_forward({.x = as_matrix(whole),
+                                         .weight = store_->joint_value(weight_, records_, in_),
+                                         .bias = bias(),
+                                         .product = as_matrix(product),
+                                         .y = as_matrix(y),
+                                         .activation = activation});
   context.progress();
 }
 
@@ -106,15 +119,32 @@ void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const
   context.region.start_leave(share, y).wait();
 }
 
-void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
+template <class InputGradient>
+void RowParallelLinear::backward_by(Context& context, ConstTensor dy, ConstTensor x,
+                                    const InputGradient& input_gradient) const {
   const ArenaScope scope(context.scratch);
   WeightProduct product{
       .layer = WeightProduct::Layer::row_parallel, .dy = dy, .x = x, .gradient = store_->at(weight_).gradient};
   if (context.weight_work != nullptr) context.weight_work->put_off(product);
   product.dy = context.region.enter(context.scratch, dy);
-  context.ops.matmul({.a = as_matrix(product.dy), .b = store_->at(weight_).value, .c = as_matrix(dx)});
+  input_gradient(as_matrix(product.dy), store_->at(weight_).value);
   context.progress();
   if (context.weight_work == nullptr) add_weight_gradient(context, product);
+}
+
+void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {
+  backward_by(context, dy, x, [&](ConstTensor whole, ConstTensor weight) {
+    context.ops.matmul({.a = whole, .b = weight, .c = as_matrix(dx)});
+  });
+}
+
+void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x,
+                                 LinearActivationBackwardArgs through) const {
+  backward_by(context, dy, x, [&](ConstTensor whole, ConstTensor weight) {
+    through.dy = whole;
+    through.weight = weight;
+    context.ops.linear_activation_backward(through);
+  });
 }
 
 }  // namespace megatron

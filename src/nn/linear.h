@@ -14,8 +14,8 @@ namespace megatron {
 /// In place of a bias' index: the matrix has none.
 inline constexpr int kNoBias = -1;
 
-/// Enters the tensor region: [s(/t), b, in] -> [s, b, out/t], without bias (the consumer fuses it). One weight record,
-/// or several adjacent ones of which one matmul makes one output side by side.
+/// Enters the tensor region: [s(/t), b, in] -> [s, b, out/t]. One weight record, or several adjacent ones of which one
+/// matmul makes one output side by side.
 class ColumnParallelLinear {
  public:
   /// `weight` and `bias` are the first of `records` adjacent parameters each; the latter may be kNoBias.
@@ -26,8 +26,10 @@ class ColumnParallelLinear {
   ConstTensor bias() const;      ///< [out/t], absent if there is none
   Tensor bias_gradient() const;  ///< the same
 
-  void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
-  /// Sets dx; adds the weight's gradient, or puts it off. x is forward's input.
+  void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y, with the bias
+  /// Sets y = activation(x · Wᵀ + bias), and in `product` what RowParallelLinear's backward through it reads.
+  void forward(Context& context, ConstTensor x, Activation activation, Tensor product, Tensor y) const;
+  /// Sets dx; adds the weight's gradient, or puts it off, and leaves the bias'. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
 
  private:
@@ -48,8 +50,13 @@ class RowParallelLinear {
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
   /// Sets dx ([s, b, in/t]); adds the weight's gradient. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
+  /// The same through the activation that x is the result of: `through` says all but dy and the weight.
+  void backward(Context& context, ConstTensor dy, ConstTensor x, LinearActivationBackwardArgs through) const;
 
  private:
+  template <class InputGradient>
+  void backward_by(Context& context, ConstTensor dy, ConstTensor x, const InputGradient& input_gradient) const;
+
   const ParameterStore* store_;
   int weight_, bias_;
 };

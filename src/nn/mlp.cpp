@@ -45,9 +45,7 @@ void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
   saved.up = context.saved.allocate("mlp up", {s, b, up_.local_out()}, context.activation_type);
   saved.activated = context.saved.allocate("mlp activated", {s, b, down_.local_in()}, context.activation_type);
 
-  up_.forward(context, x, saved.up);
-  context.ops.bias_activation_forward(
-      {.x = as_matrix(saved.up), .bias = up_.bias(), .y = as_matrix(saved.activated), .activation = activation_});
+  up_.forward(context, x, activation_, saved.up, saved.activated);
 }
 
 void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
@@ -63,13 +61,15 @@ void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
                          ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
                          : dactivated;
 
-  down_.backward(context, dy, saved.activated, dactivated);
-  context.ops.bias_activation_backward({.dy = as_matrix(dactivated),
-                                        .x = as_matrix(saved.up),
-                                        .bias = up_.bias(),
-                                        .dx = as_matrix(dup),
-                                        .dbias = up_.bias_gradient(),
-                                        .activation = activation_});
+  down_.backward(context, dy, saved.activated,
+                 {.dy = {},
+                  .weight = {},
+                  .product = as_matrix(saved.up),
+                  .bias = up_.bias(),
+                  .dactivated = as_matrix(dactivated),
+                  .dproduct = as_matrix(dup),
+                  .dbias = up_.bias_gradient(),
+                  .activation = activation_});
   up_.backward(context, dup, saved.x, dx);
 }
 

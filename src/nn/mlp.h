@@ -20,7 +20,7 @@ class Mlp {
  public:
   struct Saved {
     ConstTensor x;     ///< [s(/t), b, h]
-    Tensor up;         ///< [s, b, f/t], before the bias; gated [s, b, 2 f/t], gate and up side by side
+    Tensor up;         ///< [s, b, f/t], the operations' own; gated [s, b, 2 f/t], gate and up side by side
     Tensor activated;  ///< [s, b, f/t]
   };
 

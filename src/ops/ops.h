@@ -81,6 +81,30 @@ struct BiasActivationBackwardArgs {
   Activation activation = Activation::gelu;
 };
 
+/// y = x · weightᵀ + bias.
+struct LinearForwardArgs {
+  ConstTensor x, weight;  ///< [n, in], [out, in]
+  ConstTensor bias;       ///< [out], optional
+  Tensor y;               ///< [n, out], sets
+};
+/// y = activation(x · weightᵀ + bias).
+struct LinearActivationForwardArgs {
+  ConstTensor x, weight, bias;  ///< as in LinearForwardArgs
+  Tensor product;  ///< [n, out], sets: x · weightᵀ, with its bias or without, as this backend's backward reads it
+  Tensor y;        ///< [n, out], gated [n, out / 2], sets
+  Activation activation = Activation::gelu;
+};
+/// The gradient's way back through the linear layer that follows, and that activation: dproduct is the gradient of
+/// what the activation was of, whose own gradient is dy · weight.
+struct LinearActivationBackwardArgs {
+  ConstTensor dy, weight;     ///< [n, k], [k, columns of forward's y]: of the layer that follows
+  ConstTensor product, bias;  ///< of forward
+  Tensor dactivated;          ///< as forward's y: worked in
+  Tensor dproduct;            ///< sets, as product; may alias product, and dactivated if not gated
+  Tensor dbias;               ///< adds, f32, as bias, optional
+  Activation activation = Activation::gelu;
+};
+
 /// y = residual + dropout(x + bias). x, y, residual: [s, b, h]. Without residual: y = dropout(x + bias).
 struct DropoutAddForwardArgs {
   ConstTensor x;
@@ -286,6 +310,12 @@ class Ops {
   virtual void copy(ConstTensor x, Tensor y) = 0;   ///< y = x, converting between float dtypes; same element count
   virtual void add(ConstTensor x, Tensor y) = 0;    ///< y += x
   virtual void scale(Tensor y, double factor) = 0;  ///< y *= factor
+
+  // Verbs of which a backend may make one pass over memory; others have the verbs above that they consist of, one after
+  // the other (linear.cpp), in the same bits as if those had been called.
+  virtual void linear_forward(const LinearForwardArgs&);
+  virtual void linear_activation_forward(const LinearActivationForwardArgs&);
+  virtual void linear_activation_backward(const LinearActivationBackwardArgs&);
 
   /// The most that a verb has worked in beside its arguments since the last reserve(), in bytes of the device's memory.
   /// What libraries below a backend take for themselves is not known here.

@@ -95,6 +95,15 @@ class PassingOps : public Ops {
   void scale(Tensor y, double factor) override {
     pass("scale", [&] { ops_->scale(y, factor); });
   }
+  void linear_forward(const LinearForwardArgs& args) override {
+    pass("linear_forward", [&] { ops_->linear_forward(args); });
+  }
+  void linear_activation_forward(const LinearActivationForwardArgs& args) override {
+    pass("linear_activation_forward", [&] { ops_->linear_activation_forward(args); });
+  }
+  void linear_activation_backward(const LinearActivationBackwardArgs& args) override {
+    pass("linear_activation_backward", [&] { ops_->linear_activation_backward(args); });
+  }
   std::size_t working_bytes() const override { return ops_->working_bytes(); }
   void reserve(std::size_t bytes) override { ops_->reserve(bytes); }
   Ranges* ranges() override { return ops_->ranges(); }

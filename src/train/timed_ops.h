@@ -21,6 +21,15 @@ class TimedOps : public PassingOps {
 
   using PassingOps::PassingOps;
 
+  // In their parts, so that products stay one line; no backend whose verbs can be timed has more than the parts.
+  void linear_forward(const LinearForwardArgs& args) override { Ops::linear_forward(args); }
+  void linear_activation_forward(const LinearActivationForwardArgs& args) override {
+    Ops::linear_activation_forward(args);
+  }
+  void linear_activation_backward(const LinearActivationBackwardArgs& args) override {
+    Ops::linear_activation_backward(args);
+  }
+
   /// What the verbs have cost since the last call of this function.
   Costs take() { return std::exchange(costs_, {}); }
 

@@ -1,6 +1,5 @@
-// Measures operations of the CUDA backend: time by the GPU's own clock, medians; bytes and operations a second, as
-// shares of this GPU's own rate of copying and of multiplying 8192 x 8192 matrices, measured here too. Random data
-// (zeros make products a tenth faster).
+// What the benchmark of operations measures with: tensors of random values, and the line of an operation, timed by the
+// GPU's own clock, with its shares of this GPU's ceilings. Owns the backend and the tensors' memory.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +32,7 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   Ops& ops() { return *backend_.ops; }
+  CudaDevice& device() { return device_; }
 
   /// Random values of deviation 1 until release().
   Tensor random(Shape shape, DType type = DType::bf16) {

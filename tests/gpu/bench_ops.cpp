@@ -1,8 +1,17 @@
-// The CUDA backend's operations one by one, at the sizes of real models.
+// The CUDA backend's operations one by one, at the sizes of real models: time by the GPU's own clock, bytes and
+// operations a second, as shares of this GPU's own rate of copying and of multiplying 8192 x 8192 matrices, measured
+// here too. Random data (zeros make products a tenth faster), medians.
 //
 //   bench_cuda_ops [MODEL]      gpt2_124m, gpt2_1558m, 7b (default: all); --tiny: sizes for a test of this program
-#include <string_view>
+#include <fmt/format.h>
 
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "cuda/matmul_library.h"
 #include "gpu/bench.h"
 
 namespace megatron {
@@ -32,6 +41,46 @@ void linear(Bench& bench, const char* name, std::int64_t rows, std::int64_t in, 
                 [&] { bench.ops().matmul({.a = y, .b = weight, .c = x}); });
   bench.measure(fmt::format("matmul {} weight gradient", name), 0, flops,
                 [&] { bench.ops().matmul({.a = y, .b = x, .transpose_a = true, .c = dweight, .accumulate = true}); });
+  bench.release();
+}
+
+/// What cuBLASLt's epilogues cost and save: the product alone is above; here with the pass after it, and fused.
+void epilogues(Bench& bench, const Model& model) {
+  MatmulLibrary library(bench.device());
+  const std::int64_t rows = model.rows(), h = model.hidden, f = 4 * h;
+  const auto compare = [&](const char* what, const MatmulArgs& product, const Epilogue& epilogue,
+                           const std::function<void()>& replaced, const std::function<void()>& kept) {
+    const double flops = 2.0 * static_cast<double>(product.c.elements()) *
+                         static_cast<double>(product.a.dim(product.transpose_a ? 0 : 1));
+    bench.measure(fmt::format("{}, apart", what), 0, flops, [&] {
+      library.multiply(product);
+      replaced();
+    });
+    if (!library.multiply(product, epilogue)) return (void)fmt::print("  {}, fused: cuBLASLt has no algorithm\n", what);
+    bench.measure(fmt::format("{}, fused", what), 0, flops, [&] {
+      (void)library.multiply(product, epilogue);
+      kept();
+    });
+  };
+  const Tensor x = bench.random({rows, h}), weight = bench.random({f, h}), back_weight = bench.random({h, f});
+  const Tensor bias = bench.random({f}), dbias = bench.zeros({f});
+  const Tensor input = bench.random({rows, f}), y = bench.random({rows, f});
+
+  const Tensor qkv = input.view({rows * f}).slice(0, 0, rows * 3 * h).view({rows, 3 * h});
+  const Tensor qkv_bias = bias.slice(0, 0, 3 * h);
+  compare(
+      "query-key-value, bias", {.a = x, .b = weight.slice(0, 0, 3 * h), .transpose_b = true, .c = qkv},
+      {.kind = Epilogue::Kind::bias, .bias = qkv_bias.data()},
+      [&] { bench.ops().add_bias({.x = qkv, .bias = qkv_bias}); }, [] {});
+  compare(
+      "mlp up, bias and gelu", {.a = x, .b = weight, .transpose_b = true, .c = y},
+      {.kind = Epilogue::Kind::gelu, .bias = bias.data(), .gelu_input = input.data()},
+      [&] { bench.ops().bias_activation_forward({.x = y, .bias = bias, .y = input}); }, [] {});
+  compare(
+      "mlp down, gelu's gradient", {.a = x, .b = back_weight, .c = y},
+      {.kind = Epilogue::Kind::gelu_gradient, .gelu_input = input.data()},
+      [&] { bench.ops().bias_activation_backward({.dy = y, .x = input, .bias = bias, .dx = y, .dbias = dbias}); },
+      [&] { bench.ops().column_sum({.x = y, .y = dbias}); });
   bench.release();
 }
 
@@ -251,6 +300,7 @@ void run(Bench& bench, const Model& model) {
   linear(bench, "mlp up", rows, h, 4 * h);
   linear(bench, "mlp down", rows, 4 * h, h);
   linear(bench, "logits", rows, h, model.vocabulary);
+  epilogues(bench, model);
   attention(bench, model);
   norms(bench, model);
   activations(bench, model);
