@@ -1,5 +1,6 @@
 // The CUDA backend trains what the CPU backend trains: losses and gradient norms with dropout on, on one rank and on
-// several that share the device, in every precision; twice the same bits; checkpoints of one resumed on the other.
+// several that share the device, in every precision and of every family of models; twice the same bits; checkpoints of
+// one resumed on the other.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -61,6 +62,31 @@ Trace train(const Config& config, const std::string& device, const std::string& 
   return trace;
 }
 
+/// Rotary positions, RMSNorm, a gate, groups of queries, normalised queries and keys, and no biases.
+void make_llama(ModelConfig& model) {
+  model.position_embedding = "rope";
+  model.normalization = "rmsnorm";
+  model.activation = "swiglu";
+  model.ffn_hidden_size = 80;
+  model.query_groups = 2;
+  model.query_key_norm = true;
+  model.bias = model.tie_embeddings = false;
+  model.hidden_dropout = model.attention_dropout = 0;
+}
+
+/// ALiBi, one key for all queries, and the other activations.
+void make_alibi(ModelConfig& model) {
+  model.position_embedding = "alibi";
+  model.query_groups = 1;
+  model.activation = "geglu";
+  model.ffn_hidden_size = 64;
+}
+
+void make_exact(ModelConfig& model) {
+  model.position_embedding = "none";
+  model.activation = "gelu_exact";
+}
+
 void require_close(const Trace& got, const Trace& want, double loss_tolerance, double norm_tolerance) {
   REQUIRE(got.losses.size() == want.losses.size());
   for (std::size_t i = 0; i < want.losses.size(); ++i) {
@@ -85,6 +111,25 @@ TEST_CASE("one rank trains on the GPU what it trains on the CPU, and twice the s
     require_close(gpu, cpu, 5e-3, 5e-2);
   }
   CHECK(train(config, "cuda") == gpu);
+}
+
+TEST_CASE("every family of models trains on the GPU as it does on the CPU, and twice the same bits") {
+  const auto variant = GENERATE(make_llama, make_alibi, make_exact);
+  const std::string precision = GENERATE("fp32", "bf16");
+  const ShardFolder folder;
+  Config config = config_of(folder, precision);
+  variant(config.model);
+  CAPTURE(precision, config.model.position_embedding);
+  const Trace cpu = train(config, "cpu"), gpu = train(config, "cuda");
+  if (precision == "fp32") {
+    require_close(gpu, cpu, 1e-5, 1e-4);
+  } else {
+    require_close(gpu, cpu, 5e-3, 5e-2);
+  }
+  CHECK(train(config, "cuda") == gpu);
+  config.parallel.tensor = config.parallel.pipeline = 2;
+  config.parallel.sequence_parallel = true;
+  require_close(train(config, "cuda"), gpu, precision == "fp32" ? 1e-5 : 5e-3, precision == "fp32" ? 1e-4 : 5e-2);
 }
 
 TEST_CASE("ranks that share a GPU train what one rank trains") {
