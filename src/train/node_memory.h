@@ -8,10 +8,16 @@
 
 namespace megatron {
 
-/// `host` is this rank's node, on whose `device` it is going to allocate `needed` bytes. Collective over the world;
-/// throws on all ranks Error(configuration) if the ranks that share a node's memory, or one of its devices, together
-/// need more than is free there, with `advice` at the end. What does not say what is free has enough.
-void require_memory(Communicator& world, const std::string& host, const Device& device, std::size_t needed,
+/// Bytes that a rank is going to allocate.
+struct MemoryNeed {
+  std::size_t device = 0;  ///< where its tensors are
+  std::size_t host = 0;    ///< pinned, beside a device that has memory of its own
+};
+
+/// `host` is this rank's node, on whose `device` it computes. Collective over the world; throws on all ranks
+/// Error(configuration) if the ranks that share a node's memory, or one of its devices, together need more than is free
+/// there. `advice`, on what needs less of the device's, is the end of that. What does not say what is free has enough.
+void require_memory(Communicator& world, const std::string& host, const Device& device, const MemoryNeed& need,
                     const std::string& advice);
 
 }  // namespace megatron

@@ -163,8 +163,8 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   log_evaluation(log, config, "validation", datasets->validation());
   log_evaluation(log, config, "test", datasets->test());
   check_checkpoint_space(world, config, stages);
-  require_memory(world, environment.host, *compute.backend.device,
-                 stages[static_cast<std::size_t>(grid.at().pipeline)].total(),
+  const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
+  require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
                  "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
 

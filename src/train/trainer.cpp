@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "checkpoint/manifest.h"
+#include "comm/agreement.h"
 #include "config/print.h"
 #include "train/losses.h"
 
@@ -59,8 +60,11 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
   timers_.set_ranges(backend.ops->ranges());
   set_meters(&traffic_);
   if (saves_in_background(config)) {
-    background_save_ =
-        std::make_unique<BackgroundSave>(grid.world(), *backend.device, snapshot_bytes(replica_.owned_pieces()));
+    // A rank whose node has not that much more must not leave the others waiting for it.
+    agree(grid.world(), [&] {
+      background_save_ =
+          std::make_unique<BackgroundSave>(grid.world(), *backend.device, snapshot_bytes(replica_.owned_pieces()));
+    });
   }
 }
 

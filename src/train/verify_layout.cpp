@@ -82,13 +82,20 @@ void check_memory(Communicator& world, const std::string& host, const Device& de
   agree(world, [&] {
     if (world.rank() != 0) return;
     const MemoryPlan plan = plan_memory(reference, {}, {});
-    kept = kept_bytes(plan, device);
+    kept = gradient_bytes(plan);
     check_reference_fits(plan, host, device);
   });
   const GridShape shape = grid_shape(own);
   const GridCoordinates at = coordinates_of(world.rank(), shape);
-  const std::size_t layout = std::max(plan_memory(rounded, shape, at).total(), plan_memory(own, shape, at).total());
-  require_memory(world, host, device, layout + kept, "verify the same layout with a smaller model, or on more nodes");
+  const auto plan_of = [&](Config config) {
+    config.checkpoint.async = false;  // nothing is saved
+    return plan_memory(config, shape, at);
+  };
+  const MemoryPlan wide = plan_of(rounded), as_it_is = plan_of(own);
+  require_memory(
+      world, host, device,
+      {.device = std::max(wide.total(), as_it_is.total()), .host = std::max(wide.host, as_it_is.host) + kept},
+      "verify the same layout with a smaller model, or on more nodes");
 }
 
 // ---- Playing --------------------------------------------------------------------------------------------------------

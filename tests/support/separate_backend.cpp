@@ -130,6 +130,7 @@ void SeparateDevice::deallocate(void* memory, std::size_t bytes) noexcept {
 }
 
 void* SeparateDevice::Pinned::allocate(std::size_t wanted) {
+  verify(wanted != device.refused_pinned_, ErrorKind::configuration, "no {} pinned bytes", wanted);
   bytes += wanted;
   most_bytes = std::max(most_bytes, bytes);
   return std::aligned_alloc(64, (std::max(wanted, std::size_t{1}) + 63) / 64 * 64);

@@ -51,6 +51,7 @@ class SeparateDevice final : public Device {
   /// An operation, to be carried out later.
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
+  void refuse_pinned(std::size_t bytes) { refused_pinned_ = bytes; }    ///< an allocation of just so many
   std::size_t pinned_bytes() const { return pinned_.bytes; }            ///< held now
   std::size_t most_pinned_bytes() const { return pinned_.most_bytes; }  ///< at once so far
   /// How often the host has waited so far: synchronous copies, and wait() for what was not complete.
@@ -87,6 +88,7 @@ class SeparateDevice final : public Device {
   Pinned pinned_;
   std::vector<Region> regions_;
   std::optional<std::size_t> free_bytes_ = std::size_t{1} << 40;
+  std::optional<std::size_t> refused_pinned_;
   int open_ = 0;  // scopes in which memory may be touched
   Queue operations_, copies_out_, copies_in_;
   int host_waits_ = 0;

@@ -5,12 +5,10 @@
 #include "comm/thread_communicator.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
-#include "support/separate_backend.h"
 #include "support/small_corpus.h"
 #include "support/tiny_training.h"
 #include "train/compute.h"
 #include "train/dry_run.h"
-#include "train/node_memory.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -125,19 +123,4 @@ TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the 
   }
   config.run.device = "cpu";
   CHECK(plan("auto").find(sentence) == std::string::npos);
-}
-
-TEST_CASE("a device with nothing left is refused, one that does not say what it has is taken") {
-  const auto ask = [](std::optional<std::size_t> free) {
-    run_as_threads(2, [&](Communicator& world) {
-      SeparateDevice device(Copies::late);
-      device.set_free_bytes(free);
-      require_memory(world, "a host", device, 1000, "do something");
-    });
-  };
-  require_error(ErrorKind::configuration, {"the ranks on separate of a host need", "free there; do something"},
-                [&] { ask(0); });
-  require_error(ErrorKind::configuration, {"do something"}, [&] { ask(1999); });
-  CHECK_NOTHROW(ask(2000));
-  CHECK_NOTHROW(ask(std::nullopt));
 }
