@@ -1,8 +1,13 @@
 #include "cuda/library.h"
 
+#include "cuda/build_name.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/cuda_support.h"
 #include "cuda/nccl_support.h"
+
+extern "C" const char* megatron_cuda_build() {
+  return MEGATRON_BUILD_NAME;
+}
 
 extern "C" const megatron::CudaLibrary* megatron_cuda_library() {
   static constexpr megatron::CudaLibrary library = {.support = megatron::describe_cuda,

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "comm/communicator.h"
+#include "cuda/build_name.h"
 #include "cuda/library.h"
 #include "ops/ops.h"
 
@@ -47,6 +48,15 @@ Loading load() {
                     "their folders there; a symbol that is undefined means that library and program are not of one "
                     "build. run.device = \"cpu\" does without",
                     file, reason == nullptr ? "no reason is given" : reason)};
+  }
+  void* name = dlsym(handle, "megatron_cuda_build");
+  const std::string_view build =
+      name == nullptr ? "one without a name" : reinterpret_cast<decltype(&megatron_cuda_build)>(name)();
+  if (build != MEGATRON_BUILD_NAME) {
+    return {nullptr,
+            fmt::format("{} is of another build ({}) than the program ({}): copy both from where they were built, or "
+                        "build both again. run.device = \"cpu\" does without",
+                        file, build, MEGATRON_BUILD_NAME)};
   }
   return {reinterpret_cast<decltype(&megatron_cuda_library)>(function)(), ""};
 }
