@@ -1,6 +1,7 @@
 #include "checkpoint/new_checkpoint.h"
 
 #include <filesystem>
+#include <future>
 #include <memory>
 
 #include "checkpoint/folder.h"
@@ -19,20 +20,31 @@ fs::path place_of(const std::string& target) {
   return place;
 }
 
+/// Each file is hashed and flushed while the next one is being written.
 NewCheckpointReport fill(const PendingFolder& folder, const TrainingState& state, int ranks, int moments,
                          const std::function<NewRankFile(int rank)>& contents) {
   NewCheckpointReport report;
   ManifestBuilder manifest(state, ranks);
+  std::future<FileDigest> finishing;
+  int finishing_rank = 0;
+  const auto finish = [&] {
+    if (!finishing.valid()) return;
+    const FileDigest digest = finishing.get();
+    manifest.add_file(finishing_rank, digest, moments);
+    report.bytes += digest.bytes;
+    ++report.files;
+  };
   for (int rank = 0; rank < ranks; ++rank) {
     const NewRankFile file = contents(rank);
     if (file.pieces.empty()) continue;
     const std::string path = folder.path() + "/" + rank_file_name(rank);
-    const FileDigest digest = write_rank_file(path, rank, state.step, file.pieces, moments, file.numbers);
-    manifest.add_file(rank, digest, moments);
+    const std::string table = fill_rank_file(path, rank, state.step, file.pieces, moments, file.numbers);
     for (const Piece& piece : file.pieces) manifest.add_elements(piece.name, piece.global_shape, piece.count);
-    report.bytes += digest.bytes;
-    ++report.files;
+    finish();
+    finishing = std::async(finish_rank_file, path, rank, state.step, table, moments);
+    finishing_rank = rank;
   }
+  finish();
   report.bytes += folder.write_manifest(manifest.finish());
   return report;
 }

@@ -112,10 +112,10 @@ const char* dataset_of(Stored kind) {
   return kind == Stored::value ? "value" : kind == Stored::m ? "m" : "v";
 }
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
                            int moments, const NumberSource& numbers) {
   internal_check(!pieces.empty(), "a rank that owns nothing writes no file");
-  const std::string table = table_text(pieces);
+  std::string table = table_text(pieces);
   std::int64_t elements = 0;
   for (const Piece& piece : pieces) elements += piece.count;
   Hdf5File file = Hdf5File::create(path);
@@ -126,12 +126,23 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
   pieces_dataset.close();
   write_datasets(file, elements, moments, numbers);
   file.close();
+  return table;
+}
+
+FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table,
+                            int moments) {
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
   const std::string stored = read_piece_table(path, rank, step, moments);
   verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
          path);
   return digest;
+}
+
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+                           int moments, const NumberSource& numbers) {
+  const std::string table = fill_rank_file(path, rank, step, pieces, moments, numbers);
+  return finish_rank_file(path, rank, step, table, moments);
 }
 
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,

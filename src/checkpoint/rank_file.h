@@ -29,6 +29,12 @@ using NumberSource = std::function<std::span<const float>(Stored kind, std::int6
 /// `rank` and `step` go into the file. Throws Error.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
                            int moments, const NumberSource& numbers);
+/// The same in two parts: all that needs the numbers, which gives the table of pieces, and the rest, which needs only
+/// the file and so may be done by another thread while the next file is being written.
+std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+                           int moments, const NumberSource& numbers);
+FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table,
+                            int moments);
 /// The same, of pieces that lie on `device`.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
                            Device& device);

@@ -11,6 +11,7 @@
 #include "base/half.h"
 #include "checkpoint/files.h"
 #include "checkpoint/safetensors.h"
+#include "hdf5/durable_file.h"
 
 namespace megatron {
 
@@ -19,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kBlockElements = std::size_t{1} << 20;
+constexpr std::size_t kWriteBytes = std::size_t{32} << 20;  // so that the disk begins before a large tensor ends
 
 const char* dtype_of(SafetensorsType type) {
   return type == SafetensorsType::f32 ? "F32" : type == SafetensorsType::bf16 ? "BF16" : "F16";
@@ -34,7 +36,9 @@ std::int64_t elements_of(const NewTensor& tensor) {
 class NewFile {
  public:
   explicit NewFile(std::string path)
-      : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+      : path_(std::move(path)),
+        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+        flush_(path_) {
     if (descriptor_ < 0) fail_with_errno("create", path_);
   }
   ~NewFile() {
@@ -46,9 +50,10 @@ class NewFile {
   void write(const void* data, std::size_t bytes) {
     const auto* from = static_cast<const char*>(data);
     while (bytes > 0) {
-      const ssize_t now = ::write(descriptor_, from, bytes);
+      const ssize_t now = ::write(descriptor_, from, std::min(bytes, kWriteBytes));
       if (now < 0 && errno == EINTR) continue;
       if (now < 0) fail_with_errno("write", path_);
+      flush_.written(static_cast<std::size_t>(now));
       from += now, bytes -= static_cast<std::size_t>(now);
     }
   }
@@ -64,6 +69,7 @@ class NewFile {
  private:
   std::string path_;
   int descriptor_;
+  EarlyFlush flush_;
 };
 
 /// How many numbers a type has no room for: finite ones that became infinite. `largest`: of their magnitudes.
