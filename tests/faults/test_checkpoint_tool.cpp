@@ -37,6 +37,13 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
   return files;
 }
 
+/// What the model goes on with.
+std::string text_of(const std::string& source) {
+  const Finished made = run_command({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "12"}, 60);
+  CHECK(made.code == 0);
+  return made.out;
+}
+
 }  // namespace
 
 TEST_CASE("info, verify and diff of a run") {
@@ -66,12 +73,7 @@ TEST_CASE("a merged run is one file, equal to it, and text comes out of it") {
   done({"diff", run, merged});
   done({"reshape", merged, folder.file("cube"), "--tensor", "2", "--pipeline", "2", "--data", "2"});
   CHECK((files_of(folder.file("cube")) == files_of(checkpoint(run, 8))));
-  const auto text = [](const std::string& source) {
-    const Finished made = run_command({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "12"}, 60);
-    CHECK(made.code == 0);
-    return made.out;
-  };
-  CHECK(text(merged) == text(run));
+  CHECK(text_of(merged) == text_of(run));
 }
 
 TEST_CASE("merging what is incomplete, mixed or damaged ends with 4 and writes nothing", "[fault-23]") {
@@ -114,6 +116,66 @@ TEST_CASE("merging what is incomplete, mixed or damaged ends with 4 and writes n
   fresh();
   fs::remove(source + "/manifest.json");
   must_fail("manifest.json is missing");
+}
+
+TEST_CASE("a run that is exported and imported again is the same model") {
+  const TemporaryFolder folder;
+  const std::string& run = straight_run(kCube);
+  const std::string exported = folder.file("exported"), imported = folder.file("imported");
+  const Finished out = done({"export", run, exported, "--max-shard-size", "40KB", "--logits", folder.file("out.json")});
+  CHECK(mentions(out.out, "largest difference 0,"));
+  CHECK(fs::exists(exported + "/model.safetensors.index.json"));
+  CHECK(mentions(contents_of(exported + "/config.json"), "GPT2LMHeadModel"));
+  const Finished in = done({"import", exported, imported, "--logits", folder.file("in.json")});
+  CHECK(mentions(in.out, "largest difference 0,"));
+  CHECK(in.err.empty());
+  CHECK(contents_of(folder.file("in.json")) == contents_of(folder.file("out.json")));
+  done({"verify", imported});
+  CHECK(text_of(imported) == text_of(run));
+
+  const Finished difference = tool({"diff", run, imported, "--weights-only"});
+  std::istringstream lines(difference.out);
+  std::string line;
+  std::getline(lines, line);  // what the columns are
+  while (std::getline(lines, line)) {
+    CAPTURE(line);
+    CHECK(mentions(line, "; ") == mentions(line, "embedding.word.weight"));  // of which the padding is zero now
+  }
+  const std::string again = folder.file("again"), narrow = folder.file("narrow");
+  done({"export", imported, again, "--max-shard-size", "40KB", "--no-comparison"});
+  auto first = files_of(exported), second = files_of(again);
+  for (auto* files : {&first, &second}) files->erase("config.json");  // which has the step
+  CHECK((first == second));
+  done({"export", imported, narrow, "--dtype", "bf16"});
+  done({"export", imported, folder.file("wide")});
+  const auto bytes = [](const std::string& model) { return fs::file_size(model + "/model.safetensors"); };
+  CHECK(2 * bytes(narrow) < bytes(folder.file("wide")) + 16'000);  // the headers are of a length
+}
+
+TEST_CASE("an export or import that fails says why and leaves nothing") {
+  const TemporaryFolder folder;
+  const std::string &run = straight_run(kCube), model = folder.file("model"), target = folder.file("target");
+  done({"export", run, model, "--no-comparison"});
+  refused({"export", run, target, "--format", "llama"}, 2, "model.position_embedding must be \"rope\"");
+  refused({"export", run, target, "--dtype", "fp8"}, 2, "fp32, bf16 or fp16");
+  refused({"export", run, target, "--max-shard-size", "5XB"}, 2, "--max-shard-size");
+  refused({"export", run, model}, 2, "is there already");
+  refused({"import", model, model}, 2, "is there already");
+  refused({"import", run, target}, 4, "config.json cannot be read");
+  refused({"import", model, target, "--vocab-size", "0"}, 2, "--vocab-size: 1 or more");
+  refused({"import", model, target, "--vocab-size", "1000"}, 4, "its tables have");
+  refused({"import", model, target, "--logits", "l", "--no-comparison"}, 2, "--logits excludes --no-comparison");
+  for (const char* command : {"export", "import"}) {  // no more space half-way
+    const Finished full = run_command({"sh", "-c", "ulimit -f 40; exec \"$@\"", "sh", checkpoint_program(), command,
+                                       command == std::string("export") ? run : model, target, "--no-comparison"},
+                                      60);
+    INFO(full.err);
+    CHECK(full.code == 7);
+    CHECK(error_lines(full) == 1);
+  }
+  fs::resize_file(model + "/model.safetensors", 5000);
+  refused({"import", model, target}, 4, "model.safetensors");
+  for (const auto& entry : fs::directory_iterator(folder.path())) CHECK(entry.path().filename() == "model");
 }
 
 TEST_CASE("megatron_checkpoint refuses what it does not understand with 2") {
