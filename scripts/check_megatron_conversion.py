@@ -5,12 +5,13 @@ Usage: python3 scripts/check_megatron_conversion.py [--program ./megatron_checkp
 
 A random GPT-2 is cut as Megatron-LM cuts one, in every order of query, key and value, on several tensor, pipeline and
 virtual sizes, under old and new names; what the script makes of it must be the same numbers. Damaged ones must be
-refused. With --program the results are imported too (where transformers is, their logits are compared by
+refused, and without space nothing left. With --program the results are imported too (where transformers is, their logits are compared by
 scripts/check_interop.py). Ends with 1 if anything is wrong, with 77 where torch is missing.
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -153,10 +154,19 @@ def main():
         incomplete = refused(lambda: convert(folder))
         failures += not (mixed and incomplete)
         print(f"mixed and incomplete sets refused: {mixed} {incomplete}")
+    with tempfile.TemporaryDirectory() as folder:
+        save(folder, model, 3, 2, 2, 1)
+        script = os.path.join(os.path.dirname(__file__), "megatron_to_safetensors.py")
+        full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # noqa: E731
+        before = os.listdir(folder)
+        made = subprocess.run([sys.executable, script, folder, folder + "/gpt2"], check=False, capture_output=True,
+                              preexec_fn=full)  # fmt: skip
+        clean = made.returncode != 0 and b"cannot be written" in made.stderr and os.listdir(folder) == before
+        failures += not clean
+        print(f"without space it says so and leaves nothing: {clean}")
     if program:
         with tempfile.TemporaryDirectory() as folder:
             save(folder, model, 3, 2, 2, 1)
-            script = os.path.join(os.path.dirname(__file__), "megatron_to_safetensors.py")
             for command in ([sys.executable, script, folder, folder + "/gpt2", "--vocab-size", "61"],
                             [program, "import", folder + "/gpt2", folder + "/imported"]):  # fmt: skip
                 failures += subprocess.run(command, check=False).returncode != 0

@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import struct
 import sys
 
@@ -230,6 +231,38 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
             file.write(tensor.numpy().tobytes())
+        sync(file)
+
+
+def sync(file):
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_model(target, tensors, config):
+    """All of it is on the disk before it has its name; what could not be written is not left behind."""
+    temporary = target.rstrip("/") + ".tmp"
+    os.makedirs(temporary)
+    try:
+        write_safetensors(os.path.join(temporary, "model.safetensors"), tensors)
+        with open(os.path.join(temporary, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file, indent=2)
+            file.write("\n")
+            sync(file)
+        sync_folder(temporary)
+        os.rename(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(os.path.dirname(target.rstrip("/")) or ".")
 
 
 def main():
@@ -249,13 +282,10 @@ def main():
         if not 0 < options.vocab_size <= len(word):
             stop(f"--vocab-size {options.vocab_size}: the table has {len(word)} rows")
         tensors["transformer.wte.weight"] = word = word[: options.vocab_size].contiguous()
-    temporary = options.target.rstrip("/") + ".tmp"
-    os.makedirs(temporary)
-    write_safetensors(os.path.join(temporary, "model.safetensors"), tensors)
-    with open(os.path.join(temporary, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(gpt2_config(args, len(word)), file, indent=2)
-        file.write("\n")
-    os.rename(temporary, options.target)
+    try:
+        write_model(options.target, tensors, gpt2_config(args, len(word)))
+    except OSError as error:
+        stop(f"{options.target} cannot be written: {error}")
     print(f"{options.target}: {len(tensors)} tensors, {sum(tensor.numel() for tensor in tensors.values())} parameters")
 
 

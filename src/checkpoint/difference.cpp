@@ -20,6 +20,15 @@ std::vector<Piece> common_tensors(const CheckpointReader& a, const CheckpointRea
   return common;
 }
 
+/// Those of the keys that an object has.
+nlohmann::json keys_of(const nlohmann::json& object, const std::vector<std::string>& keys) {
+  nlohmann::json some = nlohmann::json::object();
+  for (const std::string& key : keys) {
+    if (object.contains(key)) some[key] = object.at(key);
+  }
+  return some;
+}
+
 /// Adds what two equally long parts of a tensor differ in.
 void compare(std::span<const float> a, std::span<const float> b, double& largest, std::int64_t& differing) {
   if (std::equal(a.begin(), a.end(), b.begin(),
@@ -35,7 +44,8 @@ void compare(std::span<const float> a, std::span<const float> b, double& largest
 
 }  // namespace
 
-std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state) {
+std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state,
+                                           const std::vector<std::string>& extra) {
   std::vector<std::string> lines;
   for (const auto& [name, tensor] : a.tensors()) {
     const auto other = b.tensors().find(name);
@@ -59,6 +69,10 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
   differ("samples", a.state().samples, b.state().samples);
   differ("tokens", a.state().tokens, b.state().tokens);
   for (const FactDifference& fact : compare_facts(a.state().facts, b.state().facts)) {
+    lines.push_back(fmt::format("{}: {} and {}", fact.key, fact.saved, fact.current));
+  }
+  const nlohmann::json ours = keys_of(a.state().extra, extra), theirs = keys_of(b.state().extra, extra);
+  for (const FactDifference& fact : compare_facts(ours, theirs)) {
     lines.push_back(fmt::format("{}: {} and {}", fact.key, fact.saved, fact.current));
   }
   return lines;

@@ -20,8 +20,10 @@ struct TensorDifference {
 };
 
 /// Everything else that differs, one line each: tensors that one side lacks or that have other shapes, optimizer state,
-/// step, samples, tokens, facts. Without `state` only what concerns tensors' values.
-std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state);
+/// step, samples, tokens, facts, and of the state's `extra` these keys. Without `state` only what concerns tensors'
+/// values.
+std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state,
+                                           const std::vector<std::string>& extra = {});
 
 /// Of all numbers (without `moments`: of the values alone) of the tensors that both have in the same shape, in the
 /// order of their names. Streams both.

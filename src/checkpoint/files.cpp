@@ -66,7 +66,9 @@ std::size_t read_block(const Descriptor& file, char* block, std::size_t bytes, c
   while (done < bytes) {
     const ssize_t now = ::read(file.get(), block + done, bytes - done);
     if (now < 0 && errno == EINTR) continue;
-    verify(now >= 0 || errno != EIO, ErrorKind::checkpoint, "{} cannot be read back from its disk", path);
+    if (now < 0 && errno == EIO) {
+      fail(ErrorKind::checkpoint, "{} cannot be read back from its disk: {}", path, errno_text(EIO));
+    }
     if (now < 0) fail_with_errno("read", path);
     if (now == 0) break;
     done += static_cast<std::size_t>(now);
@@ -103,9 +105,12 @@ const char* advice_for(int error) {
     case ENOSPC: return "; free some space there or choose another run.directory";
     case EDQUOT: return "; your quota is used up: remove files or choose another run.directory";
     case EFBIG: return "; files that large are not allowed here (ulimit -f, or the file system)";
-    case EROFS:
+    case EROFS: return "; choose a run.directory that can be written to";
     case EACCES:
-    case EPERM: return "; choose a run.directory that you may write to";
+    case EPERM: return "; its owner must let you in (chmod, also of the folders above), or choose a place of your own";
+    case EIO: return "; the disk or the way to it is failing: see the system's log (dmesg), and copy what you can away";
+    case ENOTEMPTY:
+    case EEXIST: return "; something is there that was not before: remove it, or choose another name";
     case ENAMETOOLONG: return "; choose a shorter run.directory";
     case ELOOP: return "; symbolic links are not followed there";
     default: return "";
@@ -114,10 +119,12 @@ const char* advice_for(int error) {
 
 }  // namespace
 
+std::string errno_text(int error) {
+  return std::generic_category().message(error) + advice_for(error);
+}
+
 void fail_with_errno(const std::string& action, const std::string& path) {
-  const int error = errno;
-  fail(ErrorKind::filesystem, "cannot {} {}: {}{}", action, path, std::generic_category().message(error),
-       advice_for(error));
+  fail(ErrorKind::filesystem, "cannot {} {}: {}", action, path, errno_text(errno));
 }
 
 FileDigest digest_file(const std::string& path) {

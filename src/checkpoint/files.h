@@ -10,7 +10,9 @@
 
 namespace megatron {
 
-/// "cannot create PATH: No space left on device; free some space ..." for the current errno.
+/// "No space left on device; free some space ...": an errno, and what to do about it.
+std::string errno_text(int error);
+/// "cannot create PATH: " and that of the current errno.
 [[noreturn]] void fail_with_errno(const std::string& action, const std::string& path);
 
 struct FileDigest {
@@ -24,7 +26,7 @@ FileDigest digest_file(const std::string& path);
 std::string digest_text(std::string_view text);
 
 enum class FileType { absent, regular, directory, other };
-/// What is there, symbolic links not followed (they are `other`). Errors other than absence count as absent.
+/// What is there, symbolic links not followed (they are `other`). Throws where it cannot be told.
 FileType file_type(const std::string& path);
 /// Bytes of a regular file; -1 if it is none.
 std::int64_t file_bytes(const std::string& path);

@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const std::string& folder) {
     names.push_back(at->path().filename().string());
   }
   verify(!error || error == std::errc::no_such_file_or_directory, ErrorKind::filesystem, "cannot read {}: {}", folder,
-         error.message());
+         errno_text(error.value()));
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -1,6 +1,8 @@
 // Datasets of rank files that stay open between many small reads.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,17 +17,31 @@ class OpenDatasets {
   /// Of a rank file; opened when it is asked for first. Valid until the next call.
   const Hdf5Dataset& at(const std::string& path, Stored kind) {
     const auto key = std::pair(path, kind);
-    const auto found = open_.find(key);
-    if (found != open_.end()) return found->second.second;
-    if (open_.size() == kMost) open_.clear();
-    Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
-    Hdf5Dataset dataset = file.open_dataset(dataset_of(kind));
-    return open_.emplace(key, std::pair(std::move(file), std::move(dataset))).first->second.second;
+    auto found = open_.find(key);
+    if (found == open_.end()) {
+      if (open_.size() == kMost) {
+        open_.erase(std::min_element(open_.begin(), open_.end(), [](const auto& a, const auto& b) {
+          return a.second.last_use < b.second.last_use;
+        }));
+      }
+      Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+      Hdf5Dataset dataset = file.open_dataset(dataset_of(kind));
+      found = open_.emplace(key, Open{std::move(file), std::move(dataset)}).first;
+    }
+    found->second.last_use = ++uses_;
+    return found->second.dataset;
   }
 
+  static constexpr std::size_t kMost = 64;  ///< open at a time, the last ones used: file descriptors are few
+
  private:
-  static constexpr std::size_t kMost = 64;  // file descriptors are few
-  std::map<std::pair<std::string, Stored>, std::pair<Hdf5File, Hdf5Dataset>> open_;
+  struct Open {
+    Hdf5File file;
+    Hdf5Dataset dataset;
+    std::uint64_t last_use = 0;
+  };
+  std::map<std::pair<std::string, Stored>, Open> open_;
+  std::uint64_t uses_ = 0;
 };
 
 }  // namespace megatron

@@ -2,9 +2,9 @@
 // header of name, dtype, shape and byte range for each tensor, and the bytes.
 //
 // Files come from strangers: everything that the header claims is checked against the file's size, and all ranges
-// together against each other, before memory is taken for anything but the header. Ranges must tile the data exactly,
-// as the format's definition wants it. Errors of reading are ErrorKind::checkpoint, those of writing
-// ErrorKind::filesystem. Knows no models.
+// together against each other, before memory is taken for anything but the header (at most 100 MB of JSON, and what it
+// is parsed into, several times as much). Ranges must tile the data exactly, as the format's definition wants it.
+// Errors of reading are ErrorKind::checkpoint, those of writing ErrorKind::filesystem. Knows no models.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class SafetensorsFile {
   const std::string& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& tensors() const { return tensors_; }
 
-  /// Elements [first, first + numbers.size()) of a tensor of this file, row-major, as f32. Error(checkpoint) if its
-  /// dtype is none of SafetensorsType, or the file was cut.
+  /// Elements [first, first + numbers.size()) of a tensor of this file, row-major, as f32. 16-bit ones pass through a
+  /// buffer of 2 MB. Error(checkpoint) if its dtype is none of SafetensorsType, or the file was cut.
   void read(const SafetensorsEntry& entry, std::int64_t first, std::span<float> numbers) const;
 
  private:
@@ -90,8 +90,8 @@ using TensorNumbers = std::function<void(std::size_t index, std::span<float> num
 
 /// Writes tensors, all of one type, in their order into `folder`: one file, or where that would have more than
 /// `max_shard_bytes` of data several with an index, under Hugging Face's names. Files are synced, the folder is not.
-/// Memory is that of the largest tensor. Throws Error(filesystem), and Error(configuration) naming a tensor with finite
-/// numbers that the type would make infinite.
+/// Memory is that of the largest tensor in f32, and of a block of 2 MB where it is narrowed. Throws Error(filesystem),
+/// and Error(configuration) naming a tensor with finite numbers that the type would make infinite.
 WrittenSafetensors write_safetensors(const std::string& folder, const std::vector<NewTensor>& tensors,
                                      SafetensorsType type, std::int64_t max_shard_bytes, const TensorNumbers& numbers);
 

@@ -26,6 +26,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kHeaderLimit = 100'000'000;  // the format's own
 constexpr int kDepthLimit = 8;
+constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;  // that are widened together
 
 /// Bytes an element, of all dtypes that the format defines with whole bytes; 0: unknown.
 std::int64_t dtype_bytes(const std::string& dtype) {
@@ -115,6 +116,7 @@ void read_bytes(int descriptor, std::int64_t at, void* bytes, std::int64_t count
   while (count > 0) {
     const ssize_t now = ::pread(descriptor, to, static_cast<std::size_t>(count), at);
     if (now < 0 && errno == EINTR) continue;
+    if (now < 0) fail(ErrorKind::checkpoint, "it cannot be read: {}", errno_text(errno));
     verify(now > 0, ErrorKind::checkpoint, "it ends at byte {}", at);
     to += now, at += now, count -= now;
   }
@@ -144,7 +146,7 @@ auto told_of(const std::string& where, Work&& work) {
 
 json read_json_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  verify(file.is_open(), ErrorKind::checkpoint, "{} cannot be read", path);
+  verify(file.is_open(), ErrorKind::checkpoint, "{} cannot be read: {}", path, errno_text(errno));
   const std::int64_t size = file.tellg();
   verify(size >= 0 && size <= kHeaderLimit, ErrorKind::checkpoint, "{} is too large", path);
   std::string text(static_cast<std::size_t>(size), '\0');
@@ -216,9 +218,13 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::int64_t first, st
     if (entry.dtype == "F32") return read_bytes(descriptor_, at, numbers.data(), count * each);
     verify(entry.dtype == "F16" || entry.dtype == "BF16", ErrorKind::checkpoint,
            "a tensor of dtype {}; F32, F16 and BF16 can be read", entry.dtype);
-    std::vector<char> raw(static_cast<std::size_t>(count * each));
-    read_bytes(descriptor_, at, raw.data(), count * each);
-    entry.dtype == "F16" ? widen<Float16>(raw, numbers) : widen<BFloat16>(raw, numbers);
+    std::vector<char> raw(static_cast<std::size_t>(std::min(count, kBlockElements) * each));
+    for (std::int64_t done = 0; done < count; done += kBlockElements) {
+      const std::int64_t block = std::min(kBlockElements, count - done);
+      read_bytes(descriptor_, at + done * each, raw.data(), block * each);
+      const auto part = numbers.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(block));
+      entry.dtype == "F16" ? widen<Float16>(raw, part) : widen<BFloat16>(raw, part);
+    }
   });
 }
 

@@ -92,10 +92,13 @@ void verify_checkpoint(const CheckpointArguments& arguments) {
              pieces, reader.tensors().size());
 }
 
+/// What the trainer keeps of its optimizer beside the moments (Trainer::state).
+const std::vector<std::string> kOptimizerState = {"optimizer", "updates", "loss_scaler"};
+
 /// Returns the exit code.
 int diff(const CheckpointArguments& arguments) {
   const CheckpointReader a = open(arguments.source), b = open(arguments.target);
-  const std::vector<std::string> others = other_differences(a, b, !arguments.weights_only);
+  const std::vector<std::string> others = other_differences(a, b, !arguments.weights_only, kOptimizerState);
   bool equal = others.empty();
   fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
              "v");

@@ -2,7 +2,7 @@
 // where they transpose.
 //
 // Every tensor is accounted for when the files are opened; after that reading can fail by the disk alone. Memory is
-// that of one tensor.
+// what is asked for, and of a transposed tensor 16 of its rows.
 #pragma once
 
 #include <map>

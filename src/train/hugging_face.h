@@ -1,7 +1,8 @@
 // Checkpoints as Hugging Face models and back: GPT-2 and Llama, as safetensors.
 //
-// Streams tensor by tensor: memory is that of the largest one, but for the comparison at the end, which runs the whole
-// model. A target appears whole or not at all.
+// Streams tensor by tensor: memory is that of the largest one in fp32, or twice that where their matrices are
+// transposed (GPT-2), but for the comparison at the end, which runs the whole model. A target appears whole or not at
+// all.
 #pragma once
 
 #include <optional>

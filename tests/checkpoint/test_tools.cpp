@@ -246,6 +246,20 @@ TEST_CASE("steps, facts, shapes and missing tensors are differences too", "[chec
   CHECK(other_differences(a, a, true).empty());
 }
 
+TEST_CASE("of the rest of the state those keys are compared that are asked for", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto number = [](int, int element, int) { return static_cast<float>(element); };
+  TrainingState state = state_at(4);
+  state.extra = {{"updates", 4}, {"loss_scaler", {{"scale", 1024}, {"good_steps", 4}}}, {"config", "one"}};
+  const CheckpointReader a = open_alone(save_numbers(folder.file("a"), number, state));
+  state.extra = {{"updates", 3}, {"loss_scaler", {{"scale", 512}, {"good_steps", 4}}}, {"config", "two"}};
+  const CheckpointReader b = open_alone(save_numbers(folder.file("b"), number, state));
+  CHECK(other_differences(a, b, true, {"updates", "loss_scaler", "absent"}) ==
+        std::vector<std::string>{"loss_scaler.scale: 1024 and 512", "updates: 4 and 3"});
+  CHECK(other_differences(a, b, false, {"updates", "loss_scaler"}).empty());
+  CHECK(other_differences(a, b, true).empty());
+}
+
 TEST_CASE("the newest complete checkpoint is found by sizes, with a word about newer ones", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto tensors = some_tensors();

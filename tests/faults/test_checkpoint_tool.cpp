@@ -60,6 +60,7 @@ TEST_CASE("info, verify and diff of a run") {
   CHECK(differ.code == 1);
   CHECK(differ.err.empty());
   CHECK(mentions(differ.out, "step: 8 and 7"));
+  CHECK(mentions(differ.out, "updates: 8 and 7"));
   CHECK(mentions(differ.out, "NOT equal"));
 }
 
