@@ -233,4 +233,12 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+void require_same_files(const std::string& a, const std::string& b) {
+  REQUIRE(names_in(a) == names_in(b));
+  for (const std::string& name : names_in(a)) {
+    INFO(name);
+    CHECK((contents_of(a + "/" + name) == contents_of(b + "/" + name)));
+  }
+}
+
 }  // namespace megatron::test

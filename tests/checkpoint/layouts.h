@@ -29,6 +29,10 @@ struct Part {
 /// parts[rank]
 using Layout = std::vector<std::vector<Part>>;
 
+/// Two tensors, of 33 elements and of 2409.
+inline const std::vector<GlobalTensor> kFewTensors{{"weight", {6, 4}}, {"bias", {9}}},
+    kWideTensors{{"weight", {60, 40}}, {"bias", {9}}};
+
 /// Shapes of one to four dimensions with awkward extents.
 std::vector<GlobalTensor> some_tensors();
 
@@ -78,5 +82,7 @@ Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tens
 Error error_of(const std::function<void()>& work);
 
 std::vector<std::string> names_in(const std::string& folder);
+/// Of two folders: the same names, the same bytes.
+void require_same_files(const std::string& a, const std::string& b);
 
 }  // namespace megatron::test

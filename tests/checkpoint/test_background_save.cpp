@@ -12,6 +12,7 @@
 #include "checkpoint/files.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/pieces_on_device.h"
 #include "checkpoint/rank_file.h"
 #include "comm/thread_communicator.h"
 #include "hdf5/hdf5_file.h"
@@ -23,44 +24,18 @@ using namespace megatron::test;
 
 namespace {
 
-const std::vector<GlobalTensor> kTensors{{"weight", {60, 40}}, {"bias", {9}}};
-
-/// Tensors that a test may overwrite, on a device of which the pinned memory is not the device's.
-struct OwnedOnDevice {
-  OwnedOnDevice(Device& device, const PieceMemory& memory) : pieces(memory.pieces()) {
-    for (Piece& piece : pieces) {
-      for (Tensor* tensor : {&piece.value, &piece.m, &piece.v}) {
-        if (!*tensor) continue;
-        memory_.emplace_back(device, tensor->bytes());
-        device.copy_to_device(memory_.back().data(), tensor->data(), tensor->bytes());
-        *tensor = memory_.back().tensor(tensor->shape(), DType::f32);
-      }
-    }
-  }
-  void scribble(Device& device) {
-    for (Buffer& buffer : memory_) {
-      const std::vector<char> noise(buffer.bytes(), 'x');
-      device.copy_to_device(buffer.data(), noise.data(), noise.size());
-    }
-  }
-  std::vector<Piece> pieces;
-
- private:
-  std::vector<Buffer> memory_;
-};
-
 /// Saves `generation` beside what `meanwhile` does on every rank; returns rank 0's report.
 SaveReport save_beside(const std::string& run, const Layout& layout, int generation, int moments = 2,
                        const std::function<void(Communicator&, BackgroundSave&)>& meanwhile = nullptr,
                        std::int64_t keep_last = 0) {
   SaveReport result;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
-    const PieceMemory memory(kTensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
+    const PieceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
     Backend backend = make_separate_backend();
-    OwnedOnDevice owned(*backend.device, memory);
-    BackgroundSave save(world, *backend.device, snapshot_bytes(owned.pieces));
-    save.start(run, state_at(generation), owned.pieces, {.keep_last = keep_last});
-    owned.scribble(*backend.device);
+    PiecesOnDevice owned(memory.pieces(), *backend.device);
+    BackgroundSave save(world, *backend.device, snapshot_bytes(owned.there()));
+    save.start(run, state_at(generation), owned.there(), {.keep_last = keep_last});
+    owned.scribble();
     if (meanwhile) meanwhile(world, save);
     if (!save.under_way()) return;
     internal_check(save.step() == generation, "a save of another step");
@@ -69,12 +44,6 @@ SaveReport save_beside(const std::string& run, const Layout& layout, int generat
     if (world.rank() == 0) result = report;
   });
   return result;
-}
-
-std::map<std::string, std::string> files_in(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const std::string& name : names_in(folder)) files[name] = contents_of(folder + "/" + name);
-  return files;
 }
 
 double median(std::vector<double> values) {
@@ -90,13 +59,13 @@ TEST_CASE("a save in the background writes the bytes of one in the foreground, o
   std::mt19937 random(7);
   const int ranks = GENERATE(1, 3), moments = GENERATE(0, 2);
   CAPTURE(ranks, moments);
-  const Layout layout = random_partition(kTensors, ranks, random);
-  const SaveReport expected = save_as(folder.file("foreground"), kTensors, layout, 5, 0, moments);
+  const Layout layout = random_partition(kWideTensors, ranks, random);
+  const SaveReport expected = save_as(folder.file("foreground"), kWideTensors, layout, 5, 0, moments);
   const SaveReport report = save_beside(folder.file("background"), layout, 5, moments);
   CHECK(report.path == folder.file("background/checkpoints/step_00000005"));
   CHECK(report.bytes == expected.bytes);
   CHECK(report.warnings.empty());
-  CHECK(files_in(report.path) == files_in(expected.path));
+  require_same_files(report.path, expected.path);
   CHECK(contents_of(folder.file("background/checkpoints/latest")) == "step_00000005\n");
 }
 
@@ -104,17 +73,17 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
           "[checkpoint][fault-26]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  const Layout layout = split_along(kTensors, 2, 0);
-  save_as(run, kTensors, layout, 1);
+  const Layout layout = split_along(kWideTensors, 2, 0);
+  save_as(run, kWideTensors, layout, 1);
   std::optional<Hdf5Lock> slow_disk;
   run_as_threads(1, [&](Communicator& world) {
-    const Layout one = split_along(kTensors, 1, 0);
-    const PieceMemory memory(kTensors, one[0], 2, 2);
+    const Layout one = split_along(kWideTensors, 1, 0);
+    const PieceMemory memory(kWideTensors, one[0], 2, 2);
     Backend backend = make_separate_backend();
     BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
-    OwnedOnDevice owned(*backend.device, memory);
+    PiecesOnDevice owned(memory.pieces(), *backend.device);
     slow_disk.emplace();
-    save.start(run, state_at(2), owned.pieces);
+    save.start(run, state_at(2), owned.there());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     CHECK(save.working());
     CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{".tmp_step_00000002", "latest", "step_00000001"});
@@ -126,7 +95,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
     CHECK_FALSE(save.go_on().has_value());
     CHECK(save.finish().path == run + "/checkpoints/step_00000002");
   });
-  CHECK(load_newest(run, kTensors, layout).step == 2);
+  CHECK(load_newest(run, kWideTensors, layout).step == 2);
 }
 
 TEST_CASE("the seconds of a save in the background are its own, not those of what goes on meanwhile", "[checkpoint]") {
@@ -147,7 +116,7 @@ TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the
   layout[1].push_back({0, {{0, 0}, {60, 40}}, 0, 2400});
   layout[0].push_back({1, {{0}, {4}}, 0, 4});
   layout[2].push_back({1, {{4}, {5}}, 0, 5});
-  save_as(run, kTensors, layout, 1);
+  save_as(run, kWideTensors, layout, 1);
   std::atomic<int> failed = 0, written = 0;
   {
     const FileSizeLimit limit(8000);
@@ -163,19 +132,19 @@ TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the
   CHECK(written == 2);  // the others had nothing to complain of
   CHECK(failed == 3);
   CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000001"});
-  CHECK(load_newest(run, kTensors, layout).wrong == 0);
+  CHECK(load_newest(run, kWideTensors, layout).wrong == 0);
   save_beside(run, layout, 3, 2, nullptr, 1);
   CHECK(names_in(run + "/checkpoints") == std::vector<std::string>{"latest", "step_00000003"});
-  CHECK(load_newest(run, kTensors, layout).wrong == 0);
+  CHECK(load_newest(run, kWideTensors, layout).wrong == 0);
 }
 
 TEST_CASE("a save that nobody waits for ends at once, and counts for nothing", "[checkpoint][fault-26]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  const Layout layout = split_along(kTensors, 1, 0);
-  save_as(run, kTensors, layout, 1);
+  const Layout layout = split_along(kWideTensors, 1, 0);
+  save_as(run, kWideTensors, layout, 1);
   run_as_threads(1, [&](Communicator& world) {
-    const PieceMemory memory(kTensors, layout[0], 2, 2);
+    const PieceMemory memory(kWideTensors, layout[0], 2, 2);
     Backend backend = make_cpu_backend();
     std::atomic<bool> holds = false, leaving = false;
     std::thread slow_disk([&] {
@@ -195,7 +164,7 @@ TEST_CASE("a save that nobody waits for ends at once, and counts for nothing", "
     const std::string left = run + "/checkpoints/.tmp_step_00000002/" + rank_file_name(0);
     CHECK(file_bytes(left) < static_cast<std::int64_t>(snapshot_bytes(memory.pieces()) / 3));
   });
-  const Loaded loaded = load_newest(run, kTensors, layout);
+  const Loaded loaded = load_newest(run, kWideTensors, layout);
   CHECK(loaded.step == 1);
   CHECK(loaded.wrong == 0);
   CHECK(loaded.warnings.empty());

@@ -16,19 +16,13 @@ using namespace megatron::test;
 using Catch::Matchers::Contains;
 using Names = std::vector<std::string>;
 
-namespace {
-
-const std::vector<GlobalTensor> kTensors{{"weight", {6, 4}}, {"bias", {9}}};
-
-}  // namespace
-
 TEST_CASE("retention keeps the newest complete ones", "[checkpoint][fault-25]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
-  const Layout layout = split_along(kTensors, 2, 0);
-  for (const int step : {1, 2, 3}) save_as(run, kTensors, layout, step, 0);
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  for (const int step : {1, 2, 3}) save_as(run, kFewTensors, layout, step, 0);
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000001", "step_00000002", "step_00000003"});
-  save_as(run, kTensors, layout, 4, 2);
+  save_as(run, kFewTensors, layout, 4, 2);
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000003", "step_00000004"});
   const auto found = find_checkpoints(run);
   REQUIRE(found.size() == 2);
@@ -39,40 +33,40 @@ TEST_CASE("retention keeps the newest complete ones", "[checkpoint][fault-25]") 
   // An incomplete one does not count as one of the two.
   std::filesystem::remove(checkpoints + "/step_00000004/rank_00001.h5");
   CHECK(find_checkpoints(run).size() == 1);
-  save_as(run, kTensors, layout, 5, 2);
+  save_as(run, kFewTensors, layout, 5, 2);
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000003", "step_00000005"});
 }
 
 TEST_CASE("after falling back, the abandoned future cannot outlive the new past", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  const Layout layout = split_along(kTensors, 2, 0);
-  for (const int step : {10, 20}) save_as(run, kTensors, layout, step, 1 + step / 20);
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  for (const int step : {10, 20}) save_as(run, kFewTensors, layout, step, 1 + step / 20);
   std::string bytes = contents_of(folder.file("run/checkpoints/step_00000020/rank_00000.h5"));
   bytes[bytes.size() / 2] ^= 1;
   write_file(folder.file("run/checkpoints/step_00000020/rank_00000.h5"), bytes);
-  REQUIRE(load_newest(run, kTensors, layout).step == 10);
-  save_as(run, kTensors, layout, 15, 1);
-  const Loaded loaded = load_newest(run, kTensors, layout);
+  REQUIRE(load_newest(run, kFewTensors, layout).step == 10);
+  save_as(run, kFewTensors, layout, 15, 1);
+  const Loaded loaded = load_newest(run, kFewTensors, layout);
   CHECK(loaded.step == 15);
   CHECK(loaded.warnings.empty());
 }
 
 TEST_CASE("a step can be saved again, on another layout", "[checkpoint]") {
   const TemporaryFolder folder;
-  save_as(folder.file("run"), kTensors, split_along(kTensors, 3, 0), 7);
-  save_as(folder.file("run"), kTensors, split_along(kTensors, 2, 1), 7);
+  save_as(folder.file("run"), kFewTensors, split_along(kFewTensors, 3, 0), 7);
+  save_as(folder.file("run"), kFewTensors, split_along(kFewTensors, 2, 1), 7);
   CHECK(names_in(folder.file("run/checkpoints")) == Names{"latest", "step_00000007"});
   CHECK(names_in(folder.file("run/checkpoints/step_00000007")) ==
         Names{"manifest.json", "rank_00000.h5", "rank_00001.h5"});
-  CHECK(load_newest(folder.file("run"), kTensors, split_along(kTensors, 1, 0)).wrong == 0);
+  CHECK(load_newest(folder.file("run"), kFewTensors, split_along(kFewTensors, 1, 0)).wrong == 0);
 }
 
 TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[checkpoint][fault-21]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
-  const Layout layout = split_along(kTensors, 2, 0);
-  save_as(run, kTensors, layout, 1);
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  save_as(run, kFewTensors, layout, 1);
   std::filesystem::copy(checkpoints + "/step_00000001", checkpoints + "/.tmp_step_00000002");
   std::filesystem::copy(checkpoints + "/step_00000001", checkpoints + "/.old_step_00000001");
   std::filesystem::create_directories(checkpoints + "/.tmp_step_00000003");
@@ -82,11 +76,11 @@ TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[check
   write_file(checkpoints + "/.tmp_step_00000004/thesis.tex", "mine");
   write_file(checkpoints + "/notes.txt", "mine");
   write_file(checkpoints + "/.tmp_latest", "step_0");
-  CHECK(load_newest(run, kTensors, layout).step == 1);  // reading cleans nothing: somebody may be saving
+  CHECK(load_newest(run, kFewTensors, layout).step == 1);  // reading cleans nothing: somebody may be saving
   CHECK(names_in(checkpoints + "/.tmp_step_00000002").size() == 3);
 
   const bool by_saving = GENERATE(true, false);
-  if (by_saving) save_as(run, kTensors, layout, 2);
+  if (by_saving) save_as(run, kFewTensors, layout, 2);
   if (!by_saving) clean_checkpoints(run);
   Names expected{".tmp_latest", ".tmp_step_00000004", ".tmp_step_3", "latest", "notes.txt", "step_00000001"};
   if (by_saving) expected.push_back("step_00000002");
@@ -97,20 +91,20 @@ TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[check
 
 TEST_CASE("a checkpoint that lost its name between two renames gets it back", "[checkpoint][fault-21]") {
   const TemporaryFolder folder;
-  const Layout layout = split_along(kTensors, 2, 0);
-  save_as(folder.file("run"), kTensors, layout, 6);
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  save_as(folder.file("run"), kFewTensors, layout, 6);
   std::filesystem::rename(folder.file("run/checkpoints/step_00000006"),
                           folder.file("run/checkpoints/.old_step_00000006"));
   clean_checkpoints(folder.file("run"));
-  CHECK(load_newest(folder.file("run"), kTensors, layout).step == 6);
+  CHECK(load_newest(folder.file("run"), kFewTensors, layout).step == 6);
 }
 
 TEST_CASE("one rank that cannot write fails the save everywhere and harms nothing",
           "[checkpoint][fault-25][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
-  const Layout layout = split_along(kTensors, 3, 0);
-  save_as(run, kTensors, layout, 1);
+  const Layout layout = split_along(kFewTensors, 3, 0);
+  save_as(run, kFewTensors, layout, 1);
   const std::vector<GlobalTensor> large{{"weight", {6, 4}}, {"bias", {9}}, {"large", {200000}}};
   Layout uneven = split_along(large, 3, 0);
   for (std::vector<Part>& parts : uneven) parts.pop_back();
@@ -130,7 +124,7 @@ TEST_CASE("one rank that cannot write fails the save everywhere and harms nothin
     }
     CHECK(told == 3);
     CHECK(names_in(checkpoints) == Names{"latest", "step_00000001"});
-    CHECK(load_newest(run, kTensors, layout).wrong == 0);
+    CHECK(load_newest(run, kFewTensors, layout).wrong == 0);
   }
   CHECK(names_in("/proc/self/fd").size() == open_files);  // else a removed file keeps its disk space
   save_as(run, large, uneven, 2, 1);                      // the same step, after the disk has been cleared
@@ -148,7 +142,7 @@ TEST_CASE("a disk without room is noticed before anything is written", "[checkpo
   }
   const std::vector<GlobalTensor> large{{"large", {1000000}}};
   const Layout layout = split_along(large, 2, 0);
-  save_as(disk + "/run", kTensors, split_along(kTensors, 2, 0), 1);
+  save_as(disk + "/run", kFewTensors, split_along(kFewTensors, 2, 0), 1);
   const Error error = error_of([&] { save_as(disk + "/run", large, layout, 2); });
   CHECK(error.exit_code() == 7);
   CHECK_THAT(error.what(), Contains("bytes) are free"));
@@ -165,7 +159,7 @@ TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]
     const Error error = error_of([&] { check_writable(path); });
     CHECK(error.exit_code() == 7);
     CHECK_THAT(error.what(), Contains(path));
-    const Error save_error = error_of([&] { save_as(path, kTensors, split_along(kTensors, 2, 0), 1); });
+    const Error save_error = error_of([&] { save_as(path, kFewTensors, split_along(kFewTensors, 2, 0), 1); });
     CHECK(save_error.exit_code() == 7);
   }
   check_writable(folder.file("new/with space/ünïcode"));
@@ -175,7 +169,7 @@ TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]
 TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on from", "[checkpoint][fault-18]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  const Layout layout = split_along(kTensors, 2, 0);
+  const Layout layout = split_along(kFewTensors, 2, 0);
   std::mt19937 random(99);
   int last_told = 0, killed_inside = 0;
   for (int round = 0; round < 30; ++round) {
@@ -185,7 +179,7 @@ TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on f
     REQUIRE(child >= 0);
     if (child == 0) {  // saves as fast as it can, telling each step when its save has returned
       for (int step = last_told + 1;; ++step) {
-        save_as(run, kTensors, layout, step, 2);
+        save_as(run, kFewTensors, layout, step, 2);
         if (::write(tell[1], &step, sizeof step) != sizeof step) ::_exit(1);
       }
     }
@@ -203,7 +197,7 @@ TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on f
     REQUIRE(WIFSIGNALED(status));
 
     for (const std::string& name : names_in(run + "/checkpoints")) killed_inside += name.starts_with(".tmp_step_");
-    const Loaded loaded = load_newest(run, kTensors, split_along(kTensors, 1 + round % 3, round % 2));
+    const Loaded loaded = load_newest(run, kFewTensors, split_along(kFewTensors, 1 + round % 3, round % 2));
     INFO("round " << round << ", last told " << last_told);
     REQUIRE((loaded.step == last_told || loaded.step == last_told + 1));
     REQUIRE(loaded.wrong == 0);
@@ -212,6 +206,6 @@ TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on f
     last_told = static_cast<int>(loaded.step);
   }
   CHECK(killed_inside > 0);  // else this has proven little
-  save_as(run, kTensors, layout, last_told + 1, 2);
+  save_as(run, kFewTensors, layout, last_told + 1, 2);
   for (const std::string& name : names_in(run + "/checkpoints")) CHECK_THAT(name, !Catch::Matchers::StartsWith("."));
 }

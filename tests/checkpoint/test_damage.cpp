@@ -12,18 +12,16 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::vector<GlobalTensor> kTensors{{"weight", {6, 4}}, {"bias", {9}}};
-
 /// A run with the checkpoints 10 and 20, of three ranks.
 class TwoCheckpoints {
  public:
   TwoCheckpoints() {
-    for (const int step : {10, 20}) save_as(run(), kTensors, split_along(kTensors, 3, 0), step);
+    for (const int step : {10, 20}) save_as(run(), kFewTensors, split_along(kFewTensors, 3, 0), step);
   }
   std::string run() const { return folder_.file("run"); }
   std::string at(const std::string& name) const { return folder_.file("run/checkpoints/" + name); }
   std::string newest() const { return at("step_00000020"); }
-  Loaded load() const { return load_newest(run(), kTensors, split_along(kTensors, 2, 1)); }
+  Loaded load() const { return load_newest(run(), kFewTensors, split_along(kFewTensors, 2, 1)); }
 
   void must_fall_back(const std::string& reason) const {
     const Loaded loaded = load();
@@ -31,10 +29,10 @@ class TwoCheckpoints {
     CHECK(loaded.wrong == 0);
     REQUIRE(loaded.warnings.size() == 1);
     CHECK_THAT(loaded.warnings[0], Contains("step_00000020") && Contains(reason));
-    const Error error = error_of([&] { load_named(newest(), kTensors, split_along(kTensors, 2, 1)); });
+    const Error error = error_of([&] { load_named(newest(), kFewTensors, split_along(kFewTensors, 2, 1)); });
     CHECK(error.exit_code() == 4);
     CHECK_THAT(error.what(), Contains("step_00000020") && Contains(reason));
-    CHECK(load_named(at("step_00000010"), kTensors, split_along(kTensors, 2, 1)).step == 10);
+    CHECK(load_named(at("step_00000010"), kFewTensors, split_along(kFewTensors, 2, 1)).step == 10);
   }
 
  private:
@@ -107,7 +105,7 @@ TEST_CASE("links out of the folder are not followed", "[checkpoint]") {
   saved.must_fall_back("rank_00001.h5 is missing");
   std::filesystem::remove_all(saved.newest());
   std::filesystem::create_directory_symlink(saved.at("step_00000010"), saved.newest());
-  CHECK(load_newest(saved.run(), kTensors, split_along(kTensors, 1, 0)).step == 10);
+  CHECK(load_newest(saved.run(), kFewTensors, split_along(kFewTensors, 1, 0)).step == 10);
 }
 
 TEST_CASE("when all are damaged, nothing starts from scratch in silence", "[checkpoint][fault-19]") {
@@ -194,7 +192,7 @@ TEST_CASE("a newer major version is refused with what to do, a newer minor one i
   write_manifest_with_checksum(file, manifest);
   for (int named = 0; named < 2; ++named) {
     const Error error = error_of([&] {
-      if (named == 1) load_named(saved.newest(), kTensors, split_along(kTensors, 1, 0));
+      if (named == 1) load_named(saved.newest(), kFewTensors, split_along(kFewTensors, 1, 0));
       if (named == 0) saved.load();
     });
     CHECK(error.exit_code() == 4);
@@ -297,18 +295,18 @@ TEST_CASE("rank files with sound hashes and lying tables are refused", "[checkpo
 
 TEST_CASE("what is not there is none, or an error if it was named", "[checkpoint]") {
   const TemporaryFolder folder;
-  const Layout layout = split_along(kTensors, 2, 0);
-  CHECK(load_newest(folder.file("nowhere"), kTensors, layout).step == -1);
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  CHECK(load_newest(folder.file("nowhere"), kFewTensors, layout).step == -1);
   CHECK(find_checkpoints(folder.file("nowhere")).empty());
   for (const char* name : {"nowhere", "."}) {
-    const Error error = error_of([&] { load_named(folder.file(name), kTensors, layout); });
+    const Error error = error_of([&] { load_named(folder.file(name), kFewTensors, layout); });
     CHECK(error.exit_code() == 4);
   }
-  save_as(folder.file("run"), kTensors, layout, 3);
-  CHECK(load_named(folder.file("run"), kTensors, layout).step == 3);
-  CHECK(load_named(folder.file("run/checkpoints"), kTensors, layout).step == 3);
+  save_as(folder.file("run"), kFewTensors, layout, 3);
+  CHECK(load_named(folder.file("run"), kFewTensors, layout).step == 3);
+  CHECK(load_named(folder.file("run/checkpoints"), kFewTensors, layout).step == 3);
   std::filesystem::rename(folder.file("run/checkpoints/step_00000003"), folder.file("best"));
-  CHECK(load_named(folder.file("best"), kTensors, layout).step == 3);
-  const Error error = error_of([&] { load_named(folder.file("run"), kTensors, layout); });
+  CHECK(load_named(folder.file("best"), kFewTensors, layout).step == 3);
+  const Error error = error_of([&] { load_named(folder.file("run"), kFewTensors, layout); });
   CHECK(error.exit_code() == 4);
 }

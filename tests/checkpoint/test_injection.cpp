@@ -14,8 +14,6 @@ using namespace megatron::test;
 
 namespace {
 
-const std::vector<GlobalTensor> kTensors{{"weight", {60, 40}}, {"bias", {9}}};
-
 std::string run_directory() {
   const char* run = std::getenv("CHECKPOINT_TEST_RUN");
   REQUIRE(run != nullptr);
@@ -23,9 +21,9 @@ std::string run_directory() {
 }
 
 void save_beside(const std::string& run, int step) {
-  const Layout layout = split_along(kTensors, 2, 0);
+  const Layout layout = split_along(kWideTensors, 2, 0);
   run_as_threads(2, [&](Communicator& world) {
-    const PieceMemory memory(kTensors, layout[static_cast<std::size_t>(world.rank())], 2, step);
+    const PieceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], 2, step);
     CpuDevice device;
     BackgroundSave save(world, device, snapshot_bytes(memory.pieces()));
     save.start(run, state_at(step), memory.pieces(), {.keep_last = 2});
@@ -43,7 +41,7 @@ TEST_CASE("save the next step and tell how it went", "[.inject]") {
     if (std::getenv("CHECKPOINT_TEST_BACKGROUND") != nullptr) {
       save_beside(run, step);
     } else {
-      save_as(run, kTensors, split_along(kTensors, 2, 0), step, 2);
+      save_as(run, kWideTensors, split_along(kWideTensors, 2, 0), step, 2);
     }
     write_file(run + "/outcome", fmt::format("saved {}", step));
   } catch (const Error& error) {
@@ -56,7 +54,7 @@ TEST_CASE("what is left can be loaded, is newest, and can be saved upon", "[.exa
   const std::string run = run_directory();
   const std::string outcome = contents_of(run + "/outcome");  // empty: killed
   INFO("outcome: " << outcome);
-  const Loaded loaded = load_newest(run, kTensors, split_along(kTensors, 1, 0));
+  const Loaded loaded = load_newest(run, kWideTensors, split_along(kWideTensors, 1, 0));
   CHECK(loaded.wrong == 0);
   CHECK(loaded.warnings.empty());
   REQUIRE(loaded.step >= 3);  // the script has saved 1, 2 and 3
@@ -68,6 +66,6 @@ TEST_CASE("what is left can be loaded, is newest, and can be saved upon", "[.exa
     }
   }
   const int next = static_cast<int>(loaded.step) + 1;
-  save_as(run, kTensors, split_along(kTensors, 3, 1), next, 2);
-  CHECK(load_newest(run, kTensors, split_along(kTensors, 2, 0)).step == next);
+  save_as(run, kWideTensors, split_along(kWideTensors, 3, 1), next, 2);
+  CHECK(load_newest(run, kWideTensors, split_along(kWideTensors, 2, 0)).step == next);
 }

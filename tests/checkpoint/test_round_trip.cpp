@@ -2,10 +2,10 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <deque>
 
 #include "checkpoint/layouts.h"
 #include "checkpoint/overlap.h"
+#include "checkpoint/pieces_on_device.h"
 #include "comm/thread_communicator.h"
 #include "support/separate_backend.h"
 
@@ -183,37 +183,6 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
   });
 }
 
-namespace {
-
-/// The same pieces on a device, one buffer a tensor.
-struct PiecesOnDevice {
-  PiecesOnDevice(const std::vector<Piece>& at_home, Device& its_device) : device(its_device), home(at_home) {
-    there = home;
-    each([&](Tensor& tensor, const Tensor& host) {
-      const Buffer& buffer = memory.emplace_back(device, host.bytes());
-      tensor = buffer.tensor(host.shape(), host.dtype());
-      device.copy_to_device(tensor.data(), host.data(), host.bytes());
-    });
-  }
-  void fetch() {
-    each([&](Tensor& tensor, const Tensor& host) { device.copy_to_host(host.data(), tensor.data(), tensor.bytes()); });
-  }
-  template <class Body>
-  void each(const Body& body) {
-    for (std::size_t i = 0; i < home.size(); ++i) {
-      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
-        if (!(home[i].*tensor).empty()) body(there[i].*tensor, home[i].*tensor);
-      }
-    }
-  }
-
-  Device& device;
-  std::vector<Piece> home, there;
-  std::deque<Buffer> memory;
-};
-
-}  // namespace
-
 TEST_CASE("pieces whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
   std::vector<GlobalTensor> tensors = some_tensors();
   tensors.push_back({"large", {1500, 1000}});
@@ -224,7 +193,7 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
     SeparateDevice device(Copies::late);
     const PieceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 7);
     PiecesOnDevice pieces(memory.pieces(), device);
-    save_checkpoint(world, folder.file("run"), state_at(7), pieces.there, device);
+    save_checkpoint(world, folder.file("run"), state_at(7), pieces.there(), device);
   });
   CHECK(load_newest(folder.file("run"), tensors, columns).wrong == 0);
   std::atomic<std::int64_t> wrong = 0, too_much_pinned = 0;
@@ -233,7 +202,7 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
     const PieceMemory memory(tensors, columns[static_cast<std::size_t>(world.rank())], 2);
     PiecesOnDevice pieces(memory.pieces(), device);
     std::vector<std::string> warnings;
-    open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, pieces.there, device);
+    open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, pieces.there(), device);
     pieces.fetch();
     wrong += memory.wrong(7);
     if (device.most_pinned_bytes() > (std::size_t{16} << 20)) ++too_much_pinned;

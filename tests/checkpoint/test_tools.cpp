@@ -35,14 +35,6 @@ PieceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& la
   };
 }
 
-void require_same_files(const std::string& a, const std::string& b) {
-  REQUIRE(names_in(a) == names_in(b));
-  for (const std::string& name : names_in(a)) {
-    INFO(name);
-    CHECK((contents_of(a + "/" + name) == contents_of(b + "/" + name)));
-  }
-}
-
 /// A checkpoint whose numbers are `change`d after they are written: by name, flat index, kind of number.
 std::string save_numbers(const std::string& run, const std::function<float(int tensor, int element, int kind)>& number,
                          const TrainingState& state = state_at(4)) {

@@ -1,0 +1,51 @@
+// Pieces of host memory, and the same on a device whose memory is not the host's, one buffer a tensor.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "parallel/parameter.h"
+#include "tensor/memory.h"
+
+namespace megatron::test {
+
+class PiecesOnDevice {
+ public:
+  /// Copies them there. Both must outlive this.
+  PiecesOnDevice(const std::vector<Piece>& home, Device& device) : device_(device), home_(home), there_(home) {
+    each([&](Tensor& there, const Tensor& host) {
+      there = memory_.emplace_back(device_, host.bytes()).tensor(host.shape(), host.dtype());
+      device_.copy_to_device(there.data(), host.data(), host.bytes());
+    });
+  }
+  const std::vector<Piece>& there() const { return there_; }
+
+  /// Copies them back.
+  void fetch() {
+    each([&](Tensor& there, const Tensor& host) { device_.copy_to_host(host.data(), there.data(), there.bytes()); });
+  }
+  /// Overwrites what is there.
+  void scribble() {
+    each([&](Tensor& there, const Tensor&) {
+      const std::vector<char> noise(there.bytes(), 'x');
+      device_.copy_to_device(there.data(), noise.data(), noise.size());
+    });
+  }
+
+ private:
+  template <class Body>
+  void each(const Body& body) {
+    for (std::size_t i = 0; i < home_.size(); ++i) {
+      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+        if (!(home_[i].*tensor).empty()) body(there_[i].*tensor, home_[i].*tensor);
+      }
+    }
+  }
+
+  Device& device_;
+  const std::vector<Piece>& home_;
+  std::vector<Piece> there_;
+  std::deque<Buffer> memory_;
+};
+
+}  // namespace megatron::test
