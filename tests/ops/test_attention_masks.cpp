@@ -46,8 +46,8 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BF
   check_case<TestType>(ops, grouped, rounding);
 }
 
-TEMPLATE_TEST_CASE("attention of 16-bit elements: aligned rows, heads of all widths", "[attention]", BFloat16,
-                   Float16) {
+TEMPLATE_TEST_CASE("attention of 16-bit elements: aligned rows, heads of all widths", "[attention][all-widths]",
+                   BFloat16, Float16) {
   const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   const double rounding = kTolerance<TestType>;
