@@ -76,7 +76,7 @@ cublasLtEpilogue_t epilogue_of(const Epilogue& epilogue) {
   }
 }
 
-/// Where the operands of the epilogue lie; the choice of an algorithm looks at how they are aligned.
+/// Where the operands of the epilogue lie.
 void set_places(Plan& plan, const Epilogue& epilogue) {
   if (epilogue.bias != nullptr) set_product(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
   if (epilogue.gelu_input != nullptr) {
@@ -110,7 +110,11 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const E
   set_layout(plan.c, key.output, key.m, key.n, key.c_stride);
   set_product(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, key.epilogue);
   if (epilogue.gelu_input != nullptr) set_product(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
-  set_places(plan, epilogue);
+  // The choice of an algorithm looks at how they are aligned: as little as any may be, wherever these are.
+  void* anywhere = reinterpret_cast<void*>(std::uintptr_t{kAlignment});
+  set_places(plan, {.kind = epilogue.kind,
+                    .bias = epilogue.bias == nullptr ? nullptr : anywhere,
+                    .gelu_input = epilogue.gelu_input == nullptr ? nullptr : anywhere});
 
   cublasLtMatmulPreferenceOpaque_t preference;
   CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
