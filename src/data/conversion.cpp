@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "data/indexed_reader.h"
+#include "data/indexed_writer.h"
+
 namespace megatron {
 
 namespace {

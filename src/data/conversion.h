@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/indexed_file.h"
+#include "data/indexed_format.h"
 #include "data/shard_set.h"
 
 namespace megatron {

@@ -23,6 +23,21 @@ void check_belongs(const TokenShard& shard, const TokenShard& first, std::uint64
          path);
 }
 
+/// Reads tokens of parts that lie end to end: part i has [starts[i], starts[i + 1]) and is what part_at(i) returns.
+template <class PartAt>
+void read_parts(std::span<const std::uint64_t> starts, std::uint64_t first, std::uint64_t count, std::int32_t* ids,
+                const PartAt& part_at) {
+  auto next = std::upper_bound(starts.begin(), starts.end(), first);
+  for (; count > 0; ++next) {
+    const auto part = static_cast<std::size_t>(next - starts.begin()) - 1;
+    const std::uint64_t here = std::min(count, *next - first);
+    part_at(part).read(first - starts[part], here, ids);
+    first += here;
+    count -= here;
+    ids += here;
+  }
+}
+
 }  // namespace
 
 TokenDataset::TokenDataset(const std::string& path) : path_(path), shard_starts_{0}, document_starts_{0} {
@@ -126,15 +141,7 @@ TokenShard& TokenDataset::shard(std::size_t index) {
 void TokenDataset::read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) {
   internal_check(first <= tokens() && count <= tokens() - first, "tokens beyond the end of the data");
   const std::lock_guard lock(mutex_);
-  auto next = std::upper_bound(shard_starts_.begin(), shard_starts_.end(), first);
-  for (; count > 0; ++next) {
-    const auto index = static_cast<std::size_t>(next - shard_starts_.begin()) - 1;
-    const std::uint64_t here = std::min(count, *next - first);
-    shard(index).read(first - shard_starts_[index], here, ids);
-    first += here;
-    count -= here;
-    ids += here;
-  }
+  read_parts(shard_starts_, first, count, ids, [&](std::size_t index) -> TokenShard& { return shard(index); });
 }
 
 std::vector<DocumentEnd> TokenDataset::document_ends() {
@@ -159,15 +166,7 @@ TokenChain::TokenChain(std::vector<TokenSource*> parts) : parts_(std::move(parts
 
 void TokenChain::read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) {
   internal_check(first <= tokens() && count <= tokens() - first, "tokens beyond the end of the data");
-  auto next = std::upper_bound(starts_.begin(), starts_.end(), first);
-  for (; count > 0; ++next) {
-    const auto part = static_cast<std::size_t>(next - starts_.begin()) - 1;
-    const std::uint64_t here = std::min(count, *next - first);
-    parts_[part]->read(first - starts_[part], here, ids);
-    first += here;
-    count -= here;
-    ids += here;
-  }
+  read_parts(starts_, first, count, ids, [&](std::size_t part) -> TokenSource& { return *parts_[part]; });
 }
 
 }  // namespace megatron

@@ -3,7 +3,8 @@
 
 #include <functional>
 
-#include "data/indexed_file.h"
+#include "data/indexed_reader.h"
+#include "data/indexed_writer.h"
 #include "data_support.h"
 #include "support/file_size_limit.h"
 

@@ -1,5 +1,5 @@
 // Megatron-LM's indexed data sets: against files that numpy wrote (scripts/indexed_files.py), byte by byte.
-#include "data/indexed_file.h"
+#include "data/indexed_reader.h"
 
 #include <cstring>
 #include <fstream>
