@@ -1,14 +1,12 @@
 // The HDF5 layer: what is written comes back, and crafted or damaged files are refused before memory is spent on them.
 #include <hdf5.h>
-#include <sys/resource.h>
-
-#include <csignal>
 #include <numeric>
 #include <thread>
 
 #include "data_support.h"
 #include "hdf5/hdf5_check.h"
 #include "hdf5/hdf5_file.h"
+#include "support/file_size_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -197,26 +195,13 @@ TEST_CASE("HDF5: crafted files are refused", "[hdf5]") {
 
 TEST_CASE("HDF5: a full disk is a filesystem error, and the next file is fine", "[hdf5]") {
   ShardFolder folder;
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit old{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
-  const rlimit small{100000, old.rlim_max};
   const std::vector<std::uint16_t> values(4 << 20, 7);
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  std::string message;
-  ErrorKind kind = ErrorKind::internal;
-  try {
+  require_error(ErrorKind::filesystem, {"File too large", "big.h5"}, [&] {
+    const FileSizeLimit limit(100000);
     Hdf5File file = Hdf5File::create(folder.file("big.h5"));
     file.create_growable_dataset("x", Hdf5Type::u16).append(values);
     file.close();
-  } catch (const Error& error) {
-    message = error.what();
-    kind = error.kind();
-  }
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
-  CHECK(kind == ErrorKind::filesystem);
-  CHECK(message.find("File too large") != std::string::npos);
-  CHECK(message.find("big.h5") != std::string::npos);
+  });
   Hdf5File file = Hdf5File::create(folder.file("next.h5"));
   file.create_growable_dataset("x", Hdf5Type::u16).append(values);
   file.close();

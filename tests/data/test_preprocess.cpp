@@ -1,12 +1,10 @@
 // Text to shards: the same bytes for any number of ranks, every error with its file and line and nothing left behind.
-#include <sys/resource.h>
-
-#include <csignal>
 #include <map>
 
 #include "base/philox.h"
 #include "data/sample_corpus.h"
 #include "preprocess_support.h"
+#include "support/file_size_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -209,22 +207,10 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
   run(job);
   job.inputs.paths = {folder.file("small.jsonl"), folder.file("large.jsonl")};
   job.shard_bytes = 1 << 20;
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit old{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
-  const rlimit small{1 << 20, old.rlim_max};
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  std::string message;
-  ErrorKind kind = ErrorKind::internal;
-  try {
+  require_error(ErrorKind::filesystem, {"File too large"}, [&] {
+    const FileSizeLimit limit(1 << 20);
     run(job, 2);
-  } catch (const Error& error) {
-    message = error.what();
-    kind = error.kind();
-  }
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
-  CHECK(kind == ErrorKind::filesystem);
-  CHECK(message.find("File too large") != std::string::npos);
+  });
   CHECK(folder.files() == std::vector<std::string>{"large.jsonl", "p-00000.h5", "small.jsonl"});
   CHECK(texts_of(job.output) == std::vector<std::string>{"old|"});
 }
