@@ -21,8 +21,7 @@ Preprocessor::Preprocessor(PreprocessJob job)
       encoder_(tokenizer_->make_encoder()),
       files_(job_.output) {
   verify(!job_.inputs.paths.empty(), ErrorKind::configuration, "give at least one --input");
-  verify(!job_.output.empty() && job_.output.back() != '/', ErrorKind::configuration,
-         "--output \"{}\": give a prefix of file names, as in data/stories", job_.output);
+  check_prefix(job_.output, "--output");
   verify(job_.shard_bytes >= kSmallestShard, ErrorKind::configuration, "--shard-bytes {}: at least {}",
          job_.shard_bytes, kSmallestShard);
   corpus_ = std::make_unique<TextCorpus>(job_.inputs);

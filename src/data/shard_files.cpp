@@ -36,9 +36,13 @@ bool is_leftover(std::string_view rest, std::uint64_t shards) {
 
 }  // namespace
 
-void prepare_prefix(const std::string& prefix, const char* option) {
+void check_prefix(const std::string& prefix, const char* option) {
   verify(!prefix.empty() && prefix.back() != '/', ErrorKind::configuration,
          "{} \"{}\": give a prefix of file names, as in data/stories", option, prefix);
+}
+
+void prepare_prefix(const std::string& prefix, const char* option) {
+  check_prefix(prefix, option);
   const std::string folder = folder_of(prefix);
   std::error_code error;
   std::filesystem::create_directories(folder, error);

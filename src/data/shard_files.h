@@ -21,7 +21,9 @@ struct ShardSummary {
   std::uint64_t hash = 0;  ///< TokenShardWriter::finish()
 };
 
-/// Makes the folder that files of this prefix go to. ErrorKind::configuration if it is no prefix of file names.
+/// ErrorKind::configuration if it is no prefix of file names; `option` says what gave it.
+void check_prefix(const std::string& prefix, const char* option);
+/// Checks it, and makes the folder that files of this prefix go to.
 void prepare_prefix(const std::string& prefix, const char* option);
 
 /// Of all parts of a set, or of those that one rank writes. What it has written is removed, and what was there before
