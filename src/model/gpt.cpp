@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "nn/positions.h"
+#include "model/rotary.h"
 
 namespace megatron {
 
@@ -46,20 +46,6 @@ Activation activation_of(const ModelConfig& model) {
   fail(ErrorKind::internal, "model.activation = \"{}\" has no function", model.activation);
 }
 
-std::vector<float> frequencies_of(const ModelConfig& model) {
-  if (model.position_embedding != "rope") return {};
-  const RotaryScalingConfig& given = model.rotary_scaling;
-  RotaryScaling scaling;
-  if (!given.type.empty()) {
-    scaling = {.kind = given.type == "llama3" ? RotaryScaling::Kind::llama3 : RotaryScaling::Kind::linear,
-               .factor = given.factor,
-               .low_frequency_factor = given.low_frequency_factor,
-               .high_frequency_factor = given.high_frequency_factor,
-               .original_length = given.original_length};
-  }
-  return rotary_inverse_frequencies(model.rotary_size(), 1, model.rotary_base, scaling);
-}
-
 BlockSizes block_sizes(const ModelConfig& model) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
   const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
@@ -69,7 +55,8 @@ BlockSizes block_sizes(const ModelConfig& model) {
                      .groups = model.query_groups,
                      .bias = model.bias,
                      .alibi = model.position_embedding == "alibi",
-                     .inverse_frequencies = frequencies_of(model),
+                     .inverse_frequencies =
+                         model.position_embedding == "rope" ? rotary_inverse_frequencies(model) : std::vector<float>(),
                      .query_key_norm = model.query_key_norm,
                      .norm_epsilon = model.norm_epsilon,
                      .dropout = model.attention_dropout,
@@ -111,7 +98,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   const bool first = at == 0, last = at + 1 == split.size();
   const std::int64_t first_layer = std::accumulate(split.begin(), own, std::int64_t{0});
 
-  int word = -1;
+  int word = kNone;
   if (first || (last && model.tie_embeddings)) word = declare_word_table(declare, model, grid);
   if (first) {
     embedding_.emplace(

@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/positions.h"
+#include "nn/alibi.h"
 
 namespace megatron {
 
 namespace {
-
-constexpr int kNone = -1;
 
 ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
   const std::int64_t h = sizes.hidden, groups = sizes.groups, keys = groups * sizes.head_size();
   const int weight = declare.split_rows(name + ".query.weight", h, h, sizes.deviation);
   declare.split_rows(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
   declare.split_rows(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
-  int bias = kNoBias;
+  int bias = kNone;
   if (sizes.bias) {
     bias = declare.split_bias(name + ".query.bias", h);
     declare.split_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
@@ -27,7 +25,7 @@ ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, cons
 
 RowParallelLinear declare_output(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
   const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.hidden, sizes.output_deviation);
-  const int bias = sizes.bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNoBias;
+  const int bias = sizes.bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
   return {declare.store(), weight, bias};
 }
 

@@ -16,7 +16,7 @@ namespace megatron {
 struct MicroBatch {
   ConstTensor tokens;                      ///< i32 [s, b]; needed on the first stage
   ConstTensor targets;                     ///< i32 [s, b]; needed on the last stage
-  ConstTensor position_ids;                ///< i32 [s, b]: rows of the position table
+  ConstTensor position_ids;                ///< i32 [s, b]: rows of the position table, or turns of rotary embedding
   ConstTensor positions;                   ///< i32 [s]: global sequence position of each row (masks and randomness)
   ConstTensor document_starts;             ///< optional, i32 [b, s]: first row that each may attend to; on every stage
   ConstTensor weights;                     ///< optional, f32 [s, b]: of the targets' losses; on the last stage

@@ -7,8 +7,6 @@
 namespace megatron {
 
 namespace {
-constexpr int kNone = -1;
-
 ConstTensor as_vector(ConstTensor x) {
   return x.view({x.elements()});
 }

@@ -104,11 +104,11 @@ RowParallelLinear::RowParallelLinear(const ParameterStore& store, int weight, in
     : store_(&store), weight_(weight), bias_(bias) {}
 
 ConstTensor RowParallelLinear::bias() const {
-  return bias_ == kNoBias ? ConstTensor() : ConstTensor(store_->at(bias_).value);
+  return bias_ == kNone ? ConstTensor() : ConstTensor(store_->at(bias_).value);
 }
 
 Tensor RowParallelLinear::bias_gradient() const {
-  return bias_ == kNoBias ? Tensor() : store_->at(bias_).gradient;
+  return bias_ == kNone ? Tensor() : store_->at(bias_).gradient;
 }
 
 void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const {

@@ -11,18 +11,15 @@
 
 namespace megatron {
 
-/// In place of a bias' index: the matrix has none.
-inline constexpr int kNoBias = -1;
-
 /// Enters the tensor region: [s(/t), b, in] -> [s, b, out/t]. One weight record, or several adjacent ones of which one
 /// matmul makes one output side by side.
 class ColumnParallelLinear {
  public:
-  /// `weight` and `bias` are the first of `records` adjacent parameters each; the latter may be kNoBias.
+  /// `weight` and `bias` are the first of `records` adjacent parameters each; the latter may be kNone.
   ColumnParallelLinear(const ParameterStore& store, int weight, int bias, int records, std::int64_t in);
 
   std::int64_t local_out() const;
-  bool has_bias() const { return bias_ != kNoBias; }
+  bool has_bias() const { return bias_ != kNone; }
   ConstTensor bias() const;      ///< [out/t], absent if there is none
   Tensor bias_gradient() const;  ///< the same
 

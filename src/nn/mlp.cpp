@@ -9,7 +9,7 @@ namespace {
 ColumnParallelLinear declare_up(Declare& declare, const std::string& name, const MlpSizes& sizes) {
   std::vector<std::string> records = {name + ".up"};
   if (is_gated(sizes.activation)) records.insert(records.begin(), name + ".gate");
-  int weight = -1, bias = kNoBias;
+  int weight = kNone, bias = kNone;
   for (const std::string& record : records) {
     const int index = declare.split_rows(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
                                          /*adjacent=*/&record != &records.front());
@@ -25,7 +25,7 @@ ColumnParallelLinear declare_up(Declare& declare, const std::string& name, const
 
 RowParallelLinear declare_down(Declare& declare, const std::string& name, const MlpSizes& sizes) {
   const int weight = declare.split_columns(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-  const int bias = sizes.bias ? declare.whole_vector(name + ".down.bias", sizes.hidden, 0) : kNoBias;
+  const int bias = sizes.bias ? declare.whole_vector(name + ".down.bias", sizes.hidden, 0) : kNone;
   return {declare.store(), weight, bias};
 }
 

@@ -8,16 +8,16 @@ Norm::Norm(Declare& declare, const std::string& name, const NormSizes& sizes)
     : store_(&declare.store()),
       sizes_(sizes),
       weight_(declare.whole_vector(name + ".weight", sizes.hidden, 1)),
-      bias_(sizes.kind == NormKind::layer ? declare.whole_vector(name + ".bias", sizes.hidden, 0) : kNoBias) {}
+      bias_(sizes.kind == NormKind::layer ? declare.whole_vector(name + ".bias", sizes.hidden, 0) : kNone) {}
 
 void Norm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const ConstTensor rows = as_matrix(x);
   saved.x = x;
-  if (bias_ != kNoBias) saved.mean = context.saved.allocate("norm mean", {rows.dim(0)}, DType::f32);
+  if (bias_ != kNone) saved.mean = context.saved.allocate("norm mean", {rows.dim(0)}, DType::f32);
   saved.rstd = context.saved.allocate("norm rstd", {rows.dim(0)}, DType::f32);
   context.ops.layer_norm_forward({.x = rows,
                                   .gamma = store_->at(weight_).value,
-                                  .beta = bias_ != kNoBias ? ConstTensor(store_->at(bias_).value) : ConstTensor(),
+                                  .beta = bias_ != kNone ? ConstTensor(store_->at(bias_).value) : ConstTensor(),
                                   .y = as_matrix(y),
                                   .mean = saved.mean,
                                   .rstd = saved.rstd,
@@ -35,7 +35,7 @@ void Norm::backward(Context& context, ConstTensor dy, const Saved& saved, ConstT
        .residual_gradient = residual_gradient ? as_matrix(residual_gradient) : ConstTensor(),
        .dx = as_matrix(dx),
        .dgamma = store_->at(weight_).gradient,
-       .dbeta = bias_ != kNoBias ? store_->at(bias_).gradient : Tensor()});
+       .dbeta = bias_ != kNone ? store_->at(bias_).gradient : Tensor()});
 }
 
 }  // namespace megatron

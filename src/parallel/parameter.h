@@ -73,6 +73,9 @@ struct FlatRange {
   std::int64_t end() const { return first + count; }
 };
 
+/// In place of the index of a parameter or constant that a layer can do without: it has none.
+inline constexpr int kNone = -1;
+
 class ParameterStore {
  public:
   static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
