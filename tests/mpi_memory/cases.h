@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/tiny_training.h"
+#include "train/report.h"
 
 namespace megatron::test {
 
@@ -10,7 +11,6 @@ struct Case {
   int tensor, data, pipeline;
   void (*change)(Config&);
 
-  GridShape shape() const { return {.tensor = tensor, .data = data, .pipeline = pipeline}; }
   Config config() const {
     Config config = tiny_config();
     config.parallel.tensor = tensor;
@@ -86,6 +86,21 @@ inline const Case kCases[] = {
      [](Config& config) {
        config.parallel.schedule = "interleaved";
        config.parallel.virtual_stages = 2;
+     }},
+    {"tensor 4, sequence, Llama", 4, 1, 1,
+     [](Config& config) {
+       like_llama(config.model);
+       config.parallel.sequence_parallel = true;
+     }},
+    {"tensor 2, pipeline 2, zero bubble, one group", 2, 1, 2,
+     [](Config& config) {
+       with_one_group(config.model);
+       config.parallel.schedule = "zero_bubble";
+     }},
+    {"tensor 4, recompute, norms of heads", 4, 1, 1,
+     [](Config& config) {
+       with_normed_heads(config.model);
+       config.recompute = {"full"};
      }},
 };
 

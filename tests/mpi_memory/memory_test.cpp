@@ -14,7 +14,7 @@ TEST_CASE("MPI: memory planned is memory used, by category, in every layout") {
     if (world.size() != 4) return;
     for (const Case& test : kCases) {
       const Config config = test.config();
-      const GridShape shape = test.shape();
+      const GridShape shape = grid_shape(config);
       const ProcessGrid grid(world, shape);
       Backend backend = make_cpu_backend();
       Replica replica(config, grid, backend);

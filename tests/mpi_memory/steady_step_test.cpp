@@ -15,7 +15,7 @@ TEST_CASE("MPI: a steady training step allocates nothing, in every layout and wi
     if (world.size() != 4) return;
     for (const Case& test : kCases) {
       const Config config = test.config();
-      const ProcessGrid grid(world, test.shape());
+      const ProcessGrid grid(world, grid_shape(config));
       Backend backend = make_cpu_backend();
       Replica replica(config, grid, backend);
       TinyBatches batches(config, grid.data().rank());

@@ -34,6 +34,27 @@ Config tiny_config() {
   return config;
 }
 
+void like_llama(ModelConfig& model) {
+  model.position_embedding = "rope";
+  model.normalization = "rmsnorm";
+  model.activation = "swiglu";
+  model.bias = model.tie_embeddings = false;
+  model.query_groups = 2;
+}
+
+void with_one_group(ModelConfig& model) {
+  model.position_embedding = "alibi";
+  model.query_groups = 1;
+}
+
+void with_normed_heads(ModelConfig& model) {
+  model.position_embedding = "rope";
+  model.rotary_fraction = 0.5;
+  model.query_key_norm = true;
+  model.activation = "geglu";
+  model.query_groups = 1;
+}
+
 int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab) {
   const auto word = philox4x32<7>(
       {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0},

@@ -15,6 +15,11 @@ namespace megatron::test {
 /// 4 layers, hidden 32, 4 heads, sequence 16, vocabulary 50 (padded to 64), dropout 0.1, batch 8, one rank.
 Config tiny_config();
 
+// Other models of these sizes. With two groups keys are shared by every two of four tensor ranks, with one by all.
+void like_llama(ModelConfig& model);  ///< rotary positions, RMSNorm, SwiGLU, no biases, a head of its own, two groups
+void with_one_group(ModelConfig& model);     ///< and ALiBi
+void with_normed_heads(ModelConfig& model);  ///< norms of queries and keys, of which half turn; one group, GeGLU
+
 struct TrainingTrace {
   std::vector<double> losses, norms;  // by step
   double evaluation = 0;              // loss without dropout after the last step, on its samples

@@ -9,6 +9,7 @@
 #include "support/counted_allocations.h"
 #include "support/tiny_training.h"
 #include "train/replica.h"
+#include "train/report.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -71,6 +72,7 @@ struct Layout {
   double momentum = 0.9;
   const char* compute = "fp32";
   std::int64_t threads = 1;
+  void (*variant)(ModelConfig&) = [](ModelConfig&) {};
 };
 
 Config config_of(const Layout& layout) {
@@ -92,6 +94,7 @@ Config config_of(const Layout& layout) {
   config.precision.compute = layout.compute;
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
+  layout.variant(config.model);
   return config;
 }
 
@@ -105,7 +108,7 @@ struct RankMemory {
 
 std::vector<RankMemory> measure(const Layout& layout) {
   const Config config = config_of(layout);
-  const GridShape shape{.tensor = layout.tensor, .data = layout.data, .pipeline = layout.pipeline};
+  const GridShape shape = grid_shape(config);
   std::vector<RankMemory> ranks(static_cast<std::size_t>(shape.ranks()));
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     RankMemory& memory = ranks[static_cast<std::size_t>(world.rank())];
@@ -136,7 +139,7 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.passes = replica.passes_used();
     memory.kernels = replica.used().kernels;
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
-    memory.weights = replica.store().values().bytes();
+    memory.weights = replica.store().values().bytes() + replica.store().constant_bytes();
     memory.gradients = replica.store().gradients().bytes();
     memory.optimizer = replica.optimizer().state_bytes();
     memory.blocks_after = device.blocks();
@@ -181,7 +184,14 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .distributed = true,
              .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
              .compute = "bf16",
-             .threads = 2});
+             .threads = 2},
+      Layout{.micro_batch = 2, .variant = like_llama},
+      Layout{.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}, .variant = like_llama},
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble", .variant = like_llama},
+      Layout{.tensor = 4, .data = 2, .sequence_parallel = true, .distributed = true, .variant = with_one_group},
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = with_one_group},
+      Layout{.tensor = 4, .recompute = {"full", 3}, .variant = with_normed_heads},
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble", .compute = "bf16", .variant = with_normed_heads});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -277,11 +287,14 @@ TEST_CASE("only the last stage's slots for the model's end have room for logits"
 }
 
 TEST_CASE("a steady step allocates nothing") {
-  for (const Layout& layout : {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
-                               Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0},
-                               Layout{.dropout = 0}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
-                               Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
-                               Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}}}) {
+  for (const Layout& layout :
+       {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
+        Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0}, Layout{.dropout = 0},
+        Layout{.micro_batch = 2, .recompute = {"full", 3}},
+        Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
+        Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
+        Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
+        Layout{.recompute = {"full", 3}, .variant = with_normed_heads}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;
