@@ -175,7 +175,7 @@ void reshape(const CheckpointArguments& arguments) {
   const CheckpointReader source = open(arguments.source);
   const GridShape shape{.tensor = arguments.tensor, .data = arguments.data, .pipeline = arguments.pipeline};
   const Config config = config_for_layout(source, shape, arguments.virtual_stages);
-  const auto layout = [&](int rank) { return saved_layout(config, shape, rank); };
+  const auto layout = [&](int rank) { return saved_layout(config, rank); };
   print_report(arguments, source, rewrite_checkpoint(source, arguments.target, shape.ranks(), layout), start);
 }
 

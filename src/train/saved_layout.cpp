@@ -23,11 +23,10 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, i
   return parts;
 }
 
-std::vector<Piece> saved_layout(const Config& config, const GridShape& shape, int rank) {
+std::vector<Piece> saved_layout(const Config& config, int rank) {
+  const GridShape shape = grid_shape(config);
   CountingCommunicator world(rank, shape.ranks());
-  GridShape sharing = shape;
-  sharing.sharing = grid_shape(config).sharing;
-  const ProcessGrid grid(world, sharing);
+  const ProcessGrid grid(world, shape);
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   ParameterStore store;
   make_gpt_chunks(config, grid, region, store);

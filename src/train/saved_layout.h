@@ -18,8 +18,8 @@ struct SavedPart {
 /// Of every counted parameter the data rank's 1/size, or with the distributed optimizer what it keeps the state of.
 std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size);
 
-/// What rank `rank` of a grid writes when it trains the resolved `config`, as pieces without memory.
-std::vector<Piece> saved_layout(const Config& config, const GridShape& shape, int rank);
+/// What rank `rank` of its grid writes when it trains the resolved `config`, as pieces without memory.
+std::vector<Piece> saved_layout(const Config& config, int rank);
 
 /// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the
 /// grid can do. Throws Error(checkpoint) if the checkpoint has none, Error(configuration) with the rules that the grid

@@ -23,6 +23,7 @@ struct Flip {
   int rank = -1;  // nobody
   Hurt hurt = Hurt::value;
   bool sequence_parallel = false, distributed = false;
+  void (*variant)(ModelConfig&) = [](ModelConfig&) {};
 };
 
 Config config_of(const Flip& flip) {
@@ -33,6 +34,7 @@ Config config_of(const Flip& flip) {
   config.parallel.sequence_parallel = flip.sequence_parallel;
   config.optimizer.distributed = flip.distributed;
   if (flip.hurt == Hurt::master) config.precision.compute = "bf16";
+  flip.variant(config.model);
   return config;
 }
 
@@ -55,7 +57,7 @@ std::vector<std::string> told_after(const Flip& flip) {
   const Config config = config_of(flip);
   std::vector<std::string> told(static_cast<std::size_t>(flip.shape.ranks()));
   run_as_threads(flip.shape.ranks(), [&](Communicator& world) {
-    const ProcessGrid grid(world, flip.shape);
+    const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
@@ -111,6 +113,17 @@ TEST_CASE("healthy copies are the same bits on every layout, and a single rank h
       }
     }
   }
+  for (const auto variant : {like_llama, with_one_group, with_normed_heads}) {
+    for (const bool distributed : {false, true}) {
+      for (const std::string& told : told_after({.shape = {.tensor = 4, .data = 2},
+                                     .hurt = Hurt::master,
+                                     .sequence_parallel = true,
+                                     .distributed = distributed,
+                                     .variant = variant})) {
+        CHECK(told.empty());
+      }
+    }
+  }
   const Flip alone{.shape = {.tensor = 2}, .name = "layers.0.mlp.up.weight", .rank = 1};  // each has its own half
   for (const std::string& told : told_after(alone)) CHECK(told.empty());
 }
@@ -139,6 +152,27 @@ TEST_CASE("a flipped bit in one tensor rank's copy of a norm is named with tenso
   // Two tensor ranks alone could not tell, nor two data ranks; together there are four copies.
   require_told({.shape = {.tensor = 2, .data = 2}, .name = "layers.1.attention_norm.bias", .rank = 1},
                "\n  layers.1.attention_norm.bias: rank 1 (", ") disagrees with the 3 others");
+}
+
+TEST_CASE("a flipped bit in a key that tensor ranks share is named with tensor and rank", "[fault-37]") {
+  // Two of four have the second half.
+  require_told({.shape = {.tensor = 4}, .name = "layers.1.attention.key.weight", .rank = 3, .variant = like_llama},
+               "\n  layers.1.attention.key.weight [part [8, 32] at [8, 0]]: rank 2 (", ") and rank 3 (",
+               "which is right cannot be told");
+  require_told({.shape = {.tensor = 4}, .name = "layers.1.attention.value.bias", .rank = 2, .variant = with_one_group},
+               "\n  layers.1.attention.value.bias: rank 2 (", ") disagrees with the 3 others");
+  // Data ranks have copies of the same halves; what they keep of the optimizer's state are parts of those.
+  require_told(
+      {.shape = {.tensor = 4, .data = 2}, .name = "layers.0.attention.value.weight", .rank = 1, .variant = like_llama},
+      "\n  layers.0.attention.value.weight [part [8, 32] at [0, 0]]: rank 1 (", ") disagrees with the 3 others");
+  require_told({.shape = {.tensor = 4, .data = 2},
+                .name = "layers.3.attention.key.weight",
+                .rank = 5,
+                .hurt = Hurt::second_moment,
+                .distributed = true,
+                .variant = like_llama},
+               "\n  layers.3.attention.key.weight [part [8, 32] at [0, 0]] (second moment", ": rank 4 (",
+               ") and rank 5 (");
 }
 
 TEST_CASE("a flipped bit in one stage's copy of a tied table is named with tensor and rank", "[fault-37]") {

@@ -36,7 +36,7 @@ CheckpointReader open_alone(const std::string& path) {
 void reshape(const std::string& from, const std::string& to, const GridShape& shape, int virtual_stages = 1) {
   const CheckpointReader source = open_alone(from);
   const Config config = config_for_layout(source, shape, virtual_stages);
-  rewrite_checkpoint(source, to, shape.ranks(), [&](int rank) { return saved_layout(config, shape, rank); });
+  rewrite_checkpoint(source, to, shape.ranks(), [&](int rank) { return saved_layout(config, rank); });
 }
 
 std::map<std::string, std::string> files_of(const std::string& checkpoint) {
@@ -63,9 +63,11 @@ std::vector<std::string> numbers_after(const LoopResult& result, int step) {
 TEST_CASE("2x2x2 to 1x4 to 4x1 and back is the same bytes, optimizer included, and trains on the same", "[train]") {
   const bool distributed = GENERATE(false, true);
   const int virtual_stages = GENERATE(1, 2);
-  CAPTURE(distributed, virtual_stages);
+  const bool one_group = GENERATE(false, true);  // of whose keys every tensor rank has a copy
+  CAPTURE(distributed, virtual_stages, one_group);
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
+  if (one_group) with_one_group(config.model);
   config.optimizer.distributed = distributed;
   config.parallel.virtual_stages = virtual_stages;
   if (virtual_stages > 1) config.parallel.schedule = "interleaved";
