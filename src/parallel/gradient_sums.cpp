@@ -2,7 +2,7 @@
 
 namespace megatron {
 
-GradientSums::GradientSums(const ProcessGrid& grid, const ParameterStore& store)
+GradientSums::GradientSums(const ProcessGrid& grid, const ParameterStore& store, int data_rank)
     : grid_(grid),
       store_(store),
       sums_(store.buckets().size()),
@@ -10,7 +10,7 @@ GradientSums::GradientSums(const ProcessGrid& grid, const ParameterStore& store)
       tensor_{grid.tensor(), {}, {}},
       sharing_{grid.sharing(), {}, {}},
       stages_{grid.embedding(), {}, {}} {
-  const std::vector<FlatRange> owned = store.owned_by(grid.data().rank());
+  const std::vector<FlatRange> owned = store.owned_by(data_rank);
   for (const Parameter& parameter : store.all()) {
     const std::vector<FlatRange> parts = ParameterStore::parts_in(parameter, owned);
     if (parameter.tensor == Placement::partial) tensor_.add(parameter, parts);
@@ -53,6 +53,10 @@ void GradientSums::finish(Ops& ops, Arena& scratch) {
   ready_from(0);
   for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
   not_started_ = sums_.size();
+  sum_copies(ops, scratch);
+}
+
+void GradientSums::sum_copies(Ops& ops, Arena& scratch) const {
   for (const Axis* axis : {&tensor_, &sharing_, &stages_}) axis->sum(store_.gradients(), ops, scratch);
 }
 

@@ -149,6 +149,10 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
   plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
   plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
+  // With shards, data ranks have other sums over the other groups. All of a stage hold what the largest of them take.
+  for (int data = 0; store.shards() > 1 && data < shape.data; ++data) {
+    GradientSums(grid, store, data).sum_copies(ops, scratch);
+  }
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();

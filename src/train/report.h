@@ -10,7 +10,8 @@
 
 namespace megatron {
 
-/// One plan per pipeline stage (the ranks of a stage are alike), in order.
+/// One plan per pipeline stage, of its first rank, in order. The others hold the same, but for what each saves (some
+/// numbers more or less in a snapshot).
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape);
 
 /// The grid of a resolved configuration.

@@ -92,6 +92,13 @@ inline const Case kCases[] = {
        like_llama(config.model);
        config.parallel.sequence_parallel = true;
      }},
+    // The data ranks own other parts of the keys that the tensor ranks share.
+    {"tensor 2, data 2, wide, one group, distributed optimizer", 2, 2, 1,
+     [](Config& config) {
+       wide(config);
+       with_one_group(config.model);
+       config.optimizer.distributed = true;
+     }},
     {"tensor 2, pipeline 2, zero bubble, one group", 2, 1, 2,
      [](Config& config) {
        with_one_group(config.model);

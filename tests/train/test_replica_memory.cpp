@@ -211,6 +211,22 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
   }
 }
 
+TEST_CASE("all data ranks of a stage hold the same, whatever each of them owns and sums") {
+  const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
+  // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
+  for (const bool learned : {false, true}) {
+    Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .distributed = true});
+    variant(config.model);
+    if (learned) config.model.position_embedding = "learned";
+    config.train.global_batch_size = 6;
+    const auto held = [&](int data) {
+      return static_cast<MemoryUse>(plan_memory(config, grid_shape(config), {.data = data}));
+    };
+    CHECK(held(1) == held(0));
+    CHECK(held(2) == held(0));
+  }
+}
+
 TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is computed again in scratch") {
   const auto plan = [](RecomputeConfig recompute) {
     return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
