@@ -101,7 +101,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
 TEST_CASE("the seconds of a save in the background are its own, not those of what goes on meanwhile", "[checkpoint]") {
   const TemporaryFolder folder;
   const SaveReport report =
-      save_beside(folder.file("run"), split_along(kTensors, 2, 0), 1, 2,
+      save_beside(folder.file("run"), split_along(kWideTensors, 2, 0), 1, 2,
                   [](Communicator&, BackgroundSave&) { std::this_thread::sleep_for(std::chrono::seconds(3)); });
   CHECK(report.seconds > 0);
   CHECK(report.seconds < 3);
