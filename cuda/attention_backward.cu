@@ -1,12 +1,5 @@
-// Attention backward on tensor cores: FlashAttention-2 (Dao 2023). Probabilities are recomputed tile by tile from the
-// saved log-sum-exp; with delta = rowsum(dout ∘ out), the gradient of the scores needs no sum over a whole row.
-//
-// Three kernels: the rows' statistics; the gradients of keys and values, a block for 128 keys of a key head, summed
-// over its query heads and their tiles of queries; the gradients of queries, a block for 128 of them, over tiles of
-// keys. The latter two compute scores and their gradients each for themselves: seven products where five would do, but
-// every sum stays in registers from its first term to its last, in one order, and nothing is exchanged between warps.
-#include "cuda/attention_exact.h"
-#include "cuda/attention_tile.cuh"
+// Attention backward: the statistics of every query, and the choice of kernels for the gradients.
+#include "cuda/attention_backward.cuh"
 #include "cuda/cuda_ops.h"
 #include "ops/arguments.h"
 
@@ -15,42 +8,6 @@ namespace megatron {
 using namespace cuda_attention;
 
 namespace {
-
-constexpr int kRows = 128;            ///< of the side whose gradients a block computes
-constexpr int kQueryPadding = kRows;  ///< statistics are there for a multiple of it
-
-/// How a block divides its work. Sums of 32 rows a warp read shared memory least often, but those of keys and values
-/// for 128 elements only fit into the registers for 16.
-template <int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
-struct Division {
-  static constexpr bool kWide = kSize > 64;
-  static constexpr int kRowTiles = kKeysAreRows && kWide ? 1 : 2, kWarpRows = 16 * kRowTiles;
-  static constexpr int kThreads = kRows / kWarpRows * 32;
-  /// Rows of the other side in shared memory, of which a warp computes with kStep at a time.
-  static constexpr int kTile = !kKeysAreRows ? 32 : !kCompact ? 64 : kGeneral ? 16 : 32;
-  static constexpr int kStep = kKeysAreRows && kWide ? kTile : 32;
-  static constexpr int kBlocks = kKeysAreRows ? (kWide ? 1 : 2) : (kWide ? 2 : 3);  ///< on a multiprocessor
-  static constexpr int kStatistics = 2 * (kKeysAreRows ? 2 * kTile : kRows);
-  static constexpr int kExchanges = kGeneral ? kThreads / 32 : 1;
-  /// Shared memory: the block's own rows, twice a tile of the other side's; and what the kernel has beside it.
-  static constexpr std::size_t kTileBytes = Tile<std::uint16_t, kSize>::bytes(2 * kRows + 4 * kTile);
-  static constexpr std::size_t kBytes = kTileBytes + kStatistics * sizeof(float) + kExchanges * kExchangedDraws * 2;
-
-  /// The least that a block has on any GPU of compute capability 8.0 or later: 99 KiB on 8.6, 8.9 and 12.x. One
-  /// division needs more, and has a compact one to stand in for it.
-  static constexpr std::size_t kLeastBytes = 99u << 10;
-  static_assert(kBytes <= kLeastBytes || (kKeysAreRows && kWide && !kCompact));
-};
-
-template <class T>
-struct Parameters {
-  Problem problem;
-  Heads<const T> q, k, v, dout;
-  Heads<T> dq, dk, dv;
-  const float *references, *deltas;  ///< [b, a, padded_queries]
-  std::int64_t padded_queries;
-  bool vectors;
-};
 
 /// references = log_sum_exp in units of log2, infinity for rows that see nothing or do not exist, whose probabilities
 /// become 0 by it; deltas = rowsum(dout ∘ out). A warp a row. Reads dout and out once.
@@ -89,249 +46,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Starts to copy `count` statistics, a multiple of 4, into shared memory.
-__device__ __forceinline__ void load_statistics_later(float* to, const float* from, int count) {
-  const int i = static_cast<int>(threadIdx.x) * 4;
-  if (i < count) ptx::copy_16_bytes_later(to + i, from + i, true);
-}
-
-/// Scores become the probabilities that dropout left (to be multiplied by its scale), dprobabilities the gradients of
-/// the scores, p · (multiplier · dprobability - delta) with p = 2^(factor · score - reference). The statistics are
-/// those of the matrix's first query and on.
-template <bool kKeysAreRows, bool kDropout, int kRowTiles, int kColumnTiles>
-__device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumnTiles][4],
-                                              float (&dprobabilities)[kRowTiles][kColumnTiles][4], float factor,
-                                              const float* references, const float* deltas,
-                                              const Kept<kRowTiles, kColumnTiles>& kept, float dropout_scale) {
-#pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int query = kKeysAreRows ? 8 * n + column_of(i) : 16 * t + row_of(i);
-        const float probability = ptx::exp2_approximately(scores[t][n][i] * factor - references[query]);
-        float left = probability, gradient = dprobabilities[t][n][i];
-        if constexpr (kDropout) {
-          const bool keep = kept.has(t, n, i);
-          left = keep ? probability : 0.0f;
-          gradient = keep ? gradient * dropout_scale : 0.0f;
-        }
-        scores[t][n][i] = left;
-        dprobabilities[t][n][i] = probability * (gradient - deltas[query]);
-      }
-    }
-  }
-}
-
-/// One block's part of the gradients: of keys and values if kKeysAreRows, of queries if not. Of its own rows it keeps a
-/// (keys or queries) and b (values or output gradients) in shared memory, and goes through the tiles of the other
-/// side's. kGeneral: with whatever the call may have; see Problem::needs_general().
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
-struct Part {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
-  static constexpr int kRowTiles = D::kRowTiles, kColumnTiles = D::kStep / 8, kTile = D::kTile;
-  using Sums = float[kRowTiles][kSize / 8][4];
-
-  const Parameters<T>& p;
-  const Problem& problem;
-  float* statistics;        ///< shared: of own queries, or twice of a tile's; references, then deltas
-  std::uint16_t* exchange;  ///< shared, of the warp: for draw_kept()
-  bool vectors;
-  int sample, own_head, key_head, first, own_row;  ///< own_row: the warp's first in the block's tiles
-  Visibility visibility;
-  Tile<T, kSize> own_a, own_b, tiles;
-  int begin, last;  ///< tiles from and to, of every head
-
-  __device__ Part(const Parameters<T>& parameters, float* shared_statistics, std::uint16_t* shared_exchange)
-      : p(parameters), problem(p.problem), statistics(shared_statistics), exchange(shared_exchange) {
-    vectors = !kGeneral || p.vectors;
-    sample = static_cast<int>(blockIdx.z);
-    own_head = static_cast<int>(blockIdx.y);
-    key_head = kKeysAreRows ? own_head : own_head / problem.heads_per_key_head;
-    // Under a causal mask the first keys and the last queries have the most work: they start first.
-    first = static_cast<int>(kKeysAreRows ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kRows;
-    own_row = static_cast<int>(threadIdx.x / kWarpThreads) * D::kWarpRows;
-    visibility = problem.masks.of_sample(sample);
-    own_a = {dynamic_shared<T>()};
-    own_b = own_a.behind(kRows);
-    tiles = own_b.behind(kRows);
-    if constexpr (kKeysAreRows) {
-      begin = visibility.bounded ? std::max(0, first - visibility.query_offset) / kTile * kTile : 0;
-      last = first < visibility.keys ? problem.masks.queries : 0;  // nobody sees padding
-    } else {
-      const KeyBounds all = visibility.bounds(first, kRows);
-      begin = all.least_low / kTile * kTile;
-      last = all.greatest_high;
-    }
-  }
-
-  __device__ int first_head() const { return kKeysAreRows ? key_head * problem.heads_per_key_head : own_head; }
-  __device__ int rows() const { return (kKeysAreRows ? problem.masks.keys : problem.masks.queries) - first; }
-
-  /// Goes on to the next tile that the block has to do with, from this one of this head on: of queries of every head
-  /// that shares the key head, or of keys. False if there is none.
-  __device__ bool seek(int& head, int& tile) const {
-    if constexpr (kKeysAreRows) {
-      for (; head < (key_head + 1) * problem.heads_per_key_head; ++head, tile = begin) {
-        for (; tile < last; tile += kTile) {
-          const KeyBounds seen = visibility.bounds(tile, kTile);
-          if (seen.meet(first, first + kRows)) return true;
-          if (seen.least_low >= first + kRows) break;  // and what later queries see begins later still
-        }
-      }
-      return false;
-    } else {
-      return tile < last;
-    }
-  }
-
-  __device__ void load_statistics(float* to, int head, int query, int count) const {
-    const std::int64_t row = (static_cast<std::int64_t>(sample) * problem.heads + head) * p.padded_queries + query;
-    load_statistics_later(to, p.references + row, count);
-    load_statistics_later(to + count, p.deltas + row, count);
-  }
-
-  __device__ void load_own() const {
-    const Rows<const T> a = (kKeysAreRows ? p.k : p.q).rows(sample, own_head).from(first);
-    const Rows<const T> b = (kKeysAreRows ? p.v : p.dout).rows(sample, own_head).from(first);
-    const int there = (kKeysAreRows ? visibility.keys : visibility.queries) - first;  // padding is not
-    load_later<kRows, D::kThreads>(own_a, a, there, problem.size, vectors);
-    load_later<kRows, D::kThreads>(own_b, b, there, problem.size, vectors);
-    if constexpr (!kKeysAreRows) load_statistics(statistics, own_head, first, kRows);
-  }
-
-  __device__ Tile<T, kSize> tile_a(int buffer) const { return tiles.behind(2 * buffer * kTile); }
-  __device__ Tile<T, kSize> tile_b(int buffer) const { return tile_a(buffer).behind(kTile); }
-
-  __device__ void load_tile(int head, int tile, int buffer) const {
-    const int left = (kKeysAreRows ? visibility.queries : visibility.keys) - tile;
-    const Rows<const T> a = kKeysAreRows ? p.q.rows(sample, head) : p.k.rows(sample, key_head);
-    const Rows<const T> b = kKeysAreRows ? p.dout.rows(sample, head) : p.v.rows(sample, key_head);
-    load_later<kTile, D::kThreads>(tile_a(buffer), a.from(tile), left, problem.size, vectors);
-    load_later<kTile, D::kThreads>(tile_b(buffer), b.from(tile), left, problem.size, vectors);
-    if constexpr (kKeysAreRows) load_statistics(statistics + 2 * kTile * buffer, head, tile, kTile);
-  }
-
-  /// Adds what a tile contributes to the gradients of the warp's rows: sums_a of own_a's, sums_b of own_b's if those
-  /// are values.
-  __device__ __forceinline__ void add_tile(Sums& sums_a, Sums& sums_b, int head, int tile, int buffer) const {
-    const int own_first = first + own_row;
-    const KeyBounds bounds =
-        kKeysAreRows ? visibility.bounds(tile, kTile) : problem.masks.of_sample(sample).bounds(own_first, D::kWarpRows);
-    const int first_key = kKeysAreRows ? own_first : tile, last_key = first_key + (kKeysAreRows ? D::kWarpRows : kTile);
-    if (!bounds.meet(first_key, last_key)) return;
-    const bool covered = bounds.cover(first_key, last_key);
-    const float log2_scale = problem.scale * kLog2E, slope = kGeneral ? problem.masks.slope(head) * kLog2E : 0.0f;
-    // Minus infinity stays it by a positive factor only.
-    const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0);
-#pragma unroll 1
-    for (int step = 0; step < kTile; step += D::kStep) {
-      const int query = kKeysAreRows ? tile + step : own_first, key = kKeysAreRows ? own_first : tile + step;
-      float scores[kRowTiles][kColumnTiles][4] = {}, dprobabilities[kRowTiles][kColumnTiles][4] = {};
-      multiply_transposed(scores, own_a, own_row, tile_a(buffer), step);
-      if (sloped) add_slope<kKeysAreRows>(scores, log2_scale, slope, key - visibility.position(query));
-      if (!covered) hide_unseen<kKeysAreRows>(scores, problem.masks.of_sample(sample), query, key);
-      multiply_transposed(dprobabilities, own_b, own_row, tile_b(buffer), step);
-      Kept<kRowTiles, kColumnTiles> kept = Kept<kRowTiles, kColumnTiles>::everything();
-      if (kGeneral && problem.drops.positions != nullptr) {
-        kept = draw_kept<kKeysAreRows, kRowTiles, kColumnTiles>(problem.drops, sample, head, visibility, query, key,
-                                                                exchange);
-      }
-      const float* references = statistics + (kKeysAreRows ? 2 * kTile * buffer + step : own_row);
-      differentiate<kKeysAreRows, kGeneral>(scores, dprobabilities, sloped ? 1.0f : log2_scale, references,
-                                            references + (kKeysAreRows ? kTile : kRows), kept, problem.drops.scale);
-      std::uint32_t left[kRowTiles][D::kStep / 16][4];
-      if constexpr (kKeysAreRows) {
-        pack_left<T>(left, scores);
-        multiply(sums_b, left, tile_b(buffer), step);
-      }
-      pack_left<T>(left, dprobabilities);
-      multiply(sums_a, left, tile_a(buffer), step);
-    }
-  }
-
-  /// The warp's rows of one gradient, through the rows of a tile that it has read last.
-  __device__ void store(const Sums& sums, float factor, Tile<T, kSize> staging, const Heads<T>& to) const {
-    float factors[kRowTiles][2];
-    for (auto& both : factors) both[0] = both[1] = factor;
-    store_rows(sums, factors, staging, own_row, to.rows(sample, own_head).from(first + own_row), rows() - own_row,
-               problem.size, vectors);
-  }
-};
-
-/// On sm_90, without kGeneral:
-///   keys and values, kSize  64:  64 KiB, 254 registers: 2 blocks, 8 warps on a multiprocessor
-///   keys and values, kSize 128: 128 KiB, 255 registers: 1 block, 8 warps
-///   queries, kSize  64: 48 KiB, 168 registers (a word spilled): 3 blocks, 12 warps
-///   queries, kSize 128: 96 KiB, 254 registers: 2 blocks, 8 warps (1 block on sm_80, for its shared memory)
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
-__global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompact>::kThreads,
-                                  Division<kSize, kKeysAreRows, kGeneral, kCompact>::kBlocks)
-    backward_kernel(const Parameters<T> p) {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
-  __align__(16) __shared__ float statistics[D::kStatistics];
-  __align__(16) __shared__ std::uint16_t exchange[D::kExchanges][kExchangedDraws];
-  const Part<T, kSize, kKeysAreRows, kGeneral, kCompact> part(p, statistics,
-                                                              exchange[kGeneral ? threadIdx.x / kWarpThreads : 0]);
-  int head = part.first_head(), tile = part.begin, buffer = 0;
-  bool more = part.seek(head, tile);
-  part.load_own();
-  if (more) part.load_tile(head, tile, buffer);
-  ptx::commit_copies();
-  float sums_a[D::kRowTiles][kSize / 8][4] = {}, sums_b[D::kRowTiles][kSize / 8][4] = {};
-#pragma unroll 1
-  while (more) {
-    int next_head = head, next_tile = tile + D::kTile;
-    more = part.seek(next_head, next_tile);
-    ptx::wait_for_copies<0>();
-    __syncthreads();  // this tile is there, and everybody is done with the one before
-    if (more) part.load_tile(next_head, next_tile, 1 - buffer);
-    ptx::commit_copies();
-    part.add_tile(sums_a, sums_b, head, tile, buffer);
-    head = next_head;
-    tile = next_tile;
-    buffer = 1 - buffer;
-  }
-  ptx::wait_for_copies<0>();
-  __syncthreads();  // the block's own rows are there, even where nothing is seen and nobody has waited for them
-  part.store(sums_a, p.problem.scale, part.own_a, kKeysAreRows ? p.dk : p.dq);
-  if constexpr (kKeysAreRows) part.store(sums_b, p.problem.drops.scale, part.own_b, p.dv);
-}
-
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
-void launch_divided(cudaStream_t stream, const Parameters<T>& p) {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
-  const Problem& problem = p.problem;
-  const LaunchShape shape{.grid = grid_of(kKeysAreRows ? problem.masks.keys : problem.masks.queries, kRows,
-                                          kKeysAreRows ? problem.key_heads : problem.heads, problem.samples),
-                          .block = dim3(D::kThreads),
-                          .shared_bytes = D::kTileBytes};
-  launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, kGeneral, kCompact>, p);
-}
-
-template <class T, int kSize, bool kGeneral>
-void launch_halves(cudaStream_t stream, const Parameters<T>& p, std::size_t block_bytes) {
-  if (p.problem.masks.keys > 0) {
-    if (kSize > 64 && Division<kSize, true, kGeneral, false>::kBytes > block_bytes) {
-      launch_divided<T, kSize, true, kGeneral, (kSize > 64)>(stream, p);
-    } else {
-      launch_divided<T, kSize, true, kGeneral, false>(stream, p);
-    }
-  }
-  if (p.problem.masks.queries > 0) launch_divided<T, kSize, false, kGeneral, false>(stream, p);
-}
-
-/// block_bytes: shared memory that a block can have.
-template <class T, int kSize>
-void launch_backward(cudaStream_t stream, const Parameters<T>& p, std::size_t block_bytes) {
-  if (p.problem.needs_general(p.vectors)) {
-    launch_halves<T, kSize, true>(stream, p, block_bytes);
-  } else {
-    launch_halves<T, kSize, false>(stream, p, block_bytes);
-  }
-}
-
 }  // namespace
 
 void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
@@ -353,29 +67,28 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
              statistics_kernel<T>, problem, heads_of<T>(args.dout), heads_of<T>(args.out), args.log_sum_exp.as<float>(),
              references, deltas, padded, rows_are_vectors<T>(args.dout) && rows_are_vectors<T>(args.out));
     }
-    if constexpr (kHalf<T>) {
-      Parameters<T> parameters{problem,
-                               heads_of<T>(args.q),
-                               heads_of<T>(args.k),
-                               heads_of<T>(args.v),
-                               heads_of<T>(args.dout),
-                               heads_of<T>(args.dq),
-                               heads_of<T>(args.dk),
-                               heads_of<T>(args.dv),
-                               references,
-                               deltas,
-                               padded,
-                               true};
-      for (const ConstTensor& x :
-           {args.q, args.k, args.v, args.dout, static_cast<const ConstTensor&>(args.dq),
-            static_cast<const ConstTensor&>(args.dk), static_cast<const ConstTensor&>(args.dv)}) {
-        parameters.vectors = parameters.vectors && rows_are_vectors<T>(x);
-      }
-      const std::size_t block_bytes = device_.shared_bytes_per_block();
-      if (problem.size <= 64) return launch_backward<T, 64>(stream_, parameters, block_bytes);
-      if (problem.size <= 128) return launch_backward<T, 128>(stream_, parameters, block_bytes);
+    BackwardParameters<T> parameters{problem,
+                                     heads_of<T>(args.q),
+                                     heads_of<T>(args.k),
+                                     heads_of<T>(args.v),
+                                     heads_of<T>(args.dout),
+                                     heads_of<T>(args.dq),
+                                     heads_of<T>(args.dk),
+                                     heads_of<T>(args.dv),
+                                     references,
+                                     deltas,
+                                     padded,
+                                     true};
+    for (const ConstTensor& x : {args.q, args.k, args.v, args.dout, static_cast<const ConstTensor&>(args.dq),
+                                 static_cast<const ConstTensor&>(args.dk), static_cast<const ConstTensor&>(args.dv)}) {
+      parameters.vectors = parameters.vectors && rows_are_vectors<T>(x);
     }
-    attention_backward_exact(stream_, problem, args, references, deltas, padded);
+    if constexpr (kHalf<T>) {
+      if (problem.size <= kMaximumTileSize) {
+        return attention_backward_tiles(stream_, parameters, device_.shared_bytes_per_block());
+      }
+    }
+    attention_backward_exact(stream_, parameters);
   });
 }
 

@@ -3,7 +3,7 @@
 // where every lane then adds it up for its own columns of the result.
 #include "cuda/attention_exact.h"
 
-#include "cuda/attention_problem.cuh"
+#include "cuda/attention_backward.cuh"
 #include "ops/arguments.h"
 
 namespace megatron::cuda_attention {
@@ -148,18 +148,9 @@ __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T
   }
 }
 
-template <class T>
-struct Backward {
-  Problem problem;
-  Heads<const T> q, k, v, dout;
-  Heads<T> dq, dk, dv;
-  const float *references, *deltas;
-  std::int64_t padded_queries;
-};
-
-/// The gradients of keys and values if kKeysAreRows, of queries if not; as in attention_backward.cu.
+/// The gradients of keys and values if kKeysAreRows, of queries if not; as in attention_backward_tiles.cu.
 template <class T, int kColumns, bool kKeysAreRows>
-__global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward<T> p) {
+__global__ void __launch_bounds__(kThreads) exact_backward_kernel(const BackwardParameters<T> p) {
   const Problem& problem = p.problem;
   const int sample = static_cast<int>(blockIdx.z), own_head = static_cast<int>(blockIdx.y), size = problem.size;
   const int group = problem.heads_per_key_head, key_head = kKeysAreRows ? own_head : own_head / group;
@@ -251,29 +242,21 @@ void attention_forward_exact(cudaStream_t stream, const Problem& problem, const 
   });
 }
 
-void attention_backward_exact(cudaStream_t stream, const Problem& problem, const AttentionBackwardArgs& args,
-                              const float* references, const float* deltas, std::int64_t padded_queries) {
-  with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
-    with_columns("attention_backward", problem.size, [&](auto columns) {
-      const Backward<T> parameters{problem,
-                                   heads_of<T>(args.q),
-                                   heads_of<T>(args.k),
-                                   heads_of<T>(args.v),
-                                   heads_of<T>(args.dout),
-                                   heads_of<T>(args.dq),
-                                   heads_of<T>(args.dk),
-                                   heads_of<T>(args.dv),
-                                   references,
-                                   deltas,
-                                   padded_queries};
-      LaunchShape shape{.grid = grid_of(problem.masks.keys, kTileRows, problem.key_heads, problem.samples),
-                        .block = dim3(kThreads),
-                        .shared_bytes = bytes_of(Memory(problem.size).floats(2, 2, 2))};
-      if (args.k.elements() > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, true>, parameters);
-      shape.grid = grid_of(problem.masks.queries, kTileRows, problem.heads, problem.samples);
-      if (args.q.elements() > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, false>, parameters);
-    });
+template <class T>
+void attention_backward_exact(cudaStream_t stream, const BackwardParameters<T>& parameters) {
+  const Problem& problem = parameters.problem;
+  with_columns("attention_backward", problem.size, [&](auto columns) {
+    LaunchShape shape{.grid = grid_of(problem.masks.keys, kTileRows, problem.key_heads, problem.samples),
+                      .block = dim3(kThreads),
+                      .shared_bytes = bytes_of(Memory(problem.size).floats(2, 2, 2))};
+    if (problem.masks.keys > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, true>, parameters);
+    shape.grid = grid_of(problem.masks.queries, kTileRows, problem.heads, problem.samples);
+    if (problem.masks.queries > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, false>, parameters);
   });
 }
+
+template void attention_backward_exact(cudaStream_t, const BackwardParameters<float>&);
+template void attention_backward_exact(cudaStream_t, const BackwardParameters<BFloat16>&);
+template void attention_backward_exact(cudaStream_t, const BackwardParameters<Float16>&);
 
 }  // namespace megatron::cuda_attention

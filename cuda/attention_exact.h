@@ -12,10 +12,6 @@ struct Problem;
 
 inline constexpr int kMaximumExactSize = 256;
 
-/// The whole verb, its arguments checked.
+/// The whole verb, its arguments checked. Backward: attention_backward.cuh.
 void attention_forward_exact(cudaStream_t stream, const Problem& problem, const AttentionForwardArgs& args);
-/// All of the verb, after the pre-pass. references, deltas: [b, a, padded_queries], see attention_backward.cu.
-void attention_backward_exact(cudaStream_t stream, const Problem& problem, const AttentionBackwardArgs& args,
-                              const float* references, const float* deltas, std::int64_t padded_queries);
-
 }  // namespace megatron::cuda_attention
