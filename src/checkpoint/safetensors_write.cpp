@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <future>
 #include <system_error>
 
 #include "base/error.h"
@@ -160,7 +162,7 @@ WrittenSafetensors write_safetensors(const std::string& folder, const std::vecto
   WrittenSafetensors written;
   json weight_map = json::object();
   std::int64_t data = 0;
-  std::vector<float> buffer;
+  std::array<std::vector<float>, 2> buffers;  // a tensor is written while the next one is fetched
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
     const auto [first, end] = shards[shard];
     const std::string name = shards.size() == 1
@@ -170,13 +172,17 @@ WrittenSafetensors write_safetensors(const std::string& folder, const std::vecto
     const std::string header = header_of(std::span(tensors).subspan(first, end - first), type);
     file.write(header.data(), header.size());
     written.bytes += static_cast<std::int64_t>(header.size());
+    std::future<void> writing;
     for (std::size_t i = first; i < end; ++i) {
+      std::vector<float>& buffer = buffers[i % 2];
       buffer.resize(static_cast<std::size_t>(elements_of(tensors[i])));
       numbers(i, buffer);
-      write_numbers(file, tensors[i].name, buffer, type);
+      if (writing.valid()) writing.get();
+      writing = std::async([&, i] { write_numbers(file, tensors[i].name, buffers[i % 2], type); });
       data += elements_of(tensors[i]) * size_of(type);
       weight_map[tensors[i].name] = name;
     }
+    if (writing.valid()) writing.get();
     file.close();
     ++written.files;
   }

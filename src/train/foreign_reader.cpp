@@ -48,10 +48,9 @@ void extract(const SafetensorsModel& source, const ForeignTensor& tensor, const 
 
 }  // namespace
 
-void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::vector<float>& scratch,
-            std::span<float> numbers) {
-  if (tensor.transposed) scratch.resize(numbers.size());
-  float* to = tensor.transposed ? scratch.data() : numbers.data();
+void ForeignGather::read(const ForeignTensor& tensor, std::span<float> numbers) {
+  if (tensor.transposed) scratch_.resize(std::max(scratch_.size(), numbers.size()));
+  float* to = tensor.transposed ? scratch_.data() : numbers.data();
   std::vector<Piece> pieces;
   std::int64_t done = 0;
   for (const Record& record : tensor.records) {
@@ -61,7 +60,7 @@ void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::ve
     pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to + done, {count}, DType::f32), {}, {}});
     done += count;
   }
-  source.read_numbers(Stored::value, pieces);
+  source_.read_numbers(Stored::value, pieces, open_);
   if (tensor.transposed) transpose(to, tensor.shape[1], tensor.shape[0], numbers.data());
 }
 

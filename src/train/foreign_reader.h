@@ -12,15 +12,24 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/open_datasets.h"
 #include "checkpoint/safetensors.h"
 #include "train/hugging_face_model.h"
 
 namespace megatron {
 
-/// One of their tensors, row-major as they store it, out of our records. `scratch` is of as many numbers, kept between
-/// calls.
-void gather(const CheckpointReader& source, const ForeignTensor& tensor, std::vector<float>& scratch,
-            std::span<float> numbers);
+/// A checkpoint's records, read as their tensors, one after the other.
+class ForeignGather {
+ public:
+  explicit ForeignGather(const CheckpointReader& source) : source_(source) {}
+  /// A whole tensor, row-major as they store it.
+  void read(const ForeignTensor& tensor, std::span<float> numbers);
+
+ private:
+  const CheckpointReader& source_;
+  OpenDatasets open_;
+  std::vector<float> scratch_;  // of the largest that is transposed
+};
 
 /// A model's files, read as our records.
 class ForeignReader {

@@ -106,10 +106,10 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
   const PendingFolder folder = new_folder(target, remove_export);
   try {
     ConversionReport report;
-    std::vector<float> scratch;
-    const WrittenSafetensors written = write_safetensors(
-        folder.path(), list, options.type, options.max_shard_bytes,
-        [&](std::size_t index, std::span<float> numbers) { gather(source, tensors[index], scratch, numbers); });
+    ForeignGather gather(source);
+    const WrittenSafetensors written =
+        write_safetensors(folder.path(), list, options.type, options.max_shard_bytes,
+                          [&](std::size_t index, std::span<float> numbers) { gather.read(tensors[index], numbers); });
     report.files = written.files;
     report.bytes = written.bytes;
     report.tensors = static_cast<std::int64_t>(tensors.size());

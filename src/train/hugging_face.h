@@ -1,8 +1,8 @@
 // Checkpoints as Hugging Face models and back: GPT-2 and Llama, as safetensors.
 //
 // Streams tensor by tensor: memory is that of the largest one in fp32, or twice that where their matrices are
-// transposed (GPT-2), but for the comparison at the end, which runs the whole model. A target appears whole or not at
-// all.
+// transposed (GPT-2), and in an export that of one more, which is written while the next one is read; but for the
+// comparison at the end, which runs the whole model. A target appears whole or not at all.
 #pragma once
 
 #include <optional>
