@@ -8,8 +8,10 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -74,6 +76,26 @@ void add_doing(SafeLine& line) {
   line << ", waiting in " << name_of(waiting.verb) << " '" << activity->group().data() << "'";
 }
 
+/// Return addresses from `frame` upwards by the frame pointers that the build keeps (CMakeLists.txt): [saved frame
+/// pointer, return address] each, at rising addresses. What looks like no frame is the end.
+int addresses_above(const void* frame, std::span<void*> addresses) {
+  constexpr std::uintptr_t kLargestFrame = 1 << 20;
+  int found = 0;
+  while (static_cast<std::size_t>(found) < addresses.size()) {
+    struct Frame {
+      const void* above;
+      void* return_address;
+    } values{};
+    std::memcpy(&values, frame, sizeof values);
+    if (values.return_address == nullptr) break;
+    addresses[found++] = values.return_address;
+    const auto here = reinterpret_cast<std::uintptr_t>(frame), next = reinterpret_cast<std::uintptr_t>(values.above);
+    if (next <= here || next - here > kLargestFrame || next % alignof(Frame) != 0) break;
+    frame = values.above;
+  }
+  return found;
+}
+
 /// Async-signal-safe but for backtrace() itself, which is when it has been called once before. Once a process.
 void write_stack(std::string_view why) {
   if (stack_written.exchange(true)) return;
@@ -87,6 +109,10 @@ void write_stack(std::string_view why) {
   line.write(file);
   std::array<void*, 64> frames{};
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), static_cast<int>(frames.size())), file);
+  if (const void* caller = GeneratedCode::caller()) {
+    (SafeLine() << "in a library's generated code, called from\n").write(file);
+    ::backtrace_symbols_fd(frames.data(), addresses_above(caller, frames), file);
+  }
   if (opened) ::close(file);
 }
 

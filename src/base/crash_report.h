@@ -15,6 +15,22 @@
 
 namespace megatron {
 
+/// While it lives, this thread runs machine code that a library made as it ran, which no stack can be told through: a
+/// crash in it is told with the stack of the function that holds this. Costs two stores.
+class GeneratedCode {
+ public:
+  [[gnu::always_inline]] GeneratedCode() { caller_ = __builtin_frame_address(0); }
+  ~GeneratedCode() { caller_ = nullptr; }
+  GeneratedCode(const GeneratedCode&) = delete;
+  GeneratedCode& operator=(const GeneratedCode&) = delete;
+
+  /// Frame of the function that holds one on this thread; null where none does.
+  static const void* caller() { return caller_; }
+
+ private:
+  static inline thread_local constinit const void* volatile caller_ = nullptr;
+};
+
 class CrashReport {
  public:
   /// `where` is put in front ("rank 3 of 8 on node07"). The stack goes to `file`, or to standard error if that is empty

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/crash_report.h"
 #include "base/error.h"
 
 namespace megatron {
@@ -35,6 +36,7 @@ void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, s
   if (m == 0 || n == 0) return;
   if (k == 0) return multiply_rows(m, n, beta, c);
   use_one_thread();
+  const GeneratedCode generated;
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a.data,
                                           a.stride, b.data, b.stride, beta, c.data, c.stride);
   if (status != dnnl_success) [[unlikely]] {

@@ -1,8 +1,10 @@
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -84,6 +86,43 @@ TEST_CASE("a stack that overflows is told as well", "[fault-32]") {
   CHECK(death.signal == SIGSEGV);
   CHECK(contains(death.stack, "SIGSEGV"));
 }
+
+#ifdef __x86_64__
+namespace {
+
+/// What a library makes as it runs: leaves no way back that an unwinder knows, and crashes.
+void* crashing_code() {
+  const unsigned char instructions[] = {0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00,  // sub rsp, 4096
+                                        0x31, 0xed,                                // xor ebp, ebp
+                                        0x0f, 0x0b};                               // ud2
+  void* const place = ::mmap(nullptr, sizeof instructions, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) ::_exit(98);
+  std::memcpy(place, instructions, sizeof instructions);
+  if (::mprotect(place, sizeof instructions, PROT_READ | PROT_EXEC) != 0) ::_exit(98);
+  return place;
+}
+
+}  // namespace
+
+TEST_CASE("a crash in generated code is told with the stack of who called it", "[fault-32]") {
+  const Death death = death_of([] {
+    const GeneratedCode generated;
+    reinterpret_cast<void (*)()>(crashing_code())();
+  });
+  CHECK(death.signal == SIGILL);
+  const std::size_t callers = death.stack.find("called from\n");
+  REQUIRE(callers != std::string::npos);
+  INFO(death.stack);
+  CHECK(contains(death.stack.substr(callers), "test_base"));
+  CHECK(contains(death.stack.substr(callers), "libc.so"));  // which has called main
+
+  const Death later = death_of([] {
+    { const GeneratedCode generated; }
+    std::raise(SIGILL);
+  });
+  CHECK_FALSE(contains(later.stack, "called from"));
+}
+#endif
 
 TEST_CASE("internal errors, lack of memory and escaped exceptions leave their stack", "[fault-32]") {
   const Death internal = death_of([] {
