@@ -134,17 +134,15 @@ TrainingLoop::Request TrainingLoop::request() {
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
     axis->all_reduce_values(wishes, Reduce::maximum);
   }
-  all_written_ = wishes[1] == 0;
   const auto agreed = static_cast<Request>(std::lround(wishes[0]));
   stopping_ = agreed == Request::stop;
+  if (!stopping_ && saves_.under_way() && wishes[1] == 0) saves_.go_on();
   return agreed;
 }
 
-// For the middle of an evaluation; a save that is due can wait for its end, one that is written is committed.
+// For the middle of an evaluation; a save that is due can wait for its end.
 bool TrainingLoop::stop_requested() {
-  const bool stop = request() == Request::stop;
-  if (saves_.under_way() && all_written_ && !stop) saves_.go_on();
-  return stop;
+  return request() == Request::stop;
 }
 
 void TrainingLoop::record(const StepResult& result, double seconds) {
@@ -298,7 +296,6 @@ int TrainingLoop::run() {
   if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
   while (!trainer_.finished() || !evaluations_due_.empty()) {
     const Request request = this->request();
-    if (saves_.under_way() && all_written_ && request != Request::stop) saves_.go_on();
     if (request == Request::stop) return stop();
     if (request == Request::save) {
       save();

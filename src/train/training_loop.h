@@ -73,7 +73,6 @@ class TrainingLoop {
   LossPlot plot_;
   RunSaves saves_;
   std::int64_t checked_step_ = -1;
-  bool all_written_ = false;  // agreed on: no rank's thread is at work
   // Since the line before:
   double seconds_since_line_ = 0, tokens_since_line_ = 0;
   FlopsPerToken flops_since_line_;  // of all those tokens together

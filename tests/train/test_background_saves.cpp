@@ -97,6 +97,7 @@ TEST_CASE("a save in the background is committed in the middle of an evaluation"
   run.config.train.evaluate_steps = 1000;  // all there are
   const std::string log = run.run(true).log;
   INFO(log);
+  REQUIRE(log.find("after step 6") != std::string::npos);
   CHECK(log.find("step_00000005 (") < log.find("after step 6"));
 }
 
