@@ -90,7 +90,7 @@ using TensorNumbers = std::function<void(std::size_t index, std::span<float> num
 
 /// Writes tensors, all of one type, in their order into `folder`: one file, or where that would have more than
 /// `max_shard_bytes` of data several with an index, under Hugging Face's names. Files are synced, the folder is not.
-/// `numbers` is asked for a tensor while the one before is written: memory is that of two that follow each other, in
+/// `numbers` is asked for a tensor while the one before is written: memory is that of the two largest, in
 /// f32, and of a block of 2 MB where they are narrowed. Throws Error(filesystem),
 /// and Error(configuration) naming a tensor with finite numbers that the type would make infinite.
 WrittenSafetensors write_safetensors(const std::string& folder, const std::vector<NewTensor>& tensors,

@@ -37,12 +37,7 @@ std::int64_t elements_of(const NewTensor& tensor) {
 /// A file that is being written; synced when it is closed.
 class NewFile {
  public:
-  explicit NewFile(std::string path)
-      : path_(std::move(path)),
-        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
-        flush_(path_) {
-    if (descriptor_ < 0) fail_with_errno("create", path_);
-  }
+  explicit NewFile(std::string path) : path_(std::move(path)), descriptor_(create(path_)), flush_(path_) {}
   ~NewFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
@@ -69,6 +64,12 @@ class NewFile {
   }
 
  private:
+  static int create(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail_with_errno("create", path);
+    return descriptor;
+  }
+
   std::string path_;
   int descriptor_;
   EarlyFlush flush_;
