@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -95,9 +96,15 @@ struct StoredTensor {
   std::vector<StoredPiece> pieces;
 };
 
-/// A checkpoint whose files have all been verified against the manifest's hashes. Holds tables, no data.
+/// A checkpoint whose files have all been verified against the manifest's hashes, or are being (open_unverified()).
+/// Holds tables, no data.
 class CheckpointReader {
  public:
+  /// Waits until all files have been verified. Throws Error(checkpoint) naming one that is not what was saved: then
+  /// nothing that was read counts.
+  void require_verified() const {
+    if (verified_.valid()) verified_.get();
+  }
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
   int moments() const { return moments_; }  ///< as Piece::moments
@@ -127,6 +134,7 @@ class CheckpointReader {
   int moments_ = 0;
   std::vector<std::string> files_;
   std::map<std::string, StoredTensor> tensors_;
+  std::shared_future<void> verified_;  // none: before this was there
 };
 
 /// The newest complete, undamaged checkpoint of a run directory, or none if it has none at all. Damaged ones are passed
@@ -139,6 +147,11 @@ std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, cons
 /// Throws Error(checkpoint) otherwise.
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings);
+
+/// A checkpoint folder for one process, complete and with every element of every tensor stored once. Its files are
+/// verified by `threads` threads while the caller already reads: whoever makes something of it asks require_verified()
+/// before that counts, and where reading fails, since that may be why. Not collective. Throws Error(checkpoint).
+CheckpointReader open_unverified(const std::string& path, std::size_t threads);
 
 /// The folder that a user named, by its manifest and sizes alone: SOURCE itself, or of a run directory (or a folder of
 /// step folders) the newest that is complete; newer ones that are not get a line in `warnings`. Not collective. Throws

@@ -98,7 +98,7 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
   check_new_checkpoint(target, source.state().step);
   check_free_space(place_of(target).parent_path().string(),
                    checkpoint_bytes(elements * (1 + source.moments()), false, ranks));
-  return write_new_checkpoint(target, source.state(), ranks, source.moments(), [&](int rank) {
+  const auto contents = [&](int rank) {
     std::vector<Piece> pieces;
     for (Piece& piece : layout(rank)) {
       if (piece.count > 0) pieces.push_back(std::move(piece));
@@ -106,7 +106,9 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
     const auto stream = std::make_shared<PieceStream>(source, pieces);
     return NewRankFile{std::move(pieces),
                        [stream](Stored kind, std::int64_t position) { return stream->read(kind, position); }};
-  });
+  };
+  return write_new_checkpoint(target, source.state(), ranks, source.moments(), contents,
+                              [&](const std::string&) { source.require_verified(); });
 }
 
 }  // namespace megatron

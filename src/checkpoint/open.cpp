@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <functional>
+#include <future>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
@@ -40,17 +41,24 @@ std::map<std::string, StoredTensor> index_pieces(const json& tables, const Manif
   return tensors;
 }
 
+void verify_file(const std::string& path, const RankFile& file) {
+  const std::string name = rank_file_name(file.rank);
+  const FileDigest digest = digest_file(path + "/" + name);
+  verify(digest.bytes == file.bytes && digest.xxh3_128 == file.xxh3_128, ErrorKind::checkpoint,
+         "the contents of {} are not what was saved (hash {} instead of {})", name, digest.xxh3_128, file.xxh3_128);
+}
+
+std::string read_table(const std::string& path, const Manifest& manifest, const RankFile& file) {
+  return read_piece_table(path + "/" + rank_file_name(file.rank), file.rank, manifest.state.step, manifest.moments);
+}
+
 /// Verifies every size()-th rank file against the manifest, from this rank's on, and returns their tables of pieces.
 json verify_share(Communicator& world, const std::string& path, const Manifest& manifest) {
   json tables = json::object();
   const auto ranks = static_cast<std::size_t>(world.size());
   for (auto i = static_cast<std::size_t>(world.rank()); i < manifest.files.size(); i += ranks) {
-    const RankFile& file = manifest.files[i];
-    const std::string name = rank_file_name(file.rank);
-    const FileDigest digest = digest_file(path + "/" + name);
-    verify(digest.bytes == file.bytes && digest.xxh3_128 == file.xxh3_128, ErrorKind::checkpoint,
-           "the contents of {} are not what was saved (hash {} instead of {})", name, digest.xxh3_128, file.xxh3_128);
-    tables[std::to_string(i)] = read_piece_table(path + "/" + name, file.rank, manifest.state.step, manifest.moments);
+    verify_file(path, manifest.files[i]);
+    tables[std::to_string(i)] = read_table(path, manifest, manifest.files[i]);
   }
   return tables;
 }
@@ -76,6 +84,31 @@ json found_by_root(Communicator& world, const std::function<json()>& find) {
   return json::parse(world.broadcast_text(world.rank() == 0 ? found.dump() : "", 0));
 }
 
+/// Runs `work`; its Error(checkpoint) gets the checkpoint's path in front.
+template <class Work>
+auto of_checkpoint(const std::string& path, Work&& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::checkpoint) throw;
+    fail(ErrorKind::checkpoint, "checkpoint {} cannot be loaded: {}", path, error.what());
+  }
+}
+
+/// Verifies all files by so many threads; the future's get() throws what they found.
+std::shared_future<void> verify_beside(const std::string& path, const Manifest& manifest, std::size_t threads) {
+  const auto verify_all = [path, files = manifest.files, threads] {
+    const auto share = [&](std::size_t first) {
+      for (std::size_t i = first; i < files.size(); i += threads) verify_file(path, files[i]);
+    };
+    std::vector<std::future<void>> others;
+    for (std::size_t thread = 1; thread < threads; ++thread) others.push_back(std::async(share, thread));
+    share(0);
+    for (std::future<void>& other : others) other.get();
+  };
+  return std::async([path, verify_all] { of_checkpoint(path, verify_all); }).share();
+}
+
 }  // namespace
 
 /// Turns a folder into a reader, or throws Error(checkpoint) with the damage, the same on all ranks.
@@ -92,7 +125,29 @@ class CheckpointOpener {
     });
     json tables;
     agree(world, [&] { tables = verify_share(world, path, manifest); });
-    tables = share_tables(world, tables, manifest.files.size());
+    return make(path, manifest, share_tables(world, tables, manifest.files.size()));
+  }
+
+  static CheckpointReader open_unverified(const std::string& path, std::size_t threads) {
+    const Manifest manifest = of_checkpoint(path, [&] { return read_complete_manifest(path); });
+    const std::shared_future<void> verified = verify_beside(path, manifest, threads);
+    try {
+      return of_checkpoint(path, [&] {
+        json tables = json::array();
+        for (const RankFile& file : manifest.files) tables.push_back(read_table(path, manifest, file));
+        CheckpointReader reader = make(path, manifest, tables);
+        reader.verified_ = verified;
+        verify_coverage(reader);
+        return reader;
+      });
+    } catch (const Error&) {
+      verified.get();  // whose error says more
+      throw;
+    }
+  }
+
+ private:
+  static CheckpointReader make(const std::string& path, const Manifest& manifest, const json& tables) {
     CheckpointReader reader;
     reader.path_ = path;
     reader.state_ = manifest.state;
@@ -163,12 +218,11 @@ CheckpointReader open_named_checkpoint(Communicator& world, const std::string& p
     verify(reader.has_value(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);
     return std::move(*reader);
   }
-  try {
-    return CheckpointOpener::open(world, path);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::checkpoint) throw;
-    fail(ErrorKind::checkpoint, "checkpoint {} cannot be loaded: {}", path, error.what());
-  }
+  return of_checkpoint(path, [&] { return CheckpointOpener::open(world, path); });
+}
+
+CheckpointReader open_unverified(const std::string& path, std::size_t threads) {
+  return CheckpointOpener::open_unverified(path, threads);
 }
 
 std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings) {

@@ -30,20 +30,21 @@ std::string find(const std::string& source) {
   return path;
 }
 
-/// With everything verified; the files' contents by as many threads as there are files and cores for.
-CheckpointReader open(const std::string& source) {
-  const std::string path = find(source);
-  const std::size_t files = read_complete_manifest(path).files.size(), cores = std::thread::hardware_concurrency();
-  const std::size_t threads = std::clamp<std::size_t>(files, 1, std::max<std::size_t>(1, cores));
-  std::optional<CheckpointReader> reader;
-  const auto work = [&](Communicator& world) {
-    std::vector<std::string> warnings;
-    CheckpointReader mine = open_named_checkpoint(world, path, warnings);
-    if (world.rank() == 0) reader = std::move(mine);
-  };
-  run_as_threads(static_cast<int>(threads), work, std::chrono::hours(24 * 365));
-  verify_coverage(*reader);
-  return std::move(*reader);
+std::size_t cores() {
+  return std::max<std::size_t>(1, std::thread::hardware_concurrency());
+}
+
+/// For work that has a core of its own while the files are verified beside it. Where the work fails, damage that is
+/// found in the files is why.
+template <class Work>
+void convert(const std::string& source, Work&& work) {
+  const CheckpointReader reader = open_unverified(find(source), std::max<std::size_t>(1, cores() - 1));
+  try {
+    work(reader);
+  } catch (const Error&) {
+    reader.require_verified();
+    throw;
+  }
 }
 
 std::string size_text(std::int64_t bytes) {
@@ -83,7 +84,8 @@ void info(const CheckpointArguments& arguments) {
 }
 
 void verify_checkpoint(const CheckpointArguments& arguments) {
-  const CheckpointReader reader = open(arguments.source);
+  const CheckpointReader reader = open_unverified(find(arguments.source), cores());
+  reader.require_verified();
   const Manifest manifest = read_complete_manifest(reader.path());
   std::size_t pieces = 0;
   for (const auto& [name, tensor] : reader.tensors()) pieces += tensor.pieces.size();
@@ -97,7 +99,10 @@ const std::vector<std::string> kOptimizerState = {"optimizer", "updates", "loss_
 
 /// Returns the exit code.
 int diff(const CheckpointArguments& arguments) {
-  const CheckpointReader a = open(arguments.source), b = open(arguments.target);
+  const std::string path_of_a = find(arguments.source), path_of_b = find(arguments.target);
+  const CheckpointReader a = open_unverified(path_of_a, cores()), b = open_unverified(path_of_b, cores());
+  a.require_verified();
+  b.require_verified();
   const std::vector<std::string> others = other_differences(a, b, !arguments.weights_only, kOptimizerState);
   bool equal = others.empty();
   fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
@@ -144,11 +149,12 @@ void print_conversion(const CheckpointArguments& arguments, const ConversionRepo
 
 void export_model(const CheckpointArguments& arguments) {
   const ExportOptions chosen = export_options(arguments);
-  const CheckpointReader source = open(arguments.source);
-  run_as_threads(1, [&](Communicator& world) {
-    const ConversionReport report = export_checkpoint(source, arguments.target, world, chosen);
-    print_conversion(arguments, report);
-    if (!report.has_tokenizer) fmt::print("the run has no files of its tokenizer: none were written\n");
+  convert(arguments.source, [&](const CheckpointReader& source) {
+    run_as_threads(1, [&](Communicator& world) {
+      const ConversionReport report = export_checkpoint(source, arguments.target, world, chosen);
+      print_conversion(arguments, report);
+      if (!report.has_tokenizer) fmt::print("the run has no files of its tokenizer: none were written\n");
+    });
   });
 }
 
@@ -165,18 +171,20 @@ void import_model(const CheckpointArguments& arguments) {
 
 void merge(const CheckpointArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  const CheckpointReader source = open(arguments.source);
-  const auto everything = [&](int) { return whole_tensors(source); };
-  print_report(arguments, source, rewrite_checkpoint(source, arguments.target, 1, everything), start);
+  convert(arguments.source, [&](const CheckpointReader& source) {
+    const auto everything = [&](int) { return whole_tensors(source); };
+    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, 1, everything), start);
+  });
 }
 
 void reshape(const CheckpointArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  const CheckpointReader source = open(arguments.source);
   const GridShape shape{.tensor = arguments.tensor, .data = arguments.data, .pipeline = arguments.pipeline};
-  const Config config = config_for_layout(source, shape, arguments.virtual_stages);
-  const auto layout = [&](int rank) { return saved_layout(config, rank); };
-  print_report(arguments, source, rewrite_checkpoint(source, arguments.target, shape.ranks(), layout), start);
+  convert(arguments.source, [&](const CheckpointReader& source) {
+    const Config config = config_for_layout(source, shape, arguments.virtual_stages);
+    const auto layout = [&](int rank) { return saved_layout(config, rank); };
+    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, shape.ranks(), layout), start);
+  });
 }
 
 int run(const CheckpointArguments& arguments) {

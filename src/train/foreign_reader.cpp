@@ -1,6 +1,7 @@
 #include "train/foreign_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
@@ -11,13 +12,23 @@ using Record = ForeignTensor::Record;
 
 namespace {
 
-/// to[j, i] = from[i, j], in squares that the caches hold.
+/// to[j, i] = from[i, j]. By squares as wide as a cache line, which go through a copy whose columns are near each
+/// other: down the columns of a large matrix every step would be to another line, and often to the same few places of a
+/// cache.
 void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
-  constexpr std::int64_t kSquare = 32;
-  for (std::int64_t i0 = 0; i0 < rows; i0 += kSquare) {
-    for (std::int64_t j0 = 0; j0 < columns; j0 += kSquare) {
-      for (std::int64_t i = i0; i < std::min(i0 + kSquare, rows); ++i) {
-        for (std::int64_t j = j0; j < std::min(j0 + kSquare, columns); ++j) to[j * rows + i] = from[i * columns + j];
+  constexpr std::int64_t kSquare = 16;
+  for (std::int64_t j0 = 0; j0 < columns; j0 += kSquare) {
+    for (std::int64_t i0 = 0; i0 < rows; i0 += kSquare) {
+      if (i0 + kSquare > rows || j0 + kSquare > columns) {  // at an edge
+        for (std::int64_t j = j0; j < std::min(j0 + kSquare, columns); ++j) {
+          for (std::int64_t i = i0; i < std::min(i0 + kSquare, rows); ++i) to[j * rows + i] = from[i * columns + j];
+        }
+        continue;
+      }
+      std::array<std::array<float, kSquare>, kSquare> square;
+      for (std::int64_t i = 0; i < kSquare; ++i) std::copy_n(from + (i0 + i) * columns + j0, kSquare, square[i].data());
+      for (std::int64_t j = 0; j < kSquare; ++j) {
+        for (std::int64_t i = 0; i < kSquare; ++i) to[(j0 + j) * rows + i0 + i] = square[i][j];
       }
     }
   }

@@ -129,6 +129,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
       internal_check(options.type != SafetensorsType::f32 || report.compared->differing == 0,
                      "an export that gives other logits");
     }
+    source.require_verified();
     folder.commit();
     return report;
   } catch (...) {

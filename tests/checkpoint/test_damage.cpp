@@ -1,10 +1,13 @@
 // Damaged, forged and newer checkpoints: found, passed over or refused, never believed.
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "checkpoint/files.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/new_checkpoint.h"
 #include "hdf5/hdf5_file.h"
+#include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -66,6 +69,24 @@ TEST_CASE("a flipped bit in a rank file is found", "[checkpoint][fault-19]") {
   const std::string file = saved.newest() + "/rank_00002.h5";
   flip(file, std::filesystem::file_size(file) / 2, 0x10);
   saved.must_fall_back("rank_00002.h5 are not what was saved");
+}
+
+TEST_CASE("nothing counts that was made of files found damaged meanwhile", "[checkpoint][fault-19]") {
+  const TwoCheckpoints saved;
+  const std::string file = saved.newest() + "/rank_00002.h5", target = saved.at("../new");
+  flip(file, std::filesystem::file_size(file) / 2, 0x10);
+  for (const std::size_t threads : {1, 2, 9}) {
+    CAPTURE(threads);
+    require_error(ErrorKind::checkpoint, {saved.newest(), "rank_00002.h5 are not what was saved"}, [&] {
+      const CheckpointReader source = open_unverified(saved.newest(), threads);
+      rewrite_checkpoint(source, target, 1, [&](int) { return whole_tensors(source); });
+    });
+    CHECK_FALSE(std::filesystem::exists(target));
+  }
+  // Not a file of numbers any more: what reading it finds is told by what is behind it.
+  std::ofstream(file, std::ios::binary | std::ios::in) << "no HDF5";
+  require_error(ErrorKind::checkpoint, {saved.newest(), "rank_00002.h5 are not what was saved"},
+                [&] { open_unverified(saved.newest(), 2); });
 }
 
 TEST_CASE("a missing file is found", "[checkpoint][fault-19]") {
