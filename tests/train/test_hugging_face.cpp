@@ -29,6 +29,8 @@ TEST_CASE("exported, imported and trained on: as from the checkpoint itself", "[
   config.data.train = corpus;
   config.train.steps = 3;
   config.checkpoint.every_steps = 3;
+  config.model.hidden_size = 24;  // no multiples of what matrices are transposed by
+  config.model.ffn_hidden_size = 52;
   config.parallel.tensor = 2;
   config.parallel.pipeline = 2;
   config.parallel.data = 1;
