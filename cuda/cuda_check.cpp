@@ -5,6 +5,7 @@ namespace megatron {
 void check_cuda(cudaError_t code, const char* expression, SourcePlace where) {
   if (code == cudaSuccess) [[likely]]
     return;
+  (void)cudaGetLastError();  // or the next launch tells it once more
   verify(code != cudaErrorMemoryAllocation, ErrorKind::configuration,
          "out of device memory in {} ({}:{}): use a smaller train.micro_batch_size, recompute.mode = \"full\", or more "
          "tensor or pipeline ranks (--dry-run predicts the memory)",

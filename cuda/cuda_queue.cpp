@@ -32,7 +32,10 @@ cudaEvent_t CudaQueue::event_of(std::uint64_t number) const {
 bool CudaQueue::complete(std::uint64_t number) {
   if (number <= complete_) return true;
   const cudaError_t state = cudaEventQuery(event_of(number));
-  if (state == cudaErrorNotReady) return false;
+  if (state == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // or the next launch takes it for its own
+    return false;
+  }
   CUDA_CHECK(state);
   complete_ = number;
   return true;

@@ -13,6 +13,7 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
   if (bytes <= most) return;
   const cudaError_t told =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (told == cudaErrorInvalidValue) (void)cudaGetLastError();  // or the next launch takes it for its own
   verify(told != cudaErrorInvalidValue, ErrorKind::configuration,
          "a kernel works in {} KiB of shared memory, more than a block has on this GPU; use smaller heads",
          bytes >> 10);

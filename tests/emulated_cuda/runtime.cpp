@@ -1,16 +1,19 @@
 // The runtime library of the emulated devices: their memory is the host's, and everything is done when its call
-// returns. There is one of compute capability 9.0, or those of MEGATRON_EMULATED_GPUS, e.g. "7.5 8.9".
+// returns, although an event says so only when it is asked again. There is one of compute capability 9.0, or those of
+// MEGATRON_EMULATED_GPUS, e.g. "7.5 8.9".
 #include <cuda_runtime.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 struct EmulatedStream {};
 struct EmulatedEvent {
   std::chrono::steady_clock::time_point time;
+  bool known_to_be_done = true;
 };
 
 namespace {
@@ -44,6 +47,13 @@ const std::vector<Capability>& devices() {
 }
 
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+/// As every function of CUDA's does with what it returns.
+cudaError_t noted(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
 
 }  // namespace
 
@@ -60,7 +70,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= static_cast<int>(devices().size())) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= static_cast<int>(devices().size())) return noted(cudaErrorInvalidDevice);
   current_device = device;
   return cudaSuccess;
 }
@@ -92,7 +102,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = bytes > (std::size_t{8} << 30)
                 ? nullptr
                 : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return noted(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaMallocManaged(void** memory, std::size_t bytes, unsigned) {
   return cudaMalloc(memory, bytes);
@@ -108,7 +118,7 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaFree(memory);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-  if (bytes > 0 && (to == nullptr || from == nullptr)) return cudaErrorInvalidValue;
+  if (bytes > 0 && (to == nullptr || from == nullptr)) return noted(cudaErrorInvalidValue);
   if (bytes > 0) std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -156,12 +166,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   event->time = std::chrono::steady_clock::now();
+  event->known_to_be_done = false;
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) {
-  return cudaSuccess;
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return noted(std::exchange(event->known_to_be_done, true) ? cudaSuccess : cudaErrorNotReady);
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->known_to_be_done = true;
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -169,14 +181,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
-  return static_cast<std::size_t>(value) <= emulated_cuda::shared_bytes_per_block() ? cudaSuccess
-                                                                                    : cudaErrorInvalidValue;
+  const bool possible = static_cast<std::size_t>(value) <= emulated_cuda::shared_bytes_per_block();
+  return noted(possible ? cudaSuccess : cudaErrorInvalidValue);
 }
 cudaError_t cudaGetLastError() {
-  return cudaSuccess;
+  return std::exchange(last_error, cudaSuccess);
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "another error";
+  return error == cudaErrorInvalidValue ? "cudaErrorInvalidValue"
+         : error == cudaErrorNotReady   ? "cudaErrorNotReady"
+                                        : "another error";
 }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorInvalidValue ? "invalid argument" : "another error of the emulated device";

@@ -63,6 +63,23 @@ TEST_CASE("copies in come before the operations that are ordered after them") {
   }
 }
 
+TEST_CASE("asking for what is not done yet leaves no error to the operations that follow") {
+  Backend backend = make_cuda_backend(0);
+  Device& device = *backend.device;
+  Buffer memory(device, kBytes), host(device.pinned(), kBytes);
+  const Tensor x = memory.tensor({kElements}, DType::f32);
+  bool waited = false;
+  for (int i = 0; i < 100 && !waited; ++i) {
+    for (int j = 0; j < 20; ++j) backend.ops->fill(x, j);
+    const Ticket last = device.mark();
+    waited = !device.complete(last);
+    CHECK_NOTHROW(backend.ops->fill(x, i));
+    device.wait(device.start_copy_to_host(host.data(), x.data(), kBytes, device.mark()));
+    CHECK(all_are(host, static_cast<float>(i)));
+  }
+  CHECK(waited);
+}
+
 TEST_CASE("old tickets may be asked for as long as one likes") {
   Backend backend = make_cuda_backend(0);
   Device& device = *backend.device;
@@ -107,9 +124,10 @@ TEST_CASE("a device that is not there and memory that is not there are named") {
   Backend backend = make_cuda_backend(0);
   CHECK_THROWS_WITH(backend.device->allocate(std::size_t{1} << 50),
                     Catch::Contains("out of device memory") && Catch::Contains("train.micro_batch_size"));
-  const Buffer still_fine(*backend.device, 1024);
+  Buffer still_fine(*backend.device, 1024);
   const float value = 0;
   CHECK_THROWS_WITH(backend.device->copy_to_device(nullptr, &value, sizeof value),
                     Catch::Contains("cudaMemcpyAsync(") && Catch::Contains("failed: invalid argument") &&
                         Catch::Contains("cudaErrorInvalidValue") && Catch::Contains("CUDA_LAUNCH_BLOCKING=1"));
+  CHECK_NOTHROW(backend.ops->fill(still_fine.tensor({256}, DType::f32), 1));  // what was told is not told once more
 }

@@ -19,6 +19,7 @@ void launch(cudaStream_t, const LaunchShape& shape, void (*kernel)(Parameters...
   allow_shared_memory(reinterpret_cast<const void*>(kernel), shape.shared_bytes);
   emulated_cuda::run(shape.grid, shape.block, shape.shared_bytes,
                      [&] { kernel(static_cast<Parameters>(arguments)...); });
+  CUDA_CHECK(cudaGetLastError());  // also what an earlier call has left behind
 }
 
 template <class T>
