@@ -14,6 +14,9 @@ const char* cublas_advice(cublasStatus_t status);
 /// CUBLAS_STATUS_SUCCESS.
 void check_cublas(cublasStatus_t status, const char* expression, SourcePlace where = SourcePlace::current());
 
+/// Of a heuristic's answer: whether it says that there is no algorithm, and not that anything went wrong.
+bool says_there_is_none(cublasStatus_t status, int found);
+
 }  // namespace megatron
 
 #define CUBLAS_CHECK(call) ::megatron::check_cublas((call), #call)

@@ -96,7 +96,7 @@ void set_preference(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmul
   CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value));
 }
 
-/// Null: there is no algorithm with this epilogue. Without one it is an error.
+/// Null: there is no algorithm with this epilogue. Without one that is an error, as all else that goes wrong always is.
 std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const Epilogue& epilogue,
                                 std::size_t workspace_bytes) {
   auto made = std::make_unique<Plan>();
@@ -131,8 +131,8 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const E
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a, &plan.c,
                                                                &plan.c, &preference, 1, &best, &found);
+  if (epilogue.kind != Epilogue::Kind::none && says_there_is_none(status, found)) return nullptr;
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    if (epilogue.kind != Epilogue::Kind::none) return nullptr;
     const cublasStatus_t reason = status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status;
     fail(ErrorKind::internal,
          "cuBLASLt found no algorithm for {} x {} x {} (a {}, row stride {}; b {}, {}; c {}): {}. {}", key.m, key.n,

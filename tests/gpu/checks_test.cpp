@@ -40,6 +40,18 @@ TEST_CASE("CUBLAS_CHECK names the call, cuBLASLt's status, the place and what to
                 [] { CUBLAS_CHECK(CUBLAS_STATUS_EXECUTION_FAILED); });
 }
 
+TEST_CASE("a product does without an epilogue where there is no algorithm, not where the search for one failed") {
+  CHECK(says_there_is_none(CUBLAS_STATUS_SUCCESS, 0));
+  CHECK(says_there_is_none(CUBLAS_STATUS_NOT_SUPPORTED, 0));
+  CHECK_FALSE(says_there_is_none(CUBLAS_STATUS_SUCCESS, 1));
+  for (const cublasStatus_t wrong :
+       {CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,
+        CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_ARCH_MISMATCH}) {
+    CAPTURE(cublasLtGetStatusName(wrong));
+    CHECK_FALSE(says_there_is_none(wrong, 0));
+  }
+}
+
 #ifdef MEGATRON_TEST_NCCL
 TEST_CASE("check_nccl names what was done, NCCL's error and what to do") {
   int ranks = 0;
