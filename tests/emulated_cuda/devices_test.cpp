@@ -49,7 +49,8 @@ TEST_CASE("beside a GPU that is too old the other one is used, as it is", "[.][m
   };
   const auto differentiate = [&](std::int64_t size) {
     const Tensor log_sum_exp = tensor(7, size).slice(3, 0, 1).view({1, 1, 1});
-    backend.ops->fill(memory.tensor({8 * size}, DType::f32), 1);
+    backend.ops->fill(memory.tensor({8 * size}, DType::f32), 0);
+    backend.ops->fill(memory.tensor({3 * size}, DType::f32), 1);  // q, k and v, hence the output and its gradient
     backend.ops->attention_forward({.q = tensor(0, size),
                                     .k = tensor(1, size),
                                     .v = tensor(2, size),
