@@ -5,9 +5,10 @@
 // tensor, ops and comm is the program's, which has those layers whole and shows their names to it (CMakeLists.txt): so
 // there is one Error to throw and catch, one table of everything, and no function twice. Hence also the other way
 // round: nothing in the library has the name of something in a program, e.g. make_cuda_backend(), whose counterpart
-// is open_cuda_backend(). Library and program are of one build, whose classes they share: each has been told which when
-// it was compiled (cuda/build_name.cmake), and a program calls nothing of a library of another. A name that one lacks
-// is an error when it is loaded.
+// is open_cuda_backend(). Library and program are of one interface, whose classes they share: each has been told which
+// when it was compiled (cuda/build_name.cmake), and a program calls nothing of a library of another. What is behind the
+// interface, kernels or what plans say that they work in (cuda/working_memory.cpp), may differ: then a step may
+// allocate. A name that one lacks is an error when it is loaded.
 #pragma once
 
 #include <memory>
@@ -31,7 +32,7 @@ std::string cuda_library_file();
 
 // Exported by the library under these names. What they return lives as long as the process.
 extern "C" {
-/// Which build it is of: the same text as the program's, or nothing else of it may be called.
+/// Which interface it is of: the same text as the program's, or nothing else of it may be called.
 const char* megatron_cuda_build();
 const megatron::CudaLibrary* megatron_cuda_library();
 }
