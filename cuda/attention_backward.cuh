@@ -6,8 +6,7 @@
 
 namespace megatron::cuda_attention {
 
-inline constexpr int kQueryPadding = 128;     ///< statistics are there for a multiple of so many queries
-inline constexpr int kMaximumTileSize = 128;  ///< of heads on tensor cores
+inline constexpr int kQueryPadding = 128;  ///< statistics are there for a multiple of so many queries
 
 template <class T>
 struct BackwardParameters {
@@ -24,7 +23,7 @@ struct BackwardParameters {
 template <class T>
 void attention_backward_tiles(cudaStream_t stream, const BackwardParameters<T>& parameters, std::size_t block_bytes);
 
-/// By ordinary arithmetic (attention_exact.cu): any T, heads of at most kMaximumExactSize.
+/// By ordinary arithmetic (attention_exact.cu): any T. Error(configuration) for heads that are too large, as forward.
 template <class T>
 void attention_backward_exact(cudaStream_t stream, const BackwardParameters<T>& parameters);
 

@@ -286,7 +286,7 @@ void launch_backward(cudaStream_t stream, const BackwardParameters<T>& p, std::s
 template <class T>
 void attention_backward_tiles(cudaStream_t stream, const BackwardParameters<T>& parameters, std::size_t block_bytes) {
   if (parameters.problem.size <= 64) return launch_backward<T, 64>(stream, parameters, block_bytes);
-  launch_backward<T, 128>(stream, parameters, block_bytes);
+  launch_backward<T, kMaximumTileSize>(stream, parameters, block_bytes);
 }
 
 template void attention_backward_tiles(cudaStream_t, const BackwardParameters<BFloat16>&, std::size_t);

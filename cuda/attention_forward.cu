@@ -226,7 +226,7 @@ void CudaOps::attention_forward(const AttentionForwardArgs& args) {
                                      args.log_sum_exp.as<float>(),
                                      vectors};
       if (problem.size <= 64) return launch_forward<T, 64>(stream_, parameters);
-      if (problem.size <= 128) return launch_forward<T, 128>(stream_, parameters);
+      if (problem.size <= kMaximumTileSize) return launch_forward<T, kMaximumTileSize>(stream_, parameters);
     }
     attention_forward_exact(stream_, problem, args);
   });

@@ -17,6 +17,9 @@ namespace megatron::cuda_attention {
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+/// The most elements of a head: on tensor cores, and by ordinary arithmetic.
+inline constexpr int kMaximumTileSize = 128, kMaximumExactSize = 256;
+
 /// Rows of one head of one sample, `stride` elements from one to the next.
 template <class T>
 struct Rows {

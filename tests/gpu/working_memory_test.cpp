@@ -68,6 +68,26 @@ TEST_CASE("working memory of sums over rows is planned") {
   });
 }
 
+TEST_CASE("working memory of a linear layer's activation backward is planned, fused and in parts") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t rows = GENERATE(3, 700), columns = GENERATE(7, 200, 1024), next = 5;
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const Activation activation = GENERATE(Activation::gelu, Activation::swiglu);
+  CAPTURE(rows, columns, name_of(type), activation == Activation::gelu);
+  const std::int64_t of_product = is_gated(activation) ? 2 * columns : columns;
+  const Tensor product = tensor({rows, of_product}, type), dbias = tensor({of_product});
+  const LinearActivationBackwardArgs args{.dy = tensor({rows, next}, type),
+                                          .weight = tensor({next, columns}, type),
+                                          .product = product,
+                                          .bias = {},
+                                          .dactivated = tensor({rows, columns}, type),
+                                          .dproduct = product,
+                                          .dbias = dbias,
+                                          .activation = activation};
+  check_planned(backend, [&](Ops& ops) { ops.linear_activation_backward(args); });
+}
+
 TEST_CASE("working memory of embeddings, losses and norms is planned") {
   Backend backend = make_cuda_backend(0);
   Arguments tensor(backend);
