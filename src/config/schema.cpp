@@ -305,8 +305,7 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
        "Start from a checkpoint's weights only; ignored once this run has a checkpoint. sequence_length, rotary_base "
-       "and "
-       "rotary_scaling need not be the ones the weights were trained with: so a context is extended.",
+       "and rotary_scaling need not be the ones the weights were trained with: so a context is extended.",
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints beside the training, which waits only while they are copied into memory kept for that: on "
