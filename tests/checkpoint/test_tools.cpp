@@ -7,6 +7,7 @@
 #include "checkpoint/layouts.h"
 #include "checkpoint/new_checkpoint.h"
 #include "comm/thread_communicator.h"
+#include "support/open_checkpoint.h"
 #include "support/require_error.h"
 
 using namespace megatron;
@@ -14,15 +15,6 @@ using namespace megatron::test;
 using Catch::Matchers::Contains;
 
 namespace {
-
-CheckpointReader open_alone(const std::string& path) {
-  std::optional<CheckpointReader> reader;
-  run_as_threads(1, [&](Communicator& world) {
-    std::vector<std::string> warnings;
-    reader = open_named_checkpoint(world, path, warnings);
-  });
-  return std::move(*reader);
-}
 
 PieceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& layout) {
   return [=](int rank) {

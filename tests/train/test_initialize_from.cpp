@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoint/difference.h"
-#include "comm/thread_communicator.h"
+#include "support/open_checkpoint.h"
 #include "train/loop_on_threads.h"
 
 using namespace megatron;
@@ -11,15 +11,6 @@ using namespace megatron::test;
 using Catch::Matchers::Contains;
 
 namespace {
-
-CheckpointReader open_alone(const std::string& path) {
-  std::optional<CheckpointReader> reader;
-  run_as_threads(1, [&](Communicator& world) {
-    std::vector<std::string> warnings;
-    reader = open_named_checkpoint(world, path, warnings);
-  });
-  return std::move(*reader);
-}
 
 /// A run that has been trained, and the beginning of one with its weights, which changes them by nothing.
 struct Runs {

@@ -3,7 +3,7 @@
 
 #include "checkpoint/difference.h"
 #include "checkpoint/new_checkpoint.h"
-#include "comm/thread_communicator.h"
+#include "support/open_checkpoint.h"
 #include "support/require_error.h"
 #include "train/loop_on_threads.h"
 #include "train/saved_layout.h"
@@ -22,15 +22,6 @@ Config run_on_the_cube(const ShardFolder& folder) {
   config.parallel.tensor = config.parallel.pipeline = config.parallel.data = 2;
   config.run.directory = folder.file("straight");
   return config;
-}
-
-CheckpointReader open_alone(const std::string& path) {
-  std::optional<CheckpointReader> reader;
-  run_as_threads(1, [&](Communicator& world) {
-    std::vector<std::string> warnings;
-    reader = open_named_checkpoint(world, path, warnings);
-  });
-  return std::move(*reader);
 }
 
 void reshape(const std::string& from, const std::string& to, const GridShape& shape, int virtual_stages = 1) {
