@@ -61,8 +61,9 @@ void require_same_ends(const std::vector<std::unique_ptr<TokenDataset>>& dataset
   }
   if (!with || !without) return;
   fail(ErrorKind::data,
-       "{}: its {} document ends with the end of document, {}, but {}: its {} document ends with token {}; make one of "
-       "them again, both with or both without --no-append-eod",
+       "{}: its {} document ends with the end of document, {}; {}: its {} document does not, but with token {}: nobody "
+       "could tell where the documents of both end; make again what is not like the rest, all of it with or all of it "
+       "without --no-append-eod",
        with->shard, with->which, end_of_document, without->shard, without->which, without->token);
 }
 

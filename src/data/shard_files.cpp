@@ -85,7 +85,7 @@ void ShardSetFiles::publish(std::span<const ShardSummary> parts) {
   begun_.clear();
 }
 
-void ShardSetFiles::remove_leftovers() const {
+void ShardSetFiles::remove_leftovers() const noexcept try {
   const std::string stem = std::filesystem::path(prefix_).filename().string() + "-";
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_of(prefix_))) {
     const std::string name = entry.path().filename().string();
@@ -95,6 +95,7 @@ void ShardSetFiles::remove_leftovers() const {
   }
   for (const char* file : kTokenizerFiles) remove_quietly(vocabulary_path(prefix_, file) + ".tmp");
   sync_path(folder_of(prefix_));
+} catch (const std::exception&) {  // the set is complete: nobody reads what stays, and the next set removes it
 }
 
 }  // namespace megatron

@@ -46,8 +46,8 @@ class ShardSetFiles {
   /// Everyone who writes parts of the set has published.
   void commit() noexcept { publication_.commit(); }
   /// After commit(), for one of them: removes the shards of a longer set that was there, and what killed runs have
-  /// left.
-  void remove_leftovers() const;
+  /// left. What cannot be removed stays.
+  void remove_leftovers() const noexcept;
 
  private:
   std::string temporary_path(std::uint64_t part) const;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/philox.h"
+#include "data/shard_files.h"
 #include "data_support.h"
 
 using namespace megatron;
@@ -184,4 +185,19 @@ TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard][fault-
     if (found.has_value()) CHECK(*found == *expected);
   }
   CHECK(refused > 300);
+}
+
+TEST_CASE("a set that is published stays so where what older ones have left cannot be removed", "[data]") {
+  const ShardFolder folder;
+  const std::string sets = folder.file("sets"), prefix = sets + "/a", elsewhere = folder.file("elsewhere");
+  std::filesystem::create_directory(sets);
+  ShardSetFiles files(prefix);
+  TokenShardWriter writer(files.begin_part(0), small_vocabulary());
+  writer.add_document(std::vector<std::int32_t>{1, 2});
+  const ShardSummary part{writer.documents(), writer.tokens(), writer.finish()};
+  files.publish({&part, 1});
+  files.commit();
+  std::filesystem::rename(sets, elsewhere);  // nothing can be listed or flushed there
+  CHECK_NOTHROW(files.remove_leftovers());
+  CHECK(shard_contents(elsewhere + "/a-00000.h5")->tokens == std::vector<std::int32_t>{1, 2});
 }
