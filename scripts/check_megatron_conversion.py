@@ -164,6 +164,11 @@ def main():
         clean = made.returncode != 0 and b"cannot be written" in made.stderr and os.listdir(folder) == before
         failures += not clean
         print(f"without space it says so and leaves nothing: {clean}")
+        os.mkdir(folder + "/gpt2.tmp")  # as of one that was killed
+        made = subprocess.run([sys.executable, script, folder, folder + "/gpt2"], check=False, capture_output=True)
+        told = made.returncode != 0 and b"gpt2.tmp is there" in made.stderr and b"remove it" in made.stderr
+        failures += not told or not os.path.exists(folder + "/gpt2.tmp")
+        print(f"what a killed one has left is named: {told}")
     if program:
         with tempfile.TemporaryDirectory() as folder:
             save(folder, model, 3, 2, 2, 1)

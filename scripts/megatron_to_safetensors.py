@@ -250,6 +250,8 @@ def sync_folder(path):
 def write_model(target, tensors, config):
     """All of it is on the disk before it has its name; what could not be written is not left behind."""
     temporary = target.rstrip("/") + ".tmp"
+    if os.path.lexists(temporary):
+        stop(f"{temporary} is there: another conversion to this target is at work, or one has died; if none is, remove it")
     os.makedirs(temporary)
     try:
         write_safetensors(os.path.join(temporary, "model.safetensors"), tensors)
