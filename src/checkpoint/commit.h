@@ -17,7 +17,8 @@ namespace megatron {
 using FolderRemoval = std::string (*)(const std::string& path);
 
 /// A folder on its way to becoming the checkpoint `place`, filled under the name `temporary`; what has the place before
-/// makes way by the name `aside`, or where that is empty stays, and the commit fails. All three names are in `parent`.
+/// makes way by the name `aside`, or where that is empty stays, and the commit fails unless it is an empty folder. All
+/// three names are in `parent`.
 /// Throws Error(filesystem).
 class PendingFolder {
  public:

@@ -43,7 +43,7 @@ std::string read_text_file(const std::string& path, std::int64_t limit);
 
 /// Gives the complete folder `from` the name `to` and syncs `parent`. If `to` exists, the two change places in one
 /// atomic step where the file system can (Linux renameat2), else by way of `aside`; without an `aside` that is an
-/// error. Returns where the former `to` is now, `from` or `aside`; empty: there was none.
+/// error, unless it is an empty folder. Returns where the former `to` is now, `from` or `aside`; empty: there was none.
 std::string put_folder_in_place(const std::string& from, const std::string& to, const std::string& aside,
                                 const std::string& parent);
 
