@@ -75,13 +75,13 @@ json share_tables(Communicator& world, const json& mine, std::size_t files) {
   return json::parse(world.broadcast_text(all.dump(), 0));
 }
 
-/// What rank 0 finds out, on all ranks.
-json found_by_root(Communicator& world, const std::function<json()>& find) {
-  json found;
+/// The text that rank 0 finds, on all ranks.
+std::string text_of_root(Communicator& world, const std::function<std::string()>& find) {
+  std::string text;
   agree(world, [&] {
-    if (world.rank() == 0) found = find();
+    if (world.rank() == 0) text = find();
   });
-  return json::parse(world.broadcast_text(world.rank() == 0 ? found.dump() : "", 0));
+  return world.broadcast_text(text, 0);
 }
 
 /// Runs `work`; its Error(checkpoint) gets the checkpoint's path in front.
@@ -115,11 +115,7 @@ std::shared_future<void> verify_beside(const std::string& path, const Manifest& 
 class CheckpointOpener {
  public:
   static CheckpointReader open(Communicator& world, const std::string& path) {
-    std::string text;
-    agree(world, [&] {
-      if (world.rank() == 0) text = read_manifest(path);
-    });
-    const Manifest manifest = parse_manifest(world.broadcast_text(text, 0));
+    const Manifest manifest = parse_manifest(text_of_root(world, [&] { return read_manifest(path); }));
     agree(world, [&] {
       if (world.rank() == 0) check_complete(path, manifest);
     });
@@ -163,9 +159,10 @@ namespace {
 /// The newest one that opens, of a folder of step folders.
 std::optional<CheckpointReader> open_newest_in(Communicator& world, const std::string& folder,
                                                std::vector<std::string>& warnings) {
-  const json found = found_by_root(world, [&] {
-    return json{{"steps", steps_in(folder)}, {"complaint", complaint_about_latest(folder)}};
-  });
+  const json found = json::parse(text_of_root(world, [&] {
+    return json{{"steps", steps_in(folder)}, {"complaint", complaint_about_latest(folder)}}.dump(
+        -1, ' ', false, json::error_handler_t::replace);
+  }));
   const std::string complaint = found.at("complaint");
   if (!complaint.empty()) {
     warnings.push_back(
@@ -212,7 +209,7 @@ std::string folder_of_steps(const std::string& path) {
 
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings) {
-  const auto folder = found_by_root(world, [&] { return json(folder_of_steps(path)); }).get<std::string>();
+  const std::string folder = text_of_root(world, [&] { return folder_of_steps(path); });
   if (!folder.empty()) {
     auto reader = open_newest_in(world, folder, warnings);
     verify(reader.has_value(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);

@@ -85,3 +85,22 @@ TEST_CASE("a used directory is recognised", "[checkpoint]") {
   save_as(folder.path(), tensors, split_along(tensors, 1, 0), 1);
   CHECK(directory_has_run(folder.path()));
 }
+
+TEST_CASE("a run directory may have any name, by which its checkpoints are found on all ranks", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("r\xe9sultats \xff");  // Latin-1, and nothing at all
+  const std::vector<GlobalTensor> tensors{{"a", {8}}};
+  const Layout layout = split_along(tensors, 2, 0);
+  save_as(run, tensors, layout, 1);
+  for (const std::string& named : {run, run + "/checkpoints", run + "/checkpoints/step_00000001"}) {
+    const Loaded loaded = load_named(named, tensors, layout);
+    CHECK(loaded.step == 1);
+    CHECK(loaded.wrong == 0);
+  }
+  std::filesystem::remove(run + "/checkpoints/latest");
+  std::filesystem::create_directory(run + "/checkpoints/latest");
+  const Loaded loaded = load_newest(run, tensors, layout);
+  CHECK(loaded.step == 1);
+  REQUIRE(loaded.warnings.size() == 1);
+  CHECK_THAT(loaded.warnings[0], Contains("latest is of no use"));
+}
