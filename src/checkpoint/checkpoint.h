@@ -168,13 +168,18 @@ void verify_coverage(const CheckpointReader& checkpoint);
 /// Error(checkpoint) with the checkpoint's path in front.
 void read_state(const CheckpointReader& checkpoint, const std::function<void(const nlohmann::json& extra)>& read);
 
+inline constexpr const char* kAbsentFact = "absent";
+
 struct FactDifference {
   std::string key;             ///< "hidden_size", nested "model.layers"
-  std::string saved, current;  ///< as JSON; "absent" if only the other side has the key
+  std::string saved, current;  ///< as JSON; kAbsentFact if only the other side has the key
 };
 
 /// All keys in which two JSON objects differ, in key order.
 std::vector<FactDifference> compare_facts(const nlohmann::json& saved, const nlohmann::json& current);
+
+/// Each with both values, behind a line feed.
+std::string list_of(const std::vector<FactDifference>& differences);
 
 /// Throws Error(checkpoint) that lists every difference with both values; `path` names the checkpoint.
 void require_same_facts(const nlohmann::json& saved, const nlohmann::json& current, const std::string& path);

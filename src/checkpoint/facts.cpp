@@ -9,7 +9,7 @@ namespace {
 using nlohmann::json;
 
 std::string shown(const json* value) {
-  return value == nullptr ? "absent" : value->dump(-1, ' ', false, json::error_handler_t::replace);
+  return value == nullptr ? kAbsentFact : value->dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 const json* member(const json& object, const std::string& key) {
@@ -58,12 +58,17 @@ void read_state(const CheckpointReader& checkpoint, const std::function<void(con
        checkpoint.path(), damage);
 }
 
-void require_same_facts(const json& saved, const json& current, const std::string& path) {
+std::string list_of(const std::vector<FactDifference>& differences) {
   std::string list;
-  for (const FactDifference& difference : compare_facts(saved, current)) {
+  for (const FactDifference& difference : differences) {
     list += fmt::format("\n  {}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
                         difference.current);
   }
+  return list;
+}
+
+void require_same_facts(const json& saved, const json& current, const std::string& path) {
+  const std::string list = list_of(compare_facts(saved, current));
   verify(list.empty(), ErrorKind::checkpoint,
          "checkpoint {} is of another model; use the input file it was trained with, or another run.directory:{}", path,
          list);

@@ -35,15 +35,15 @@ Datasets::Datasets(const Config& config) : config_(config) {
   if (!data.validation.empty()) weights[1] = 0;
   if (!data.test.empty()) weights[2] = 0;
   verify(weights[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
-  std::vector<DocumentRange> validation, test;
+  training_share_ = weights[0] / (weights[0] + weights[1] + weights[2]);
   for (DocumentRange range : open(data.train)) {
     const auto bounds = split_documents(range.source->documents(), weights);
     const auto part = [&](std::size_t i) {
       return DocumentRange{range.source, bounds[i], bounds[i + 1], range.weight};
     };
     train_ranges_.push_back(part(0));
-    if (data.validation.empty()) validation.push_back(part(1));
-    if (data.test.empty()) test.push_back(part(2));
+    if (data.validation.empty()) validation_ranges_.push_back(part(1));
+    if (data.test.empty()) test_ranges_.push_back(part(2));
     const std::uint64_t tokens = part(0).tokens();
     verify(
         tokens > s, ErrorKind::data,
@@ -53,12 +53,12 @@ Datasets::Datasets(const Config& config) : config_(config) {
     facts_.train_samples += static_cast<std::int64_t>((tokens - 1) / s);
   }
   facts_.vocab_size = static_cast<std::int64_t>(train_source().vocabulary().size);
-  if (!data.validation.empty()) validation = open_whole(data.validation);
-  if (!data.test.empty()) test = open_whole(data.test);
+  if (!data.validation.empty()) validation_ranges_ = open_whole(data.validation);
+  if (!data.test.empty()) test_ranges_ = open_whole(data.test);
   if (data.order == "megatron") {
-    order_as_megatron(validation, test);
+    order_as_megatron();
   } else {
-    order_by_epochs(validation, test);
+    order_by_epochs();
   }
 }
 
@@ -146,15 +146,15 @@ std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<D
   });
 }
 
-void Datasets::order_by_epochs(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test) {
+void Datasets::order_by_epochs() {
   train_ = epoch_set("training", train_ranges_, true);
-  validation_ = epoch_set("validation", validation, false);
-  test_ = epoch_set("test", test, false);
+  validation_ = epoch_set("validation", validation_ranges_, false);
+  test_ = epoch_set("test", test_ranges_, false);
 }
 
 // The sample counts are those of Megatron's pretraining: its validation set is as large as all evaluations of the run
 // together, those at the interval and one more at the end.
-void Datasets::order_as_megatron(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test) {
+void Datasets::order_as_megatron() {
   const Config& config = config_;
   const std::int64_t run = samples_of_run(config, facts_);
   order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
@@ -162,9 +162,9 @@ void Datasets::order_as_megatron(const std::vector<DocumentRange>& validation, c
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
   train_ = megatron_set("training", train_ranges_, order_samples_);
-  validation_ = megatron_set("validation", validation,
+  validation_ = megatron_set("validation", validation_ranges_,
                              BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
-  test_ = megatron_set("test", test, evaluation_samples_);
+  test_ = megatron_set("test", test_ranges_, evaluation_samples_);
   verify(static_cast<std::uint64_t>(run) <= train_->order->samples(), ErrorKind::configuration,
          "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
          "from the first sample on), or train for less",

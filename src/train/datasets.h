@@ -49,9 +49,13 @@ class Datasets {
   std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
   std::uint64_t train_hash() const;                                 ///< of the contents of data.train
   std::vector<std::uint64_t> train_sets() const;                    ///< the same of each of its sets, in their order
+  double training_share() const { return training_share_; }         ///< of each set's documents, by data.split
   const std::vector<std::string>& notes() const { return notes_; }  ///< what a user should know, each a line
   /// Normalised weights of data.train, if it is a blend; else empty.
   std::vector<double> blend_weights() const;
+  /// What validation() and test() are made of, in the order of their blends.
+  const std::vector<DocumentRange>& validation_ranges() const { return validation_ranges_; }
+  const std::vector<DocumentRange>& test_ranges() const { return test_ranges_; }
   /// With Megatron's order: the sample count that it is made for, the documents it shuffles and a hash of their
   /// lengths.
   std::int64_t order_samples() const { return order_samples_; }
@@ -68,8 +72,8 @@ class Datasets {
  private:
   std::vector<DocumentRange> open(const Blend& blend);
   std::vector<DocumentRange> open_whole(const Blend& blend);
-  void order_by_epochs(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test);
-  void order_as_megatron(const std::vector<DocumentRange>& validation, const std::vector<DocumentRange>& test);
+  void order_by_epochs();
+  void order_as_megatron();
   std::optional<SampleSet> epoch_set(const char* split, std::vector<DocumentRange> ranges, bool shuffled);
   std::optional<SampleSet> megatron_set(const char* split, std::vector<DocumentRange> ranges, std::int64_t samples);
   template <class MakeOrder>
@@ -80,7 +84,8 @@ class Datasets {
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends
   DataFacts facts_;
-  std::vector<DocumentRange> train_ranges_;
+  double training_share_ = 1;
+  std::vector<DocumentRange> train_ranges_, validation_ranges_, test_ranges_;
   std::vector<std::string> notes_;
   std::optional<SampleSet> train_, validation_, test_;
   // With Megatron's order: its sample count, the steps of a run of that length, and samples of one evaluation.

@@ -1,8 +1,15 @@
 #include "train/run_facts.h"
 
 #include "config/print.h"
+#include "data/blend.h"
 
 namespace megatron {
+
+namespace {
+
+constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlendSets = "blend_sets";
+
+}  // namespace
 
 nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
   const ModelConfig& model = config.model;
@@ -55,18 +62,60 @@ nlohmann::json schedule_facts(const Config& config) {
 }
 
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
-  nlohmann::json facts = nlohmann::json::object();
+  nlohmann::json facts = {{kSeed, config.train.seed}, {kTrainingShare, datasets.training_share()}};
   if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
     facts["blend_weights"] = weights;
-    for (const std::uint64_t set : datasets.train_sets()) facts["blend_sets"].push_back(fmt::format("{:016x}", set));
+    for (const std::uint64_t set : datasets.train_sets()) facts[kBlendSets].push_back(fmt::format("{:016x}", set));
   }
   if (config.data.order != "megatron") return facts;
   facts.update({{"order", config.data.order},
                 {"order_samples", datasets.order_samples()},
-                {"seed", config.train.seed},
                 {"train_documents", datasets.train_documents()},
                 {"document_lengths", datasets.document_lengths()}});
   return facts;
+}
+
+std::vector<FactDifference> true_changes_of_order(std::vector<FactDifference> differences, bool same_data) {
+  std::vector<FactDifference> changes;
+  for (FactDifference& difference : differences) {
+    if (difference.saved == kAbsentFact && (difference.key == kSeed || difference.key == kTrainingShare)) continue;
+    if (difference.saved == kAbsentFact && difference.key == kBlendSets) {
+      if (same_data) continue;
+      difference.saved = "others, or these in another order,";
+    }
+    changes.push_back(std::move(difference));
+  }
+  return changes;
+}
+
+namespace {
+
+nlohmann::json evaluated(const std::vector<DocumentRange>& ranges) {
+  nlohmann::json sets = nlohmann::json::array();
+  std::vector<double> weights;
+  for (const DocumentRange& range : ranges) {
+    sets.push_back(fmt::format("{:016x}, documents {} to {}", range.source->set_hash(), range.first, range.end));
+    weights.push_back(range.weight);
+  }
+  return {{"sets", std::move(sets)}, {"weights", normalised_weights(std::move(weights))}};
+}
+
+}  // namespace
+
+nlohmann::json evaluation_facts(const Datasets& datasets) {
+  nlohmann::json facts = nlohmann::json::object();
+  if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_ranges());
+  if (datasets.test()) facts["test"] = evaluated(datasets.test_ranges());
+  return facts;
+}
+
+std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current) {
+  std::vector<FactDifference> changes = compare_facts(saved, current);
+  std::erase_if(changes, [](const FactDifference& change) {  // a split that begins or ceases to be evaluated on
+    return (change.key == "validation" || change.key == "test") &&
+           (change.saved == kAbsentFact || change.current == kAbsentFact);
+  });
+  return changes;
 }
 
 }  // namespace megatron

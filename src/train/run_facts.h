@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "train/datasets.h"
 
@@ -20,8 +21,16 @@ nlohmann::json facts_of_weights(nlohmann::json facts);
 
 /// What says which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
-/// What the order of samples depends on: of a blend, weights and contents of its sets; of one set in the program's
-/// order nothing that can change but the data.
+/// What the order of samples depends on but the data itself: the seed, the part of the data that is for training, and
+/// of a blend the weights and contents of its sets.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets);
+/// Of the differences between a checkpoint's order_facts() and this run's, those that are some: not what an older
+/// checkpoint does not say. The sets of a blend and their order then show in the hash of all data, `same_data`.
+std::vector<FactDifference> true_changes_of_order(std::vector<FactDifference> differences, bool same_data);
+
+/// Which samples evaluations are of: by split, its sets and their weights.
+nlohmann::json evaluation_facts(const Datasets& datasets);
+/// Where two of these differ, of the splits that both have.
+std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current);
 
 }  // namespace megatron

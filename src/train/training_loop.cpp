@@ -7,14 +7,17 @@
 #include <sstream>
 
 #include "base/memory_usage.h"
+#include "checkpoint/manifest.h"
 #include "config/print.h"
 #include "train/report.h"
+#include "train/run_facts.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr const char* kEvaluationsDue = "evaluations_due";  // in a checkpoint's loop state
+// In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
+constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -60,11 +63,10 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
 
 // A run goes on in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
-  std::string changes;
-  for (const FactDifference& difference : trainer_.changed_order(checkpoint)) {
-    changes += fmt::format("\n  {}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
-                           difference.current);
-  }
+  std::uint64_t data_hash = 0;
+  read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });
+  const bool same_data = data_hash == datasets_.train_hash();
+  const std::string changes = list_of(true_changes_of_order(trainer_.changed_order(checkpoint), same_data));
   if (changes.empty()) return;
   verify(!own, ErrorKind::checkpoint,
          "{}: the order of samples would change in the middle of the run, because it depends on these; go on with the "
@@ -79,13 +81,16 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
 
 void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   const nlohmann::json loop = trainer_.resume(checkpoint);
-  std::string saved_config;
+  std::string saved_config, evaluations;
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     skips_.set_state(loop, trainer_.step());
     evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
     for (const std::string& split : evaluations_due_) {
       verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
+    }
+    if (loop.contains(kEvaluatedOn)) {
+      evaluations = list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_)));
     }
     saved_config = extra.at("config").get<std::string>();
     data_hash = extra.at("data_hash").get<std::uint64_t>();
@@ -94,6 +99,10 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
   log_changes(log_, saved_config, print_config(config_));
   if (data_hash != datasets_.train_hash()) {
     log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
+  }
+  if (!evaluations.empty()) {
+    log_.warning("evaluations are of other samples than before: losses from here on do not compare with those:{}",
+                 evaluations);
   }
   if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);
 }
@@ -262,6 +271,7 @@ void TrainingLoop::save() {
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
+  state[kEvaluatedOn] = evaluation_facts(datasets_);
   saves_.save(here(), state, !stopping_ && !trainer_.finished());
 }
 
