@@ -51,6 +51,10 @@ std::size_t kept(const std::vector<Candidate>& sorted, const SamplingOptions& op
 }  // namespace
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double uniform) {
+  verify(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
+         ErrorKind::numerics,
+         "not all of the model's logits are finite numbers: its training has diverged; generate from an older "
+         "checkpoint");
   if (options.top_k == 1) {
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }

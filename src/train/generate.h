@@ -22,7 +22,7 @@ struct SamplingOptions {
 
 /// The next token from one row of logits: greedy for top_k 1, else softmax at the temperature, restricted to the top_k
 /// likeliest (ties kept) or to the nucleus top_p (Holtzman et al. 2020; the token that crosses p is kept), and drawn
-/// with `uniform` in [0, 1).
+/// with `uniform` in [0, 1). Error(numerics) if a logit is not finite.
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double uniform);
 
 class Generator {
