@@ -1,10 +1,10 @@
 #include "train/run.h"
 
 #include <cmath>
-#include <fstream>
 #include <set>
 
 #include "base/log.h"
+#include "checkpoint/files.h"
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "train/compute.h"
@@ -69,12 +69,7 @@ void write_config(Communicator& world, const Config& config) {
   agree(
       world,
       [&] {
-        if (world.rank() != 0) return;
-        const std::string path = config.run.directory + "/config.toml";
-        std::ofstream file(path);
-        file << print_config(config);
-        file.close();
-        verify(file.good(), ErrorKind::filesystem, "cannot write {}", path);
+        if (world.rank() == 0) replace_file_durably(config.run.directory, "config.toml", print_config(config));
       },
       ErrorKind::filesystem);
 }

@@ -124,8 +124,11 @@ TEST_CASE("Megatron's order: the same on two layouts, kept by resuming, and neve
   const std::string straight = folder.file("straight"), broken = folder.file("broken"), cube = folder.file("cube");
   train(kOneRank, straight, order);
   train(kOneRank, broken, with({"train.steps=3"}));
+  std::filesystem::create_hard_link(broken + "/config.toml", folder.file("before.toml"));
   const Finished resumed = train(kOneRank, broken, order);
   CHECK(mentions(resumed.out, "resuming from " + checkpoint(broken, 3)));
+  CHECK(mentions(contents_of(broken + "/config.toml"), "\nsteps = 8\n"));
+  CHECK(mentions(contents_of(folder.file("before.toml")), "\nsteps = 3\n"));  // replaced as a whole
   CHECK(without_evaluation_of(numbers(broken), 3) == numbers(straight));
   CHECK(same_rank_files(broken, straight, kPlannedSteps));
   train(kCube, cube, order);
