@@ -101,18 +101,15 @@ int main(int argc, char** argv) {
   Arguments arguments;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
+    if (arguments.help) {
+      Arguments unused;
+      std::cout << "usage: megatron_generate RUN_DIRECTORY --prompt TEXT [options]\n\n" << options(unused);
+    } else if (arguments.version) {
+      std::cout << version_report("megatron_generate");
+    }
     return 0;
   });
-  if (code != 0) return code;
-  if (arguments.help) {
-    Arguments unused;
-    std::cout << "usage: megatron_generate RUN_DIRECTORY --prompt TEXT [options]\n\n" << options(unused);
-    return 0;
-  }
-  if (arguments.version) {
-    std::cout << version_report("megatron_generate");
-    return 0;
-  }
+  if (code != 0 || arguments.help || arguments.version) return code;
   return run_with_mpi(argc, argv, [&](MpiSession& session) {
     generate(arguments, session);
     return 0;

@@ -213,6 +213,11 @@ bool answered(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
-  if (answered(argc, argv)) return 0;
+  bool done = false;
+  const int code = run_alone([&] {
+    done = answered(argc, argv);
+    return 0;
+  });
+  if (code != 0 || done) return code;
   return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -87,6 +88,13 @@ void print_error(int rank, const std::string& where, const char* what) {
   std::fflush(stderr);
 }
 
+// Half of a report must not pass for the whole. A run's own lines are not among it: they go past these buffers (Log).
+void require_printed() {
+  std::cout.flush();
+  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  verify(printed, ErrorKind::filesystem, "standard output cannot be written; what was printed is not complete");
+}
+
 // Two builds may differ in any number that all ranks must have alike.
 void require_same_build(MpiSession& session) {
   Communicator& world = session.world();
@@ -111,14 +119,17 @@ int launcher_rank() {
 
 int run_alone(const std::function<int()>& body) {
   try {
-    return body();
+    const int code = body();
+    require_printed();
+    return code;
   } catch (const Error& error) {
     const int rank = launcher_rank();
     print_error(rank, rank == 0 ? "" : fmt::format("rank {}", rank), error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    print_error(launcher_rank(), "", error.what());
-    return static_cast<int>(ErrorKind::internal);
+    const bool printing = std::ferror(stdout) != 0;  // where fmt::print could not
+    print_error(launcher_rank(), printing ? "standard output" : "", error.what());
+    return static_cast<int>(printing ? ErrorKind::filesystem : ErrorKind::internal);
   }
 }
 

@@ -88,6 +88,23 @@ TEST_CASE("printed samples are pieces of the corpus, and the same in a longer ru
   CHECK(count == 40);
 }
 
+TEST_CASE("an answer that cannot be printed is an error and not half an answer") {
+  const std::vector<Command> answers = {{train_program(), input_file(), "--print-config"},
+                                        {train_program(), input_file(), "--print-samples", "0:200"},
+                                        {preprocess_program(), "--help"},
+                                        {generate_program(), "--version"},
+                                        {checkpoint_program(), "info", straight_run(kCube), "--tensors"},
+                                        generate(straight_run(kCube), {})};
+  for (Command command : answers) {
+    CAPTURE(command);
+    CHECK(ask(command).out.size() > 20);
+    command.insert(command.begin(), {"sh", "-c", "\"$@\" > /dev/full", "sh"});
+    const Finished finished = run_command(command, 30);
+    CHECK(finished.code == 7);
+    CHECK(mentions(finished.err, "standard output"));
+  }
+}
+
 TEST_CASE("text: the same seed writes the same, greedy needs none") {
   const std::string& run = straight_run(kCube);
   const std::string text = ask(generate(run, {"--seed", "7"})).out;
