@@ -50,20 +50,51 @@ std::int64_t BackgroundSave::step() const {
   return work_->step();
 }
 
-void BackgroundSave::copy(const std::vector<Piece>& owned) {
-  internal_check(snapshot_bytes(owned) <= snapshot_.bytes(), "a snapshot larger than its memory");
-  elements_ = elements_of(owned);
-  std::size_t used = 0;
-  Ticket copied;
+// Of host memory at once; of a device's, what is begun here is done when copied_ is complete.
+void BackgroundSave::copy() {
+  const Ticket now = device_.is_host_memory() ? Ticket{} : device_.mark();
+  std::byte* to = snapshot_.data();
   for (const Stored kind : kStored) {
-    for (const Piece& piece : owned) {
+    for (const Piece& piece : work_->owned()) {
       const Tensor& numbers = numbers_of(piece, kind);
       if (!numbers) continue;
-      copied = device_.start_copy_to_host(snapshot_.data() + used, numbers.data(), numbers.bytes(), device_.mark());
-      used += numbers.bytes();
+      if (abandoned_) return;
+      if (device_.is_host_memory()) {
+        std::memcpy(to, numbers.data(), numbers.bytes());
+      } else {
+        copied_ = device_.start_copy_to_host(to, numbers.data(), numbers.bytes(), now);
+      }
+      to += numbers.bytes();
     }
   }
-  device_.wait(copied);
+}
+
+void BackgroundSave::await_copy() {
+  if (!copying_) return;
+  if (device_.is_host_memory()) return copying_.wait(true);
+  device_.wait(copied_);
+  begin_to_write();
+}
+
+void BackgroundSave::wait_until_copied() {
+  if (!copying_) return;
+  const double start = Timers::steady_seconds();
+  await_copy();
+  waited_ += Timers::steady_seconds() - start;
+}
+
+bool BackgroundSave::working() {
+  if (copying_ && !device_.is_host_memory() && device_.complete(copied_)) begin_to_write();
+  return working_;
+}
+
+void BackgroundSave::begin_to_write() {
+  copying_ = false;
+  begin([this] { write(); });
+}
+
+void BackgroundSave::write() {
+  work_->write_rank_file_here([this](Stored kind, std::int64_t position) { return numbers(kind, position); });
 }
 
 std::span<const float> BackgroundSave::numbers(Stored kind, std::int64_t position) const {
@@ -77,8 +108,10 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
   internal_check(!under_way(), "a save while another one is under way");
   const double start = Timers::steady_seconds();
   work_ = std::make_unique<SaveWork>(world_, run_directory, state, owned, options);
-  copy(work_->owned());
+  internal_check(snapshot_bytes(work_->owned()) <= snapshot_.bytes(), "a snapshot larger than its memory");
+  elements_ = elements_of(work_->owned());
   publishing_ = false;
+  waited_ = 0;
   try {
     work_->prepare();
   } catch (const Error&) {
@@ -86,9 +119,15 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
     work_.reset();
     throw;
   }
+  copying_ = working_ = true;
+  if (!device_.is_host_memory()) copy();
   worked_ = Timers::steady_seconds() - start;
+  if (!device_.is_host_memory()) return;
   begin([this] {
-    work_->write_rank_file_here([this](Stored kind, std::int64_t position) { return numbers(kind, position); });
+    copy();
+    copying_ = false;
+    copying_.notify_all();
+    write();
   });
 }
 
@@ -108,7 +147,7 @@ void BackgroundSave::begin(std::function<void()> task) {
   } catch (const std::system_error& refused) {  // told when all ranks look at how it went
     error_ = std::make_exception_ptr(
         Error(ErrorKind::filesystem, fmt::format("no thread can be started to write it: {}", refused.what())));
-    working_ = false;
+    copying_ = working_ = false;
   }
 }
 
@@ -121,7 +160,12 @@ std::optional<SaveReport> BackgroundSave::go_on() {
   internal_check(under_way(), "going on with a save that is not under way");
   try {
     agree(
-        world_, [&] { collect(); }, ErrorKind::filesystem);
+        world_,
+        [&] {
+          await_copy();
+          collect();
+        },
+        ErrorKind::filesystem);
     if (!publishing_) {
       std::array<double, 1> slowest = {worked_};
       world_.all_reduce_values(slowest, Reduce::maximum);
@@ -140,12 +184,6 @@ std::optional<SaveReport> BackgroundSave::go_on() {
     if (work_->root()) work_->discard();
     work_.reset();
     throw;
-  }
-}
-
-SaveReport BackgroundSave::finish() {
-  for (;;) {
-    if (std::optional<SaveReport> report = go_on()) return *report;
   }
 }
 

@@ -1,6 +1,11 @@
-// BackgroundSave: saves a run while it goes on. What is saved is copied at once, into memory that was reserved at the
-// start; a thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files
-// and the protocol are save_checkpoint()'s (checkpoint.h).
+// BackgroundSave: saves a run while it goes on. What is saved is copied into memory that was reserved at the start; a
+// thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files and the
+// protocol are save_checkpoint()'s (checkpoint.h).
+//
+// The copy too is made beside the training, which reads the same numbers meanwhile: in a step, nothing changes them
+// before its update. So whoever changes them (an update, loading) calls wait_until_copied() first, by when there is
+// mostly nothing left to wait for. Host memory the thread copies; from a device's the device itself does, among its
+// copies out, and only its own thread asks about them.
 //
 // Ranks meet only where the caller takes the next step, which it does when it knows that no rank's thread is at work:
 // the caller has messages at its steps' boundaries anyway, and nobody waits for a disk.
@@ -15,6 +20,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "ops/device.h"
 #include "tensor/memory.h"
 
 namespace megatron {
@@ -33,13 +39,20 @@ class BackgroundSave {
   BackgroundSave& operator=(const BackgroundSave&) = delete;
   ~BackgroundSave();  ///< abandons what is under way: its temporary folder stays, as of a save that died
 
-  /// Copies the pieces and begins. Collective; what save_checkpoint() asks for and throws before it writes. None may be
-  /// under way.
+  /// Begins; the numbers are those that the pieces' tensors have now, in the order of the device's operations. The
+  /// tensors must live, and nobody may change them, until wait_until_copied() has returned or this is destroyed; what
+  /// else is passed may change at once. Collective; what save_checkpoint() asks for and throws before it writes, and
+  /// then nothing is being copied. None may be under way.
   void start(const std::string& run_directory, const TrainingState& state, const std::vector<Piece>& owned,
              const SaveOptions& options = {});
+  bool copying() const { return copying_; }  ///< the pieces are being read, as far as is known
+  /// For this rank, not collective: when it returns, the pieces' numbers may change. Nothing but a look where they have
+  /// been copied already, or nothing is under way.
+  void wait_until_copied();
+  double seconds_waited() const { return waited_; }  ///< in it, for the last that was started
   bool under_way() const { return work_ != nullptr; }
-  std::int64_t step() const;                 ///< of what is under way
-  bool working() const { return working_; }  ///< this rank's thread, now
+  std::int64_t step() const;  ///< of what is under way
+  bool working();             ///< this rank has something to copy or its thread something to write, now
   std::size_t bytes() const { return snapshot_.bytes(); }
 
   /// The next step of what is under way: nothing, or with the last one the report. Collective; waits for the threads of
@@ -47,10 +60,12 @@ class BackgroundSave {
   /// seconds are those of the work alone, in its writing the slowest rank's: what lies between the steps is not in
   /// them.
   std::optional<SaveReport> go_on();
-  SaveReport finish();  ///< all of them
 
  private:
-  void copy(const std::vector<Piece>& owned);
+  void copy();
+  void await_copy();
+  void begin_to_write();
+  void write();
   std::span<const float> numbers(Stored kind, std::int64_t position) const;
   void begin(std::function<void()> task);
   void collect();  ///< waits for the thread; rethrows what went wrong in it
@@ -62,8 +77,10 @@ class BackgroundSave {
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;
   double worked_ = 0;  // seconds, of all that has been done so far for what is under way
+  double waited_ = 0;
+  Ticket copied_;  // of a device whose memory is not the host's
   std::thread thread_;
-  std::atomic<bool> working_ = false, abandoned_ = false;
+  std::atomic<bool> copying_ = false, working_ = false, abandoned_ = false;
   std::exception_ptr error_;  // the thread's, until it is joined
 };
 

@@ -308,9 +308,9 @@ std::vector<Key> run_keys() {
        "and rotary_scaling need not be the ones the weights were trained with: so a context is extended.",
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
-       "Write checkpoints beside the training, which waits only while they are copied into memory kept for that: on "
-       "each rank what it saves, on all together 12 bytes a parameter with AdamW. A save that comes while one is being "
-       "written waits for it; the last one, and one before a stop, is written at once.",
+       "Write checkpoints beside the training, in which an update waits until they are copied into memory kept for "
+       "that: on each rank what it saves, on all together 12 bytes a parameter with AdamW. A save that comes while one "
+       "is being written waits for it; the last one, and one before a stop, is written at once.",
        ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Everything the run writes goes here.", ""},
       {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "",

@@ -22,7 +22,7 @@ bool RunSaves::covers(const SavePoint& point) const {
 }
 
 bool RunSaves::working() const {
-  const BackgroundSave* const save = trainer_.background_save();
+  BackgroundSave* const save = trainer_.background_save();
   return save != nullptr && save->working();
 }
 
@@ -74,7 +74,8 @@ void RunSaves::go_on() {
     writing_->stalled += Timers::steady_seconds() - start;
     if (!report) return;
     limits_.save_took(2 * report->seconds);  // whoever stops may have to wait for one and write another
-    done(*report, writing_->point, fmt::format(" beside the training, which waited {:.3f} s", writing_->stalled));
+    const double stalled = writing_->stalled + trainer_.background_save()->seconds_waited();
+    done(*report, writing_->point, fmt::format(" beside the training, which waited {:.3f} s", stalled));
   } catch (const Error& error) {
     failed(error, writing_->point);
   }

@@ -52,7 +52,7 @@ class RunSaves {
  private:
   struct Writing {
     SavePoint point;
-    double stalled;  ///< seconds that training has waited for it
+    double stalled;  ///< seconds that training has waited for it here; steps wait for its copy beside these
   };
 
   void save_at_once(const SavePoint& point, const nlohmann::json& loop);

@@ -105,6 +105,7 @@ StepResult Trainer::train_step() {
   result.learning_rate =
       learning_rate_.at(config_.learning_rate.counts_tokens() ? schedule_.tokens_after(step_ + 1) : samples);
   result.weight_decay = weight_decay_.at(samples);
+  wait_until_copied();
   const Optimizer::Update update = replica_.update(
       {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay, .loss_scale = result.loss_scale},
       timers_);
@@ -194,7 +195,14 @@ std::optional<SaveReport> Trainer::go_on_with_save() {
   return background_save_->go_on();
 }
 
+void Trainer::wait_until_copied() {
+  if (background_save_ == nullptr || !background_save_->copying()) return;
+  const Timers::Scope scope(timers_, Section::saving);
+  background_save_->wait_until_copied();
+}
+
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
+  wait_until_copied();
   checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer), *backend_.device);
   replica_.optimizer().set_values_from_master();
 }

@@ -49,10 +49,11 @@ class Trainer {
   /// `loop` is the caller's own state, an object that resuming gives back.
   SaveReport save(const std::string& run_directory, const nlohmann::json& loop);
   /// The same, but only begins it where saves_in_background(): what background_save() has under way, and the two below
-  /// bring to its end (background_save.h).
+  /// bring to its end (background_save.h). What it saves is of now: the next step's update, and loading, wait until it
+  /// has been copied.
   void start_save(const std::string& run_directory, const nlohmann::json& loop);
   std::optional<SaveReport> go_on_with_save();
-  const BackgroundSave* background_save() const { return background_save_.get(); }
+  BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`.
   nlohmann::json resume(const CheckpointReader& checkpoint);
   /// Weights alone: a new run from another's model, of which the facts that are returned may be others.
@@ -92,6 +93,8 @@ class Trainer {
 
  private:
   void load(const CheckpointReader& checkpoint, bool with_optimizer);
+  /// Before weights or the optimizer's state are changed, wherever that is.
+  void wait_until_copied();
   void require_same_schedule(const CheckpointReader& checkpoint) const;
   void require_same_optimizer(const CheckpointReader& checkpoint) const;
   StepPlan training_plan() const;
@@ -115,7 +118,7 @@ class Trainer {
   std::unique_ptr<DeviceBatches> batches_;           // from the first step after a start or resume
   std::span<const MicroBatch> micro_batches_;        // of the last step, until an evaluation
   std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
-  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training
+  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training; reads replica_
   std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
 };
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "checkpoint/background_save.h"
+#include "checkpoint/finish_save.h"
 #include "checkpoint/layouts.h"
 #include "comm/thread_communicator.h"
 
@@ -27,7 +27,7 @@ void save_beside(const std::string& run, int step) {
     CpuDevice device;
     BackgroundSave save(world, device, snapshot_bytes(memory.pieces()));
     save.start(run, state_at(step), memory.pieces(), {.keep_last = 2});
-    save.finish();
+    finish(save);
   });
 }
 

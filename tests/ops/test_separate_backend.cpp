@@ -111,3 +111,19 @@ TEST_CASE("separate: operations that are not told to wait for a copy may come be
   f.backend.ops->copy(f.x, f.y);
   CHECK(f.read(f.y) == 5);
 }
+
+TEST_CASE("separate: operations that are not told to wait for a late copy come before it, the others behind it",
+          "[separate]") {
+  Fixture f(Copies::late);
+  f.backend.ops->fill(f.x, 1);
+  Ticket out = f.device.start_copy_to_host(f.host, f.x.data(), sizeof(float), f.device.mark());
+  f.backend.ops->fill(f.x, 2);
+  f.device.wait(out);
+  CHECK(*f.host == 2);
+  out = f.device.start_copy_to_host(f.host, f.x.data(), sizeof(float), f.device.mark());
+  f.device.order_after(out);
+  f.backend.ops->fill(f.x, 3);
+  f.device.wait(out);
+  CHECK(*f.host == 2);
+  CHECK(f.read(f.x) == 3);
+}

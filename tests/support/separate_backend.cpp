@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace megatron::test {
@@ -156,12 +158,16 @@ void SeparateDevice::carry_out(Ticket until) {
   const Open open(*this);
   Queue& queue = queue_of(until);
   internal_check(until.number <= queue.called(), "a ticket of another device");
+  const bool operates = &queue == &operations_;
+  if (copies_ == Copies::late && !operates && operating_ == 0) carry_out({kOperations, operations_.called()});
+  operating_ += operates ? 1 : 0;
   while (queue.done < until.number) {
     const std::function<void()> work = std::move(queue.waiting.front());
     queue.waiting.pop_front();
     ++queue.done;
     work();
   }
+  operating_ -= operates ? 1 : 0;
 }
 
 void SeparateDevice::finish_all() {
@@ -181,7 +187,10 @@ bool SeparateDevice::complete(Ticket ticket) {
 }
 
 void SeparateDevice::wait(Ticket ticket) {
-  if (!is_done(ticket)) ++host_waits_;
+  if (!is_done(ticket)) {
+    ++host_waits_;
+    std::this_thread::sleep_for(std::chrono::duration<double>(wait_seconds_));
+  }
   carry_out(ticket);
 }
 

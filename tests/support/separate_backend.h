@@ -6,8 +6,8 @@
 //
 // Time: operations are carried out when somebody waits for them, not when they are called; copies as early as their
 // ticket allows, or as late as they may be, by choice. Between them the two find what is not ordered: a late copy's
-// bytes are not there for whoever did not wait for it (host memory holds poison until then), and an early one overtakes
-// the operations that it was not told to wait for.
+// bytes are not there for whoever did not wait for it (host memory holds poison until then), and all operations that
+// were not told to wait for it come before it; an early one overtakes the operations that it was not told to wait for.
 //
 // One device a rank, used by the thread that made it.
 #pragma once
@@ -56,6 +56,7 @@ class SeparateDevice final : public Device {
   std::size_t most_pinned_bytes() const { return pinned_.most_bytes; }  ///< at once so far
   /// How often the host has waited so far: synchronous copies, and wait() for what was not complete.
   int host_waits() const { return host_waits_; }
+  void set_wait_seconds(double seconds) { wait_seconds_ = seconds; }  ///< that wait() for what is not complete takes
 
  private:
   struct Queue {
@@ -89,9 +90,11 @@ class SeparateDevice final : public Device {
   std::vector<Region> regions_;
   std::optional<std::size_t> free_bytes_ = std::size_t{1} << 40;
   std::optional<std::size_t> refused_pinned_;
-  int open_ = 0;  // scopes in which memory may be touched
+  int open_ = 0;       // scopes in which memory may be touched
+  int operating_ = 0;  // operations that are being carried out, one within the other
   Queue operations_, copies_out_, copies_in_;
   int host_waits_ = 0;
+  double wait_seconds_ = 0;
 };
 
 /// A SeparateDevice with the operations of `cpu`.

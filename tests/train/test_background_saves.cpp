@@ -6,6 +6,7 @@
 #include "train/compute.h"
 #include "train/loop_on_threads.h"
 #include "train/report.h"
+#include "train/run_saves.h"
 #include "train/trainer.h"
 
 using namespace megatron;
@@ -56,6 +57,28 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+/// What a rank has while it trains `config` (not resolved).
+struct Rank {
+  const Config& config;
+  const ProcessGrid& grid;
+  Backend& backend;
+  Trainer& trainer;
+};
+
+void on_ranks(int ranks, const Config& wanted, const std::function<void(const Rank&)>& body) {
+  run_as_threads(ranks, [&](Communicator& world) {
+    Config config = wanted;
+    Datasets datasets(config);
+    const DataFacts facts = datasets.facts();
+    resolve(config, world.size(), &facts);
+    Backend backend = config.run.device == "cuda" ? make_separate_backend() : make_cpu_backend();
+    const std::unique_ptr<Communicator> transport = staged_transport(world, *backend.device);
+    const ProcessGrid grid(world, grid_shape(config), transport.get());
+    Trainer trainer(config, grid, backend, datasets);
+    body({config, grid, backend, trainer});
+  });
+}
+
 }  // namespace
 
 TEST_CASE("a run that saves beside the training leaves the checkpoints and numbers of one that waits", "[fault-26]") {
@@ -90,8 +113,42 @@ TEST_CASE("a save that comes while one is being written waits for it and says so
   CHECK(count_of(result.log, "which was still being written") >= 5);
 }
 
+TEST_CASE("an update waits for the copy of a save, which tells of that", "[fault-26]") {
+  SavingRun run;
+  run.config.run.device = "cuda";
+  run.config.run.directory = run.folder.file("run");
+  run.config.checkpoint.async = true;
+  std::filesystem::create_directories(run.config.run.directory);
+  on_ranks(1, run.config, [&](const Rank& rank) {
+    const std::string& directory = rank.config.run.directory;
+    Log log(true);
+    log.append_to(directory + "/run.log");
+    RunLimits limits({}, directory);
+    LossPlot plot(directory, directory, log);
+    RunSaves saves(rank.config, rank.trainer, limits, plot, log);
+    rank.trainer.train_step();
+    rank.trainer.save(run.folder.file("expected"), nlohmann::json::object());
+    saves.save({.step = 1}, nlohmann::json::object(), true);
+    CHECK(rank.trainer.background_save()->copying());
+    auto& device = dynamic_cast<SeparateDevice&>(*rank.backend.device);
+    device.set_wait_seconds(0.3);
+    rank.trainer.train_step();
+    device.set_wait_seconds(0);
+    CHECK_FALSE(rank.trainer.background_save()->copying());
+    saves.wait();
+  });
+  const std::string log = contents_of(run.config.run.directory + "/run.log"), before = "training, which waited ";
+  INFO(log);
+  const std::size_t at = log.find(before);
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(log.substr(at + before.size())) >= 0.3);
+  const std::string file = "/checkpoints/step_00000001/rank_00000.h5";
+  CHECK(contents_of(run.config.run.directory + file) == contents_of(run.folder.file("expected") + file));
+}
+
 TEST_CASE("a save in the background is committed in the middle of an evaluation", "[fault-26]") {
   SavingRun run;
+  run.config.run.device = GENERATE("cpu", "cuda");
   run.config.checkpoint.every_steps = 5;
   run.config.train.evaluate_every = 6;
   run.config.train.evaluate_steps = 1000;  // all there are
@@ -113,21 +170,15 @@ TEST_CASE("what a save in the background copies into is planned to the byte, on 
   run.config.optimizer.distributed = distributed;
   if (sgd) run.config.optimizer.name = "sgd";
   run.config.run.device = device;
-  run_as_threads(6, [&](Communicator& world) {
-    Config config = run.config;
-    Datasets datasets(config);
-    const DataFacts facts = datasets.facts();
-    resolve(config, world.size(), &facts);
-    const bool separate = config.run.device == "cuda";
-    Backend backend = separate ? make_separate_backend() : make_cpu_backend();
-    const std::unique_ptr<Communicator> transport = staged_transport(world, *backend.device);
-    const ProcessGrid grid(world, grid_shape(config), transport.get());
-    Trainer trainer(config, grid, backend, datasets);
+  on_ranks(6, run.config, [](const Rank& rank) {
+    const ProcessGrid& grid = rank.grid;
+    const bool separate = rank.config.run.device == "cuda";
+    Config config = rank.config;
     const MemoryPlan plan = plan_memory(config, grid_shape(config), grid.at());
     config.checkpoint.async = false;
     const MemoryPlan without = plan_memory(config, grid_shape(config), grid.at());
-    const std::size_t bytes = trainer.background_save()->bytes();
-    const MemoryUse used = trainer.used();
+    const std::size_t bytes = rank.trainer.background_save()->bytes();
+    const MemoryUse used = rank.trainer.used();
     const std::size_t planned = separate ? plan.host - without.host : plan.snapshot;
     internal_check(bytes > 0 && planned == bytes, "another number of bytes is planned");
     internal_check(plan.total() - without.total() == (separate ? 0 : bytes), "it is not in the total, or twice");
