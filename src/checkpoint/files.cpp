@@ -100,32 +100,7 @@ std::string hexadecimal(XXH128_hash_t hash) {
   return text;
 }
 
-const char* advice_for(int error) {
-  switch (error) {
-    case ENOSPC: return "; free some space there or choose another run.directory";
-    case EDQUOT: return "; your quota is used up: remove files or choose another run.directory";
-    case EFBIG: return "; files that large are not allowed here (ulimit -f, or the file system)";
-    case EROFS: return "; choose a run.directory that can be written to";
-    case EACCES:
-    case EPERM: return "; its owner must let you in (chmod, also of the folders above), or choose a place of your own";
-    case EIO: return "; the disk or the way to it is failing: see the system's log (dmesg), and copy what you can away";
-    case ENOTEMPTY:
-    case EEXIST: return "; something is there that was not before: remove it, or choose another name";
-    case ENAMETOOLONG: return "; choose a shorter run.directory";
-    case ELOOP: return "; symbolic links are not followed there";
-    default: return "";
-  }
-}
-
 }  // namespace
-
-std::string errno_text(int error) {
-  return std::generic_category().message(error) + advice_for(error);
-}
-
-void fail_with_errno(const std::string& action, const std::string& path) {
-  fail(ErrorKind::filesystem, "cannot {} {}: {}", action, path, errno_text(errno));
-}
 
 FileDigest digest_file(const std::string& path) {
   const Descriptor file(path, O_RDONLY, "open");

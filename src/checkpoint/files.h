@@ -8,12 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace megatron {
+#include "base/errno_text.h"
 
-/// "No space left on device; free some space ...": an errno, and what to do about it.
-std::string errno_text(int error);
-/// "cannot create PATH: " and that of the current errno.
-[[noreturn]] void fail_with_errno(const std::string& action, const std::string& path);
+namespace megatron {
 
 struct FileDigest {
   std::int64_t bytes = 0;

@@ -1,26 +1,12 @@
 // Facts, free space, and whose directory it is.
 #include <catch2/catch.hpp>
-#include <cerrno>
 
-#include "checkpoint/files.h"
 #include "checkpoint/layouts.h"
 #include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
 using Catch::Matchers::Contains;
-
-TEST_CASE("errors of the file system say what to do about them", "[checkpoint]") {
-  for (const auto& [error, advice] : {std::pair(EACCES, "chmod"),
-                                      {EPERM, "chmod"},
-                                      {EIO, "dmesg"},
-                                      {EROFS, "run.directory"},
-                                      {ENOSPC, "free some space"},
-                                      {ENOTEMPTY, "remove it"}}) {
-    errno = error;
-    require_error(ErrorKind::filesystem, {"cannot open /a/b: ", advice}, [] { fail_with_errno("open", "/a/b"); });
-  }
-}
 
 TEST_CASE("facts that differ are all listed with both values", "[checkpoint][fault-8]") {
   const nlohmann::json saved = {{"hidden_size", 64}, {"layers", 2}, {"gone", true}, {"model", {{"bias", true}}}};

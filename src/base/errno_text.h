@@ -1,0 +1,13 @@
+// What the operating system says was wrong, and what to do about it.
+#pragma once
+
+#include <string>
+
+namespace megatron {
+
+/// "No space left on device; free some space ...": an errno, and what to do about it, if that can be told.
+std::string errno_text(int error);
+/// Throws Error(filesystem): "cannot create PATH: ", and the text of the current errno.
+[[noreturn]] void fail_with_errno(const std::string& action, const std::string& path);
+
+}  // namespace megatron
