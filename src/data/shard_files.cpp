@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 #include "data/shard_paths.h"
 #include "data/token_shard.h"
@@ -28,8 +29,8 @@ bool is_leftover(std::string_view rest, std::uint64_t shards) {
   const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
   const std::string_view extension = rest.substr(digits);
   if (digits >= 5 && digits <= 9) {
-    return extension == ".h5.replaced" ||
-           (extension == ".h5" && std::stoull(std::string(rest.substr(0, digits))) >= shards);
+    return (extension == ".h5" && std::stoull(std::string(rest.substr(0, digits))) >= shards) ||
+           (extension.starts_with(".h5") && is_behind_replaced(extension.substr(3)));
   }
   return rest.starts_with("part-") && rest.ends_with(".h5.tmp");
 }
@@ -46,7 +47,7 @@ void prepare_prefix(const std::string& prefix, const char* option) {
   const std::string folder = folder_of(prefix);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, error.message());
+  if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
 }
 
 ShardSetFiles::~ShardSetFiles() {

@@ -37,13 +37,17 @@ std::string folder_of(const std::string& path);
 /// Removes a file if it is there; never throws (for cleaning up after another error).
 void remove_quietly(const std::string& path) noexcept;
 
+/// Whether this is what stands behind a file's name where a Publication keeps the older one: ".replaced", ".replaced2".
+bool is_behind_replaced(std::string_view rest);
+
 /// Gives files that belong together their names, in place of older ones, all or none. Owns what it was told of under
 /// temporary names, and what it has published, until commit(): without that the destructor removes it all, and puts
 /// back what was there before.
 ///
-/// While it publishes, older files lie under NAME.replaced. The last file comes last and its predecessor goes first, so
-/// where that one is what names the others, a crash never leaves it beside files of another make: it is missing, and
-/// what is missing lies under NAME.replaced, or is complete.
+/// While it publishes, older files lie under NAME.replaced, or NAME.replaced2 and so on where a killed publication has
+/// left one there, which may be all there is: none is written over. The last file comes last and its predecessor goes
+/// first, so where that one is what names the others, a crash never leaves it beside files of another make: it is
+/// missing, and what is missing lies under NAME.replaced, or is complete.
 class Publication {
  public:
   Publication() = default;
@@ -57,16 +61,19 @@ class Publication {
   void write(const std::string& name, std::string_view contents);
   /// All temporary files must have been written and synced.
   void publish();
-  /// Keeps what was published, and removes what it replaced.
+  /// Keeps what was published, and removes what it replaced, and what killed publications of these names had.
   void commit() noexcept;
+  /// What cannot be put back is said on standard error, with the name it has.
   void discard() noexcept;
 
  private:
   struct File {
     std::string temporary, name;
-    std::string older;  // where what had this name before is; empty if nothing had
+    std::string older = {};              // where what had this name before is; empty if nothing had
+    std::vector<std::string> left = {};  // by killed publications
     bool published = false;
   };
+  static void move_aside(File& file);
   void sync_folders() const;
   std::vector<File> files_;
 };

@@ -223,9 +223,13 @@ TEST_CASE("preprocess: what a killed run has left goes away with the next one", 
   write_file(folder.file("out/p-part-00009.h5.tmp"), "half");
   write_file(folder.file("out/p-00001.h5"), "old");
   write_file(folder.file("out/p-00000.h5.replaced"), "older");
+  write_file(folder.file("out/p-00000.h5.replaced2"), "older");
   write_file(folder.file("out/p-00001.h5.replaced"), "older");
+  write_file(folder.file("out/p-00001.h5.replaced2"), "older");
+  write_file(folder.file("out/p-00001.h5.replaced-by-hand"), "not ours");
   write_file(folder.file("out/p-00001.h5.backup"), "not ours");
   write_file(folder.file("out/pq-00001.h5"), "not ours");
   run(job_of(folder, {"a.jsonl"}));
-  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup", "pq-00001.h5"});
+  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup",
+                                                   "p-00001.h5.replaced-by-hand", "pq-00001.h5"});
 }

@@ -81,15 +81,17 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
   require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
 }
 
-TEST_CASE("preprocess: vocabularies that lie beside shards are never removed; which is theirs, the hash tells",
+TEST_CASE("preprocess: vocabularies that lie beside shards go away only for one of the same name; which is theirs, the hash tells",
           "[preprocess]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("good"));
   std::filesystem::create_directories(folder.file("out"));
   const std::string users = folder.file("out/p.vocab.json"), other = folder.file("out/p.tokenizer.json");
   write_file(users, "a user's");
+  write_file(users + ".replaced", "what a killed run took its name from");
   run(job_of(folder, {"a.jsonl"}), 2);
   CHECK(contents_of(users) == "a user's");
+  CHECK(std::filesystem::exists(users + ".replaced"));
   ShardSetWriter writer(folder.file("out/p"), small_vocabulary(), 4096);
   writer.add_document(std::vector<std::int32_t>{1, 2});
   writer.finish();
@@ -107,6 +109,7 @@ TEST_CASE("preprocess: vocabularies that lie beside shards are never removed; wh
   PreprocessJob job = gpt2_job(folder, {"a.jsonl"});
   run(job, 2);
   CHECK(std::filesystem::exists(other));
+  CHECK_FALSE(std::filesystem::exists(users + ".replaced"));
   CHECK(files_beside({job.output}) == right);
   // Beside any of several sets; those that are there must be the right ones for one set at least.
   job.output = folder.file("out/q");
