@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 
 namespace megatron {
@@ -32,8 +33,11 @@ constexpr Compression kOthers[] = {{"BZh?\x31\x41\x59\x26\x53\x59"sv, "bzip2", "
                                    {"PK\x03\x04"sv, "zip", "unzip"}};
 constexpr std::size_t kLongestBegin = 10;
 
-/// The first bytes of a file: fewer if it has no more, none if it cannot be read.
+/// The first bytes of a file: fewer if it has no more, none if it cannot be read or is no file (opening a pipe waits
+/// for who fills it).
 std::string first_bytes(const std::string& path, std::size_t count) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
   std::string begin(count, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(begin.data(), static_cast<std::streamsize>(count));
@@ -62,7 +66,7 @@ void refuse_other_compression(const std::string& path) {
 GzipText::GzipText(const std::string& path, std::uint64_t bytes) : path_(path), bytes_(bytes) {
   file_ = ::gzopen(path.c_str(), "rb");
   const int reason = errno;
-  verify(file_ != nullptr, ErrorKind::data, "{}: cannot open it: {}", path, std::strerror(reason));
+  if (file_ == nullptr) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(reason));
   if (bytes != kUnknown) return;
   try {
     while (read_more()) window_begin_ += window_.size(), window_.clear();
@@ -89,10 +93,11 @@ bool GzipText::read_more() {
   const std::size_t old = window_.size();
   window_.resize(old + kReadBytes);
   const int got = ::gzread(file_, window_.data() + old, kReadBytes);
+  const int reason = errno;
   window_.resize(old + static_cast<std::size_t>(std::max(got, 0)));
   int error = Z_OK;
   const char* const message = ::gzerror(file_, &error);
-  if (error == Z_ERRNO) fail(ErrorKind::filesystem, "{}: cannot read it: {}", path_, std::strerror(errno));
+  if (error == Z_ERRNO) fail(ErrorKind::filesystem, "{}: cannot read it: {}", path_, errno_text(reason));
   verify(error == Z_OK || error == Z_STREAM_END, ErrorKind::data,
          "{}: damaged behind byte {} of its text ({}); fetch or compress it again", path_,
          window_begin_ + window_.size(), message);

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 #include "data/gzip_text.h"
 
@@ -156,8 +156,9 @@ void visit_pieces(const InputFile& file, const Segment& segment, const DocumentV
 }  // namespace
 
 InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
-    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  verify(descriptor_ >= 0, ErrorKind::data, "{}: cannot open it: {}", path, std::strerror(errno));
+    : path_(path),
+      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no wait for who fills a pipe
+  if (descriptor_ < 0) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(errno));
   struct stat info {};
   const bool regular = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   if (!regular) ::close(std::exchange(descriptor_, -1));
@@ -181,7 +182,7 @@ void InputFile::read(std::uint64_t first, std::uint64_t count, std::string& buff
   while (done < count) {
     const ssize_t got = ::pread(descriptor_, buffer.data() + done, count - done, static_cast<off_t>(first + done));
     if (got < 0 && errno == EINTR) continue;
-    verify(got >= 0, ErrorKind::filesystem, "{}: cannot read it: {}", path_, std::strerror(errno));
+    if (got < 0) fail(ErrorKind::filesystem, "{}: cannot read it: {}", path_, errno_text(errno));
     verify(got > 0, ErrorKind::data, "{}: has become shorter while it was being read", path_);
     done += static_cast<std::uint64_t>(got);
   }

@@ -1,4 +1,7 @@
 // Text to shards: the same bytes for any number of ranks, every error with its file and line and nothing left behind.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <map>
 
 #include "base/philox.h"
@@ -197,6 +200,16 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
   job = job_of(folder, {"a.dat"});
   job.inputs.format = "jsonl";
   CHECK(run(job).documents == 1);
+}
+
+TEST_CASE("preprocess: a named pipe is refused, and not waited for", "[preprocess][fault]") {
+  ShardFolder folder;
+  REQUIRE(::mkfifo(folder.file("a.jsonl").c_str(), 0600) == 0);
+  PreprocessJob job = job_of(folder, {"a.jsonl"});
+  ::alarm(20);  // ends the program, should it wait
+  require_clean_error(folder, job, ErrorKind::data, {"a.jsonl: not a regular file", "pipes"});
+  require_error(ErrorKind::data, {"not a regular file"}, [&] { InputFile file(folder.file("a.jsonl")); });
+  ::alarm(0);
 }
 
 TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", "[preprocess]") {
