@@ -110,9 +110,7 @@ ConversionSummary export_indexed(const std::string& source, const std::string& t
   TokenDataset dataset(source);
   ConversionSummary summary{dataset.documents(), dataset.tokens(), dataset.shards(), 0,
                             type.value_or(indexed_type_for(dataset.vocabulary().size))};
-  const std::string prefix = without_extension(target);
-  prepare_prefix(prefix, "TARGET");
-  IndexedWriter writer(prefix, summary.type);
+  IndexedWriter writer(without_extension(target), summary.type);
   visit_documents(dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
   writer.finish();
   return summary;

@@ -1,11 +1,11 @@
 #include "data/indexed_writer.h"
 
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
+#include "base/errno_text.h"
 #include "base/error.h"
+#include "data/shard_files.h"
 
 namespace megatron {
 
@@ -13,14 +13,11 @@ using namespace indexed;
 
 IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
     : bin_path_(prefix + ".bin"), index_path_(prefix + ".idx"), type_(type) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_of(prefix), error);
-  verify(!error, ErrorKind::filesystem, "{}: cannot make this folder: {}", folder_of(prefix), error.message());
+  prepare_prefix(prefix, "TARGET");
   publication_.add(bin_path_ + ".tmp", bin_path_);
   publication_.add(index_path_ + ".tmp", index_path_);  // last: an index of other tokens would be worse than none
   bin_ = std::fopen((bin_path_ + ".tmp").c_str(), "wb");
-  const int reason = errno;
-  verify(bin_ != nullptr, ErrorKind::filesystem, "{}.tmp: cannot write it: {}", bin_path_, std::strerror(reason));
+  if (bin_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", bin_path_, errno_text(errno));
 }
 
 IndexedWriter::~IndexedWriter() {
@@ -33,7 +30,7 @@ void IndexedWriter::flush_if(std::FILE* file, const std::string& path, std::size
   if (buffer_.size() < bytes) return;
   const std::size_t written = std::fwrite(buffer_.data(), 1, buffer_.size(), file);
   const int reason = errno;
-  verify(written == buffer_.size(), ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, std::strerror(reason));
+  if (written != buffer_.size()) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
   buffer_.clear();
 }
 
@@ -58,8 +55,7 @@ void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
 
 void IndexedWriter::write_index() {
   index_ = std::fopen((index_path_ + ".tmp").c_str(), "wb");
-  const int reason = errno;
-  verify(index_ != nullptr, ErrorKind::filesystem, "{}.tmp: cannot write it: {}", index_path_, std::strerror(reason));
+  if (index_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", index_path_, errno_text(errno));
   const auto put = [&](auto number) {
     buffer_.append(reinterpret_cast<const char*>(&number), sizeof(number));
     flush_if(index_, index_path_, kBufferBytes);
@@ -83,7 +79,7 @@ void IndexedWriter::finish() {
   const auto close = [](std::FILE*& file, const std::string& path) {
     const bool closed = std::fclose(std::exchange(file, nullptr)) == 0;
     const int reason = errno;
-    verify(closed, ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, std::strerror(reason));
+    if (!closed) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
     sync_path(path + ".tmp");
   };
   flush_if(bin_, bin_path_, 0);

@@ -17,6 +17,7 @@ namespace megatron {
 
 class IndexedWriter {
  public:
+  /// Makes the folder that files of this prefix go to. ErrorKind::configuration if it is no prefix of file names.
   IndexedWriter(const std::string& prefix, IndexedType type);
   IndexedWriter(const IndexedWriter&) = delete;
   IndexedWriter& operator=(const IndexedWriter&) = delete;

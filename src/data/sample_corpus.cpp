@@ -2,16 +2,16 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/shard_files.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {
@@ -202,23 +202,21 @@ std::string sample_story(std::uint64_t seed, std::uint64_t number) {
 
 SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
   const std::string temporary = path + ".tmp";
-  std::error_code ignored;
-  std::filesystem::create_directories(folder_of(path), ignored);
+  prepare_prefix(path, "--output");
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(temporary.c_str(), "wb"), std::fclose);
-  verify(file != nullptr, ErrorKind::filesystem, "{}: cannot write it: {}", temporary, std::strerror(errno));
+  if (file == nullptr) fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, errno_text(errno));
   SampleCorpusSummary summary;
-  bool good = true;
-  while (good && summary.bytes < bytes) {
+  int reason = 0;
+  while (reason == 0 && summary.bytes < bytes) {
     const std::string line = nlohmann::json{{"text", sample_story(seed, summary.stories)}}.dump() + "\n";
-    good = std::fwrite(line.data(), 1, line.size(), file.get()) == line.size();
+    if (std::fwrite(line.data(), 1, line.size(), file.get()) != line.size()) reason = errno;
     summary.bytes += line.size();
     ++summary.stories;
   }
-  good = std::fclose(file.release()) == 0 && good;
-  if (!good) {
-    const int reason = errno;
+  if (std::fclose(file.release()) != 0 && reason == 0) reason = errno;
+  if (reason != 0) {
     remove_quietly(temporary);
-    fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, std::strerror(reason));
+    fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, errno_text(reason));
   }
   sync_path(temporary);
   rename_durably(temporary, path);

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <mutex>
 
+#include "base/errno_text.h"
 #include "hdf5/hdf5_check.h"
 
 namespace megatron {
@@ -55,11 +55,13 @@ void check_signature(const std::string& path, ErrorKind kind) {
   struct stat info {};
   const bool found = ::stat(path.c_str(), &info) == 0;
   const int reason = errno;
-  verify(found, reason == ENOENT ? kind : ErrorKind::filesystem, "{}: cannot open it: {}", path, std::strerror(reason));
+  if (!found) {
+    fail(reason == ENOENT ? kind : ErrorKind::filesystem, "{}: cannot open it: {}", path, errno_text(reason));
+  }
   verify(S_ISREG(info.st_mode), kind, "{}: not a regular file", path);
   std::array<char, 9> start{};
   std::ifstream file(path, std::ios::binary);
-  verify(file.is_open(), ErrorKind::filesystem, "{}: cannot open it: {}", path, std::strerror(errno));
+  if (!file.is_open()) fail(ErrorKind::filesystem, "{}: cannot open it: {}", path, errno_text(errno));
   file.read(start.data(), start.size());
   static constexpr std::array<char, 8> kSignature{'\211', 'H', 'D', 'F', '\r', '\n', '\032', '\n'};
   const bool signature = file.gcount() == 9 && std::equal(kSignature.begin(), kSignature.end(), start.begin());
@@ -71,7 +73,7 @@ void check_signature(const std::string& path, ErrorKind kind) {
 std::uint64_t file_bytes(const std::string& path) {
   struct stat info {};
   const bool found = ::stat(path.c_str(), &info) == 0;
-  verify(found, ErrorKind::filesystem, "{}: {}", path, std::strerror(errno));
+  if (!found) fail(ErrorKind::filesystem, "{}: cannot look at it: {}", path, errno_text(errno));
   return static_cast<std::uint64_t>(info.st_size);
 }
 

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "data/sample_corpus.h"
 #include "data_support.h"
+#include "support/file_size_limit.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -30,4 +31,16 @@ TEST_CASE("sample corpus: the same on every machine, and of the size asked for",
   CHECK(different.size() == number);
   CHECK(sample_story(1, 0) != sample_story(2, 0));
   CHECK(hash_name(corpus) == 0x24c248020c4f8c00);  // changes with every change of the stories
+}
+
+TEST_CASE("sample corpus: what keeps it from being written is said, and nothing is left", "[corpus][fault]") {
+  ShardFolder folder;
+  require_error(ErrorKind::filesystem, {"c.jsonl.tmp: cannot write it: File too large", "ulimit -f"}, [&] {
+    const FileSizeLimit limit(100000);
+    write_sample_corpus(folder.file("c.jsonl"), 200000, 1);
+  });
+  CHECK(folder.files().empty());
+  write_file(folder.file("file"), "no folder");
+  require_error(ErrorKind::filesystem, {"file: cannot make this folder"},
+                [&] { write_sample_corpus(folder.file("file/c.jsonl"), 1000, 1); });
 }
