@@ -66,31 +66,28 @@ void visit_documents(TokenDataset& dataset, const VisitDocument& visit) {
       [&](std::uint64_t first, std::uint64_t count, std::int32_t* ids) { dataset.read(first, count, ids); }, visit);
 }
 
+std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer) {
+  std::vector<VocabularyFile> files;
+  for (const TokenizerFile& file : tokenizer.files()) files.push_back({file.name, std::string(file.contents)});
+  return files;
+}
+
 std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_ptr<TokenDataset>>& sets) {
   const Vocabulary& vocabulary = sets.front()->vocabulary();
   if (!tokenizer_has_files(vocabulary.tokenizer)) return {};
-  std::vector<std::string> prefixes;
+  std::string others;
   for (const auto& set : sets) {
-    for (const std::string& prefix : set->prefixes()) prefixes.push_back(prefix);
-  }
-  std::vector<VocabularyFile> files;
-  for (const std::string& prefix : prefixes) {
-    std::string others;
-    for (const TokenizerChoice& choice : kept_tokenizers(vocabulary.tokenizer, vocabulary_path(prefix, ""))) {
-      const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(choice);
-      if (tokenizer->hash() == vocabulary.hash) {
-        for (const TokenizerFile& file : tokenizer->files()) files.push_back({file.name, std::string(file.contents)});
-        return files;
-      }
-      for (const std::string& file : {choice.vocab_file, choice.merge_file}) {
-        if (!file.empty()) others += (others.empty() ? "" : " and ") + file;
-      }
+    for (const std::string& prefix : set->prefixes()) {
+      const KeptTokenizer kept =
+          find_kept_tokenizer(vocabulary.tokenizer, vocabulary.hash, vocabulary_path(prefix, ""));
+      if (kept.tokenizer != nullptr) return vocabulary_files_of(*kept.tokenizer);
+      if (!kept.others.empty()) others += (others.empty() ? "" : "; ") + kept.others;
     }
-    verify(others.empty(), ErrorKind::data,
-           "{}: another vocabulary than the shards beside it were made with; put the right one there, or remove this",
-           others);
   }
-  return files;
+  verify(others.empty(), ErrorKind::data,
+         "{}; the shards beside it were made with the one of hash {:016x}: put that there, or remove this", others,
+         vocabulary.hash);
+  return {};
 }
 
 }  // namespace megatron

@@ -56,8 +56,11 @@ using VisitDocument = std::function<void(std::span<const std::int32_t> tokens)>;
 void visit_documents(std::span<const std::uint64_t> starts, const ReadTokens& read, const VisitDocument& visit);
 void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
 
+/// Copies of the files that a tokenizer was made from; none if it was made from none.
+std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer);
 /// The files of the tokenizer of these sets, which are of one, from beside the first of them that has them there; none
-/// if the tokenizer has none or they are nowhere. ErrorKind::data if those beside a set are of other vocabularies.
+/// if the tokenizer has none or they are nowhere. ErrorKind::data if all that lie there are damaged or of other
+/// vocabularies.
 std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_ptr<TokenDataset>>& sets);
 
 }  // namespace megatron

@@ -84,8 +84,7 @@ class Import final : public PreprocessTool {
     if (!tokenizer_.name.empty()) {
       const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(tokenizer_);
       job_.vocabulary = vocabulary_of(*tokenizer);
-      for (const TokenizerFile& file : tokenizer->files())
-        job_.files.push_back({file.name, std::string(file.contents)});
+      job_.files = vocabulary_files_of(*tokenizer);
     }
     const ConversionSummary done = import_indexed(job_);
     std::string text =

@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "tokenizer/byte_tokenizer.h"
@@ -10,19 +11,6 @@ namespace megatron {
 
 bool tokenizer_has_files(std::string_view name) {
   return name == "gpt2";
-}
-
-std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
-  const auto there = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::exists(path, ignored);
-  };
-  std::vector<TokenizerChoice> choices;
-  if (there(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
-  if (there(before + kVocabFile) && there(before + kMergeFile)) {
-    choices.push_back({name, before + kVocabFile, before + kMergeFile});
-  }
-  return choices;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
@@ -40,6 +28,41 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     return std::make_unique<Gpt2Tokenizer>(choice.vocab_file, choice.merge_file);
   }
   fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2", choice.name);
+}
+
+namespace {
+
+/// The choices of files that are there behind `before`.
+std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
+  const auto there = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+  };
+  std::vector<TokenizerChoice> choices;
+  if (there(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
+  if (there(before + kVocabFile) && there(before + kMergeFile)) {
+    choices.push_back({name, before + kVocabFile, before + kMergeFile});
+  }
+  return choices;
+}
+
+}  // namespace
+
+KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, const std::string& before) {
+  KeptTokenizer kept;
+  for (const TokenizerChoice& choice : kept_tokenizers(name, before)) {
+    std::string why;
+    try {
+      std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(choice);
+      if (tokenizer->hash() == hash) return {std::move(tokenizer), ""};
+      why = fmt::format("{}{}{}: another vocabulary (hash {:016x})", choice.vocab_file,
+                        choice.merge_file.empty() ? "" : " and ", choice.merge_file, tokenizer->hash());
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    kept.others += (kept.others.empty() ? "" : "; ") + why;
+  }
+  return kept;
 }
 
 }  // namespace megatron

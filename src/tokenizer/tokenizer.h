@@ -68,12 +68,19 @@ struct TokenizerChoice {
   std::string vocab_file, merge_file;
 };
 
-/// The choices of files that are there under their own names behind `before` ("data/stories." or "run/tokenizer/"):
-/// kTokenizerFile, kVocabFile with kMergeFile, or both, of which one may have been left by an older tokenizer.
-std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before);
-
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
 /// ErrorKind::data for what is wrong in them.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
+
+/// What lies under the names of a tokenizer's files.
+struct KeptTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;  ///< the one that was looked for; nullptr: it is not there
+  std::string others;  ///< the files that are there instead, and why they are not it; empty if there are none
+};
+
+/// Looks for a tokenizer whose files were kept, under their own names behind `before` ("data/stories." or
+/// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile, or both. The hash tells which it is, since some may
+/// have been left there by another one; damaged files are not it.
+KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, const std::string& before);
 
 }  // namespace megatron

@@ -18,8 +18,8 @@ namespace megatron {
 void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets, Log& log);
 
 /// The tokenizer of a checkpoint. Its files: those that are named, or those kept in the run directory that the
-/// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, and
-/// ErrorKind::checkpoint if their vocabulary has another hash.
+/// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, or what is wrong in
+/// files that are named; ErrorKind::checkpoint if their vocabulary has another hash, or what was kept is damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
                                                    std::uint64_t hash, const std::string& vocab_file,
                                                    const std::string& merge_file);

@@ -81,8 +81,10 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
   require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
 }
 
-TEST_CASE("preprocess: vocabularies that lie beside shards go away only for one of the same name; which is theirs, the hash tells",
-          "[preprocess]") {
+TEST_CASE(
+    "preprocess: vocabularies that lie beside shards go away only for one of the same name; which is theirs, the hash "
+    "tells",
+    "[preprocess]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("good"));
   std::filesystem::create_directories(folder.file("out"));
@@ -118,9 +120,17 @@ TEST_CASE("preprocess: vocabularies that lie beside shards go away only for one 
   CHECK(files_beside({job.output}).empty());
   CHECK(files_beside({job.output, folder.file("out/p")}) == right);
   CHECK(files_beside({folder.file("out")}) == right);
+  // A damaged file, or one of another vocabulary, beside one set is no reason to do without what lies beside another.
+  write_file(folder.file("out/q.tokenizer.json"), "{");
+  CHECK(files_beside({job.output, folder.file("out/p")}) == right);
+  write_file(other, "{");
+  CHECK(files_beside({folder.file("out/p")}) == right);
+  std::filesystem::copy_file(std::string(MEGATRON_GOLDEN_FOLDER) + "/tokenizer_json/plain.json", other,
+                             std::filesystem::copy_options::overwrite_existing);
   std::filesystem::remove(users);
-  require_error(ErrorKind::data, {"p.tokenizer.json: another vocabulary"},
-                [&] { files_beside({folder.file("out/p")}); });
+  require_error(ErrorKind::data, {"p.tokenizer.json: another vocabulary", "q.tokenizer.json:1:", "hash"}, [&] {
+    files_beside({folder.file("out/p"), job.output});
+  });
 }
 
 TEST_CASE("preprocess: a set that cannot take all its names leaves the older one as it was", "[preprocess][fault]") {

@@ -80,6 +80,9 @@ TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies
   CHECK(text.rfind("Once upon a", 0) == 0);
   CHECK(expect(generate(checkpoint(world.run, 2)), 0).out == text);
   CHECK(expect(generate(checkpoint(world.run, 2) + "/"), 0).out == text);
+  write_file(world.run + "/tokenizer/tokenizer.json", "{");  // the hash tells which files are the checkpoint's
+  CHECK(expect(generate(world.run), 0).out == text);
+  fs::remove(world.run + "/tokenizer/tokenizer.json");
   const std::string moved = world.folder.file("moved");
   fs::rename(world.run, moved);
   fs::remove_all(world.folder.file("data"));
@@ -94,6 +97,8 @@ TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies
   CHECK(expect(generate(moved, files), 0).out == text);
   fs::copy_file(world.other_merges, moved + "/tokenizer/merges.txt");
   expect(generate(moved), 4, {"hash"});
+  write_file(moved + "/tokenizer/merges.txt", "cut");
+  expect(generate(moved), 4, {"tokenizer/merges.txt:1:", "--vocab-file"});
 }
 
 TEST_CASE("another vocabulary is noticed when training, resuming and evaluating") {
@@ -107,6 +112,11 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   write_file(world.run + "/tokenizer/vocab.json", "{");
   expect(world.run_training(world.run, {"train.steps=3"}), 0);
   CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(golden("vocab.json"))));
+  // Of several beside the shards the right one is taken.
+  write_file(world.right + ".tokenizer.json", "{");
+  expect(world.run_training(world.folder.file("stray"), {}), 0);
+  CHECK((contents_of(world.folder.file("stray/tokenizer/merges.txt")) == contents_of(golden("merges.txt"))));
+  fs::remove(world.right + ".tokenizer.json");
   // Shards alone are enough to train on.
   fs::remove(world.right + ".vocab.json");
   expect(world.run_training(world.folder.file("bare"), {}), 0, {"right.vocab.json", "warning", "--vocab-file"});
