@@ -9,8 +9,8 @@
 namespace megatron {
 
 /// base^(-2i / r), in radians a position, for i < r/2, where r is the model's rotary_size(), stretched as its
-/// rotary_scaling says (Su et al. 2021). Error(configuration) unless r is even and positive and no more than a head
-/// has, base and factor are at least 1, and the rest of the scaling is positive and in order.
+/// rotary_scaling says (Su et al. 2021). The model has passed the configuration's rules: what they refuse is an
+/// internal error here.
 std::vector<float> rotary_inverse_frequencies(const ModelConfig& model);
 
 }  // namespace megatron

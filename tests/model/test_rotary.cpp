@@ -62,14 +62,15 @@ TEST_CASE("scaled rotary frequencies are those of Hugging Face") {
                 {63, 3.06892588e-07}});
 }
 
-TEST_CASE("rotary frequencies of nothing sensible are refused") {
+TEST_CASE("models that the configuration's rules refuse have no rotary frequencies") {
   const auto refused = [](const ModelConfig& model, const char* part) {
-    require_error(ErrorKind::configuration, {part}, [&] { rotary_inverse_frequencies(model); });
+    require_error(ErrorKind::internal, {part}, [&] { rotary_inverse_frequencies(model); });
   };
-  refused(model_of(6, 0.5), "of 3 of a head's 6 channels");
-  refused(model_of(8, 0.1), "of 0 of a head's 8");
-  refused(model_of(8, 2), "of 16 of a head's 8");
-  refused(model_of(8, 1, 0.5), "rotary base 0.5");
-  refused(model_of(8, 1, 10000, {.type = "linear", .factor = 0}), "rotary scaling by 0");
-  refused(model_of(8, 1, 10000, {.type = "llama3", .factor = 2, .low_frequency_factor = 4}), "low frequency factor 4");
+  for (const auto& [size, fraction] : {std::pair<std::int64_t, double>{6, 0.5}, {8, 0.1}, {8, 2}}) {
+    refused(model_of(size, fraction), "channels");
+  }
+  refused(model_of(8, 1, 1), "base");
+  refused(model_of(8, 1, 10000, {.type = "linear", .factor = 0}), "shortens");
+  refused(model_of(8, 1, 10000, {.type = "llama3", .factor = 2, .low_frequency_factor = 4}), "range");
+  refused(model_of(8, 1, 10000, {.type = "yarn", .factor = 2}), "no formula");
 }

@@ -53,3 +53,24 @@ TEST_CASE("sizes of a config.json that no model has, or that overflow, are refus
   import_refused(kGpt2, {{"layer_norm_epsilon", -1}}, "model.norm_epsilon");
   import_refused(kGpt2, {{"resid_pdrop", 7}}, "model.hidden_dropout");
 }
+
+TEST_CASE("a config.json whose rotation the configuration's rules refuse is refused by them, with the key's name",
+          "[train][fault-50]") {
+  import_refused(kLlama, {{"rope_theta", 0.5}}, "model.rotary_base = 0.5 is out of range");
+  import_refused(kLlama, {{"rope_theta", -10000}}, "model.rotary_base = -10000");
+  import_refused(kLlama, {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1}}}}, "model.rotary_base = 1");
+  import_refused(kLlama, {{"partial_rotary_factor", 2}}, "model.rotary_fraction = 2 is out of range");
+  import_refused(kLlama, {{"partial_rotary_factor", 0.5}}, "model.rotary_fraction = 0.5 of the head size");
+  const auto scaled = [](double factor, double low, double high) {
+    return json{{"rope_scaling",
+                 {{"rope_type", "llama3"},
+                  {"factor", factor},
+                  {"low_freq_factor", low},
+                  {"high_freq_factor", high},
+                  {"original_max_position_embeddings", 8192}}}};
+  };
+  import_refused(kLlama, scaled(0, 1, 4), "model.rotary_scaling: factor = 0 is below 1");
+  import_refused(kLlama, scaled(8, 4, 4), "low_frequency_factor = 4 is not below high_frequency_factor = 4");
+  import_refused(kLlama, scaled(8, -1, 4), "model.rotary_scaling.low_frequency_factor = -1 is out of range");
+  import_refused(kLlama, {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0.5}}}}, "factor = 0.5 is below 1");
+}
