@@ -65,9 +65,9 @@ void check_tensor_divisions(const Config& c, Violations& violations) {
   if (m.vocab_size > 0 && m.padded_vocab() % tensor != 0) {
     violations.add({"model.vocab_multiple", "parallel.tensor", "model.vocab_size"},
                    "vocabulary {} padded to a multiple of model.vocab_multiple = {} is {}, which is not divisible by "
-                   "parallel.tensor = {}; use a vocab_multiple like {}",
-                   m.vocab_size, m.vocab_multiple, m.padded_vocab(), tensor,
-                   multiples_around(m.vocab_multiple, tensor));
+                   "parallel.tensor = {}",
+                   m.vocab_size, m.vocab_multiple, m.padded_vocab(), tensor);
+    violations.add_other_way_out("use a vocab_multiple like {}", multiples_around(m.vocab_multiple, tensor));
   }
   if (c.parallel.sequence_parallel && m.sequence_length % tensor != 0) {
     violations.add(
@@ -194,15 +194,16 @@ void check_stages(const Config& c, Violations& violations) {
   if (layers <= 0 || layers % pieces == 0) return;
   if (p.virtual_stages == 1) {
     violations.add({"parallel.pipeline", "model.layers"},
-                   "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}; or give "
-                   "parallel.layers_per_stage, such as {}",
-                   layers, p.pipeline, divisors(layers, p.pipeline), example_stages(c));
+                   "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}", layers, p.pipeline,
+                   divisors(layers, p.pipeline));
+    violations.add_other_way_out("or give parallel.layers_per_stage, such as {}", example_stages(c));
   } else {
     violations.add(
         {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
         "model.layers = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
-        "products: {}; or give parallel.layers_per_stage, one number a chunk in the order of the model",
+        "products: {}",
         layers, p.pipeline, p.virtual_stages, pieces, divisors(layers, pieces));
+    violations.add_other_way_out("or give parallel.layers_per_stage, one number a chunk in the order of the model");
   }
 }
 

@@ -227,7 +227,7 @@ class Parser {
         if (given == places_.end()) continue;
         if (place == &nowhere || (place->source == 0 && given->second.source > 0)) place = &given->second;
       }
-      issue(*place, violation.message);
+      issue(*place, violation.whole());
     }
   }
 

@@ -191,7 +191,7 @@ void resolve(Config& config, int ranks, const DataFacts* data) {
   resolve_vocabulary(result, data, problems);
   std::vector<Violation> violations = check_alone(result);
   for (Violation& violation : check_with_ranks(result, ranks)) violations.push_back(std::move(violation));
-  for (const Violation& violation : violations) problems.push_back(violation.message);
+  for (const Violation& violation : violations) problems.push_back(violation.whole());
 
   ModelConfig& model = result.model;
   model.query_groups = query_groups_of(model);

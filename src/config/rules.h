@@ -13,6 +13,10 @@ namespace megatron {
 struct Violation {
   std::vector<std::string> keys;  ///< the keys involved, the one to look at first in front
   std::string message;
+  std::string other_way_out;  ///< by a key that only an input file has, or empty
+
+  /// Both, for whoever has an input file.
+  std::string whole() const { return other_way_out.empty() ? message : message + "; " + other_way_out; }
 };
 
 /// Rules that need neither ranks nor data: complete sizes, layout divisions, contradicting ways to say one thing.

@@ -16,7 +16,12 @@ class Violations {
  public:
   template <class... Args>
   void add(std::vector<std::string> keys, fmt::format_string<Args...> format, Args&&... args) {
-    violations_.push_back({std::move(keys), fmt::format(format, std::forward<Args>(args)...)});
+    violations_.push_back({std::move(keys), fmt::format(format, std::forward<Args>(args)...), ""});
+  }
+  /// Violation::other_way_out of the last one.
+  template <class... Args>
+  void add_other_way_out(fmt::format_string<Args...> format, Args&&... args) {
+    violations_.back().other_way_out = fmt::format(format, std::forward<Args>(args)...);
   }
   std::vector<Violation> take() { return std::move(violations_); }
 

@@ -1,8 +1,11 @@
 #include "train/saved_layout.h"
 
+#include <fmt/ranges.h>
+
 #include "comm/counting_communicator.h"
 #include "config/parse.h"
 #include "config/resolve.h"
+#include "config/rules.h"
 #include "model/gpt.h"
 #include "train/report.h"
 
@@ -46,6 +49,19 @@ std::vector<Piece> saved_layout(const Config& config, int rank) {
   return pieces;
 }
 
+namespace {
+
+/// Before resolve(), which says the same to those who have an input file to change.
+void require_that_it_divides(const Config& config, const std::string& path) {
+  std::vector<std::string> problems;
+  for (const Violation& violation : check_alone(config)) problems.push_back(violation.message);
+  verify(problems.empty(), ErrorKind::configuration,
+         "{} cannot be cut so: {}; choose other --tensor, --pipeline or --virtual-stages", path,
+         fmt::join(problems, "\n"));
+}
+
+}  // namespace
+
 Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages) {
   std::string text;
   read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
@@ -61,6 +77,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;
   config.learning_rate = {};
   config.learning_rate.decay = "constant";
+  require_that_it_divides(config, checkpoint.path());
   resolve(config, shape.ranks(), nullptr);
   return config;
 }

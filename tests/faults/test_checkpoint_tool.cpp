@@ -190,6 +190,8 @@ TEST_CASE("megatron_checkpoint refuses what it does not understand with 2") {
   refused({"reshape", run, folder.file("x"), "--tensor", "2"}, 2, "--pipeline");
   refused({"reshape", run, folder.file("x"), "--tensor", "0", "--pipeline", "2"}, 2, "1 or more");
   refused({"reshape", run, folder.file("x"), "--tensor", "8", "--pipeline", "1"}, 2, "attention_heads");
+  refused({"reshape", run, folder.file("x"), "--tensor", "1", "--pipeline", "3"}, 2,
+          "choose other --tensor, --pipeline or --virtual-stages");
   refused({"merge", run, folder.path()}, 2, "is there already");
   refused({"info", folder.file("nothing")}, 4, "is no folder");
   CHECK(mentions(done({"--help"}).out, "Usage: megatron_checkpoint info"));

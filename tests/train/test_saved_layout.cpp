@@ -10,6 +10,7 @@
 
 using namespace megatron;
 using namespace megatron::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -110,11 +111,18 @@ TEST_CASE("grids that cannot cut the model are refused by the rules of the input
   config.parallel.data = 1;
   numbers_after(run_loop(config), 2);
   const auto refuse = [&](const GridShape& shape, int virtual_stages, const std::string& part) {
-    require_error(ErrorKind::configuration, {part},
-                  [&] { reshape(folder.file("straight"), folder.file("never"), shape, virtual_stages); });
+    require_error(ErrorKind::configuration, {part, "choose other --tensor, --pipeline or --virtual-stages"}, [&] {
+      try {
+        reshape(folder.file("straight"), folder.file("never"), shape, virtual_stages);
+      } catch (const Error& error) {  // nor is anything advised that only an input file has
+        CHECK_THAT(error.what(), !Contains("layers_per_stage") && !Contains("vocab_multiple like"));
+        throw;
+      }
+    });
   };
   refuse({.tensor = 3}, 1, "attention_heads");
-  refuse({.pipeline = 3}, 1, "model.layers = 4 is not divisible by parallel.pipeline = 3");
-  refuse({.pipeline = 2}, 3, "virtual_stages");
+  refuse({.tensor = 3}, 1, "which is not divisible by parallel.tensor = 3");
+  refuse({.pipeline = 3}, 1, "model.layers = 4 is not divisible by parallel.pipeline = 3; possible: 1, 2, 4; choose");
+  refuse({.pipeline = 2}, 3, "parallel.virtual_stages = 2 × 3 = 6; possible products: 1, 2, 4; choose");
   CHECK_FALSE(std::filesystem::exists(folder.file("never")));
 }
