@@ -181,8 +181,10 @@ std::vector<FactDifference> compare_facts(const nlohmann::json& saved, const nlo
 /// Each with both values, behind a line feed.
 std::string list_of(const std::vector<FactDifference>& differences);
 
-/// Throws Error(checkpoint) that lists every difference with both values; `path` names the checkpoint.
-void require_same_facts(const nlohmann::json& saved, const nlohmann::json& current, const std::string& path);
+/// Throws Error(checkpoint) that lists every difference with both values; `path` names the checkpoint, `chosen_by` the
+/// key by which another one is chosen.
+void require_same_facts(const nlohmann::json& saved, const nlohmann::json& current, const std::string& path,
+                        const std::string& chosen_by);
 
 /// Throws Error(filesystem) with both numbers unless the file system of `directory` (or of its nearest existing parent)
 /// has `bytes` free for this user.

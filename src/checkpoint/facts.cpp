@@ -67,10 +67,10 @@ std::string list_of(const std::vector<FactDifference>& differences) {
   return list;
 }
 
-void require_same_facts(const json& saved, const json& current, const std::string& path) {
+void require_same_facts(const json& saved, const json& current, const std::string& path, const std::string& chosen_by) {
   const std::string list = list_of(compare_facts(saved, current));
   verify(list.empty(), ErrorKind::checkpoint,
-         "checkpoint {} is of another model; use the input file it was trained with, or another run.directory:{}", path,
+         "checkpoint {} is of another model; use the input file it was trained with, or another {}:{}", path, chosen_by,
          list);
 }
 

@@ -241,7 +241,7 @@ void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
       checkpoint.path(), optimizer.momentum);
 }
 
-nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
+nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {
   require_same_schedule(checkpoint);
   require_same_optimizer(checkpoint);
   std::int64_t updates = 0;
@@ -256,7 +256,7 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint) {
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
-  require_same_facts(facts_to_go_on(checkpoint.state().facts), facts_to_go_on(facts()), checkpoint.path());
+  require_same_facts(facts_to_go_on(checkpoint.state().facts), facts_to_go_on(facts()), checkpoint.path(), chosen_by);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(updates);
@@ -276,7 +276,8 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 std::vector<FactDifference> Trainer::initialize_from(const CheckpointReader& checkpoint) {
   const nlohmann::json& saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  require_same_facts(facts_of_weights(saved), facts_of_weights(current), checkpoint.path());
+  require_same_facts(facts_of_weights(saved), facts_of_weights(current), checkpoint.path(),
+                     "checkpoint.initialize_from");
   load(checkpoint, false);
   return compare_facts(facts_to_go_on(saved), facts_to_go_on(current));
 }

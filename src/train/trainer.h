@@ -54,8 +54,9 @@ class Trainer {
   void start_save(const std::string& run_directory, const nlohmann::json& loop);
   std::optional<SaveReport> go_on_with_save();
   BackgroundSave* background_save() const { return background_save_.get(); }
-  /// Weights, moments and counters; returns what save() was given as `loop`.
-  nlohmann::json resume(const CheckpointReader& checkpoint);
+  /// Weights, moments and counters; returns what save() was given as `loop`. `chosen_by`: the key that says of which
+  /// checkpoint, for errors.
+  nlohmann::json resume(const CheckpointReader& checkpoint, const std::string& chosen_by = "run.directory");
   /// Weights alone: a new run from another's model, of which the facts that are returned may be others.
   std::vector<FactDifference> initialize_from(const CheckpointReader& checkpoint);
 

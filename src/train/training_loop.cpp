@@ -79,8 +79,8 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
       changes);
 }
 
-void TrainingLoop::go_on_from(const CheckpointReader& checkpoint) {
-  const nlohmann::json loop = trainer_.resume(checkpoint);
+void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by) {
+  const nlohmann::json loop = trainer_.resume(checkpoint, chosen_by);
   std::string saved_config, evaluations;
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
@@ -112,12 +112,12 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (own) {
     check_order(*own, true);
-    go_on_from(*own);
+    go_on_from(*own, "run.directory");
     saves_.resumed_at(here());
   } else if (!checkpoint.load.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
     check_order(other, false);
-    go_on_from(other);
+    go_on_from(other, "checkpoint.load");
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
     const std::vector<FactDifference> changes = trainer_.initialize_from(other);

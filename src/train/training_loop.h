@@ -41,7 +41,7 @@ class TrainingLoop {
   bool stop_requested();
   int stop();
   void check_order(const CheckpointReader& checkpoint, bool own);
-  void go_on_from(const CheckpointReader& checkpoint);
+  void go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by);
   void train_one_step();
   /// Unless this step has been checked already.
   void check_replicas();

@@ -12,7 +12,7 @@ TEST_CASE("facts that differ are all listed with both values", "[checkpoint][fau
   const nlohmann::json saved = {{"hidden_size", 64}, {"layers", 2}, {"gone", true}, {"model", {{"bias", true}}}};
   nlohmann::json current = saved;
   CHECK(compare_facts(saved, current).empty());
-  CHECK_NOTHROW(require_same_facts(saved, current, "PATH"));
+  CHECK_NOTHROW(require_same_facts(saved, current, "PATH", "some.key"));
   current["layers"] = 3;
   current["model"]["bias"] = false;
   current["new"] = "x";
@@ -25,10 +25,11 @@ TEST_CASE("facts that differ are all listed with both values", "[checkpoint][fau
   CHECK(differences[1].key == "layers");
   CHECK(differences[2].key == "model.bias");
   CHECK(differences[3].current == "\"x\"");
-  const Error error = error_of([&] { require_same_facts(saved, current, "PATH"); });
+  const Error error = error_of([&] { require_same_facts(saved, current, "PATH", "some.key"); });
   CHECK(error.exit_code() == 4);
-  CHECK_THAT(error.what(), Contains("PATH") && Contains("layers: 2 in the checkpoint, 3 in this run") &&
-                               Contains("model.bias: true") && Contains("gone") && Contains("new: absent"));
+  CHECK_THAT(error.what(), Contains("PATH") && Contains("another some.key") &&
+                               Contains("layers: 2 in the checkpoint, 3 in this run") && Contains("model.bias: true") &&
+                               Contains("gone") && Contains("new: absent"));
 }
 
 TEST_CASE("facts survive a save and a load as equal", "[checkpoint]") {

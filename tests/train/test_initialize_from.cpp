@@ -40,10 +40,11 @@ struct Runs {
     }
     return result.log;
   }
-  /// The checkpoint is refused for this alone.
-  void require_refused(const std::string& for_what) const {
+  /// The checkpoint is refused for this alone, and another one is to be chosen by the key.
+  void require_refused(const std::string& for_what, const std::string& key = "checkpoint.initialize_from") const {
     const std::string told = run_loop(second).told[0];
     CHECK_THAT(told, Contains("checkpoint") && Contains("of another model") && Contains("\n  " + for_what));
+    CHECK_THAT(told, Contains("or another " + key + ":"));
     CHECK(std::count(told.begin(), told.end(), '\n') == 1);
   }
 
@@ -97,5 +98,8 @@ TEST_CASE("whoever goes on with the optimizer goes on with the same sequences; a
   CHECK(run_loop(second).told[0].empty());
   second.run.directory = runs.folder.file("third");
   second.model.sequence_length = 32;
-  runs.require_refused("sequence_length: 16 in the checkpoint, 32 in this run");
+  runs.require_refused("sequence_length: 16 in the checkpoint, 32 in this run", "checkpoint.load");
+  runs.first.model.sequence_length = 32;
+  runs.second = runs.first;
+  runs.require_refused("sequence_length: 16 in the checkpoint, 32 in this run", "run.directory");
 }
