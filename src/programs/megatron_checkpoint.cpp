@@ -18,6 +18,7 @@
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
 #include "train/hugging_face.h"
+#include "train/run_facts.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -94,16 +95,14 @@ void verify_checkpoint(const CheckpointArguments& arguments) {
              pieces, reader.tensors().size());
 }
 
-/// What the trainer keeps of its optimizer beside the moments (Trainer::state).
-const std::vector<std::string> kOptimizerState = {"optimizer", "updates", "loss_scaler"};
-
 /// Returns the exit code.
 int diff(const CheckpointArguments& arguments) {
   const std::string path_of_a = find(arguments.source), path_of_b = find(arguments.target);
   const CheckpointReader a = open_unverified(path_of_a, cores()), b = open_unverified(path_of_b, cores());
   a.require_verified();
   b.require_verified();
-  const std::vector<std::string> others = other_differences(a, b, !arguments.weights_only, kOptimizerState);
+  const std::vector<std::string> others =
+      other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kUpdatesKey, kLossScalerKey});
   bool equal = others.empty();
   fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
              "v");

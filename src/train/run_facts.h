@@ -9,6 +9,10 @@
 
 namespace megatron {
 
+/// Keys of what a checkpoint's `extra` holds of the optimizer, beside the moments: its name, the updates it has made,
+/// and the state of a dynamic loss scale.
+inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
+
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
 /// Of these (a checkpoint's, or a run's) what both must have in common for the one to go on from the other: all but

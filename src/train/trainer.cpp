@@ -165,14 +165,14 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.samples = samples();
   state.tokens = tokens();
   state.facts = facts();
-  state.extra = {{"optimizer", config_.optimizer.name},      {"updates", replica_.optimizer().updates()},
+  state.extra = {{kOptimizerKey, config_.optimizer.name},    {kUpdatesKey, replica_.optimizer().updates()},
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
   // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
-    state.extra["loss_scaler"] = {
+    state.extra[kLossScalerKey] = {
         {"scale", scaler.scale}, {"good_steps", scaler.good_steps}, {"hysteresis_left", scaler.hysteresis_left}};
   }
   return state;
@@ -228,7 +228,7 @@ void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
   const OptimizerConfig& optimizer = config_.optimizer;
   std::string rule = "adamw";
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    if (extra.contains("optimizer")) rule = text_at(extra, "optimizer", 64);
+    if (extra.contains(kOptimizerKey)) rule = text_at(extra, kOptimizerKey, 64);
   });
   verify(rule == optimizer.name, ErrorKind::checkpoint,
          "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; go on with "
@@ -248,10 +248,10 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
   LossScaler scaler = loss_scaler_;
   nlohmann::json loop = nlohmann::json::object();
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    updates = integer_at(extra, "updates", 0, checkpoint.state().step);
+    updates = integer_at(extra, kUpdatesKey, 0, checkpoint.state().step);
     if (extra.contains("loop")) loop = object_at(extra, "loop");
-    if (!extra.contains("loss_scaler")) return;
-    const nlohmann::json saved = object_at(extra, "loss_scaler");
+    if (!extra.contains(kLossScalerKey)) return;
+    const nlohmann::json saved = object_at(extra, kLossScalerKey);
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
