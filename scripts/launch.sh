@@ -8,6 +8,12 @@
 # because mpirun itself cannot wait: after SIGTERM, and after any rank's death, it sleeps without passing on output and
 # then kills, for as long as odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every
 # error.
+#
+# The ranks get every signal as SIGUSR1; the file MEGATRON_SIGNAL_FILE, made then, says which one it was.
+# MEGATRON_TERMINAL is the number of columns of the terminal that shows their output; not set if there is none.
+#
+# A job that does not end well ends with one line of this script. Open MPI's own paragraphs about it are left out;
+# everything else that it or the ranks print stays.
 set -euo pipefail
 
 if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
@@ -16,6 +22,17 @@ if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
 fi
 ranks=$1
 shift
+
+mpirun=${MPIRUN:-mpirun}
+if ! command -v -- "$mpirun" > /dev/null; then
+  echo "launch: $mpirun: not found; install Open MPI (Debian: apt-get install openmpi-bin), load its module, or name an" \
+    "mpirun in MPIRUN" >&2
+  exit 127
+fi
+if ! command -v -- "$1" > /dev/null; then
+  echo "launch: $1: no such program; build it first: make" >&2
+  exit 127
+fi
 
 # Containers usually run everything as root; mpirun wants to be told twice that this is meant.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -28,35 +45,96 @@ if [[ ${filtered:-0} == 2 ]] && (((16#${capabilities:-0} >> 19 & 1) == 0)); then
   export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
 fi
 
+# mpirun makes a terminal of its own for each rank, so that they cannot see whether there is one.
+unset MEGATRON_TERMINAL
+if [[ -t 1 && -t 2 ]]; then
+  size=$(stty size <&2 2> /dev/null || true)
+  export MEGATRON_TERMINAL=${size#* }
+  [[ $MEGATRON_TERMINAL =~ ^[1-9] ]] || MEGATRON_TERMINAL=80
+fi
+
+# Passes lines on, as they come, without what Open MPI says about ranks that have ended with an error.
+without_mpi_paragraphs() {
+  local line ruler='' dropping=no
+  local first='^(Primary job +terminated normally, but|mpirun (detected|noticed) that |MPI_ABORT was invoked on rank )'
+  local more='^(a non-zero exit code\. Per user-direction|the job to be terminated\. The first process to do so was:'
+  more+='| +Process name: \[\[| +Exit code: +[0-9]+$|with errorcode -?[0-9]+\.$|NOTE: invoking MPI_ABORT causes'
+  more+='|You may or may not see output from other|exactly when Open MPI kills them\.$|$)'
+  trap '' INT TERM HUP USR1
+  while IFS= read -r line; do
+    if [[ $line =~ ^(.*)-{74}$ ]]; then
+      if [[ $dropping == no && -n $ruler ]]; then printf '%s\n' "$ruler"; fi
+      if [[ -n ${BASH_REMATCH[1]} ]]; then printf '%s\n' "${BASH_REMATCH[1]}"; fi  # last words without a line end
+      # It may be the first line of a paragraph: the next one decides.
+      if [[ $dropping == no ]]; then ruler=${line: -74}; else dropping=no; fi
+      continue
+    fi
+    [[ $line =~ ^mpirun:\ Forwarding\ signal\ [0-9]+\ to\ job$ ]] && continue
+    if [[ -n $ruler && $line =~ $first ]]; then
+      ruler='' dropping=yes
+      continue
+    fi
+    [[ -z $ruler ]] || printf '%s\n' "$ruler"
+    ruler=''
+    [[ $dropping == yes && $line =~ $more ]] || printf '%s\n' "$line"
+  done
+  [[ -z $ruler ]] || printf '%s\n' "$ruler"
+  [[ -z $line ]] || printf '%s' "$line"
+}
+
 signals=0
 job=
 ended_by=
-stop() {  # EXIT_CODE
+export MEGATRON_SIGNAL_FILE=${TMPDIR:-/tmp}/megatron_launch.$$.$RANDOM$RANDOM
+trap 'rm -f "$MEGATRON_SIGNAL_FILE"' EXIT
+stop() {  # EXIT_CODE SIGNAL
   signals=$((signals + 1))
   [[ -n $job ]] || exit "$1"
   if ((signals == 1)); then
+    (set -o noclobber && echo "$2" > "$MEGATRON_SIGNAL_FILE") 2> /dev/null || true
     kill -USR1 "$job" 2> /dev/null || true
   else
     ended_by=$1
     kill -TERM "$job" 2> /dev/null || true
   fi
 }
-trap 'stop 130' INT
-trap 'stop 143' TERM
-trap 'stop 129' HUP
-trap 'stop 138' USR1
+trap 'stop 130 SIGINT' INT
+trap 'stop 143 SIGTERM' TERM
+trap 'stop 129 SIGHUP' HUP
+trap 'stop 138 SIGUSR1' USR1
+
+# The last line, on how the job has ended. Exit codes: README.md.
+last_words() {  # EXIT_CODE
+  local kinds=([1]='a defect, or out of memory' [2]=configuration [3]=data [4]=checkpoint [5]=numerics [6]=communication
+    [7]=filesystem)
+  if (($1 == 75)); then
+    echo "launch: the job stopped early and has a checkpoint (exit code 75); the same command continues it"
+  elif [[ -n $ended_by ]]; then
+    echo "launch: the job was ended by a second signal, without saving (exit code $1)"
+  elif (($1 > 128 && $1 < 193)); then
+    echo "launch: the job was ended by SIG$(kill -l $(($1 - 128))) (exit code $1)"
+  else
+    echo "launch: the job ended with exit code $1${kinds[$1]:+ (${kinds[$1]})}; the first error is above"
+  fi
+}
+
+exec {errors}> >(without_mpi_paragraphs >&2)
+filter=$!
 
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: nobody is pinned to a core
 # that another job also uses.  set -m: a process group of its own, so that a terminal's Ctrl-C comes here only.
 set -m
-"${MPIRUN:-mpirun}" -np "$ranks" --oversubscribe --bind-to none "$@" < /dev/null &
+"$mpirun" -np "$ranks" --oversubscribe --bind-to none "$@" < /dev/null 2>&"$errors" {errors}>&- &
 job=$!
+exec {errors}>&-
 
 while true; do
   seen=$signals
   code=0
   wait -f "$job" || code=$?  # -f: to its end; a job that is only suspended has not ended
   ((seen == signals)) || continue  # a signal has ended the waiting, not the job
-  ((code == 0 || code == 75)) && exit "$code"
-  exit "${ended_by:-$code}"
+  ((code == 0 || code == 75)) || code=${ended_by:-$code}
+  wait "$filter" 2> /dev/null || true  # all that was printed is out
+  ((code == 0)) || last_words "$code" >&2
+  exit "$code"
 done

@@ -1,0 +1,60 @@
+// scripts/launch.sh: what people read when a job does not end well.
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace {
+
+constexpr Layout kTwo{2, 1, 1};
+
+void require_no_mpi_paragraphs(const Finished& finished) {
+  for (const char* words : {"MPI_ABORT", "Primary job", "mpirun detected", "mpirun noticed", "----"}) {
+    CAPTURE(words);
+    CHECK_FALSE(mentions(finished.err, words));
+  }
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n'), begin = text.rfind('\n', end);
+  return text.substr(begin + 1, end - begin);
+}
+
+}  // namespace
+
+TEST_CASE("launch script: an error of the program, then one line with the exit code") {
+  const TemporaryFolder folder;
+  const Finished finished = run_command(training(kTwo, folder.file("run"), {"data.train=" + folder.file("nothing")}));
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 3);
+  CHECK(error_lines(finished) == 1);
+  require_no_mpi_paragraphs(finished);
+  CHECK(last_line(finished.err) == "launch: the job ended with exit code 3 (data); the first error is above");
+}
+
+TEST_CASE("launch script: every line of the ranks passes, whatever it looks like") {
+  const std::string ruler(74, '-');
+  const std::string script = "echo '" + ruler + "' >&2; echo after a ruler >&2; echo 'MPI_ABORT is a word' >&2; " +
+                             "echo '" + ruler + "' >&2; printf 'no line end' >&2; echo result; exit 3";
+  const Finished finished = run_command(launched(1, {"bash", "-c", script}));
+  CHECK(finished.code == 3);
+  CHECK(finished.out == "result\n");
+  CHECK(finished.err == ruler + "\nafter a ruler\nMPI_ABORT is a word\n" + ruler +
+                            "\nno line end\nlaunch: the job ended with exit code 3 (data); the first error is above\n");
+}
+
+TEST_CASE("launch script: a rank that is killed has its signal named") {
+  const Finished finished = run_command(launched(2, {"bash", "-c", "kill -KILL $$"}));
+  CHECK(finished.code == 137);
+  CHECK(finished.err == "launch: the job was ended by SIGKILL (exit code 137)\n");
+}
+
+TEST_CASE("launch script: no launcher and no program say what to do") {
+  Command command = {"env", "MPIRUN=/nonexistent/mpirun"};
+  for (const std::string& word : launched(2, {"true"})) command.push_back(word);
+  const Finished launcher = run_command(command);
+  CHECK(launcher.code == 127);
+  CHECK(mentions(launcher.err, "launch: /nonexistent/mpirun: not found; install Open MPI"));
+  const Finished program = run_command(launched(2, {"./no_such_program"}));
+  CHECK(program.code == 127);
+  CHECK(mentions(program.err, "launch: ./no_such_program: no such program; build it first: make"));
+}
