@@ -14,12 +14,21 @@ Tensor as_matrix(Tensor x) {
   return x.view({x.elements() / columns, columns});
 }
 
+namespace {
+/// Rows of the first of two halves of a product: whole tiles of a GPU's product, aligned in any type; 0 where there are
+/// too few.
+constexpr std::int64_t kHalfRows = 128;
+std::int64_t first_half(std::int64_t rows) {
+  return rows / 2 / kHalfRows * kHalfRows;
+}
+}  // namespace
+
 void add_weight_gradient(Context& context, const WeightProduct& product) {
   const ConstTensor dy = as_matrix(product.dy), x = as_matrix(product.x);
   // By the layout alone, never by what happens to be in flight: another cut may be other bits. A row-parallel layer in
   // one piece: no sum of its own is in flight, and halves cost more.
   const bool halves = product.layer == WeightProduct::Layer::column_parallel && context.region.size() > 1;
-  const std::int64_t rows = product.gradient.dim(0), half = halves ? rows / 2 : 0;
+  const std::int64_t rows = product.gradient.dim(0), half = halves ? first_half(rows) : 0;
   for (const auto& [first, count] : {std::pair(std::int64_t{0}, half), std::pair(half, rows - half)}) {
     if (count == 0) continue;
     context.ops.matmul({.a = dy.slice(1, first, count),

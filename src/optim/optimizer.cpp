@@ -9,7 +9,7 @@ namespace megatron {
 
 namespace {
 
-constexpr float kSkipForLoss = 2;  // beside the 1 of a bad gradient; the largest over all ranks counts
+constexpr float kSkipForLoss = 2;  // in addition to the 1 of a bad gradient
 
 std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
   std::int64_t sum = 0;
@@ -45,9 +45,15 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     positions_.push_back(elements);
     elements += range.count;
     std::vector<Part>& parts = parts_.emplace_back();
+    bool follows_counted = false;
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
-        if (parameter.counted) counted_.push_back(part);
+        // Gaps hold zeros: one range, and one launch, spans the neighbours that count.
+        if (parameter.counted) {
+          if (!follows_counted) counted_.push_back(part);
+          counted_.back().count = part.end() - counted_.back().first;
+        }
+        follows_counted = parameter.counted;
         // Every tensor rank has computed the gradient of such a copy by itself: a bad number may be in one alone. Of
         // other copies it was summed over all that hold one, and is in the norm through the one that is counted.
         if (!parameter.counted && parameter.tensor == Placement::replica) copies_.push_back(part);
@@ -70,17 +76,14 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
   take(settings.moments() >= 2, v_);
   take(has_master_copy(), master_copy_);
   scalars_ = Buffer(device, kScalarBytes);
-  loss_ = scalars_.tensor({1}, DType::f64, offsetof(Numbers, loss));
+  sums_ = scalars_.tensor({sizeof(StepSums) / sizeof(double)}, DType::f64, offsetof(Numbers, sums));
   norm_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, norm));
   skip_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, skip));
-  square_sum_ = scalars_.tensor({1}, DType::f64, 64);
-  copies_square_sum_ = scalars_.tensor({1}, DType::f64, 72);
-  zero_ = scalars_.tensor({1}, DType::f64, 80);
+  model_square_sum_ = scalars_.tensor({1}, DType::f64, 64);
+  zero_ = scalars_.tensor({1}, DType::f64, 72);
   factor_ = scalars_.tensor({1}, DType::f32, 128);
   bad_loss_ = scalars_.tensor({1}, DType::f32, 192);
-  unused_norm_ = scalars_.tensor({1}, DType::f32, 196);
-  unused_factor_ = scalars_.tensor({1}, DType::f32, 200);
-  ops.fill(loss_, 0);
+  unused_ = scalars_.tensor({2}, DType::f32, 196);
   ops.fill(zero_, 0);
   numbers_here_ = Buffer(device.pinned(), sizeof(Numbers));
 }
@@ -119,43 +122,51 @@ void Optimizer::set_values_from_master() {
   if (gathers_ != nullptr) gathers_->finish();
 }
 
-void Optimizer::set_square_sum(const std::vector<FlatRange>& ranges, Tensor total) {
-  ops_.fill(total, 0);
+void Optimizer::add_square_sum(const std::vector<FlatRange>& ranges, Tensor total) {
   for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
 }
 
-// Norm, factor and whether to skip, on the device.
-void Optimizer::decide(const ProcessGrid& grid, const UpdateSettings& settings) {
-  set_square_sum(counted_, square_sum_);
-  set_square_sum(copies_, copies_square_sum_);
-  grid.model().all_reduce(square_sum_);
-  if (store_.shards() > 1) grid.data().all_reduce(square_sum_);
-  ops_.clip_factor({.square_sum = square_sum_,
-                    .copies_square_sum = copies_square_sum_,
+// All that ranks must know of each other's step, in one vector: over the model, then over the data ranks.
+void Optimizer::sum_up(const ProcessGrid& grid, ConstTensor loss) {
+  ops_.fill(sums_, 0);
+  add_square_sum(counted_, sums_.slice(0, 0, 1));
+  add_square_sum(copies_, sums_.slice(0, 1, 1));
+  if (loss) {
+    if (grid.tensor().rank() == 0) ops_.copy(loss, sums_.slice(0, 2, 1));
+    ops_.copy(loss, sums_.slice(0, 3, 1));
+  }
+  grid.model().all_reduce(sums_);
+  ops_.copy(sums_.slice(0, 0, 1), model_square_sum_);
+  grid.data().all_reduce(sums_);
+}
+
+// Norm, factor and whether to skip, on the device. Without shards data ranks have the same gradient, whose norm is in
+// their replica's sum; where memory or a network fails they may not, so that skipping follows from all ranks' sums.
+void Optimizer::decide(const UpdateSettings& settings) {
+  ops_.clip_factor({.square_sum = store_.shards() > 1 ? sums_.slice(0, 0, 1) : model_square_sum_,
                     .maximum = static_cast<float>(settings_.clip_norm),
                     .loss_scale = settings.loss_scale,
                     .norm = norm_,
                     .factor = factor_,
-                    .skip = skip_});
-  if (settings.loss) {
-    ops_.copy(settings.loss, loss_);
-    ops_.clip_factor({.square_sum = zero_,
-                      .copies_square_sum = loss_,  // it has to be finite as well
-                      .norm = unused_norm_,
-                      .factor = unused_factor_,
-                      .skip = bad_loss_});
-    ops_.scale(bad_loss_, kSkipForLoss);
-    ops_.add(bad_loss_, skip_);
-  }
-  // Model ranks have the same norm, but copies and, of the loss, readings of their own. Data ranks have the same of
-  // all; where memory or a network fails they may not, and must not part for that.
-  grid.model().all_reduce(skip_, Reduce::maximum);
-  grid.data().all_reduce(skip_, Reduce::maximum);
+                    .skip = unused_.slice(0, 0, 1)});
+  const auto check = [&](ConstTensor square_sum, ConstTensor finite, Tensor skip) {
+    ops_.clip_factor({.square_sum = square_sum,
+                      .copies_square_sum = finite,
+                      .loss_scale = settings.loss_scale,
+                      .norm = unused_.slice(0, 0, 1),
+                      .factor = unused_.slice(0, 1, 1),
+                      .skip = skip});
+  };
+  check(sums_.slice(0, 0, 1), sums_.slice(0, 1, 1), skip_);
+  check(zero_, sums_.slice(0, 3, 1), bad_loss_);
+  ops_.scale(bad_loss_, kSkipForLoss);
+  ops_.add(bad_loss_, skip_);
 }
 
 Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
   if (gathers_ != nullptr) gathers_->finish();
-  decide(grid, settings);
+  sum_up(grid, settings.loss);
+  decide(settings);
   const Ticket read =
       device_.start_copy_to_host(numbers_here_.data(), scalars_.data(), sizeof(Numbers), device_.mark());
   for (std::size_t i = 0; i < owned_.size(); ++i) {
@@ -168,7 +179,7 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   Numbers numbers{};
   std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
   if (numbers.skip == 0) ++updates_;
-  return {numbers.loss, numbers.norm, numbers.skip != 0, numbers.skip >= kSkipForLoss};
+  return {numbers.sums.loss, numbers.norm, numbers.skip != 0, numbers.skip >= kSkipForLoss};
 }
 
 void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {

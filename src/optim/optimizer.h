@@ -37,7 +37,9 @@ struct UpdateSettings {
   double learning_rate = 0;
   double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double loss_scale = 1;    ///< the store's gradients are the loss' times this
-  ConstTensor loss = {};    ///< f64 [1], optional: if it is not finite on some rank nothing is changed on any
+  /// f64 [1], optional: this rank's part of the loss, the same on all tensor ranks, 0 on stages that have none. If it
+  /// is not finite on some rank nothing is changed on any.
+  ConstTensor loss = {};
 };
 
 class Optimizer {
@@ -55,7 +57,7 @@ class Optimizer {
   void set_values_from_master();
 
   struct Update {
-    double loss = 0;           ///< as this rank has it
+    double loss = 0;           ///< summed over stages and data ranks
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
     bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
     bool bad_loss = false;  ///< on some rank the loss was: then skipped, and no loss scale would have helped
@@ -90,18 +92,26 @@ class Optimizer {
     bool decay;
   };
 
+  /// Summed over all ranks by one collective over the model and one over the data ranks. Finite where every rank's are.
+  struct StepSums {
+    double square_sum;         ///< of counted gradients
+    double copies_square_sum;  ///< of the others that a rank computed itself
+    double loss;               ///< of one tensor rank
+    double losses;             ///< of every rank that has one
+  };
   /// What the host learns of an update; on the device as one block.
   struct Numbers {
-    double loss;
+    StepSums sums;
     float norm, skip;
   };
   static constexpr std::size_t kScalarBytes = 4 * 64;
 
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
-  void decide(const ProcessGrid& grid, const UpdateSettings& settings);
+  void sum_up(const ProcessGrid& grid, ConstTensor loss);
+  void decide(const UpdateSettings& settings);
   void update_range(std::size_t index, const UpdateSettings& settings);
   void update_part(const Part& part, const UpdateSettings& settings);
-  void set_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
+  void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
   const ParameterStore& store_;
@@ -112,12 +122,14 @@ class Optimizer {
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
-  std::vector<FlatRange> counted_;        // what this rank counts in the norm
+  std::vector<FlatRange> counted_;        // what this rank counts in the norm, gaps included
   std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
   Buffer memory_, scalars_, numbers_here_;
   Tensor m_, v_, master_copy_;
-  Tensor square_sum_, copies_square_sum_, factor_, loss_, norm_, skip_;
-  Tensor zero_, bad_loss_, unused_norm_, unused_factor_;
+  Tensor sums_;              // StepSums as f64 [4]
+  Tensor model_square_sum_;  // f64 [1], of one model replica
+  Tensor factor_, norm_, skip_, bad_loss_;
+  Tensor zero_, unused_;
   std::int64_t updates_ = 0;
 };
 

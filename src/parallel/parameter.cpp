@@ -1,7 +1,6 @@
 #include "parallel/parameter.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/philox.h"
 
@@ -97,7 +96,7 @@ void ParameterStore::lay_out(std::int64_t bucket_elements) {
 void ParameterStore::close_bucket(FlatRange& bucket) {
   if (bucket.count == 0) return;
   if (shards_ > 1) {
-    bucket.count = round_up(bucket.count, std::lcm(kAlignment, std::int64_t{shards_}));
+    bucket.count = round_up(bucket.count, kAlignment * shards_);  // every shard's part begins aligned, too
     flat_elements_ = bucket.end();
   }
   buckets_.push_back(bucket);

@@ -87,10 +87,6 @@ Tensor allocate_loss(Arena& scratch) {
   return scratch.allocate("loss", {1}, DType::f64);
 }
 
-Tensor allocate_own_loss(Arena& scratch) {
-  return scratch.allocate("own loss", {1}, DType::f64);
-}
-
 // A micro-batch of the configured size without memory.
 MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
@@ -133,7 +129,6 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
   const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
   const Tensor loss_total = allocate_loss(scratch);
-  allocate_own_loss(scratch);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
   const std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
@@ -178,7 +173,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const bool moves_through_host = on_host_memory(config.run) || stages_tensors(config.run);
   std::size_t staging = 0;
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
-    grid.groups()[i]->all_reduce(batch.allocate("scalars", {2}, DType::f64));  // the loss, the norm, extremes of hashes
+    grid.groups()[i]->all_reduce(batch.allocate("scalars", {4}, DType::f64));    // a step's sums, extremes of hashes
     if (moves_through_host) plan.staging[i] = grid.groups()[i]->staging_plan();  // NCCL's is its own affair
     staging += plan.staging[i].bytes();
   }
@@ -212,7 +207,6 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
   loss_total_ = allocate_loss(scratch_);
-  own_loss_ = allocate_own_loss(scratch_);
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
   backend.ops->reserve(plan_.kernels);
 }
@@ -237,13 +231,6 @@ double Replica::read(ConstTensor loss) {
   return sum;
 }
 
-// The last stage knows the sum over its samples; every rank of the pipeline and of the data group gets the total.
-void Replica::sum_loss() {
-  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  backend_.ops->copy(loss_total_, own_loss_);
-  grid_.data().all_reduce(loss_total_);
-}
-
 void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums,
                             Timers& timers) {
   Ops& ops = *backend_.ops;
@@ -265,7 +252,6 @@ void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::i
   const bool under_backward = overlap_gradients_ || store_.shards() > 1;
   play_training(micro_batches, step, under_backward ? gradient_sums_.get() : nullptr, timers);
   gradient_sums_->finish(*backend_.ops, scratch_);
-  sum_loss();
   loss_count_ = loss_count;
 }
 
@@ -290,7 +276,8 @@ BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std
     own.push_back({&parameter, parameter.gradient});
   }
   BadStep bad;
-  bad.loss = !std::isfinite(read(own_loss_));
+  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
+  bad.loss = !std::isfinite(read(loss_total_));
   bad.masters = find_bad_tensors(masters, device);
   bad.values = find_bad_tensors(values, device);
   bad.gradients = find_bad_tensors(sums, device);
@@ -308,7 +295,9 @@ double Replica::evaluate(std::span<const MicroBatch> micro_batches, double loss_
   const PassSettings settings{
       .training = false, .activation_type = config_.precision.dtype(), .gathers = gathers_.get()};
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
-  sum_loss();
+  // The last stage knows the sum over its samples; every rank of the pipeline and of the data group gets the total.
+  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
+  grid_.data().all_reduce(loss_total_);
   return read(loss_total_) / loss_count;
 }
 

@@ -74,7 +74,7 @@ class Replica {
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
   /// schedule is played, all partial sums are done. The loss, a sum over `loss_count` (the number of targets in the
-  /// global batch, or what their weights say), stays on the device: update() tells it.
+  /// global batch, or what their weights say), stays where it was computed: update() sums it up.
   void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
                         Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
@@ -119,7 +119,6 @@ class Replica {
 
  private:
   void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums, Timers& timers);
-  void sum_loss();
   double read(ConstTensor loss);
   /// Of a part of a parameter, by flat elements.
   Piece piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
@@ -136,8 +135,8 @@ class Replica {
   std::unique_ptr<GradientSums> gradient_sums_;
   std::unique_ptr<ParameterGathers> gathers_;
   Buffer scratch_memory_;
-  Arena scratch_;                 // the loss at its bottom
-  Tensor loss_total_, own_loss_;  // of the global batch, of this data rank's samples
+  Arena scratch_;      // the loss at its bottom
+  Tensor loss_total_;  // after a pass, of this data rank's samples on the last stage
   double loss_count_ = 1;
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

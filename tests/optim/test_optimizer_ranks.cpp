@@ -7,6 +7,7 @@
 
 #include "comm/thread_communicator.h"
 #include "optim/optimizer_support.h"
+#include "support/communicator_cases.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -126,6 +127,30 @@ TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and 
     CHECK(state.updates[0].gradient_norm == Approx(std::sqrt(square_sum)).epsilon(1e-6));
     CHECK(state.updates[0].gradient_norm == states[0].updates[0].gradient_norm);
   }
+}
+
+TEST_CASE("an update: one sum over the model, one over data ranks, loss included") {
+  constexpr GridShape shape{.tensor = 2, .data = 2, .pipeline = 2};
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    set_gradients(store, 1, 0.3);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+    TrafficMeter model, data;
+    grid.model().set_meter(&model);
+    grid.data().set_meter(&data);
+    UpdateSettings settings = kUpdate;
+    // Each tensor rank of the last stage has its data rank's loss.
+    const double loss = grid.last_stage() ? 10.0 * grid.at().data + 3 : 0;
+    settings.loss = ConstTensor(&loss, {1}, DType::f64);
+    const Optimizer::Update update = optimizer.update(grid, settings);
+    communicator_cases::expect(model.operations == 1 && data.operations == 1, "{} and {} collectives", model.operations,
+                               data.operations);
+    communicator_cases::expect(update.loss == 16, "loss {}", update.loss);
+    communicator_cases::expect(!update.skipped, "skipped");
+  });
 }
 
 namespace {

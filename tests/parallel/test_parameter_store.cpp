@@ -152,6 +152,34 @@ TEST_CASE("initialize sets constants, and gaps and gradients to zero") {
   }
 }
 
+TEST_CASE("optimizer shards: every part begins and ends at 16 bytes") {
+  for (int shards = 2; shards <= 128; ++shards) {
+    CAPTURE(shards);
+    ParameterStore store;
+    store.mark_tied(store.declare(vector_of("tied", 37)), true);
+    store.declare(vector_of("a", 1000));
+    store.declare(vector_of("b", 33));
+    store.declare(vector_of("c", 5), /*adjacent=*/true);
+    store.declare(vector_of("d", 1));
+    store.allocate_sizing(DType::bf16, shards, 1200);
+    std::int64_t elements = 0;
+    for (const FlatRange& bucket : store.buckets()) elements += bucket.count;
+    CHECK(elements == store.flat_elements());
+    CHECK(elements < store.parameter_elements() + 16 * 5 + 16 * shards * static_cast<int>(store.buckets().size()));
+    bool aligned = true;
+    for (int rank = 0; rank < shards; ++rank) {
+      for (const FlatRange& part : store.owned_by(rank)) {
+        // Places in the flat buffers of f32 and 16-bit numbers; and, since counts are multiples too, in the state's.
+        for (const std::size_t size : {size_of(DType::bf16), size_of(DType::f32)}) {
+          aligned = aligned && part.first * static_cast<std::int64_t>(size) % 16 == 0 &&
+                    part.count * static_cast<std::int64_t>(size) % 16 == 0;
+        }
+      }
+    }
+    CHECK(aligned);
+  }
+}
+
 TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
   for (const int shards : {2, 3, 4, 5, 7, 8, 12, 16, 24}) {
     CAPTURE(shards);
@@ -200,14 +228,14 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
   }
 }
 
-TEST_CASE("lengths 5, 7, 3 over four data ranks: 15 elements padded to 16, parts of 4 whatever the borders") {
+TEST_CASE("optimizer shards: parts of equal length cut parameters anywhere") {
   ParameterStore store;
-  store.declare(vector_of("a", 5));
-  store.declare(vector_of("b", 7), /*adjacent=*/true);
-  store.declare(vector_of("c", 3), /*adjacent=*/true);
+  store.declare(vector_of("a", 20));
+  store.declare(vector_of("b", 28), /*adjacent=*/true);
+  store.declare(vector_of("c", 12), /*adjacent=*/true);
   store.allocate_sizing(DType::f32, 4);
   REQUIRE(store.buckets().size() == 1);
-  CHECK(store.flat_elements() == 16);
+  CHECK(store.flat_elements() == 64);
   // In the order of declaration; which elements of a parameter, not only how many, is what a checkpoint's pieces say.
   const auto owned = [&](int rank) {
     std::string parts;
@@ -219,10 +247,10 @@ TEST_CASE("lengths 5, 7, 3 over four data ranks: 15 elements padded to 16, parts
     }
     return parts;
   };
-  CHECK(owned(0) == "a[0..3] at 0 ");
-  CHECK(owned(1) == "a[4..4] at 4 b[0..2] at 5 ");
-  CHECK(owned(2) == "b[3..6] at 8 ");
-  CHECK(owned(3) == "c[0..2] at 12 ");
+  CHECK(owned(0) == "a[0..15] at 0 ");
+  CHECK(owned(1) == "a[16..19] at 16 b[0..11] at 20 ");
+  CHECK(owned(2) == "b[12..27] at 32 ");
+  CHECK(owned(3) == "c[0..11] at 48 ");
 }
 
 TEST_CASE("a large model has larger buckets, not more than can be in flight") {
