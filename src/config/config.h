@@ -185,12 +185,15 @@ struct Blend {
 struct DataConfig {
   Blend train, validation, test;  // prefixes, folders or patterns of token shards; validation/test empty: by split
   std::string split = "969,30,1";
-  std::string order = "epoch";
-  std::int64_t order_samples = 0;  // of order "megatron"; 0: the run's
+  std::string split_by = "auto";   // "auto", "documents", "tokens"
+  std::string order = "epoch";     // "epoch", "megatron", "megatron_core"
+  std::int64_t order_samples = 0;  // with Megatron's orders; 0: the run's
   bool reset_attention_mask = false, reset_position_ids = false, eod_mask_loss = false;
 
   /// Whether it matters where in a sample documents end.
   bool knows_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }
+  /// Whether samples come in the order of one of Megatron's data sets, which depends on the run's sample count.
+  bool megatrons_order() const { return order != "epoch"; }
 
   bool operator==(const DataConfig&) const = default;
 };

@@ -139,7 +139,7 @@ void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& probl
 
 void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) {
   const RunSchedule schedule(config);
-  if (config.data.order == "megatron" && config.data.order_samples == 0) {
+  if (config.data.megatrons_order() && config.data.order_samples == 0) {
     config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
   }
   const RateUnit unit{schedule, rate_counts_tokens(config)};

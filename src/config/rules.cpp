@@ -8,8 +8,8 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <sstream>
 
+#include "config/split.h"
 #include "config/violations.h"
 
 namespace megatron {
@@ -238,27 +238,13 @@ void check_optimizer(const Config& c, Violations& violations) {
   }
 }
 
-bool split_is_good(const std::string& split) {
-  std::istringstream text(split);
-  std::string part;
-  int count = 0;
-  while (std::getline(text, part, ',')) {
-    std::istringstream one(part);
-    double share = -1;
-    std::string rest;
-    if (!(one >> share) || (one >> rest) || !std::isfinite(share) || share < 0) return false;
-    if (++count == 1 && share == 0) return false;
-  }
-  return count >= 1 && count <= 3 && !split.ends_with(',');
-}
-
 void check_data_and_start(const Config& c, Violations& violations) {
   if (!c.checkpoint.load.empty() && !c.checkpoint.initialize_from.empty()) {
     violations.add(
         {"checkpoint.load", "checkpoint.initialize_from"},
         "checkpoint.load (weights and optimizer) and checkpoint.initialize_from (weights only) exclude each other");
   }
-  if (!split_is_good(c.data.split)) {
+  if (const auto shares = parse_split(c.data.split); !shares || (*shares)[0] == 0) {
     violations.add(
         {"data.split"},
         "data.split = \"{}\" is not up to three numbers of at least 0 with commas between, the first above 0, like "
@@ -268,18 +254,25 @@ void check_data_and_start(const Config& c, Violations& violations) {
 }
 
 void check_order(const Config& c, Violations& violations) {
-  if (c.data.order == "megatron") {
+  const DataConfig& data = c.data;
+  if (data.megatrons_order()) {
     if (c.train.seed > std::numeric_limits<std::uint32_t>::max()) {
       violations.add({"train.seed", "data.order"},
                      "train.seed = {} is more than 2^32 - 1, the largest that numpy's generator, and so data.order = "
-                     "\"megatron\", takes",
-                     c.train.seed);
+                     "\"{}\", takes",
+                     c.train.seed, data.order);
     }
-  } else if (c.data.order_samples > 0) {
+    if (data.split_by == "tokens") {
+      violations.add({"data.split_by", "data.order"},
+                     "data.split_by = \"tokens\" does not belong to data.order = \"{}\": Megatron splits whole "
+                     "documents",
+                     data.order);
+    }
+  } else if (data.order_samples > 0) {
     violations.add({"data.order_samples", "data.order"},
-                   "data.order_samples = {} belongs to data.order = \"megatron\"; order \"{}\" is the same whatever "
-                   "the number of samples",
-                   c.data.order_samples, c.data.order);
+                   "data.order_samples = {} belongs to data.order = \"megatron\" and \"megatron_core\"; order \"{}\" "
+                   "is the same whatever the number of samples",
+                   data.order_samples, data.order);
   }
 }
 

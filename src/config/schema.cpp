@@ -276,14 +276,20 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(data, test), path(), "", "by split", "Sets of their own for the test at the end, in the same ways.",
        ""},
       {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
-       "Training, validation and test documents of data.train, of each of its sets.", ""},
-      {MEGATRON_KEY(data, order), one_of({"epoch", "megatron"}), "", "",
-       "epoch: shuffled by (seed, epoch) alone. megatron: the sample order of Megatron-LM of November 2022 for the "
-       "same "
-       "documents, split, seed, sequence length and sample count, so that a run can move here; validation as there, "
-       "shuffled, each evaluation going on where the one before ended (docs/sample_order.md).",
+       "Shares of data.train for training, validation and test. Each set of a blend is cut by itself.", ""},
+      {MEGATRON_KEY(data, split_by), one_of({"auto", "documents", "tokens"}), "", "",
+       "Unit of data.split. auto: tokens for a set of fewer than 1000 documents, whole documents for larger ones and "
+       "for "
+       "Megatron's orders (docs/sample_order.md).",
        ""},
-      {MEGATRON_KEY(data, order_samples), noted(from_to(1, kMaxSamples), "with order \"megatron\" only"), "samples",
+      {MEGATRON_KEY(data, order), one_of({"epoch", "megatron", "megatron_core"}), "", "",
+       "epoch: shuffled by (seed, epoch) alone. megatron: the sample order of Megatron-LM of November 2022 for the "
+       "same documents, split, seed, sequence length and sample count. megatron_core: the same of megatron-core 0.16. "
+       "With "
+       "either, a run can move here from Megatron; validation is shuffled, and each evaluation continues after the one "
+       "before (docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, order_samples), noted(from_to(1, kMaxSamples), "with Megatron's orders only"), "samples",
        "the run's", "The sample count the order is made for, where a run is to be shorter or longer than that.", ""},
       {MEGATRON_KEY(data, reset_attention_mask), any(), "", "",
        "A token attends only within its own document. Here and below, a document ends with the end-of-document token "

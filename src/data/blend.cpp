@@ -35,7 +35,7 @@ double numpy_sum(std::span<const double> values) {
 std::vector<double> weights_of(const std::vector<BlendedOrder::Part>& parts) {
   std::vector<double> weights;
   for (const BlendedOrder::Part& part : parts) weights.push_back(part.weight);
-  return normalised_weights(std::move(weights));
+  return weights;
 }
 
 std::int64_t sequence_length_of(const std::vector<BlendedOrder::Part>& parts) {
@@ -60,11 +60,20 @@ std::uint64_t blend_samples(double weight, std::uint64_t samples) {
   return static_cast<std::uint64_t>(std::ceil(static_cast<double>(samples) * weight * 1.005));
 }
 
-BlendIndex::BlendIndex(const std::vector<double>& weights) : weights_(weights), given_(weights.size()) {
-  // Megatron normalises once more, by numpy.
-  const double sum = numpy_sum(weights_);
-  for (double& weight : weights_) weight /= sum;
+std::vector<double> numpy_normalised_weights(std::vector<double> weights) {
+  const double sum = numpy_sum(weights);
+  internal_check(sum > 0 && std::isfinite(sum), "weights of a blend without a sum");
+  for (double& weight : weights) weight /= sum;
+  return weights;
 }
+
+std::uint64_t core_blend_samples(double weight, std::uint64_t samples) {
+  return static_cast<std::uint64_t>(std::ceil(std::ceil(static_cast<double>(samples) * weight) * (1 + 0.005)));
+}
+
+BlendIndex::BlendIndex(const std::vector<double>& weights)
+    : weights_(numpy_normalised_weights(weights)),  // once more, as Megatron does
+      given_(weights.size()) {}
 
 /// This file is compiled without fused multiplication and addition: rounding twice decides between equals.
 std::size_t BlendIndex::choose() const {

@@ -24,9 +24,14 @@ namespace megatron {
 /// Divided by their sum, added up from the first on.
 std::vector<double> normalised_weights(std::vector<double> weights);
 
-/// The samples that Megatron asks a set of this normalised weight for, so that a blend has `samples` for sure: half a
-/// percent more than its share.
+/// The same by megatron-core: divided by numpy's sum, which may add in another order.
+std::vector<double> numpy_normalised_weights(std::vector<double> weights);
+
+/// The samples that Megatron-LM of 2022 asks a set of this normalised weight for, so that a blend has `samples` for
+/// sure: half a percent more than its share.
 std::uint64_t blend_samples(double weight, std::uint64_t samples);
+/// The same by megatron-core, which rounds the share up before it adds the half percent.
+std::uint64_t core_blend_samples(double weight, std::uint64_t samples);
 
 /// Thread-safe. Asking in rising order is cheap, going back costs 65536 samples at most.
 class BlendIndex {
@@ -59,7 +64,7 @@ class BlendedOrder final : public SampleOrder {
   struct Part {
     std::unique_ptr<const SampleOrder> order;
     std::uint64_t first_token = 0;  ///< of the set among all
-    double weight = 1;              ///< any scale
+    double weight = 1;              ///< all parts' are normalised
     std::string name;               ///< for description()
   };
   /// `samples` is what samples() says: see there.

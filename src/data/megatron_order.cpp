@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "data/numpy_random.h"
@@ -36,13 +37,14 @@ void CompactIndex::append_shuffled(std::uint64_t first, std::uint64_t end, std::
 
 MegatronOrder::MegatronOrder(std::span<const std::uint64_t> starts, std::uint64_t first_document,
                              std::uint64_t end_document, std::int64_t sequence_length, std::uint32_t seed,
-                             std::uint64_t wanted_samples)
+                             std::uint64_t wanted_samples, std::string name)
     : SampleOrder(sequence_length),
       starts_(starts),
       first_document_(first_document),
       end_document_(end_document),
       wanted_samples_(wanted_samples),
-      seed_(seed) {
+      seed_(seed),
+      name_(std::move(name)) {
   internal_check(first_document <= end_document && end_document < starts.size(), "documents outside the data");
   tokens_per_epoch_ = starts[end_document] - starts[first_document];
   verify(tokens_per_epoch_ > 0, ErrorKind::data, "documents {} to {} have no tokens to make samples of", first_document,
@@ -51,9 +53,9 @@ MegatronOrder::MegatronOrder(std::span<const std::uint64_t> starts, std::uint64_
   const Wide epochs = (tokens + tokens_per_epoch_ - 1) / tokens_per_epoch_;
   const Wide samples = (epochs * tokens_per_epoch_ - 1) / sequence_length_;
   verify(epochs * (end_document - first_document) <= kMostEntries && samples <= kMostEntries, ErrorKind::data,
-         "data.order = \"megatron\": {} samples of {} tokens out of {} documents with {} tokens take an index of more "
+         "data.order = \"{}\": {} samples of {} tokens out of {} documents with {} tokens take an index of more "
          "than 2^36 elements; train or evaluate for less, or use data.order = \"epoch\", which needs no index",
-         wanted_samples, sequence_length, end_document - first_document, tokens_per_epoch_);
+         name_, wanted_samples, sequence_length, end_document - first_document, tokens_per_epoch_);
   epochs_ = static_cast<std::uint64_t>(epochs);
   samples_ = static_cast<std::uint64_t>(samples);
   if (epochs_ == 1) return;
@@ -70,10 +72,10 @@ void MegatronOrder::build() const {
     documents_ = shuffle_ = {};
     block_tokens_ = {};
     fail(ErrorKind::configuration,
-         "data.order = \"megatron\": too little memory for an index of {} bytes on each rank that reads data, for {} "
+         "data.order = \"{}\": too little memory for an index of {} bytes on each rank that reads data, for {} "
          "samples in {} passes over {} documents; use fewer ranks a node, a smaller data.order_samples, or data.order "
          "= \"epoch\", which needs no index",
-         index_bytes(), samples_, epochs_, end_document_ - first_document_);
+         name_, index_bytes(), samples_, epochs_, end_document_ - first_document_);
   }
 }
 
@@ -105,7 +107,7 @@ std::uint64_t MegatronOrder::index_bytes() const {
 }
 
 std::string MegatronOrder::description() const {
-  return fmt::format("megatron: made for {} samples, {} pass{}{}, an index of {:.1f} MiB on ranks that read data",
+  return fmt::format("{}: made for {} samples, {} pass{}{}, an index of {:.1f} MiB on ranks that read data", name_,
                      wanted_samples_, epochs_, epochs_ == 1 ? "" : "es",
                      separate_last_epoch_ ? ", the last on its own" : "",
                      static_cast<double>(index_bytes()) / (1 << 20));
@@ -135,9 +137,9 @@ MegatronOrder::Place MegatronOrder::sample_index(std::uint64_t k) const {
 std::uint64_t MegatronOrder::shuffle_index(std::uint64_t i) const {
   std::call_once(built_, [this] { build(); });
   verify(i < samples_, ErrorKind::configuration,
-         "data.order = \"megatron\": sample {} was asked for, but the order made for {} samples has {} "
+         "data.order = \"{}\": sample {} was asked for, but the order made for {} samples has {} "
          "(data.order_samples, or the length of the run)",
-         i, wanted_samples_, samples_);
+         name_, i, wanted_samples_, samples_);
   return shuffle_[i];
 }
 

@@ -1,4 +1,5 @@
-// MegatronOrder: the sample order of Megatron-LM (GPT data set of November 2022), so that a run can move here.
+// MegatronOrder: the sample order of one of Megatron's data sets, so that a run can move here. Megatron-LM of November
+// 2022 and megatron-core 0.16 make it alike; they differ in the splits (split.h) and blends (blend.h) around it.
 //
 // Its three indices, equal element by element to Megatron's for the same documents, sequence length s, seed and number
 // of samples N:
@@ -10,9 +11,9 @@
 //
 // The sample index is not kept: it follows from the lengths of the documents. The other two cannot be computed in part;
 // they take 4 bytes (8 beyond 2^32) an element and are built when the first sample is asked for: ranks that read no
-// samples have none. All arithmetic is 64-bit. Megatron keeps the sample index in int32, which overflows at 2^31
-// entries of the document index, and refuses (assert) small data of which the last pass is used to its last sample;
-// neither is copied.
+// samples have none. All arithmetic is 64-bit. Megatron-LM of 2022 keeps the sample index in int32, which overflows at
+// 2^31 entries of the document index, and refuses (assert) small data of which the last pass is used to its last
+// sample; neither is copied.
 #pragma once
 
 #include <mutex>
@@ -45,10 +46,11 @@ class CompactIndex {
 class MegatronOrder final : public SampleOrder {
  public:
   /// Over the documents [first_document, end_document); document d has the tokens [starts[d], starts[d + 1]), and may
-  /// be empty. `starts` must outlive the order. ErrorKind::data if there are no tokens, or an index of more than 2^36
-  /// elements would be needed.
+  /// be empty. `starts` must outlive the order, `name` is its data.order, for messages. ErrorKind::data if there are no
+  /// tokens, or an index of more than 2^36 elements would be needed.
   MegatronOrder(std::span<const std::uint64_t> starts, std::uint64_t first_document, std::uint64_t end_document,
-                std::int64_t sequence_length, std::uint32_t seed, std::uint64_t wanted_samples);
+                std::int64_t sequence_length, std::uint32_t seed, std::uint64_t wanted_samples,
+                std::string name = "megatron");
 
   /// At least the wanted samples. Asking for more is ErrorKind::configuration: there is nothing behind the last one.
   std::uint64_t samples() const override { return samples_; }
@@ -78,6 +80,7 @@ class MegatronOrder final : public SampleOrder {
   std::span<const std::uint64_t> starts_;
   std::uint64_t first_document_, end_document_, tokens_per_epoch_, wanted_samples_;
   std::uint32_t seed_;
+  std::string name_;
   std::uint64_t epochs_ = 0, samples_ = 0, samples_before_last_epoch_ = 0;
   bool separate_last_epoch_ = false;
 

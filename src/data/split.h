@@ -1,17 +1,26 @@
-// Which documents are for training, validation and test: "969,30,1" as Megatron-LM splits.
+// Cuts a token set's documents or tokens into training, validation and test by three shares (data.split).
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 
 namespace megatron {
 
-/// Three weights, in order training, validation, test; fewer are filled with zeros. "a,b,c" or "a/b/c".
-/// ErrorKind::configuration if they are not numbers >= 0 with a positive sum.
-std::array<double, 3> parse_split(std::string_view text);
+/// Of what is cut, part p holds [b[p], b[p + 1]); b[0] = 0 and b[3] is the whole.
+using SplitBounds = std::array<std::uint64_t, 4>;
 
-/// Boundaries {0, b1, b2, documents}: part p holds the documents [b[p], b[p + 1]).
-std::array<std::uint64_t, 4> split_documents(std::uint64_t documents, const std::array<double, 3>& weights);
+// Shares are at least 0 with a positive sum, of any scale.
+
+/// As Megatron-LM of 2022 splits documents: each share of them is rounded, and the surplus of the sum is taken from all
+/// boundaries.
+SplitBounds split_rounding_parts(std::uint64_t documents, const std::array<double, 3>& shares);
+
+/// As megatron-core splits documents, and this program the tokens of small sets: the boundaries are the cumulative
+/// shares, each rounded once (half to even).
+SplitBounds split_rounding_boundaries(std::uint64_t count, const std::array<double, 3>& shares);
+
+/// A set of fewer documents is cut by tokens where data.split_by = "auto": 0.1 % of them, the smallest of the default
+/// shares, is less than a document.
+inline constexpr std::uint64_t kFewDocuments = 1000;
 
 }  // namespace megatron

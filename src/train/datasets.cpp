@@ -4,6 +4,7 @@
 
 #include "base/philox.h"
 #include "config/run_schedule.h"
+#include "config/split.h"
 #include "data/blend.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
@@ -31,125 +32,152 @@ std::int64_t evaluation_batches(const Config& config, const SampleSet& samples) 
 Datasets::Datasets(const Config& config) : config_(config) {
   const DataConfig& data = config.data;
   const auto s = static_cast<std::uint64_t>(config.model.sequence_length);
-  std::array<double, 3> weights = parse_split(data.split);
-  if (!data.validation.empty()) weights[1] = 0;
-  if (!data.test.empty()) weights[2] = 0;
-  verify(weights[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
-  training_share_ = weights[0] / (weights[0] + weights[1] + weights[2]);
-  for (DocumentRange range : open(data.train)) {
-    const auto bounds = split_documents(range.source->documents(), weights);
-    const auto part = [&](std::size_t i) {
-      return DocumentRange{range.source, bounds[i], bounds[i + 1], range.weight};
-    };
-    train_ranges_.push_back(part(0));
-    if (data.validation.empty()) validation_ranges_.push_back(part(1));
-    if (data.test.empty()) test_ranges_.push_back(part(2));
-    const std::uint64_t tokens = part(0).tokens();
-    verify(
-        tokens > s, ErrorKind::data,
-        "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, "
-        "a shorter sequence or another data.split",
-        range.source->path(), tokens, s, s + 1);
+  std::array<double, 3> shares = parse_split(data.split).value_or(std::array<double, 3>{});
+  if (!data.validation.empty()) shares[1] = 0;
+  if (!data.test.empty()) shares[2] = 0;
+  verify(shares[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
+  training_share_ = shares[0] / (shares[0] + shares[1] + shares[2]);
+  // megatron-core repeats a few tokens until they are enough.
+  const std::uint64_t least = data.order == "megatron_core" ? 1 : s + 1;
+  for (const SplitPart& whole : open(data.train)) {
+    const std::array<SplitPart, 3> parts = cut(whole, shares);
+    train_parts_.push_back(parts[0]);
+    if (data.validation.empty()) validation_parts_.push_back(parts[1]);
+    if (data.test.empty()) test_parts_.push_back(parts[2]);
+    const std::uint64_t tokens = parts[0].tokens;
+    verify(tokens >= least, ErrorKind::data,
+           "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more "
+           "text, a shorter sequence or another data.split",
+           whole.source->path(), tokens, s, s + 1);
     facts_.train_samples += static_cast<std::int64_t>((tokens - 1) / s);
   }
+  facts_.train_samples = std::max<std::int64_t>(facts_.train_samples, 1);
   facts_.vocab_size = static_cast<std::int64_t>(train_source().vocabulary().size);
-  if (!data.validation.empty()) validation_ranges_ = open_whole(data.validation);
-  if (!data.test.empty()) test_ranges_ = open_whole(data.test);
-  if (data.order == "megatron") {
+  if (!data.validation.empty()) validation_parts_ = open_whole(data.validation);
+  if (!data.test.empty()) test_parts_ = open_whole(data.test);
+  if (data.megatrons_order()) {
     order_as_megatron();
   } else {
     order_by_epochs();
   }
 }
 
+std::array<SplitPart, 3> Datasets::cut(const SplitPart& whole, const std::array<double, 3>& shares) {
+  const DataConfig& data = config_.data;
+  const TokenDataset& source = *whole.source;
+  const bool few = source.documents() < kFewDocuments && !data.megatrons_order();
+  std::array<SplitPart, 3> parts{whole, whole, whole};
+  const SplitBounds documents = data.order == "megatron_core" ? split_rounding_boundaries(source.documents(), shares)
+                                                              : split_rounding_parts(source.documents(), shares);
+  for (std::size_t i = 0; i < 3; ++i) {
+    parts[i].first_document = documents[i];
+    parts[i].end_document = documents[i + 1];
+    parts[i].first_token = source.document_start(documents[i]);
+    parts[i].tokens = source.document_start(documents[i + 1]) - parts[i].first_token;
+  }
+  if (data.split_by == "documents" || (data.split_by == "auto" && !few)) return parts;
+  const SplitBounds tokens = split_rounding_boundaries(source.tokens(), shares);
+  cut_by_tokens_ |= tokens[1] != parts[0].tokens;
+  for (std::size_t i = 0; i < 3; ++i) {
+    parts[i] = {.source = whole.source,
+                .first_token = tokens[i],
+                .tokens = tokens[i + 1] - tokens[i],
+                .cut_by_tokens = true,
+                .weight = whole.weight};
+  }
+  return parts;
+}
+
 /// The sets, all documents of each.
-std::vector<DocumentRange> Datasets::open(const Blend& blend) {
-  std::vector<DocumentRange> ranges;
+std::vector<SplitPart> Datasets::open(const Blend& blend) {
+  std::vector<SplitPart> parts;
   for (const BlendPart& part : blend.parts) {
     sources_.push_back(std::make_unique<TokenDataset>(part.path));
     TokenDataset& source = *sources_.back();
     verify(source.vocabulary() == train_source().vocabulary(), ErrorKind::data,
            "{} was made with another tokenizer ({}) than {} ({}): use one for both", part.path,
            describe(source.vocabulary()), train_source().path(), describe(train_source().vocabulary()));
-    ranges.push_back({&source, 0, source.documents(), part.weight});
+    parts.push_back(
+        {.source = &source, .tokens = source.tokens(), .end_document = source.documents(), .weight = part.weight});
   }
-  return ranges;
+  return parts;
 }
 
-std::vector<DocumentRange> Datasets::open_whole(const Blend& blend) {
+std::vector<SplitPart> Datasets::open_whole(const Blend& blend) {
   const std::int64_t s = config_.model.sequence_length;
-  std::vector<DocumentRange> ranges = open(blend);
-  for (const DocumentRange& range : ranges) {
-    verify(range.tokens() > static_cast<std::uint64_t>(s), ErrorKind::data,
-           "{} has {} tokens: not one sample of model.sequence_length = {}", range.source->path(), range.tokens(), s);
+  const std::uint64_t least = config_.data.order == "megatron_core" ? 1 : static_cast<std::uint64_t>(s) + 1;
+  std::vector<SplitPart> parts = open(blend);
+  for (const SplitPart& part : parts) {
+    verify(part.tokens >= least, ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}",
+           part.source->path(), part.tokens, s);
   }
-  return ranges;
+  return parts;
 }
 
-/// The sets of a split that are too small for one sample; if some are left, the split goes on without the others.
-void Datasets::leave_out_small(const char* split, std::vector<DocumentRange>& ranges, std::uint64_t least_tokens) {
-  const auto small = [&](const DocumentRange& range) { return range.tokens() < least_tokens; };
-  if (std::all_of(ranges.begin(), ranges.end(), small)) return ranges.clear();
-  for (const DocumentRange& range : ranges) {
-    if (!small(range)) continue;
+/// Leaves out the sets of a split that are too small for one sample: all of them, or some with a note each.
+void Datasets::leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least_tokens) {
+  const auto small = [&](const SplitPart& part) { return part.tokens < least_tokens; };
+  if (std::all_of(parts.begin(), parts.end(), small)) return parts.clear();
+  for (const SplitPart& part : parts) {
+    if (!small(part)) continue;
     notes_.push_back(fmt::format("{}: data.split leaves {} no sample of {}: the {} blend goes without it", split,
-                                 range.source->path(), config_.model.sequence_length, split));
+                                 part.source->path(), config_.model.sequence_length, split));
   }
-  std::erase_if(ranges, small);
+  std::erase_if(parts, small);
 }
 
-/// make_order(range, its place among them, its normalised weight) gives each set's own order.
+/// make_order(part, its place among them, its normalised weight) gives each set's own order.
 template <class MakeOrder>
-SampleSet Datasets::blended(const std::vector<DocumentRange>& ranges, std::uint64_t samples,
-                            const MakeOrder& make_order) {
-  if (ranges.size() == 1) return {ranges[0].source, make_order(ranges[0], 0, std::optional<double>())};
+SampleSet Datasets::blended(const std::vector<SplitPart>& parts, std::uint64_t samples, const MakeOrder& make_order) {
+  if (parts.size() == 1) return {parts[0].source, make_order(parts[0], 0, std::optional<double>())};
   std::vector<TokenSource*> sources;
   std::vector<double> weights;
-  for (const DocumentRange& range : ranges) {
-    sources.push_back(range.source);
-    weights.push_back(range.weight);
+  for (const SplitPart& part : parts) {
+    sources.push_back(part.source);
+    weights.push_back(part.weight);
   }
-  weights = normalised_weights(std::move(weights));
+  weights = config_.data.order == "megatron_core" ? numpy_normalised_weights(std::move(weights))
+                                                  : normalised_weights(std::move(weights));
   TokenChain& chain = *chains_.emplace_back(std::make_unique<TokenChain>(std::move(sources)));
-  std::vector<BlendedOrder::Part> parts;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    parts.push_back({make_order(ranges[i], i, std::optional(weights[i])), chain.start_of(i), ranges[i].weight,
-                     ranges[i].source->path()});
+  std::vector<BlendedOrder::Part> blend;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    blend.push_back(
+        {make_order(parts[i], i, std::optional(weights[i])), chain.start_of(i), weights[i], parts[i].source->path()});
   }
-  return {&chain, std::make_unique<BlendedOrder>(std::move(parts), samples)};
+  return {&chain, std::make_unique<BlendedOrder>(std::move(blend), samples)};
 }
 
-// Nothing if the documents do not make one sample.
-std::optional<SampleSet> Datasets::epoch_set(const char* split, std::vector<DocumentRange> ranges, bool shuffled) {
+// Nothing if the tokens do not make one sample.
+std::optional<SampleSet> Datasets::epoch_set(const char* split, std::vector<SplitPart> parts, bool shuffled) {
   const std::int64_t s = config_.model.sequence_length;
-  leave_out_small(split, ranges, static_cast<std::uint64_t>(s) + 1);
-  if (ranges.empty()) return {};
+  leave_out_small(split, parts, static_cast<std::uint64_t>(s) + 1);
+  if (parts.empty()) return {};
   std::uint64_t samples = 0;
-  for (const DocumentRange& range : ranges) samples += (range.tokens() - 1) / static_cast<std::uint64_t>(s);
-  return blended(ranges, samples, [&](const DocumentRange& range, std::size_t part, std::optional<double>) {
-    return std::make_unique<const EpochOrder>(range.source->document_start(range.first), range.tokens(), s,
-                                              seed_of_part(config_.train.seed, part),
+  for (const SplitPart& part : parts) samples += (part.tokens - 1) / static_cast<std::uint64_t>(s);
+  return blended(parts, samples, [&](const SplitPart& part, std::size_t place, std::optional<double>) {
+    return std::make_unique<const EpochOrder>(part.first_token, part.tokens, s, seed_of_part(config_.train.seed, place),
                                               shuffled ? EpochOrder::Kind::shuffled : EpochOrder::Kind::sequential);
   });
 }
 
 // Nothing if there are no documents; a few tokens are repeated until they are enough.
-std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<DocumentRange> ranges,
-                                                std::int64_t samples) {
-  leave_out_small(split, ranges, 1);
-  if (ranges.empty()) return {};
+std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples) {
+  leave_out_small(split, parts, 1);
+  if (parts.empty()) return {};
   const auto wanted = static_cast<std::uint64_t>(samples);
-  return blended(ranges, wanted, [&](const DocumentRange& range, std::size_t, std::optional<double> weight) {
-    return std::make_unique<const MegatronOrder>(
-        range.source->document_starts(), range.first, range.end, config_.model.sequence_length,
-        static_cast<std::uint32_t>(config_.train.seed), weight ? blend_samples(*weight, wanted) : wanted);
+  const auto asked_for = config_.data.order == "megatron_core" ? core_blend_samples : blend_samples;
+  return blended(parts, wanted, [&](const SplitPart& part, std::size_t, std::optional<double> weight) {
+    return std::make_unique<const MegatronOrder>(part.source->document_starts(), part.first_document, part.end_document,
+                                                 config_.model.sequence_length,
+                                                 static_cast<std::uint32_t>(config_.train.seed),
+                                                 weight ? asked_for(*weight, wanted) : wanted, config_.data.order);
   });
 }
 
 void Datasets::order_by_epochs() {
-  train_ = epoch_set("training", train_ranges_, true);
-  validation_ = epoch_set("validation", validation_ranges_, false);
-  test_ = epoch_set("test", test_ranges_, false);
+  train_ = epoch_set("training", train_parts_, true);
+  validation_ = epoch_set("validation", validation_parts_, false);
+  test_ = epoch_set("test", test_parts_, false);
 }
 
 // The sample counts are those of Megatron's pretraining: its validation set is as large as all evaluations of the run
@@ -161,10 +189,10 @@ void Datasets::order_as_megatron() {
   order_steps_ = RunSchedule(config).steps_for_samples(order_samples_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
-  train_ = megatron_set("training", train_ranges_, order_samples_);
-  validation_ = megatron_set("validation", validation_ranges_,
+  train_ = megatron_set("training", train_parts_, order_samples_);
+  validation_ = megatron_set("validation", validation_parts_,
                              BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
-  test_ = megatron_set("test", test_ranges_, evaluation_samples_);
+  test_ = megatron_set("test", test_parts_, evaluation_samples_);
   verify(static_cast<std::uint64_t>(run) <= train_->order->samples(), ErrorKind::configuration,
          "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
          "from the first sample on), or train for less",
@@ -207,26 +235,26 @@ std::uint64_t Datasets::train_hash() const {
 
 std::vector<std::uint64_t> Datasets::train_sets() const {
   std::vector<std::uint64_t> hashes;
-  for (const DocumentRange& range : train_ranges_) hashes.push_back(range.source->set_hash());
+  for (const SplitPart& part : train_parts_) hashes.push_back(part.source->set_hash());
   return hashes;
 }
 
 std::vector<double> Datasets::blend_weights() const {
   std::vector<double> weights;
-  if (train_ranges_.size() == 1) return weights;
-  for (const DocumentRange& range : train_ranges_) weights.push_back(range.weight);
+  if (train_parts_.size() == 1) return weights;
+  for (const SplitPart& part : train_parts_) weights.push_back(part.weight);
   return normalised_weights(std::move(weights));
 }
 
 std::uint64_t Datasets::train_documents() const {
   std::uint64_t documents = 0;
-  for (const DocumentRange& range : train_ranges_) documents += range.end;
+  for (const SplitPart& part : train_parts_) documents += part.end_document;
   return documents;
 }
 
 std::uint64_t Datasets::document_lengths() const {
   std::vector<std::uint64_t> hashes;
-  for (const DocumentRange& range : train_ranges_) hashes.push_back(range.source->hash_of_lengths(range.end));
+  for (const SplitPart& part : train_parts_) hashes.push_back(part.source->hash_of_lengths(part.end_document));
   return hashes.size() == 1 ? hashes[0] : hash_of(hashes);
 }
 

@@ -1,9 +1,11 @@
 // Datasets: the token shards an input file names, and the samples of its three splits.
 //
-// A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, and the parts
-// have the weights of their sets. Each rank opens the shards for itself. Knows nothing of batches.
+// A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, by documents or
+// by tokens (docs/sample_order.md), and the parts have the weights of their sets. Each rank opens the shards for
+// itself. Knows nothing of batches.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -13,12 +15,13 @@
 
 namespace megatron {
 
-/// Documents [first, end) of a token set, and its weight among others.
-struct DocumentRange {
+/// The part of a token set that belongs to a split, and its weight in the split's blend.
+struct SplitPart {
   TokenDataset* source = nullptr;
-  std::uint64_t first = 0, end = 0;
+  std::uint64_t first_token = 0, tokens = 0;           ///< tokens [first_token, first_token + tokens)
+  std::uint64_t first_document = 0, end_document = 0;  ///< the same as documents; not with `cut_by_tokens`
+  bool cut_by_tokens = false;                          ///< may begin and end within a document
   double weight = 1;
-  std::uint64_t tokens() const { return source->document_start(end) - source->document_start(first); }
 };
 
 /// A split that has at least one sample.
@@ -33,7 +36,7 @@ std::int64_t evaluation_batches(const Config& config, const SampleSet& samples);
 
 class Datasets {
  public:
-  /// `model.sequence_length` and `train.seed` must be set, with data.order = "megatron" the run's length, batches and
+  /// `model.sequence_length` and `train.seed` must be set, with Megatron's orders the run's length, batches and
   /// evaluations as well; nothing else need be resolved. With data.validation (or data.test) of their own, data.split
   /// cuts only what remains with data.train.
   explicit Datasets(const Config& config);
@@ -49,14 +52,17 @@ class Datasets {
   std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
   std::uint64_t train_hash() const;                                 ///< of the contents of data.train
   std::vector<std::uint64_t> train_sets() const;                    ///< the same of each of its sets, in their order
-  double training_share() const { return training_share_; }         ///< of each set's documents, by data.split
+  double training_share() const { return training_share_; }         ///< of each set, by data.split
   const std::vector<std::string>& notes() const { return notes_; }  ///< what a user should know, each a line
   /// Normalised weights of data.train, if it is a blend; else empty.
   std::vector<double> blend_weights() const;
   /// What validation() and test() are made of, in the order of their blends.
-  const std::vector<DocumentRange>& validation_ranges() const { return validation_ranges_; }
-  const std::vector<DocumentRange>& test_ranges() const { return test_ranges_; }
-  /// With Megatron's order: the sample count that it is made for, the documents it shuffles and a hash of their
+  const std::vector<SplitPart>& validation_parts() const { return validation_parts_; }
+  const std::vector<SplitPart>& test_parts() const { return test_parts_; }
+  const std::vector<SplitPart>& train_parts() const { return train_parts_; }  ///< of train()
+  /// Whether some training part ends elsewhere than whole documents would: not known to older checkpoints' orders.
+  bool cut_by_tokens() const { return cut_by_tokens_; }
+  /// With Megatron's orders: the sample count that it is made for, the documents it shuffles and a hash of their
   /// lengths.
   std::int64_t order_samples() const { return order_samples_; }
   std::uint64_t train_documents() const;
@@ -70,25 +76,27 @@ class Datasets {
   std::int32_t end_of_document() const;
 
  private:
-  std::vector<DocumentRange> open(const Blend& blend);
-  std::vector<DocumentRange> open_whole(const Blend& blend);
+  std::vector<SplitPart> open(const Blend& blend);
+  std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
+  std::vector<SplitPart> open_whole(const Blend& blend);
   void order_by_epochs();
   void order_as_megatron();
-  std::optional<SampleSet> epoch_set(const char* split, std::vector<DocumentRange> ranges, bool shuffled);
-  std::optional<SampleSet> megatron_set(const char* split, std::vector<DocumentRange> ranges, std::int64_t samples);
+  std::optional<SampleSet> epoch_set(const char* split, std::vector<SplitPart> parts, bool shuffled);
+  std::optional<SampleSet> megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples);
   template <class MakeOrder>
-  SampleSet blended(const std::vector<DocumentRange>& ranges, std::uint64_t samples, const MakeOrder& make_order);
-  void leave_out_small(const char* split, std::vector<DocumentRange>& ranges, std::uint64_t least_tokens);
+  SampleSet blended(const std::vector<SplitPart>& parts, std::uint64_t samples, const MakeOrder& make_order);
+  void leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least_tokens);
 
   Config config_;
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends
   DataFacts facts_;
   double training_share_ = 1;
-  std::vector<DocumentRange> train_ranges_, validation_ranges_, test_ranges_;
+  bool cut_by_tokens_ = false;
+  std::vector<SplitPart> train_parts_, validation_parts_, test_parts_;
   std::vector<std::string> notes_;
   std::optional<SampleSet> train_, validation_, test_;
-  // With Megatron's order: its sample count, the steps of a run of that length, and samples of one evaluation.
+  // With Megatron's orders: the sample count, the steps of a run of that length, and samples of one evaluation.
   std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_samples_ = 0;
 };
 

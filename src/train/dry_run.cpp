@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "config/resolve.h"
@@ -13,6 +14,7 @@
 #include "train/datasets.h"
 #include "train/published_memory.h"
 #include "train/report.h"
+#include "train/split_report.h"
 
 namespace megatron {
 
@@ -33,10 +35,18 @@ std::string list_features(const Config& config, bool planned) {
 std::string index_note(const Config& config) {
   const auto samples = static_cast<std::uint64_t>(config.data.order_samples);
   if (samples == 0)
-    return "megatron: an index of 4 bytes a sample and 4 bytes a document and pass on ranks that read data";
+    return config.data.order + ": an index of 4 bytes a sample and 4 bytes a document and pass on ranks that read data";
   return fmt::format(
-      "megatron: made for {} samples, an index of {:.1f} MiB, and 4 bytes a document and pass, on ranks that read data",
-      samples, static_cast<double>(samples * CompactIndex::bytes_each(samples)) / (1 << 20));
+      "{}: made for {} samples, an index of {:.1f} MiB, and 4 bytes a document and pass, on ranks that read data",
+      config.data.order, samples, static_cast<double>(samples * CompactIndex::bytes_each(samples)) / (1 << 20));
+}
+
+std::string describe_splits(const Config& config, const Datasets& datasets) {
+  std::string text;
+  const SplitReport splits = report_splits(config, datasets);
+  for (const std::string& line : splits.lines) text += line + "\n";
+  for (const std::string& warning : splits.warnings) text += "warning: " + warning + "\n";
+  return text;
 }
 
 int count_ranks(const ParallelConfig& parallel) {
@@ -56,13 +66,14 @@ std::string dry_run(Config config, int ranks) {
 
   std::string data_note, order_note;
   std::optional<DataFacts> facts;
+  std::unique_ptr<const Datasets> datasets;
   try {
-    const Datasets datasets(config);
-    facts = datasets.facts();
-    if (config.data.order == "megatron" || config.data.train.parts.size() > 1) {
-      order_note = datasets.train().order->description();
+    datasets = std::make_unique<const Datasets>(config);
+    facts = datasets->facts();
+    if (config.data.megatrons_order() || config.data.train.parts.size() > 1) {
+      order_note = datasets->train().order->description();
     }
-    for (const std::string& note : datasets.notes()) data_note += note + "\n";
+    for (const std::string& note : datasets->notes()) data_note += note + "\n";
   } catch (const Error& error) {
     data_note = fmt::format("data: planned without ({})", error.what());
     if (config.model.vocab_size == 0) {
@@ -84,7 +95,8 @@ std::string dry_run(Config config, int ranks) {
                                           static_cast<int>(config.parallel.virtual_stages)));
   }
   text += data_note;
-  if (order_note.empty() && config.data.order == "megatron") order_note = index_note(config);
+  if (datasets != nullptr) text += describe_splits(config, *datasets);
+  if (order_note.empty() && config.data.megatrons_order()) order_note = index_note(config);
   if (!order_note.empty()) text += "data.order = " + order_note + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";

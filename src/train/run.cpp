@@ -15,6 +15,7 @@
 #include "train/run_lock.h"
 #include "train/run_start.h"
 #include "train/run_tokenizer.h"
+#include "train/split_report.h"
 #include "train/training_loop.h"
 
 namespace megatron {
@@ -48,21 +49,6 @@ std::int64_t last_recorded_step(Communicator& world, const std::string& director
     });
   }
   return std::lround(world.all_reduce_value(step, Reduce::maximum));
-}
-
-// What an evaluation will see, or why there will be none.
-void log_evaluation(Log& log, const Config& config, const char* split, const std::optional<SampleSet>& samples) {
-  const std::int64_t batch = config.train.global_batch_size;
-  if (!samples) {
-    log.info("{:<9} no samples: data.split = \"{}\" leaves it less than one of {} tokens", split, config.data.split,
-             config.model.sequence_length);
-    return;
-  }
-  const auto available = static_cast<std::int64_t>(samples->order->samples());
-  if (available < batch) {
-    log.warning("{}: {} samples, less than a batch of {}: some count twice in its loss", split, available, batch);
-  }
-  log.info("{:<9} {} of {} samples", split, evaluation_batches(config, *samples) * batch, available);
 }
 
 void write_config(Communicator& world, const Config& config) {
@@ -155,8 +141,9 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   log_banner(log, world, environment, config, compute, stages);
   log.info("order     {}", datasets->train().order->description());
   for (const std::string& note : datasets->notes()) log.warning(std::string_view(note));
-  log_evaluation(log, config, "validation", datasets->validation());
-  log_evaluation(log, config, "test", datasets->test());
+  const SplitReport splits = report_splits(config, *datasets);
+  for (const std::string& line : splits.lines) log.info(std::string_view(line));
+  for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
   check_checkpoint_space(world, config, stages);
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
   require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},

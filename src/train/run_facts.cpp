@@ -1,5 +1,7 @@
 #include "train/run_facts.h"
 
+#include <tuple>
+
 #include "config/print.h"
 #include "data/blend.h"
 
@@ -7,7 +9,8 @@ namespace megatron {
 
 namespace {
 
-constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlendSets = "blend_sets";
+constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlendSets = "blend_sets",
+                     *kSplitBy = "split_by";
 
 }  // namespace
 
@@ -63,11 +66,16 @@ nlohmann::json schedule_facts(const Config& config) {
 
 nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   nlohmann::json facts = {{kSeed, config.train.seed}, {kTrainingShare, datasets.training_share()}};
+  if (datasets.cut_by_tokens()) {
+    for (const SplitPart& part : datasets.train_parts()) {
+      facts[kSplitBy].push_back(part.cut_by_tokens ? "tokens" : "documents");
+    }
+  }
   if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
     facts["blend_weights"] = weights;
     for (const std::uint64_t set : datasets.train_sets()) facts[kBlendSets].push_back(fmt::format("{:016x}", set));
   }
-  if (config.data.order != "megatron") return facts;
+  if (!config.data.megatrons_order()) return facts;
   facts.update({{"order", config.data.order},
                 {"order_samples", datasets.order_samples()},
                 {"train_documents", datasets.train_documents()},
@@ -79,6 +87,10 @@ std::vector<FactDifference> true_changes_of_order(std::vector<FactDifference> di
   std::vector<FactDifference> changes;
   for (FactDifference& difference : differences) {
     if (difference.saved == kAbsentFact && (difference.key == kSeed || difference.key == kTrainingShare)) continue;
+    if (difference.key == kSplitBy && difference.saved == kAbsentFact) {
+      difference.saved = R"("documents", which data.split_by = "documents" keeps,)";
+    }
+    if (difference.key == kSplitBy && difference.current == kAbsentFact) difference.current = R"("documents")";
     if (difference.saved == kAbsentFact && difference.key == kBlendSets) {
       if (same_data) continue;
       difference.saved = "others, or these in another order,";
@@ -90,12 +102,15 @@ std::vector<FactDifference> true_changes_of_order(std::vector<FactDifference> di
 
 namespace {
 
-nlohmann::json evaluated(const std::vector<DocumentRange>& ranges) {
+nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
   nlohmann::json sets = nlohmann::json::array();
   std::vector<double> weights;
-  for (const DocumentRange& range : ranges) {
-    sets.push_back(fmt::format("{:016x}, documents {} to {}", range.source->set_hash(), range.first, range.end));
-    weights.push_back(range.weight);
+  for (const SplitPart& part : parts) {
+    const auto [unit, first, end] = part.cut_by_tokens
+                                        ? std::tuple("tokens", part.first_token, part.first_token + part.tokens)
+                                        : std::tuple("documents", part.first_document, part.end_document);
+    sets.push_back(fmt::format("{:016x}, {} {} to {}", part.source->set_hash(), unit, first, end));
+    weights.push_back(part.weight);
   }
   return {{"sets", std::move(sets)}, {"weights", normalised_weights(std::move(weights))}};
 }
@@ -104,8 +119,8 @@ nlohmann::json evaluated(const std::vector<DocumentRange>& ranges) {
 
 nlohmann::json evaluation_facts(const Datasets& datasets) {
   nlohmann::json facts = nlohmann::json::object();
-  if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_ranges());
-  if (datasets.test()) facts["test"] = evaluated(datasets.test_ranges());
+  if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
+  if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
   return facts;
 }
 

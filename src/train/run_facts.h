@@ -25,8 +25,8 @@ nlohmann::json facts_of_weights(nlohmann::json facts);
 
 /// What says which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
-/// What the order of samples depends on but the data itself: the seed, the part of the data that is for training, and
-/// of a blend the weights and contents of its sets.
+/// What the order of samples depends on but the data itself: the seed, the part of the data that is for training (cut
+/// by documents unless it says otherwise), and of a blend the weights and contents of its sets.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 /// Of the differences between a checkpoint's order_facts() and this run's, those that are some: not what an older
 /// checkpoint does not say. The sets of a blend and their order then show in the hash of all data, `same_data`.

@@ -70,7 +70,7 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   if (changes.empty()) return;
   verify(!own, ErrorKind::checkpoint,
          "{}: the order of samples would change in the middle of the run, because it depends on these; go on with the "
-         "same (with data.order = \"megatron\", data.order_samples keeps the order where the run's length changes), or "
+         "same (with Megatron's orders, data.order_samples keeps the order where the run's length changes), or "
          "start a new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
          checkpoint.path(), changes);
   log_.warning(

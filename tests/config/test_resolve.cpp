@@ -189,6 +189,10 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
        "optimizer.weight_decay_schedule = \"cosine\" leads from weight_decay = 0.3 to a weight_decay_end that is not "
        "given; add optimizer.weight_decay_end"},
       {{"data.order_samples=5"}, 1, "data.order_samples = 5 belongs to data.order = \"megatron\""},
+      {{"data.order=megatron_core", "data.split_by=tokens"},
+       1,
+       "data.split_by = \"tokens\" does not belong to data.order = \"megatron_core\""},
+      {{"data.order=megatron_core", "train.seed=4294967296"}, 1, "data.order = \"megatron_core\", takes"},
       {{"data.split=1,x"}, 1, "data.split = \"1,x\" is not up to three numbers"},
       {{"data.split=0,1"}, 1, "data.split"},
       {{"data.split=1,-1"}, 1, "data.split"},

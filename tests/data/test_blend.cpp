@@ -58,6 +58,7 @@ struct Mixture {
   std::unique_ptr<BlendedOrder> order;
 
   explicit Mixture(std::vector<double> weights = {5, 2, 3}) {
+    weights = normalised_weights(std::move(weights));
     std::vector<BlendedOrder::Part> parts;
     TokenSource* const sources[] = {&a, &b, &c};
     for (std::size_t i = 0; i < 3; ++i) {

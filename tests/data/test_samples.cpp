@@ -17,8 +17,6 @@ using namespace megatron::test;
 
 namespace {
 
-using Boundaries = std::array<std::uint64_t, 4>;
-
 /// Token i has id i modulo 2^31; counts how often each token is read, and can fail.
 class CountingSource final : public TokenSource {
  public:
@@ -53,23 +51,34 @@ StepPlan constant_plan(std::int64_t samples, std::int64_t steps) {
 
 }  // namespace
 
-TEST_CASE("split: oracles", "[split]") {
-  CHECK(split_documents(1000, parse_split("969,30,1")) == Boundaries{0, 969, 999, 1000});
-  CHECK(split_documents(7, parse_split("98,2,0")) == Boundaries{0, 7, 7, 7});
-  CHECK(split_documents(7, parse_split("98/2")) == Boundaries{0, 7, 7, 7});
-  CHECK(split_documents(10, parse_split("1")) == Boundaries{0, 10, 10, 10});
-  CHECK(split_documents(18, parse_split("969, 30, 1")) == Boundaries{0, 17, 18, 18});
-  CHECK(split_documents(3, parse_split("1,1,0")) == Boundaries{0, 1, 3, 3});  // 2 + 2, one too many taken from all
-  CHECK(split_documents(3, parse_split("0,1,1")) == Boundaries{0, 0, 1, 3});  // and never below zero
-  CHECK(split_documents(1, parse_split("1,1,1")) == Boundaries{0, 1, 1, 1});
-  CHECK(split_documents(0, parse_split("969,30,1")) == Boundaries{0, 0, 0, 0});
-  CHECK(split_documents(5000000000, parse_split("0.5,0.25,0.25")) == Boundaries{0, 2500000000, 3750000000, 5000000000});
+TEST_CASE("split: Megatron-LM's documents of 2022", "[split]") {
+  CHECK(split_rounding_parts(1000, {969, 30, 1}) == SplitBounds{0, 969, 999, 1000});
+  CHECK(split_rounding_parts(7, {98, 2, 0}) == SplitBounds{0, 7, 7, 7});
+  CHECK(split_rounding_parts(10, {1, 0, 0}) == SplitBounds{0, 10, 10, 10});
+  CHECK(split_rounding_parts(18, {969, 30, 1}) == SplitBounds{0, 17, 18, 18});
+  CHECK(split_rounding_parts(3, {1, 1, 0}) == SplitBounds{0, 1, 3, 3});  // 2 + 2, one too many taken from all
+  CHECK(split_rounding_parts(3, {0, 1, 1}) == SplitBounds{0, 0, 1, 3});  // and never below zero
+  CHECK(split_rounding_parts(1, {1, 1, 1}) == SplitBounds{0, 1, 1, 1});
+  CHECK(split_rounding_parts(0, {969, 30, 1}) == SplitBounds{0, 0, 0, 0});
+  CHECK(split_rounding_parts(5000000000, {0.5, 0.25, 0.25}) == SplitBounds{0, 2500000000, 3750000000, 5000000000});
+}
+
+TEST_CASE("split: cumulative shares, each boundary rounded once", "[split]") {
+  CHECK(split_rounding_boundaries(1000, {969, 30, 1}) == SplitBounds{0, 969, 999, 1000});
+  CHECK(split_rounding_boundaries(3, {1, 1, 0}) == SplitBounds{0, 2, 3, 3});  // 1.5 to even
+  CHECK(split_rounding_boundaries(5, {1, 1, 0}) == SplitBounds{0, 2, 5, 5});  // 2.5 to even
+  CHECK(split_rounding_boundaries(3, {1, 1, 1}) == SplitBounds{0, 1, 2, 3});
+  CHECK(split_rounding_boundaries(0, {969, 30, 1}) == SplitBounds{0, 0, 0, 0});
+  CHECK(split_rounding_boundaries(1115394, {969, 30, 1}) == SplitBounds{0, 1080817, 1114279, 1115394});
+  const std::uint64_t large = std::uint64_t{1} << 62;
+  CHECK(split_rounding_boundaries(large, {1, 0, 0}) == SplitBounds{0, large, large, large});
+}
+
+TEST_CASE("split: every element is in one part", "[split]") {
   for (std::uint64_t n = 0; n < 300; ++n) {
-    const Boundaries b = split_documents(n, parse_split("7,2.5,1"));
-    CHECK((b[0] == 0 && b[0] <= b[1] && b[1] <= b[2] && b[2] <= b[3] && b[3] == n));
-  }
-  for (const char* wrong : {"", "a", "1,2,3,4", "1,,2", "-1,2", "0,0", "nan", "inf", "1;2", "1e99"}) {
-    require_error(ErrorKind::configuration, {"split", "969,30,1"}, [&] { parse_split(wrong); });
+    for (const SplitBounds& b : {split_rounding_parts(n, {7, 2.5, 1}), split_rounding_boundaries(n, {7, 2.5, 1})}) {
+      CHECK((b[0] == 0 && b[0] <= b[1] && b[1] <= b[2] && b[2] <= b[3] && b[3] == n));
+    }
   }
 }
 

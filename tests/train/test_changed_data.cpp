@@ -88,6 +88,19 @@ TEST_CASE("a run goes on with its seed and its part of the data, or says that th
   CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
 }
 
+TEST_CASE("resume: a split by documents is kept or refused by name") {
+  ChangedRun run;
+  run.config.data.train.parts.resize(1);
+  run.config.data.split_by = "documents";  // all there was when older checkpoints were written
+  run.train();
+  Config by_tokens = run.config;
+  by_tokens.data.split_by = "auto";
+  run.require_refused(by_tokens,
+                      "\n  split_by: \"documents\", which data.split_by = \"documents\" keeps, in the checkpoint, "
+                      "[\"tokens\"] in this run");
+  CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
+}
+
 TEST_CASE("a run that goes on with other evaluations is told that their losses do not compare") {
   ChangedRun run;
   run.config.data.validation.parts = {{run.make_set("v", 96), 1}, {run.make_set("w", 95), 1}};
