@@ -98,7 +98,7 @@ ConversionSummary import_indexed(const ImportJob& job) {
         first += tokens.size();
         writer.add_document(tokens);
       });
-  writer.finish();
+  writer.finish(job.overwrite);
   summary.documents = writer.documents();
   summary.tokens = writer.tokens();
   summary.shards = writer.shards();
@@ -117,7 +117,7 @@ ConversionSummary export_indexed(const std::string& source, const std::string& t
 }
 
 ConversionSummary merge_sets(const std::vector<std::string>& sources, const std::string& target,
-                             std::uint64_t shard_bytes) {
+                             std::uint64_t shard_bytes, bool overwrite) {
   std::vector<std::unique_ptr<TokenDataset>> datasets;
   namespace fs = std::filesystem;
   for (const std::string& source : sources) {
@@ -138,7 +138,7 @@ ConversionSummary merge_sets(const std::vector<std::string>& sources, const std:
   for (const auto& dataset : datasets) {
     visit_documents(*dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
   }
-  writer.finish();
+  writer.finish(overwrite);
   return {writer.documents(), writer.tokens(), writer.shards(), 0, {}};
 }
 

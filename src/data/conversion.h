@@ -25,6 +25,7 @@ struct ImportJob {
   ImportedDocuments documents = ImportedDocuments::exact;
   bool skip_empty = false;  ///< leave documents without tokens out; else they are an error, for shards have none
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;  ///< of PREFIX.bin
+  bool overwrite = false;                                ///< replace another set that has the target's prefix
 };
 
 struct ConversionSummary {
@@ -38,6 +39,6 @@ ConversionSummary export_indexed(const std::string& source, const std::string& t
 /// Documents in the order of the sources, which are paths as data.train takes them, of one tokenizer, and all with the
 /// end-of-document token at the end of documents or all without.
 ConversionSummary merge_sets(const std::vector<std::string>& sources, const std::string& target,
-                             std::uint64_t shard_bytes);
+                             std::uint64_t shard_bytes, bool overwrite = false);
 
 }  // namespace megatron

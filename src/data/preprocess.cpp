@@ -104,17 +104,31 @@ BlockSummary Preprocessor::process(std::uint64_t block, const Progress& progress
   return BlockReader(*this, block, progress).run();
 }
 
+namespace {
+
+std::vector<ShardSummary> summaries_of(const std::vector<BlockSummary>& all) {
+  std::vector<ShardSummary> parts;
+  for (const BlockSummary& block : all) parts.push_back({block.documents, block.tokens, block.hash});
+  return parts;
+}
+
+}  // namespace
+
+bool Preprocessor::target_exists() const {
+  return find_replaceable(job_.output, vocabulary_of(*tokenizer_));
+}
+
+void Preprocessor::check_target(const std::vector<BlockSummary>& all) const {
+  files_.require_replaceable(summaries_of(all), vocabulary_of(*tokenizer_));
+}
+
 void Preprocessor::publish(const std::vector<BlockSummary>& all) {
   internal_check(all.size() == blocks(), "summaries of every block are needed to publish");
-  std::vector<ShardSummary> parts;
   std::uint64_t documents = 0;
-  for (const BlockSummary& block : all) {
-    parts.push_back({block.documents, block.tokens, block.hash});
-    documents += block.documents;
-  }
+  for (const BlockSummary& block : all) documents += block.documents;
   verify(documents > 0, ErrorKind::data, "{}{}: no text was found, so there is nothing to write",
          job_.inputs.paths.front(), job_.inputs.paths.size() > 1 ? " and the other inputs" : "");
-  files_.publish(parts);
+  files_.publish(summaries_of(all));
 }
 
 void Preprocessor::finish(bool remove_leftovers) {

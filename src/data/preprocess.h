@@ -6,6 +6,7 @@
 //   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
 //                                                                      with block 0, those of the vocabulary
 //   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
+//   one rank:     check_target(all summaries)                       -> an error where another set lies there
 //   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
 //   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
 //   more
@@ -59,6 +60,11 @@ class Preprocessor {
   using Progress = std::function<void(std::uint64_t bytes)>;
   BlockSummary process(std::uint64_t block, const Progress& progress = {});
 
+  /// Before the work, by one rank: whether a whole set lies under the prefix. ErrorKind::configuration if it was made
+  /// with another tokenizer.
+  bool target_exists() const;
+  /// Before any rank publishes, by one rank: ErrorKind::configuration if another whole set lies under the prefix.
+  void check_target(const std::vector<BlockSummary>& all) const;
   /// Gives the shards of this object's blocks, and the vocabulary, their final names. `all`: the summaries of every
   /// block, by block.
   void publish(const std::vector<BlockSummary>& all);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 
 #include "base/errno_text.h"
 #include "base/error.h"
@@ -22,6 +24,44 @@ std::uint64_t hash_of_set(std::span<const ShardSummary> shards) {
     numbers.insert(numbers.end(), {shard.documents, shard.tokens, shard.hash});
   }
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::uint64_t));
+}
+
+struct ExistingSet {
+  Vocabulary vocabulary;
+  std::uint64_t shards = 0, hash = 0;
+};
+
+/// Nothing if shards are missing, damaged or of different sets.
+std::optional<ExistingSet> existing_set(const std::string& prefix) try {
+  std::error_code ignored;
+  if (!std::filesystem::exists(shard_path(prefix, 0), ignored)) return std::nullopt;
+  const TokenShard first(shard_path(prefix, 0));
+  for (std::uint64_t i = 1; i < first.count(); ++i) {
+    const TokenShard shard(shard_path(prefix, i));
+    if (shard.index() != i || shard.count() != first.count() || shard.set_hash() != first.set_hash())
+      return std::nullopt;
+  }
+  return ExistingSet{first.vocabulary(), first.count(), first.set_hash()};
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_to_replace(const std::string& prefix, const ExistingSet& existing, const std::string& why) {
+  fail(ErrorKind::configuration,
+       "{} already holds another set of {} shard{} ({}); add --overwrite to replace it, or choose another name",
+       shard_path(prefix, 0), existing.shards, existing.shards == 1 ? "" : "s", why);
+}
+
+void require_vocabulary(const std::string& prefix, const ExistingSet& existing, const Vocabulary& vocabulary) {
+  if (existing.vocabulary == vocabulary) return;
+  refuse_to_replace(prefix, existing, "made with another tokenizer: " + describe(existing.vocabulary));
+}
+
+std::vector<ShardSummary> with_documents(std::span<const ShardSummary> parts) {
+  std::vector<ShardSummary> shards;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(shards),
+               [](const ShardSummary& part) { return part.documents > 0; });
+  return shards;
 }
 
 /// Of a file's name behind "PREFIX-".
@@ -48,6 +88,19 @@ void prepare_prefix(const std::string& prefix, const char* option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
+}
+
+bool find_replaceable(const std::string& prefix, const Vocabulary& vocabulary) {
+  const std::optional<ExistingSet> existing = existing_set(prefix);
+  if (existing) require_vocabulary(prefix, *existing, vocabulary);
+  return existing.has_value();
+}
+
+void ShardSetFiles::require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const {
+  const std::optional<ExistingSet> existing = existing_set(prefix_);
+  if (existing) require_vocabulary(prefix_, *existing, vocabulary);
+  if (!existing || existing->hash == hash_of_set(with_documents(parts))) return;
+  refuse_to_replace(prefix_, *existing, "with other documents, or divided into other shards");
 }
 
 ShardSetFiles::~ShardSetFiles() {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/token_shard.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {
@@ -25,6 +26,9 @@ struct ShardSummary {
 void check_prefix(const std::string& prefix, const char* option);
 /// Checks it, and makes the folder that files of this prefix go to.
 void prepare_prefix(const std::string& prefix, const char* option);
+
+/// Whether a whole set of shards lies under the prefix. ErrorKind::configuration if it has another vocabulary.
+bool find_replaceable(const std::string& prefix, const Vocabulary& vocabulary);
 
 /// Of all parts of a set, or of those that one rank writes. What it has written is removed, and what was there before
 /// is put back, unless commit() is reached.
@@ -40,6 +44,9 @@ class ShardSetFiles {
   std::string begin_part(std::uint64_t part);
   /// Writes a file of the tokenizer (of kTokenizerFiles), to be kept beside the shards.
   void write_vocabulary(const std::string& file, std::string_view contents);
+  /// Before publish(): ErrorKind::configuration if a whole set of shards lies under the prefix that differs from this
+  /// one. An equal set, or one that is not whole, may be replaced.
+  void require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const;
   /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
   /// of the set hold, whoever has written them; those without documents make no shard, and there is another.
   void publish(std::span<const ShardSummary> parts);

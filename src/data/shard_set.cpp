@@ -35,9 +35,10 @@ void ShardSetWriter::end_shard() {
   shard_.reset();
 }
 
-void ShardSetWriter::finish() {
+void ShardSetWriter::finish(bool overwrite) {
   if (shard_ != nullptr) end_shard();
   verify(documents_ > 0, ErrorKind::data, "{}: there are no documents to write", files_.prefix());
+  if (!overwrite) files_.require_replaceable(finished_shards_, vocabulary_);
   for (const VocabularyFile& file : vocabulary_files_) files_.write_vocabulary(file.name, file.contents);
   files_.publish(finished_shards_);
   files_.commit();

@@ -29,8 +29,9 @@ class ShardSetWriter {
 
   /// As TokenShardWriter::add_document.
   void add_document(std::span<const std::int32_t> tokens);
-  /// Gives all files their names. ErrorKind::data if there were no documents.
-  void finish();
+  /// Gives all files their names. ErrorKind::data if there were no documents; ErrorKind::configuration if another whole
+  /// set lies there that is not to be overwritten.
+  void finish(bool overwrite);
 
   std::uint64_t documents() const { return documents_; }
   std::uint64_t tokens() const { return tokens_; }

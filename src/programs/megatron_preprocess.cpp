@@ -90,7 +90,7 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
 
-void preprocess(Communicator& world, const PreprocessJob& job) {
+void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite) {
   std::optional<Preprocessor> preprocessor;
   const auto opened = together(world, [&] {
     preprocessor.emplace(job);
@@ -100,6 +100,13 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
   for (const std::string& seen : opened) {
     verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
+  const bool checks_target = world.rank() == 0 && !overwrite;
+  together(world, [&]() -> std::string {
+    if (checks_target && preprocessor->target_exists()) {
+      fmt::print(stderr, "{} exists already: only an equal set may replace it (or any with --overwrite)\n", job.output);
+    }
+    return "";
+  });
   const std::uint64_t blocks = preprocessor->blocks(), ranks = static_cast<std::uint64_t>(world.size());
   ProgressLine progress(world.rank() == 0, preprocessor->input_bytes());
   std::vector<BlockSummary> all;
@@ -119,6 +126,10 @@ void preprocess(Communicator& world, const PreprocessJob& job) {
     }
     progress.show(bytes_done);
   }
+  together(world, [&]() -> std::string {
+    if (checks_target) preprocessor->check_target(all);
+    return "";
+  });
   together(world, [&]() -> std::string {
     preprocessor->publish(all);
     return "";
@@ -151,6 +162,7 @@ po::options_description preprocess_options(PreprocessJob& job) {
   options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
   options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
                         "bytes of input a shard; a block of this size is a rank's unit of work");
+  options.add_options()("overwrite", kOverwriteHelp);
   options.add_options()("skip-bad", "leave bad documents out and count them, instead of stopping at the first");
   return options;
 }
@@ -171,7 +183,7 @@ void run(Communicator& world, int argc, char** argv) {
   job.inputs.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,
          "give --input FILE... and --output PREFIX; see --help");
-  preprocess(world, job);
+  preprocess(world, job, found.count("overwrite") > 0);
 }
 
 /// Every rank has the same Error, from the same arguments or from together(): it is told once, and all leave with it.

@@ -68,6 +68,7 @@ class Import final : public PreprocessTool {
         "document together; sequences: each sequence, whatever the documents are");
     flag("skip-empty", &job_.skip_empty, "leave out documents without tokens, which shards do not hold");
     option("shard-bytes", &job_.shard_bytes, "N (=268435456)", "bytes of SOURCE.bin a shard");
+    flag("overwrite", &job_.overwrite, kOverwriteHelp);
     tokenizer_.name.clear();
   }
   std::string_view name() const override { return "import"; }
@@ -155,7 +156,10 @@ class Export final : public PreprocessTool {
 
 class Merge final : public PreprocessTool {
  public:
-  Merge() { option("shard-bytes", &shard_bytes_, "N (=268435456)", "bytes of tokens a shard"); }
+  Merge() {
+    option("shard-bytes", &shard_bytes_, "N (=268435456)", "bytes of tokens a shard");
+    flag("overwrite", &overwrite_, kOverwriteHelp);
+  }
   std::string_view name() const override { return "merge"; }
   std::string_view arguments() const override { return "SOURCE... TARGET"; }
   std::string_view about() const override {
@@ -165,7 +169,7 @@ class Merge final : public PreprocessTool {
   }
   std::string run() override {
     const std::string target = names_.back();
-    const ConversionSummary done = merge_sets({names_.begin(), names_.end() - 1}, target, shard_bytes_);
+    const ConversionSummary done = merge_sets({names_.begin(), names_.end() - 1}, target, shard_bytes_, overwrite_);
     return fmt::format("{}: {}, {} in {}", target, plural(done.documents, "document"), plural(done.tokens, "token"),
                        plural(done.shards, "shard"));
   }
@@ -176,6 +180,7 @@ class Merge final : public PreprocessTool {
   }
 
   std::uint64_t shard_bytes_ = std::uint64_t{256} << 20;
+  bool overwrite_ = false;
 };
 
 class TrainTokenizer final : public PreprocessTool {

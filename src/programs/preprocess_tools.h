@@ -9,6 +9,9 @@
 
 namespace megatron {
 
+inline constexpr const char* kOverwriteHelp =
+    "replace another set of shards that has this name (an equal one always may be)";
+
 class PreprocessTool {
  public:
   virtual ~PreprocessTool() = default;

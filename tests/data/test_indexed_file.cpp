@@ -38,6 +38,7 @@ Documents documents_of(const std::string& path) {
 
 ImportJob job_of(const ShardFolder& folder, const std::string& name) {
   ImportJob job;
+  job.overwrite = true;
   job.source = kGolden + name;
   job.target = folder.file(name);
   job.vocabulary = {"ids", 0, 70001, 70000};
@@ -243,7 +244,10 @@ TEST_CASE("merge: documents in the order of the sources, in new shards") {
   CHECK(done.shards == 2);  // 2048 tokens end one
   CHECK(documents_of(folder.file("m")) == Documents{std::vector<std::int32_t>(3000, 5), {6}, {7}, {1}, {2, 3}, {4}});
   // Again, shorter: nothing of the longer set is left.
-  merge_sets({folder.file("a")}, folder.file("m"), 1 << 20);
+  require_error(ErrorKind::configuration, {"m-00000.h5 already holds another set of 2 shards", "--overwrite"},
+                [&] { merge_sets({folder.file("a")}, folder.file("m"), 1 << 20); });
+  CHECK(TokenDataset(folder.file("m")).documents() == 6);
+  merge_sets({folder.file("a")}, folder.file("m"), 1 << 20, true);
   CHECK(documents_of(folder.file("m")) == Documents{{1}, {2, 3}, {4}});
   CHECK_FALSE(std::filesystem::exists(folder.file("m-00001.h5")));
   make_shard(folder.file("c"), {{1}}, 0, 1, small_vocabulary(300));

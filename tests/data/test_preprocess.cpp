@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "data/sample_corpus.h"
+#include "data/shard_set.h"
 #include "preprocess_support.h"
 #include "support/file_size_limit.h"
 
@@ -245,4 +246,31 @@ TEST_CASE("preprocess: what a killed run has left goes away with the next one", 
   run(job_of(folder, {"a.jsonl"}));
   CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup",
                                                    "p-00001.h5.replaced-by-hand", "pq-00001.h5"});
+}
+
+TEST_CASE("preprocess: a whole set is replaced by an equal one only", "[preprocess]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("one") + json_line("two"));
+  write_file(folder.file("b.jsonl"), json_line("three"));
+  const PreprocessJob job = job_of(folder, {"a.jsonl"}), other = job_of(folder, {"b.jsonl"});
+  const auto check = [](const PreprocessJob& again) {
+    Preprocessor preprocessor(again);
+    const bool exists = preprocessor.target_exists();
+    preprocessor.check_target({preprocessor.process(0)});
+    return exists;
+  };
+  CHECK_FALSE(check(job));
+  run(job);
+  CHECK(check(job));
+  const std::vector<std::string> before = folder.files();
+  require_error(ErrorKind::configuration, {"out/p-00000.h5 already holds another set of 1 shard", "--overwrite"},
+                [&] { check(other); });
+  CHECK(folder.files() == before);
+  ShardSetWriter writer(job.output, small_vocabulary(300), 100);
+  writer.add_document(std::vector<std::int32_t>{1, 2});
+  require_error(ErrorKind::configuration, {"another tokenizer", "--overwrite"}, [&] { writer.finish(false); });
+  CHECK((texts_of(job.output) == std::vector<std::string>{"one|", "two|"}));
+  // What is no whole set may be replaced.
+  write_file(folder.file("out/p-00000.h5"), "damaged");
+  CHECK_FALSE(check(other));
 }

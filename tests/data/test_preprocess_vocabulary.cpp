@@ -96,7 +96,7 @@ TEST_CASE(
   CHECK(std::filesystem::exists(users + ".replaced"));
   ShardSetWriter writer(folder.file("out/p"), small_vocabulary(), 4096);
   writer.add_document(std::vector<std::int32_t>{1, 2});
-  writer.finish();
+  writer.finish(true);
   CHECK(contents_of(users) == "a user's");
 
   const auto files_beside = [](const std::vector<std::string>& prefixes) {
@@ -145,7 +145,7 @@ TEST_CASE("preprocess: a set that cannot take all its names leaves the older one
   const auto write = [&] {
     ShardSetWriter writer(folder.file("out/p"), small_vocabulary(), 2, {{kVocabFile, "another"}});
     for (int i = 0; i < 2; ++i) writer.add_document(std::vector<std::int32_t>{1, 2});
-    writer.finish();
+    writer.finish(true);
   };
   const std::vector<std::string> before = folder.files();
   require_error(ErrorKind::filesystem, {"p-00001.h5", "a folder"}, write);

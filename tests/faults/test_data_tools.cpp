@@ -74,11 +74,29 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
   expect(preprocess({"--help"}), 0, {"train-tokenizer", "--shard-bytes", "sample-corpus"});
 }
 
+TEST_CASE("preprocess: another finished set is not replaced unasked") {
+  const TemporaryFolder folder;
+  const std::string set = folder.file("set"), other = folder.file("other.jsonl");
+  const auto make = [&](const std::string& input, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"--input", input, "--output", set});
+    return launched(2, preprocess(more));
+  };
+  write_file(other, "{\"text\": \"other\"}\n");
+  expect(make(corpus()), 0);
+  const std::string shard = contents_of(set + "-00000.h5");
+  expect(make(corpus()), 0, {"set exists already"});
+  expect(make(other), 2, {"set-00000.h5 already holds another set", "--overwrite"});
+  CHECK((contents_of(set + "-00000.h5") == shard));
+  CHECK_FALSE(std::filesystem::exists(set + "-part-00000.h5.tmp"));
+  expect(make(other, {"--overwrite"}), 0);
+  CHECK((contents_of(set + "-00000.h5") != shard));
+}
+
 TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not resumed with other weights") {
   const TemporaryFolder folder;
   expect(preprocess({"sample-corpus", "--output", folder.file("b.jsonl"), "--megabytes", "0.1", "--seed", "9"}), 0);
   expect(preprocess({"--input", folder.file("b.jsonl"), "--output", folder.file("b")}), 0);
-  for (const std::string order : {"epoch", "megatron"}) {
+  for (const std::string order : {"epoch", "megatron", "megatron_core"}) {
     CAPTURE(order);
     const auto blend = [&](const char* weight, bool swapped = false) {
       std::string first = data_prefix(), second = folder.file("b");
@@ -98,7 +116,7 @@ TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not
     train(kOneRank, whole, settings);
     Settings first_half = settings, second_half = settings;
     first_half.push_back("train.steps=4");
-    if (order == "megatron") {
+    if (order != "epoch") {
       for (Settings* half : {&first_half, &second_half}) half->push_back("data.order_samples=64");  // 8 steps of 8
     }
     train({1, 1, 2}, parts, first_half);
