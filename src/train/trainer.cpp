@@ -85,7 +85,7 @@ StepPlan Trainer::training_plan() const {
   };
 }
 
-StepResult Trainer::train_step() {
+StepResult Trainer::train_step(const std::function<void(double loss_scale)>& before_update) {
   internal_check(!finished(), "a step after the last one");
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
@@ -106,6 +106,7 @@ StepResult Trainer::train_step() {
       learning_rate_.at(config_.learning_rate.counts_tokens() ? schedule_.tokens_after(step_ + 1) : samples);
   result.weight_decay = weight_decay_.at(samples);
   wait_until_copied();
+  if (before_update) before_update(result.loss_scale);
   const Optimizer::Update update = replica_.update(
       {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay, .loss_scale = result.loss_scale},
       timers_);

@@ -38,7 +38,9 @@ class Trainer {
   /// `config` must be resolved; all references must outlive the trainer.
   Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets);
 
-  StepResult train_step();
+  /// `before_update`, if given, may look at the replica's summed gradients, which are the loss' times the loss scale
+  /// that it is told, and replace them.
+  StepResult train_step(const std::function<void(double loss_scale)>& before_update = {});
   /// Mean loss over the evaluation_batches() of a set from the given sample on. `stop` is asked before each batch,
   /// collectively; nothing when it said yes.
   std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,

@@ -35,6 +35,9 @@ TEST_CASE("--verify proves a precision of one's own once more, as a band") {
   INFO(finished.err);
   CHECK(finished.code == 0);
   CHECK(mentions(finished.out, "verified: fp32: loss within"));
+  CHECK(mentions(finished.out, "bf16 on one rank against one rank in fp32:"));
+  CHECK(mentions(finished.out, "precision: bf16: loss within"));
+  CHECK(mentions(finished.out, "bf16 on 8 ranks (tensor 2 x data 2 x pipeline 2) against one rank in bf16:"));
   CHECK(mentions(finished.out, "verified: bf16: loss within"));
 }
 
@@ -90,6 +93,7 @@ TEST_CASE("--verify fails with 5 where a precision's own settings cannot train, 
   CHECK(finished.code == 5);
   CHECK(error_lines(finished) == 1);
   CHECK(mentions(finished.out, "verified: fp32: loss within"));
-  CHECK(mentions(finished.err, "--verify: in fp16, this layout does not train what one rank trains"));
+  CHECK(mentions(finished.err, "--verify: one rank in fp16 does not train what it trains in fp32"));
+  CHECK(mentions(finished.err, "not the layout but the precision"));
   CHECK_FALSE(mentions(finished.out, "verified: fp16"));
 }

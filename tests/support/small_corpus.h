@@ -18,4 +18,15 @@ inline std::string make_corpus(const ShardFolder& folder) {
   return folder.file("corpus");
 }
 
+/// The tiny model on that corpus for four steps, on these ranks and as many data ranks as there are more.
+inline Config small_run(const ShardFolder& folder, int tensor, int pipeline) {
+  Config config = tiny_config();
+  config.data.train = make_corpus(folder);
+  config.train.steps = 4;
+  config.parallel.data = 0;
+  config.parallel.tensor = tensor;
+  config.parallel.pipeline = pipeline;
+  return config;
+}
+
 }  // namespace megatron::test

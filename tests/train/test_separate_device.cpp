@@ -10,9 +10,9 @@
 #include "parallel/staged_communicator.h"
 #include "support/communicator_cases.h"
 #include "train/generate.h"
-#include "train/gradient_comparison.h"
 #include "train/loop_on_threads.h"
 #include "train/report.h"
+#include "train/tensor_comparison.h"
 #include "train/trainer.h"
 
 using namespace megatron;
@@ -209,17 +209,17 @@ TEST_CASE("gradients that lie on devices are compared with one rank's") {
     then(trainer.replica().summed_gradients(), *compute.backend.device);
   };
   const Config one = on_device(config_of(folder, false)), many = on_device(config_of(folder, true));
-  ReferenceGradients reference;
+  WholeTensors reference;
   run_as_threads(1, [&](Communicator& world) {
     train(one, world, [&](const std::vector<Piece>& gradients, Device& device) {
-      reference = ReferenceGradients::of(gradients, device);
+      reference = WholeTensors::of_gradients(gradients, 1, device);
     });
   });
   REQUIRE(reference.tensors.size() > 50);
   run_as_threads(8, [&](Communicator& world) {
     train(many, world, [&](const std::vector<Piece>& gradients, Device& device) {
-      for (const GradientDifference& difference :
-           compare_gradients(world, world.rank() == 0 ? &reference : nullptr, gradients, 1, device)) {
+      for (const TensorDifference& difference :
+           compare_tensors(world, world.rank() == 0 ? &reference : nullptr, gradients, 1, device)) {
         expect(difference.relative < 5e-5, "{} differs by {}", difference.name, difference.relative);
       }
     });

@@ -1,0 +1,127 @@
+// Defects planted into a layout, to prove that --verify finds them: communication that goes wrong in the groups of one
+// name, and operations that get wrong arguments on one rank. Rank 0's work alone, the reference, stays right: a group
+// of one rank does not communicate, and tests plant wrong arguments on other ranks.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/passing_communicator.h"
+#include "ops/passing_ops.h"
+
+namespace megatron::test {
+
+/// What goes wrong in the communicator groups named `group`; what is not set goes right.
+struct CommunicationDefect {
+  std::string group;
+  std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce;
+  std::function<void(Tensor values, int ranks)> after_all_reduce;
+  bool swaps_gathered_parts = false;       ///< the first and the last rank's
+  bool repeats_received_messages = false;  ///< each second one is the one before it again
+};
+
+class DefectiveCommunicator final : public PassingCommunicator {
+ public:
+  /// `inner` and `defect` must outlive it and the groups split off it.
+  DefectiveCommunicator(Communicator& inner, const CommunicationDefect& defect)
+      : PassingCommunicator(inner), defect_(defect) {}
+  DefectiveCommunicator(std::unique_ptr<Communicator> inner, const CommunicationDefect& defect)
+      : PassingCommunicator(std::move(inner)), defect_(defect) {}
+
+ protected:
+  std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
+    if (here() && defect_.forgets_all_reduce && defect_.forgets_all_reduce(values, reduce)) return keep({});
+    const std::uint64_t ticket = PassingCommunicator::do_all_reduce(values, reduce);
+    if (here() && defect_.after_all_reduce && values.dtype() == DType::f32) {
+      after_[ticket] = [this, values] { defect_.after_all_reduce(values, size()); };
+    }
+    return ticket;
+  }
+  std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
+    const std::uint64_t ticket = PassingCommunicator::do_all_gather(part, whole);
+    if (here() && defect_.swaps_gathered_parts) {
+      after_[ticket] = [whole, bytes = part.bytes()] {
+        auto* const first = static_cast<char*>(whole.data());
+        std::swap_ranges(first, first + bytes, first + whole.bytes() - bytes);
+      };
+    }
+    return ticket;
+  }
+  std::uint64_t do_receive(Tensor values, int from, int channel) override {
+    const std::uint64_t ticket = PassingCommunicator::do_receive(values, from, channel);
+    if (here() && defect_.repeats_received_messages) {
+      after_[ticket] = [this, values] {
+        if (++received_ % 2 == 0) {
+          std::memcpy(values.data(), last_.data(), values.bytes());
+        } else {
+          last_.assign(static_cast<const char*>(values.data()),
+                       static_cast<const char*>(values.data()) + values.bytes());
+        }
+      };
+    }
+    return ticket;
+  }
+  void finish(std::uint64_t ticket) override {
+    PassingCommunicator::finish(ticket);
+    if (const auto after = after_.extract(ticket)) after.mapped()();
+  }
+  std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
+    return std::make_unique<DefectiveCommunicator>(std::move(inner), defect_);
+  }
+
+ private:
+  bool here() const { return name() == defect_.group; }
+
+  const CommunicationDefect& defect_;
+  std::map<std::uint64_t, std::function<void()>> after_;  // by ticket
+  std::vector<char> last_;
+  int received_ = 0;
+};
+
+/// Operations whose arguments may be changed before each call.
+class DefectiveOps final : public PassingOps {
+ public:
+  using PassingOps::PassingOps;
+  std::function<void(Dropout&)> with_dropout;
+  std::function<void(RotaryArgs&)> with_rotary;
+  std::function<void(std::int64_t& first_row)> with_embedding;
+  std::function<void(AdamWArgs&)> with_adamw;
+
+  void dropout_add_forward(const DropoutAddForwardArgs& args) override {
+    PassingOps::dropout_add_forward(changed(args, with_dropout, &DropoutAddForwardArgs::dropout));
+  }
+  void dropout_add_backward(const DropoutAddBackwardArgs& args) override {
+    PassingOps::dropout_add_backward(changed(args, with_dropout, &DropoutAddBackwardArgs::dropout));
+  }
+  void rotary(const RotaryArgs& args) override {
+    RotaryArgs changed = args;
+    if (with_rotary) with_rotary(changed);
+    PassingOps::rotary(changed);
+  }
+  void embedding_forward(const EmbeddingForwardArgs& args) override {
+    PassingOps::embedding_forward(changed(args, with_embedding, &EmbeddingForwardArgs::first_row));
+  }
+  void embedding_backward(const EmbeddingBackwardArgs& args) override {
+    PassingOps::embedding_backward(changed(args, with_embedding, &EmbeddingBackwardArgs::first_row));
+  }
+  void adamw(const AdamWArgs& args) override {
+    AdamWArgs changed = args;
+    if (with_adamw) with_adamw(changed);
+    PassingOps::adamw(changed);
+  }
+
+ private:
+  template <class Args, class Part>
+  static Args changed(Args args, const std::function<void(Part&)>& change, Part Args::*part) {
+    if (change) change(args.*part);
+    return args;
+  }
+  void pass(const char*, const std::function<void()>& call) override { call(); }
+};
+
+}  // namespace megatron::test
