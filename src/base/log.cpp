@@ -15,6 +15,9 @@ namespace megatron {
 
 namespace {
 
+// To the beginning of the line, and nothing from there on.
+const std::string kEraseLine = "\r\x1b[K";
+
 /// Writes as much as can be written; what cannot is lost, on purpose.
 void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
@@ -102,8 +105,25 @@ void Log::write_to_stream(int descriptor, std::string_view text) {
 void Log::write(int descriptor, std::string_view text) {
   std::string lines = printable(text);
   if (lines.empty() || lines.back() != '\n') lines += '\n';
+  const std::lock_guard lock(mutex_);
+  ++lines_;
   write_to_file(lines);
-  write_to_stream(descriptor, lines);
+  if (status_.empty()) return write_to_stream(descriptor, lines);
+  write_to_stream(descriptor, kEraseLine + lines);
+  write_to_stream(STDOUT_FILENO, status_);
+}
+
+void Log::show_status(std::string_view line) {
+  if (!terminal_.live()) return;
+  const std::lock_guard lock(mutex_);
+  if (line == status_) return;
+  status_ = line;
+  write_to_stream(STDOUT_FILENO, kEraseLine + status_);
+}
+
+std::uint64_t Log::lines() const {
+  const std::lock_guard lock(mutex_);
+  return lines_;
 }
 
 void Log::info(std::string_view text) {

@@ -3,15 +3,19 @@
 // An instance, not a global: the program makes one per rank and passes it by reference. Only the speaking rank's
 // prints; the others' swallow everything, so that callers need not ask who they are. Writing never fails the run: a
 // full disk, a closed pipe or a vanished file costs lines, nothing else. Control characters (an escape sequence in a
-// file's name, say) are printed as \xNN. Used by one thread. Errors that end the program are main's to print, not this
-// class's.
+// file's name, say) are printed as \xNN. Errors that end the program are main's to print, not this class's. Any thread
+// may use it.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/terminal.h"
 
 namespace megatron {
 
@@ -20,7 +24,8 @@ class Log {
   /// `speaking`: whether this rank prints at all (one rank of a job does).
   /// `patience`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
   /// they are lost to it, and the run goes on; the file has them all.
-  explicit Log(bool speaking, double patience = 60) : speaking_(speaking), patience_(patience) {}
+  explicit Log(bool speaking, double patience = 60)
+      : speaking_(speaking), patience_(patience), terminal_(speaking ? standard_terminal() : Terminal()) {}
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -35,6 +40,13 @@ class Log {
   void info(std::string_view text);
   /// The same with "warning: " in front, to standard error and the file.
   void warning(std::string_view text);
+
+  const Terminal& terminal() const { return terminal_; }
+  /// On a terminal: one line below all others, drawn again until it is replaced; empty: none. At most as long as the
+  /// terminal is wide; it may have escape sequences. Elsewhere nothing: it is not for files.
+  void show_status(std::string_view line);
+  /// How often lines have been printed.
+  std::uint64_t lines() const;
 
   template <class First, class... Rest>
   void info(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
@@ -54,6 +66,10 @@ class Log {
 
   bool speaking_;
   double patience_;
+  Terminal terminal_;
+  mutable std::mutex mutex_;  // of all below
+  std::string status_;
+  std::uint64_t lines_ = 0;
   bool stuck_ = false;  // the stream took nothing the last time
   int file_ = -1;
   std::string path_;

@@ -215,8 +215,11 @@ struct RunConfig {
   std::string communication = "auto";
   std::int64_t threads = 1;
   std::int64_t log_every = 1;
-  double max_minutes = 0;    // 0: no limit
-  double hang_minutes = 30;  // 0: never
+  std::int64_t metrics_every = 0;  // 0: as log_every
+  double max_minutes = 0;          // 0: no limit
+  double hang_minutes = 30;        // 0: never
+
+  std::int64_t metrics_interval() const { return metrics_every > 0 ? metrics_every : log_every; }
 
   bool operator==(const RunConfig&) const = default;
 };

@@ -328,7 +328,12 @@ std::vector<Key> run_keys() {
        "Of the CPU's mathematics. With the same number two runs are bit-identical; with another they agree to "
        "rounding.",
        ""},
-      {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "", "A progress line so often.", ""},
+      {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "",
+       "Interval between progress lines. A line's loss is the mean since the line before.", ""},
+      {MEGATRON_KEY(run, metrics_every), from_to(0, kMaxSteps), "updates", "",
+       "Interval between training lines in metrics.jsonl, which hold means in the same way; 1: every step; 0: as "
+       "log_every.",
+       ""},
       {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
        "Save and stop (exit code 75) before the program has run so long; 0: no limit.", ""},
       {MEGATRON_KEY(run, hang_minutes), from_to(0, 1e6), "minutes", "",

@@ -15,6 +15,7 @@
 
 #include "base/crash_report.h"
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "config/suggestions.h"
@@ -111,10 +112,7 @@ void require_same_build(MpiSession& session) {
 }  // namespace
 
 int launcher_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  }
-  return 0;
+  return rank_by_launcher().value_or(0);
 }
 
 int run_alone(const std::function<int()>& body) {

@@ -13,7 +13,7 @@ namespace {
 using Bucket = DecimatedCurve::Bucket;
 
 constexpr double kWidth = 960, kHeight = 600;
-constexpr double kLeft = 84, kRight = 936;
+constexpr double kLeft = 84, kRight = 936, kRightOfTwoAxes = 868;
 constexpr double kLossTop = 72, kLossBottom = 420;
 constexpr double kRateTop = 450, kRateBottom = 544;
 
@@ -70,7 +70,11 @@ std::string points(const std::vector<std::pair<double, double>>& places) {
 class LossPicture {
  public:
   LossPicture(const PlotData& data, const std::string& title)
-      : data_(data), title_(escaped(title)), smooth_(smoothed(data.train_loss.buckets())) {
+      : data_(data),
+        title_(escaped(title)),
+        smooth_(smoothed(data.train_loss.buckets())),
+        two_units_(data.loss_name != "language_model" && !smooth_.empty() && !data.evaluations.empty()),
+        right_(two_units_ ? kRightOfTwoAxes : kRight) {
     find_ranges();
   }
 
@@ -79,7 +83,8 @@ class LossPicture {
     if (empty_) {
       text(kWidth / 2, (kLossTop + kLossBottom) / 2, "middle", "no losses recorded yet", 15, "#6b7280");
     } else {
-      grid(loss_, kLossTop, kLossBottom, 7, "loss");
+      grid(loss_, kLossTop, kLossBottom, 7, loss_axis_name());
+      if (two_units_) evaluation_axis();
       draw_losses();
       if (!data_.learning_rate.buckets().empty()) draw_rate();
       step_labels();
@@ -90,9 +95,25 @@ class LossPicture {
   }
 
  private:
+  // Losses of evaluations are in nats per token. So is the training loss, unless it is one with another weighting: then
+  // the evaluations have an axis at the right.
+  std::string loss_axis_name() const {
+    if (smooth_.empty() || data_.loss_name == "language_model") return "loss (nats per token)";
+    return "training loss (" + escaped(data_.loss_name) + ")";
+  }
+
+  void evaluation_axis() {
+    for (const double tick : nice_ticks(evaluation_.low, evaluation_.high, 7)) {
+      line(right_, evaluation_(tick), right_ + 4, evaluation_(tick), "#6b7280");
+      text(right_ + 8, evaluation_(tick) + 4, "start", tick_label(tick), 12, "#374151");
+    }
+    line(right_, kLossTop, right_, kLossBottom, "#6b7280");
+    upright_text(kWidth - 12, (kLossTop + kLossBottom) / 2, "validation (nats per token)");
+  }
+
   void find_ranges() {
     const auto& train = data_.train_loss.buckets();
-    std::vector<double> lows, highs, values = smooth_;
+    std::vector<double> lows, highs, values = smooth_, evaluated;
     double first = INFINITY, last = -INFINITY;
     const auto widen = [&](const std::vector<Bucket>& buckets) {
       if (buckets.empty()) return;
@@ -106,7 +127,11 @@ class LossPicture {
     }
     for (const auto& [split, curve] : data_.evaluations) {
       widen(curve.buckets());
-      for (const Bucket& bucket : curve.buckets()) values.push_back(bucket.mean);
+      for (const Bucket& bucket : curve.buckets()) (two_units_ ? evaluated : values).push_back(bucket.mean);
+    }
+    if (data_.train_lines > 0) {  // the curve's points are in the middle of what they are the mean of
+      first = std::min(first, data_.first_step);
+      last = std::max(last, data_.last_step);
     }
     empty_ = values.empty();
     if (empty_) return;
@@ -120,7 +145,13 @@ class LossPicture {
     }
     const double margin = 0.04 * (top - bottom);
     loss_ = axis_for(bottom - margin, top + margin, kLossBottom, kLossTop);
-    step_ = axis_for(first, last, kLeft, kRight);
+    evaluation_ = loss_;
+    if (!evaluated.empty()) {
+      const auto [least, most] = std::minmax_element(evaluated.begin(), evaluated.end());
+      const double room = 0.04 * (*most - *least);
+      evaluation_ = axis_for(*least - room, *most + room, kLossBottom, kLossTop);
+    }
+    step_ = axis_for(first, last, kLeft, right_);
   }
 
   void open() {
@@ -129,7 +160,7 @@ class LossPicture {
         "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n<title>{2}</title>\n"
         "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n"
         "<clipPath id=\"losses\"><rect x=\"{3}\" y=\"{4}\" width=\"{5}\" height=\"{6}\"/></clipPath>\n",
-        kWidth, kHeight, title_, kLeft, kLossTop, kRight - kLeft, kLossBottom - kLossTop);
+        kWidth, kHeight, title_, kLeft, kLossTop, right_ - kLeft, kLossBottom - kLossTop);
     text(kLeft, 32, "start", title_, 18, "#111827");
     text(kLeft, 54, "start", summary(), 13, "#4b5563");
   }
@@ -179,14 +210,14 @@ class LossPicture {
   }
 
   /// Horizontal grid lines with labels, the panel's frame and its name.
-  void grid(const Axis& vertical, double top, double bottom, int count, const char* name) {
+  void grid(const Axis& vertical, double top, double bottom, int count, const std::string& name) {
     for (const double tick : nice_ticks(vertical.low, vertical.high, count)) {
-      line(kLeft, vertical(tick), kRight, vertical(tick), "#e5e7eb");
+      line(kLeft, vertical(tick), right_, vertical(tick), "#e5e7eb");
       text(kLeft - 8, vertical(tick) + 4, "end", tick_label(tick), 12, "#374151");
     }
     for (const double tick : nice_ticks(step_.low, step_.high, 9))
       line(step_(tick), top, step_(tick), bottom, "#f3f4f6");
-    line(kLeft, bottom, kRight, bottom, "#6b7280");
+    line(kLeft, bottom, right_, bottom, "#6b7280");
     line(kLeft, top, kLeft, bottom, "#6b7280");
     upright_text(20, (top + bottom) / 2, name);
   }
@@ -202,15 +233,15 @@ class LossPicture {
       smooth.emplace_back(x, loss_(smooth_[i]));
     }
     if (!train.empty()) {
-      polyline(raw, kRawColor, 1);
-      polyline(smooth, kSmoothColor, 2);
+      if (smooths()) polyline(raw, kRawColor, 1);
+      polyline(smooths() ? smooth : raw, kSmoothColor, 2);
     }
     out_ += "</g>\n";
     std::size_t index = 0;
     for (const auto& [split, curve] : data_.evaluations) {
       const char* color = evaluation_color(index++);
       std::vector<std::pair<double, double>> places;
-      for (const Bucket& bucket : curve.buckets()) places.emplace_back(step_(bucket.x), loss_(bucket.mean));
+      for (const Bucket& bucket : curve.buckets()) places.emplace_back(step_(bucket.x), evaluation_(bucket.mean));
       if (places.size() > 1) polyline(places, color, 1);
       if (places.size() <= 200) {
         for (const auto& [x, y] : places) circle(x, y, color, 3.5);
@@ -237,13 +268,13 @@ class LossPicture {
     for (const double tick : nice_ticks(step_.low, step_.high, 9)) {
       text(step_(tick), bottom + 18, "middle", tick_label(tick), 12, "#374151");
     }
-    text((kLeft + kRight) / 2, bottom + 42, "middle", "step", 13, "#111827");
+    text((kLeft + right_) / 2, bottom + 42, "middle", "step", 13, "#111827");
   }
 
   /// At the upper right, which a falling curve leaves free.
   void legend() {
     double y = kLossTop + 20;
-    const double x = kRight - 200;
+    const double x = right_ - 230;
     const auto entry = [&](const std::string& words, const char* color, double width, bool mark) {
       line(x, y - 4, x + 26, y - 4, color, width);
       if (mark) circle(x + 13, y - 4, color, 3.5);
@@ -251,18 +282,28 @@ class LossPicture {
       y += 18;
     };
     if (!smooth_.empty()) {
-      entry("training", kRawColor, 1, false);
-      entry("training, smoothed", kSmoothColor, 2, false);
+      const std::int64_t steps = data_.steps_per_line();
+      const std::string training =
+          steps == 1 ? "training, every step" : fmt::format("training, mean of {} steps", steps);
+      entry(training, smooths() ? kRawColor : kSmoothColor, smooths() ? 1 : 2, false);
+      const std::int64_t window =
+          steps * data_.train_loss.points_per_bucket() * (2 * smoothing_reach(data_.train_loss.buckets().size()) + 1);
+      if (smooths()) entry(fmt::format("training, mean of about {} steps", window), kSmoothColor, 2, false);
     }
     std::size_t index = 0;
     for (const auto& [split, curve] : data_.evaluations) entry(escaped(split), evaluation_color(index++), 1, true);
   }
 
+  /// Whether there are points enough for a smoothed curve to be another one.
+  bool smooths() const { return smoothing_reach(data_.train_loss.buckets().size()) > 0; }
+
   const PlotData& data_;
   std::string title_;
   std::vector<double> smooth_;
+  bool two_units_;
+  double right_;
   bool empty_ = true;
-  Axis loss_, step_;
+  Axis loss_, evaluation_, step_;
   std::string out_;
 };
 

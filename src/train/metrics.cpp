@@ -75,8 +75,10 @@ std::string metrics_line(const TrainMetrics& metrics) {
 }
 
 std::string metrics_line(const EvaluationMetrics& metrics) {
-  return fmt::format(R"({{"kind":"eval","split":{},"step":{},"loss":{},"perplexity":{}}})", quoted(metrics.split),
-                     metrics.step, number(metrics.loss), number(perplexity(metrics.loss)));
+  return fmt::format(
+      R"({{"kind":"eval","split":{},"step":{},"loss":{},"perplexity":{},"samples":{},"tokens":{},"time":{}}})",
+      quoted(metrics.split), metrics.step, number(metrics.loss), number(perplexity(metrics.loss)), metrics.samples,
+      metrics.tokens, number(metrics.time));
 }
 
 MetricsWriter::MetricsWriter(std::string path, Log& log) : path_(std::move(path)), log_(log) {}

@@ -19,10 +19,10 @@
 
 namespace megatron {
 
-/// {"kind":"train",...}: one logged step. Fields are written in this order.
+/// {"kind":"train",...}: the steps since the line before, up to and with `step`. Fields are written in this order.
 struct TrainMetrics {
-  std::int64_t step = 0;  ///< steps done, this one included: the first line's is 1
-  double loss = 0;
+  std::int64_t step = 0;                               ///< steps done, this one included: the first line's is 1
+  double loss = 0;                                     ///< mean over these steps (interval.h)
   std::vector<std::pair<std::string, double>> losses;  ///< by name, every term of the loss
   double grad_norm = 0, learning_rate = 0;
   std::int64_t samples = 0, tokens = 0;  ///< consumed by the run up to and with this step
@@ -40,6 +40,8 @@ struct EvaluationMetrics {
   std::string split;  ///< "validation" or "test"
   std::int64_t step = 0;
   double loss = 0;
+  std::int64_t samples = 0, tokens = 0;  ///< that the run has trained on by then
+  double time = 0;                       ///< seconds since 1970, UTC
 };
 
 /// e^loss, with the loss capped at 20 so that an untrained model's stays readable; of a loss that is not finite,

@@ -47,9 +47,13 @@ void DecimatedCurve::add(double x, double y) {
   buckets_.push_back(point);
 }
 
+std::ptrdiff_t smoothing_reach(std::size_t buckets) {
+  return static_cast<std::ptrdiff_t>(buckets / 60);
+}
+
 std::vector<double> smoothed(const std::vector<DecimatedCurve::Bucket>& buckets) {
   const auto size = static_cast<std::ptrdiff_t>(buckets.size());
-  const std::ptrdiff_t reach = size / 60;
+  const std::ptrdiff_t reach = smoothing_reach(buckets.size());
   std::vector<double> means;
   means.reserve(buckets.size());
   for (std::ptrdiff_t i = 0; i < size; ++i) {
@@ -83,6 +87,11 @@ DecimatedCurve* PlotData::evaluation(const std::string& split) {
   return &evaluations.emplace_back(split, DecimatedCurve()).second;
 }
 
+std::int64_t PlotData::steps_per_line() const {
+  if (train_lines < 2) return 1;
+  return std::max<std::int64_t>(1, std::llround((last_step - first_step) / static_cast<double>(train_lines - 1)));
+}
+
 PlotData read_plot_data(const std::string& metrics_path) {
   PlotData data;
   visit_metrics(metrics_path, [&](const nlohmann::json& object, std::string_view) {
@@ -90,8 +99,13 @@ PlotData read_plot_data(const std::string& metrics_path) {
     const double step = number_or_nan(object, "step"), loss = number_or_nan(object, "loss");
     if (kind == object.end()) return;
     if (*kind == "train") {
-      data.train_loss.add(step, loss);
-      if (std::isfinite(step)) data.last_step = step;
+      if (!std::isfinite(step)) return;
+      const bool first = data.train_lines++ == 0;
+      if (first) data.first_step = step;
+      data.train_loss.add(first ? step : (data.last_step + 1 + step) / 2, loss);
+      data.last_step = step;
+      if (const auto losses = object.find("losses"); losses != object.end() && losses->is_object() && !losses->empty())
+        data.loss_name = losses->begin().key();
       data.learning_rate.add(step, number_or_nan(object, "learning_rate"));
     } else if (*kind == "eval") {
       const auto split = object.find("split");

@@ -28,6 +28,9 @@ class DecimatedCurve {
   std::int64_t stride_ = 1;
 };
 
+/// Buckets on either side that smoothed() takes into a mean; 0: the curve is too short to be smoothed.
+std::ptrdiff_t smoothing_reach(std::size_t buckets);
+
 /// The curve's running mean by bucket, over about a thirtieth of the curve. Near the beginning, where losses fall
 /// steeply, the window shrinks evenly on both sides, so that the mean does not run ahead of the curve.
 std::vector<double> smoothed(const std::vector<DecimatedCurve::Bucket>& buckets);
@@ -36,9 +39,15 @@ std::vector<double> smoothed(const std::vector<DecimatedCurve::Bucket>& buckets)
 std::vector<double> nice_ticks(double low, double high, int count);
 
 struct PlotData {
-  DecimatedCurve train_loss, learning_rate;                         // over steps
+  DecimatedCurve train_loss;                 // at the middle of the steps that each line is the mean of
+  DecimatedCurve learning_rate;              // over steps
+  std::string loss_name = "language_model";  // of the training loss; evaluations are always this
   std::vector<std::pair<std::string, DecimatedCurve>> evaluations;  // (split, loss over steps) as first met
-  double last_step = 0;                                             // of the training lines
+  double first_step = 0, last_step = 0;                             // of the training lines
+  std::int64_t train_lines = 0;
+
+  /// Steps that a training line is the mean of, as most are; 1 if there are fewer than two lines.
+  std::int64_t steps_per_line() const;
 
   /// The split's curve, new if it has none; null when there are eight others already.
   DecimatedCurve* evaluation(const std::string& split);

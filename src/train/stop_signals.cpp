@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 
 #include "base/error.h"
 
@@ -63,6 +65,18 @@ StopSignals::~StopSignals() {
 
 int StopSignals::received() const {
   return first_signal.load(std::memory_order_relaxed);
+}
+
+std::string StopSignals::reason_for(int signal) {
+  if (signal == SIGUSR1) {
+    const char* const file = std::getenv("MEGATRON_SIGNAL_FILE");
+    std::string name;
+    if (file != nullptr) std::ifstream(file) >> name;
+    for (const int handed_on : kStopSignals) {
+      if (name == name_of(handed_on)) signal = handed_on;
+    }
+  }
+  return signal == SIGINT ? "Ctrl-C" : name_of(signal);
 }
 
 const char* StopSignals::name_of(int signal) {

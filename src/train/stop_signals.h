@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace megatron {
@@ -25,6 +26,10 @@ class StopSignals {
   /// The number of the first stop signal received, 0 while there was none. Cheap: polled every step. This rank's own:
   /// ranks must agree on stopping by communicating.
   int received() const;
+
+  /// For messages: "Ctrl-C", "SIGTERM", ...; of SIGUSR1 from scripts/launch.sh the signal that the script received.
+  std::string reason() const { return reason_for(received()); }
+  static std::string reason_for(int signal);
 
   /// For a run that has stopped with a good checkpoint: no signal disturbs the way out any more. Launchers that see one
   /// rank leave with a non-zero code (75) terminate the others, which are leaving too.

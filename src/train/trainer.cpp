@@ -111,6 +111,7 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
       {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay, .loss_scale = result.loss_scale},
       timers_);
   result.loss = update.loss;
+  result.loss_count = batches_->loss_count();
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();

@@ -22,6 +22,7 @@ namespace megatron {
 struct StepResult {
   StepShape batch;  ///< what the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
+  double loss_count = 0;  ///< the loss is the mean over so much (DeviceBatches::loss_count)
   double loss_scale = 1;
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
@@ -77,6 +78,7 @@ class Trainer {
   std::int64_t step() const { return step_; }
   std::int64_t samples() const { return schedule_.samples_after(step_); }
   std::int64_t tokens() const { return schedule_.tokens_after(step_); }
+  StepShape next_step() const { return schedule_.step_after(step_); }
   double next_tokens() const { return static_cast<double>(schedule_.step_after(step_).tokens()); }
   double remaining_tokens() const {
     return static_cast<double>(schedule_.tokens_after(config_.train.steps) - tokens());

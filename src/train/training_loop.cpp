@@ -18,6 +18,8 @@ namespace {
 
 // In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
 constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
+// The loss since the last line of the metrics, so that the next line is the same after a resume.
+constexpr const char* kLossSinceLine = "loss_since_line";
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -59,7 +61,11 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
-      saves_(config, trainer_, limits_, plot_, log) {}
+      saves_(config, trainer_, limits_, plot_, log),
+      watch_(log, signals, passes_, config.train.steps) {
+  passes_.pass_on_to(backend.ops->ranges());
+  trainer_.timers().set_ranges(&passes_);
+}
 
 // A run goes on in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
@@ -85,6 +91,8 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::str
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     skips_.set_state(loop, trainer_.step());
+    const bool own = chosen_by == "run.directory";  // another run's lines are not in this run's metrics
+    if (own && loop.contains(kLossSinceLine)) since_metrics_.set_loss_state(object_at(loop, kLossSinceLine));
     evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
     for (const std::string& split : evaluations_due_) {
       verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
@@ -108,6 +116,7 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::str
 }
 
 void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
+  watch_.begin("loading");
   std::vector<std::string> warnings;
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (own) {
@@ -139,12 +148,14 @@ TrainingLoop::Request TrainingLoop::request() {
   // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
   // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
   // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
-  std::array<double, 2> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0};
+  std::array<double, 3> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0,
+                                  static_cast<double>(signals_.received())};
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
     axis->all_reduce_values(wishes, Reduce::maximum);
   }
   const auto agreed = static_cast<Request>(std::lround(wishes[0]));
   stopping_ = agreed == Request::stop;
+  stop_signal_ = static_cast<int>(std::lround(wishes[2]));
   if (!stopping_ && saves_.under_way() && wishes[1] == 0) saves_.go_on();
   return agreed;
 }
@@ -154,51 +165,56 @@ bool TrainingLoop::stop_requested() {
   return request() == Request::stop;
 }
 
+// The first step has a line in the metrics, and this process' first one on the screen, whatever the intervals.
 void TrainingLoop::record(const StepResult& result, double seconds) {
-  seconds_since_line_ += seconds;
-  const auto tokens = static_cast<double>(result.batch.tokens());
   const FlopsPerToken flops = flops_per_token(
       config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute), result.batch.sequence);
-  tokens_since_line_ += tokens;
-  flops_since_line_.model += flops.model * tokens;
-  flops_since_line_.hardware += flops.hardware * tokens;
-  ++steps_since_line_;
-  const std::int64_t every = config_.run.log_every;
-  if (trainer_.step() % every != 0 && !trainer_.finished()) return;
-  const double step_seconds = seconds_since_line_ / static_cast<double>(steps_since_line_);
-  const double tokens_per_second = tokens_since_line_ / seconds_since_line_;
-  const double teraflops_of_rank = 1e-12 / seconds_since_line_ / grid_.shape().ranks();
+  since_metrics_.add(result, seconds, flops);
+  since_progress_.add(result, seconds, flops);
+  const std::int64_t step = trainer_.step();
+  const auto due = [&](std::int64_t every) { return step % every == 0 || trainer_.finished(); };
+  if (step == 1 || due(config_.run.metrics_interval())) write_metrics(result);
+  if (!progress_begun_ || due(config_.run.log_every)) print_progress(result);
+}
+
+void TrainingLoop::write_metrics(const StepResult& result) {
+  const double loss = since_metrics_.loss(), per_rank = 1e-12 / grid_.shape().ranks();
   if (log_.speaking()) {
     metrics_.write(TrainMetrics{.step = trainer_.step(),
-                                .loss = result.loss,
-                                .losses = {{config_.loss.name, result.loss}},
+                                .loss = loss,
+                                .losses = {{config_.loss.name, loss}},
                                 .grad_norm = result.gradient_norm,
                                 .learning_rate = result.learning_rate,
                                 .samples = trainer_.samples(),
                                 .tokens = trainer_.tokens(),
                                 .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
                                 .global_batch_size = result.batch.samples,
-                                .step_seconds = step_seconds,
-                                .tokens_per_second = tokens_per_second,
-                                .model_tflops_per_rank = teraflops_of_rank * flops_since_line_.model,
-                                .hardware_tflops_per_rank = teraflops_of_rank * flops_since_line_.hardware,
+                                .step_seconds = since_metrics_.step_seconds(),
+                                .tokens_per_second = since_metrics_.tokens_per_second(),
+                                .model_tflops_per_rank = per_rank * since_metrics_.flops_per_second().model,
+                                .hardware_tflops_per_rank = per_rank * since_metrics_.flops_per_second().hardware,
                                 .loss_scale = result.loss_scale,
                                 .skipped = skips_.since_line(),
                                 .time = wall_seconds()});
+  }
+  since_metrics_ = {};
+  skips_.begin_line();
+}
+
+void TrainingLoop::print_progress(const StepResult& result) {
+  if (log_.speaking()) {
     progress_.print({.step = trainer_.step(),
-                     .loss = result.loss,
+                     .loss = since_progress_.loss(),
                      .grad_norm = result.gradient_norm,
                      .learning_rate = result.learning_rate,
-                     .step_seconds = step_seconds,
-                     .tokens_per_second = tokens_per_second,
+                     .step_seconds = since_progress_.step_seconds(),
+                     .tokens_per_second = since_progress_.tokens_per_second(),
                      .remaining_tokens = trainer_.remaining_tokens(),
                      .loss_scale = result.loss_scale,
                      .skipped = result.skipped});
   }
-  seconds_since_line_ = tokens_since_line_ = 0;
-  flops_since_line_ = {};
-  steps_since_line_ = 0;
-  skips_.begin_line();
+  since_progress_ = {};
+  progress_begun_ = true;
 }
 
 bool TrainingLoop::evaluation_follows(std::int64_t step) const {
@@ -208,8 +224,13 @@ bool TrainingLoop::evaluation_follows(std::int64_t step) const {
 
 void TrainingLoop::train_one_step() {
   const double start = Timers::steady_seconds();
+  passes_.begin_step(trainer_.next_step().samples / (config_.train.micro_batch_size * config_.parallel.data),
+                     config_.parallel.virtual_stages, config_.parallel.schedule == "zero_bubble");
+  watch_.begin_step(trainer_.step() + 1);
   const StepResult result = trainer_.train_step();
   const double seconds = Timers::steady_seconds() - start;
+  watch_.end_step(seconds, result.loss,
+                  seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
   skips_.account_for(result);
   // The next step may be longer, and may have to be played twice as well.
   limits_.step_took((Timers::steady_seconds() - start) *
@@ -230,11 +251,17 @@ bool TrainingLoop::evaluate(const std::string& split) {
   const bool test = split == "test";
   const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
   if (!samples) return true;
+  watch_.begin(test ? "evaluating on test" : "evaluating on validation");
   const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
   const std::optional<double> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
   if (!loss) return false;
   if (!log_.speaking()) return true;
-  metrics_.write(EvaluationMetrics{.split = split, .step = trainer_.step(), .loss = *loss});
+  metrics_.write(EvaluationMetrics{.split = split,
+                                   .step = trainer_.step(),
+                                   .loss = *loss,
+                                   .samples = trainer_.samples(),
+                                   .tokens = trainer_.tokens(),
+                                   .time = wall_seconds()});
   if (std::isfinite(*loss)) {
     log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
   } else {
@@ -268,10 +295,12 @@ SavePoint TrainingLoop::here() const {
 
 void TrainingLoop::save() {
   if (saves_.covers(here())) return;
+  watch_.begin("saving");
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
   state[kEvaluatedOn] = evaluation_facts(datasets_);
+  state[kLossSinceLine] = since_metrics_.loss_state();
   saves_.save(here(), state, !stopping_ && !trainer_.finished());
 }
 
@@ -288,12 +317,9 @@ void TrainingLoop::save_last() {
 
 int TrainingLoop::stop() {
   save_last();
-  const int signal = signals_.received();
-  log_.info("stopped on {} after step {}; {}run the same command again{} to go on",
-            signal != 0         ? StopSignals::name_of(signal)
-            : stop_for_.empty() ? "request"
-                                : stop_for_,
-            trainer_.step(), stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
+  log_.info("stopped on {} after step {}; {}run the same command again{} to continue",
+            stop_signal_ != 0 ? StopSignals::reason_for(stop_signal_) : stop_for_, trainer_.step(),
+            stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
             config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
   finish();
   signals_.ignore_from_now_on();
@@ -323,6 +349,7 @@ int TrainingLoop::run() {
 }
 
 void TrainingLoop::finish() {
+  watch_.begin("");
   RankReport mine;
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
   mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "base/log.h"
-#include "model/flops.h"
+#include "train/interval.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_limits.h"
 #include "train/run_saves.h"
+#include "train/run_watch.h"
 #include "train/skip_account.h"
 #include "train/stop_signals.h"
 #include "train/trainer.h"
@@ -47,6 +48,8 @@ class TrainingLoop {
   void check_replicas();
   bool evaluation_follows(std::int64_t step) const;
   void record(const StepResult& result, double seconds);
+  void write_metrics(const StepResult& result);
+  void print_progress(const StepResult& result);
   bool evaluate(const std::string& split);
   bool evaluate_what_is_due();
   SavePoint here() const;
@@ -65,7 +68,9 @@ class TrainingLoop {
   RunLimits limits_;                          // rank 0's alone are asked
   std::string stop_for_;                      // what rank 0 stops for, signals apart
   bool stopping_ = false;                     // agreed on by all ranks
+  int stop_signal_ = 0;                       // the same: a signal that some rank has received; 0: none
   std::vector<std::string> evaluations_due_;  // splits; in checkpoints, so that stopping in an evaluation loses none
+  PassProgress passes_;                       // for the trainer's timers, which it must outlive
   Trainer trainer_;
   SkipAccount skips_;
   MetricsWriter metrics_;
@@ -73,10 +78,9 @@ class TrainingLoop {
   LossPlot plot_;
   RunSaves saves_;
   std::int64_t checked_step_ = -1;
-  // Since the line before:
-  double seconds_since_line_ = 0, tokens_since_line_ = 0;
-  FlopsPerToken flops_since_line_;  // of all those tokens together
-  std::int64_t steps_since_line_ = 0;
+  Interval since_metrics_, since_progress_;  // the steps since the last line of each
+  bool progress_begun_ = false;              // by this process, whose first step has a line in any case
+  RunWatch watch_;                           // the last: its thread uses others
 };
 
 /// Whether the run of this checkpoint was stopped before the evaluations of its last step were done.

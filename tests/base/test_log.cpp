@@ -1,10 +1,12 @@
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "base/log.h"
@@ -157,4 +159,88 @@ TEST_CASE("memory use is plausible and the peak notices 64 MiB") {
     CHECK(block[size / 2] == 'x');
   }
   CHECK(peak_resident_bytes() >= now + size / 2);
+}
+
+namespace {
+
+/// Everything that `body` in a child process writes to a terminal of 60 columns.
+template <class Body>
+std::string on_terminal(const char* kind, Body body) {
+  int here = -1, there = -1;
+  struct winsize size {};
+  size.ws_col = 60;
+  REQUIRE(::openpty(&here, &there, nullptr, nullptr, &size) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(there, STDOUT_FILENO);
+    ::dup2(there, STDERR_FILENO);
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "NO_COLOR"}) ::unsetenv(name);
+    ::setenv("TERM", kind, 1);
+    body();
+    ::_exit(0);
+  }
+  ::close(there);
+  std::string text;
+  char buffer[1000];
+  for (ssize_t got = 0; (got = ::read(here, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  ::close(here);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  REQUIRE(status == 0);
+  std::erase(text, '\r');
+  return text;
+}
+
+void status_and_lines(const std::string& run_log) {
+  Log log(true);
+  log.append_to(run_log);
+  log.info("before");
+  log.show_status("12/100");
+  log.show_status("12/100");
+  log.info("between");
+  log.warning("careful");
+  log.show_status("");
+  log.info("after");
+}
+
+}  // namespace
+
+TEST_CASE("log: on a terminal a status line stays below the others and out of run.log") {
+  const TemporaryFolder folder;
+  const auto body = [&] { status_and_lines(folder.file("run.log")); };
+  CHECK(on_terminal("xterm", body) ==
+        "before\n\x1b[K12/100\x1b[Kbetween\n12/100\x1b[Kwarning: careful\n12/100\x1b[Kafter\n");
+  const std::string file = contents_of(folder.file("run.log"));
+  CHECK(file.find("12/100") == std::string::npos);
+  CHECK(file.find('\x1b') == std::string::npos);
+  CHECK(std::count(file.begin(), file.end(), '\n') == 4);
+}
+
+TEST_CASE("log: files, pipes and dumb terminals get no status and no escape codes") {
+  const TemporaryFolder folder;
+  const auto body = [&] { status_and_lines(folder.file("run.log")); };
+  CHECK(on_terminal("dumb", body) == "before\nbetween\nwarning: careful\nafter\n");
+  REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
+  CHECK(contents_of(folder.file("out")) == "before\nbetween\nafter\n");
+  CHECK(contents_of(folder.file("error")) == "warning: careful\n");
+}
+
+TEST_CASE("terminal: under a launcher only what the launch script hands on counts, and NO_COLOR") {
+  const TemporaryFolder folder;
+  const auto seen = [](const char* launcher, const char* handed_on, const char* plain) {
+    return on_terminal("xterm", [=] {
+      if (launcher != nullptr) ::setenv("OMPI_COMM_WORLD_RANK", launcher, 1);
+      if (handed_on != nullptr) ::setenv("MEGATRON_TERMINAL", handed_on, 1);
+      if (plain != nullptr) ::setenv("NO_COLOR", plain, 1);
+      const Terminal terminal = standard_terminal();
+      const std::string text = fmt::format("{} {}", terminal.columns, terminal.colour);
+      (void)!::write(STDOUT_FILENO, text.data(), text.size());
+    });
+  };
+  CHECK(seen(nullptr, nullptr, nullptr) == "60 true");
+  CHECK(seen(nullptr, "100", "1") == "60 false");
+  CHECK(seen("0", nullptr, nullptr) == "0 true");
+  CHECK(seen("0", "100", "") == "100 true");
+  CHECK(seen("0", "-5", nullptr) == "0 true");
 }

@@ -58,3 +58,31 @@ TEST_CASE("launch script: no launcher and no program say what to do") {
   CHECK(program.code == 127);
   CHECK(mentions(program.err, "launch: ./no_such_program: no such program; build it first: make"));
 }
+
+TEST_CASE("a stop in a long step is acknowledged at once, by the name of what was done") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  // Some twenty seconds on an idle machine.
+  Process process(training(kTwo, directory,
+                           {"model.hidden_size=256", "model.sequence_length=256", "train.micro_batch_size=4",
+                            "train.global_batch_size=512", "train.evaluate_every=0"}));
+  const auto wait_for = [&](const char* words) {
+    for (int waited = 0; waited < 6000 && process.running() && !mentions(process.out(), words); ++waited) {
+      pause_milliseconds(5);
+    }
+    INFO(process.out() << process.err());
+    REQUIRE(mentions(process.out(), words));
+  };
+  wait_for("\nstep 1: micro-batch ");
+  CHECK(mentions(process.out(), " of 128, "));
+  process.signal(SIGINT);
+  wait_for("Ctrl-C: saving and stopping after step 1");
+  CHECK(mentions(process.out(), "; a second signal ends the run at once, without saving\n"));
+  REQUIRE(process.running());
+  process.signal(SIGTERM);
+  const Finished finished = process.wait(30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 143);
+  require_no_mpi_paragraphs(finished);
+  CHECK(last_line(finished.err) == "launch: the job was ended by a second signal, without saving (exit code 143)");
+}

@@ -40,7 +40,8 @@ TEST_CASE("a run on eight ranks leaves what is documented, and is complete the s
                                                  "loss_scale",
                                                  "skipped",
                                                  "time"};
-  const std::vector<std::string> evaluation_fields = {"kind", "split", "step", "loss", "perplexity"};
+  const std::vector<std::string> evaluation_fields = {"kind",       "split",   "step",   "loss",
+                                                      "perplexity", "samples", "tokens", "time"};
   std::ifstream metrics(directory + "/metrics.jsonl");
   int steps = 0, evaluations = 0;
   for (std::string text; std::getline(metrics, text);) {
@@ -57,6 +58,8 @@ TEST_CASE("a run on eight ranks leaves what is documented, and is complete the s
     } else {
       ++evaluations;
       CHECK(fields == evaluation_fields);
+      CHECK(line.at("samples") == 8 * line.at("step").get<int>());
+      CHECK(line.at("tokens") == 8 * 16 * line.at("step").get<int>());
     }
   }
   CHECK(steps == kPlannedSteps);

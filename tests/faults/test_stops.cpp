@@ -81,11 +81,12 @@ TEST_CASE("a stop signal saves at the next step and leaves with 75", "[fault-27]
     const char* name;
     int signal;
     bool to_one_rank;
+    const char* words;
   };
-  const Way ways[] = {{"SIGUSR1 to the launcher", SIGUSR1, false},
-                      {"SIGTERM to the launcher", SIGTERM, false},
-                      {"SIGINT to the launcher", SIGINT, false},
-                      {"SIGTERM to one rank", SIGTERM, true}};
+  const Way ways[] = {{"SIGUSR1 to the launcher", SIGUSR1, false, "SIGUSR1"},
+                      {"SIGTERM to the launcher", SIGTERM, false, "SIGTERM"},
+                      {"SIGINT to the launcher", SIGINT, false, "Ctrl-C"},
+                      {"SIGTERM to one rank", SIGTERM, true, "SIGTERM"}};
   for (const Way& way : ways) {
     CAPTURE(way.name);
     const TemporaryFolder folder;
@@ -102,7 +103,9 @@ TEST_CASE("a stop signal saves at the next step and leaves with 75", "[fault-27]
     const Finished finished = process.wait(30);
     INFO(finished.out << finished.err);
     CHECK(finished.code == 75);
-    CHECK(mentions(finished.out, "stopped on"));
+    CHECK(mentions(finished.out, std::string("stopped on ") + way.words + " after step"));
+    CHECK(finished.err.ends_with(
+        "launch: the job stopped early and has a checkpoint (exit code 75); the same command continues it\n"));
     CHECK(error_lines(finished) == 0);
     REQUIRE(saved_steps(directory).size() == 1);  // every_steps = 0: this is the signal's
     CHECK(saved_steps(directory).back() == static_cast<std::int64_t>(numbers(directory, "train").size()));

@@ -140,6 +140,46 @@ TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
   CHECK(count_of(svg, "<circle") == 5 + 1 + 2);  // evaluations and their two marks in the legend
   CHECK(count_of(svg, "http") == 1);             // the name space; nothing is loaded from anywhere
   CHECK(count_of(svg, "<polyline") == 2 + 1 + 1);
+  CHECK(svg.find("training, every step") != std::string::npos);
+  CHECK(svg.find("loss (nats per token)") != std::string::npos);
+}
+
+TEST_CASE("loss plot: short curves are not smoothed and begin at the first step") {
+  const TemporaryFolder folder;
+  Log log(false);
+  MetricsWriter writer(folder.file("metrics.jsonl"), log);
+  for (const std::int64_t step : {1, 10, 20, 30, 40}) {
+    TrainMetrics metrics;
+    metrics.step = step;
+    metrics.loss = 5 - 0.05 * static_cast<double>(step);
+    metrics.losses = {{"language_model", metrics.loss}};
+    writer.write(metrics);
+  }
+  const PlotData data = read_plot_data(folder.file("metrics.jsonl"));
+  std::vector<double> middles;
+  for (const auto& bucket : data.train_loss.buckets()) middles.push_back(bucket.x);
+  CHECK(middles == std::vector<double>{1, 6, 15.5, 25.5, 35.5});
+  CHECK(data.steps_per_line() == 10);
+  const std::string svg = draw_loss_plot(data, "short");
+  check_well_formed(svg);
+  CHECK(count_of(svg, "<polyline") == 1 + 1);  // training and learning rate
+  CHECK(svg.find("training, mean of 10 steps") != std::string::npos);
+  CHECK(count_of(svg, ">training, ") == 1);
+}
+
+TEST_CASE("loss plot: another training loss has its name and its own axis") {
+  PlotData data;
+  data.loss_name = "key_tokens";
+  for (int step = 1; step <= 5; ++step) data.train_loss.add(step, 60 + step);
+  data.evaluation("validation")->add(5, 3.5);
+  const std::string svg = draw_loss_plot(data, "weighted");
+  check_well_formed(svg);
+  CHECK(svg.find("training loss (key_tokens)") != std::string::npos);
+  CHECK(svg.find("validation (nats per token)") != std::string::npos);
+  // In the middle of its own axis, not at the bottom of the training's.
+  const std::size_t circle = svg.find("<circle");
+  REQUIRE(circle != std::string::npos);
+  CHECK(svg.substr(circle, 40).find("cy=\"246.0\"") != std::string::npos);
 }
 
 TEST_CASE("no metrics, one point, equal points and only nulls still give a picture") {
