@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/free_space.h"
 
 namespace megatron {
 
@@ -18,17 +19,21 @@ std::string gibibytes(std::int64_t bytes) {
 
 }  // namespace
 
-void check_free_space(const std::string& directory, std::int64_t bytes) {
+std::optional<std::int64_t> free_space(const std::string& directory) {
   std::filesystem::path place = std::filesystem::absolute(directory);
   std::error_code error;
   while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   struct statvfs status {};
   if (::statvfs(place.c_str(), &status) != 0) fail_with_errno("examine the file system of", directory);
-  if (status.f_blocks == 0) return;  // file systems that do not count
-  const auto available = static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
-  verify(available >= bytes, ErrorKind::filesystem,
+  if (status.f_blocks == 0) return std::nullopt;
+  return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+}
+
+void check_free_space(const std::string& directory, std::int64_t bytes) {
+  const std::optional<std::int64_t> available = free_space(directory);
+  verify(!available || *available >= bytes, ErrorKind::filesystem,
          "{}: a checkpoint needs {} ({} bytes) and {} ({} bytes) are free; make room or choose another run.directory",
-         directory, gibibytes(bytes), bytes, gibibytes(available), available);
+         directory, gibibytes(bytes), bytes, gibibytes(available.value_or(0)), available.value_or(0));
 }
 
 void check_writable(const std::string& directory) {

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/philox.h"
+#include "config/unsupported.h"
 
 namespace megatron {
 namespace {
@@ -95,12 +98,23 @@ std::string print_value(const Key& key, const Config& config) {
   return std::visit([&](auto access) { return Print{!key.absent.empty()}(access(readable)); }, key.access);
 }
 
+namespace {
+
+// A key of which only the default is supported says nothing about a run that has the default.
+bool is_to_come(const Key& key, const Config& config) {
+  return std::any_of(unsupported_features().begin(), unsupported_features().end(), [&](const Unsupported& feature) {
+    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config);
+  });
+}
+
+}  // namespace
+
 std::string print_config(const Config& config) {
   std::string result;
   for (const TableDescription& table : schema_tables()) {
     result += fmt::format("{}[{}]\n", result.empty() ? "" : "\n", table.name);
     for (const Key& key : schema()) {
-      if (key.table != table.name) continue;
+      if (key.table != table.name || is_to_come(key, config)) continue;
       const std::string value = print_value(key, config);
       if (!value.empty()) result += fmt::format("{} = {}\n", key.name, value);
     }

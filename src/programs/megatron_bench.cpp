@@ -1,8 +1,9 @@
 // megatron_bench: model FLOP/s as a share of this machine's own sgemm rate at the model's shapes.
 //
-//   ./megatron_bench                              all cases of one rank
-//   ./megatron_bench --case NAME                  one of them (--help lists them)
-//   scripts/launch.sh 2 ./megatron_bench          all cases of two ranks
+//   ./megatron_bench                              lists the cases
+//   ./megatron_bench --case NAME                  one of them
+//   ./megatron_bench --all                        all cases of one rank: minutes
+//   scripts/launch.sh 2 ./megatron_bench --all    all cases of two ranks
 #include <iostream>
 
 #include "base/log.h"
@@ -24,13 +25,17 @@ constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory
 struct Arguments {
   std::string name;
   BenchmarkSettings settings;
-  bool json = false, quick = false, version = false, help = false;
+  bool all = false, json = false, quick = false, version = false, help = false;
+
+  /// Nothing was said of what to measure.
+  bool only_lists() const { return name.empty() && !all; }
 };
 
 po::options_description options(Arguments& arguments) {
   po::options_description described("Options");
   auto add = described.add_options();
   add("case", po::value(&arguments.name)->value_name("NAME"), "this case only");
+  add("all", po::bool_switch(&arguments.all), "all cases of as many ranks as there are: several minutes");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
   add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads a rank (default: 1)");
@@ -59,9 +64,8 @@ std::vector<BenchmarkCase> chosen_cases(const std::string& name, int ranks) {
   return cases;
 }
 
-void print_help() {
-  Arguments unused;
-  std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << "\nCases\n";
+void print_cases() {
+  std::cout << "Cases\n";
   for (const BenchmarkCase& benchmark : benchmark_cases()) {
     std::cout << fmt::format("  {:<20}{} rank{}{}: {}\n", benchmark.name, benchmark.ranks,
                              benchmark.ranks == 1 ? "" : "s", benchmark.gpu ? ", on a GPU" : "", benchmark.title);
@@ -69,7 +73,13 @@ void print_help() {
   std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
                            kPipelineCase);
   std::cout << fmt::format("  {:<20}2 ranks: steps with communication under computation and without\n", kOverlapCase);
-  std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each lever, planned\n", kMemoryCase);
+  std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each option, planned\n", kMemoryCase);
+}
+
+void print_help() {
+  Arguments unused;
+  std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << '\n';
+  print_cases();
 }
 
 void run_memory_case(bool json) {
@@ -152,7 +162,14 @@ int main(int argc, char** argv) {
            "--device {}: auto, cpu or cuda", device);
     verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
-    done = arguments.help || arguments.version;
+    verify(arguments.name.empty() || !arguments.all, ErrorKind::configuration, "give --case or --all, not both");
+    const bool lists = arguments.only_lists() && !arguments.help && !arguments.version;
+    done = arguments.help || arguments.version || lists;
+    if (lists && launcher_rank() == 0) {
+      print_cases();
+      std::cout << "\nNothing was measured: choose one with --case NAME, or --all (several minutes; --quick: one or "
+                   "two).\n";
+    }
     if (arguments.help) print_help();
     if (arguments.version) std::cout << version_report("megatron_bench");
     return 0;

@@ -12,6 +12,7 @@
 #include "pipeline/simulate.h"
 #include "train/compute.h"
 #include "train/datasets.h"
+#include "train/machine_plan.h"
 #include "train/published_memory.h"
 #include "train/report.h"
 #include "train/split_report.h"
@@ -88,22 +89,29 @@ std::string dry_run(Config config, int ranks) {
 
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  std::string text = describe_plan(config, stages) + "\n" + compare_with_published(config, stages.front());
+  std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_published(config, stages.front()));
   if (shape.pipeline > 1) {
-    text += draw_schedules(make_schedules(config.parallel.schedule, shape.pipeline,
-                                          static_cast<int>(micro_batches_per_step(config)),
-                                          static_cast<int>(config.parallel.virtual_stages)));
+    text += draw_schedules(
+        make_schedules(config.parallel.schedule, shape.pipeline, static_cast<int>(micro_batches_per_step(config)),
+                       static_cast<int>(config.parallel.virtual_stages)),
+        100);
   }
-  text += data_note;
-  if (datasets != nullptr) text += describe_splits(config, *datasets);
+  text += wrapped(data_note);
+  if (datasets != nullptr) text += wrapped(describe_splits(config, *datasets));
   if (order_note.empty() && config.data.megatrons_order()) order_note = index_note(config);
   if (!order_note.empty()) text += "data.order = " + order_note + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
   const bool built = on_host_memory(config.run) || cuda_build().cuda;
   if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
-  if (facts && built && in_numbers.empty() && not_in_numbers.empty()) text += "this run can be trained as it is\n";
-  return text;
+  const Machine machine = measure_machine(config);
+  const MachinePlan here = plan_for_machine(config, stages, facts ? &*facts : nullptr, machine, ranks);
+  text += wrapped(here.text);
+  if (!facts || !built || !in_numbers.empty() || !not_in_numbers.empty()) return text;
+  if (ranks > most_ranks_here(machine.cores))
+    return text + "this run can be trained where its ranks have what they need\n";
+  if (here.obstacles.empty()) return text + "this run can be trained as it is\n";
+  return text + fmt::format("this run cannot be trained on this machine: {}\n", fmt::join(here.obstacles, "; "));
 }
 
 }  // namespace megatron

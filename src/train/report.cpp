@@ -29,6 +29,10 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
   return plans;
 }
 
+namespace {
+constexpr const char* kByteUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+}  // namespace
+
 std::string format_bytes(double bytes) {
   if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
   if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
@@ -36,22 +40,52 @@ std::string format_bytes(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
+std::string program_bytes() {
+  return fmt::format("{:.0f} to {:.0f} MiB", kLeastProgramBytes / (1 << 20), kMostProgramBytes / (1 << 20));
+}
+
+std::string wrapped(const std::string& text) {
+  constexpr std::size_t width = 100, indent = 10;
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    while (line.size() > width && line.rfind(' ', width) > indent && line.rfind(' ', width) != std::string::npos) {
+      const std::size_t space = line.rfind(' ', width);
+      result += line.substr(0, space) + '\n';
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    result += line;
+    if (end < text.size()) result += '\n';
+    at = end + 1;
+  }
+  return result;
+}
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+}
+
 namespace {
+
+double bubble_of(const Config& config, std::int64_t count) {
+  const auto stages = static_cast<int>(config.parallel.pipeline), micro_batches = static_cast<int>(count);
+  if (stages == 1) return 0;
+  const auto chunks = static_cast<int>(config.parallel.virtual_stages);
+  return simulate(make_schedules(config.parallel.schedule, stages, micro_batches, chunks),
+                  {.gradient_buffers = gradient_buffers(stages, micro_batches, chunks)})
+      .bubble_fraction;
+}
 
 std::string describe_bubble(const Config& config) {
   const auto stages = static_cast<int>(config.parallel.pipeline);
   if (stages == 1) return "no pipeline, no bubble";
   const auto chunks = static_cast<int>(config.parallel.virtual_stages);
   const std::string& name = config.parallel.schedule;
-  const auto bubble = [&](std::int64_t count) {
-    const auto micro_batches = static_cast<int>(count);
-    const Simulation simulation = simulate(make_schedules(name, stages, micro_batches, chunks),
-                                           {.gradient_buffers = gradient_buffers(stages, micro_batches, chunks)});
-    return 100 * simulation.bubble_fraction;
-  };
+  const auto bubble = [&](std::int64_t count) { return 100 * bubble_of(config, count); };
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
   const auto formula = published_bubble(name, stages, static_cast<int>(counts.back()), chunks);
-  return fmt::format("{}{}, bubble {:.1f} %{} of the time by its list if all stages are equally fast; {}", name,
+  return fmt::format("{}{}, bubble {:.1f} %{} of the time if all stages are equally fast; {}", name,
                      chunks > 1 ? fmt::format(" over {} chunks a stage", chunks) : "", bubble(counts.back()),
                      counts.size() > 1 ? fmt::format(" (in the first step {:.1f} %)", bubble(counts.front())) : "",
                      formula ? fmt::format("{:.1f} % by the formula", 100 * *formula)
@@ -78,7 +112,7 @@ std::string describe_curriculum(const Config& config, const RunSchedule& schedul
 std::string describe_length(const Config& config, const RunSchedule& schedule) {
   const std::int64_t steps = config.train.steps;
   if (steps == 0) return "";  // epochs of data that are not there
-  return fmt::format("length    {} steps = {} samples = {} tokens\n", steps, schedule.samples_after(steps),
+  return fmt::format("length    {} = {} samples = {} tokens\n", counted(steps, "step"), schedule.samples_after(steps),
                      schedule.tokens_after(steps));
 }
 
@@ -106,12 +140,43 @@ std::string slots_by_size(std::vector<std::size_t> slots) {
   return fmt::format("{}", fmt::join(sizes, " + "));
 }
 
+// Three digits: "2.13 GiB", "138 MiB".
+std::string short_bytes(std::size_t bytes) {
+  auto value = static_cast<double>(bytes);
+  const char* const* unit = std::begin(kByteUnits);
+  while (value >= 1000 && unit + 1 != std::end(kByteUnits)) value /= 1024, ++unit;
+  const int decimals = unit == std::begin(kByteUnits) || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value, decimals, *unit);
+}
+
+constexpr const char* kMemoryRow = "  {:>5} {:>8} {:>9} {:>9} {:>11} {:>8} {:>8} {:>8} {:>8} {:>8}\n";
+
 std::string memory_row(std::size_t stage, const MemoryPlan& plan) {
-  const auto text = [](std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  return fmt::format("  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10} {:>10}\n", stage,
-                     plan.parameters, text(plan.weights), text(plan.gradients), text(plan.optimizer),
-                     slots_by_size(plan.passes.slots), text(plan.communication), text(plan.scratch), text(plan.kernels),
-                     text(plan.batch), text(plan.total()));
+  return fmt::format(fmt::runtime(kMemoryRow), stage, short_bytes(plan.weights), short_bytes(plan.gradients),
+                     short_bytes(plan.optimizer), short_bytes(plan.activations), short_bytes(plan.communication),
+                     short_bytes(plan.scratch), short_bytes(plan.kernels), short_bytes(plan.batch),
+                     short_bytes(plan.total()));
+}
+
+// The slots that activations are in, where there are several or they differ by stage.
+std::string describe_slots(const std::vector<MemoryPlan>& stages) {
+  std::vector<std::string> texts;
+  bool several = false;
+  for (const MemoryPlan& plan : stages) {
+    texts.push_back(slots_by_size(plan.passes.slots));
+    several = several || plan.slots() > 1;
+  }
+  if (!several) return "";
+  std::vector<std::string> parts;
+  for (auto first = texts.begin(); first != texts.end();) {
+    const auto end = std::find_if(first, texts.end(), [&](const std::string& text) { return text != *first; });
+    const auto from = first - texts.begin(), to = end - texts.begin() - 1;
+    parts.push_back(texts.size() == 1 ? *first
+                    : from == to      ? fmt::format("stage {}: {}", from, *first)
+                                      : fmt::format("stages {} to {}: {}", from, to, *first));
+    first = end;
+  }
+  return fmt::format("  activations by micro-batch in flight: {}\n", fmt::join(parts, "; "));
 }
 
 // Levers that are on and have nothing to work on: allowed, since one file serves many layouts, but not in silence.
@@ -129,6 +194,10 @@ std::string describe_idle_levers(const Config& config) {
 
 }  // namespace
 
+double bubble_fraction(const Config& config) {
+  return bubble_of(config, micro_batches_per_step(config));
+}
+
 std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages) {
   const GridShape shape = grid_shape(config);
   const std::vector<std::int64_t> layers = layers_per_chunk(config.model, config.parallel);
@@ -136,22 +205,25 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   for (const MemoryPlan& plan : stages) parameters += plan.stage_parameters;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "grid      {} ranks = tensor {} x context {} x data {} x pipeline {} (tensor fastest){}\n",
-                 shape.ranks(), shape.tensor, shape.context, shape.data, shape.pipeline,
+  fmt::format_to(out, "grid      {} = tensor {}{} x data {} x pipeline {} (tensor fastest){}\n",
+                 counted(shape.ranks(), "rank"), shape.tensor,
+                 shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.data, shape.pipeline,
                  config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "");
   text += describe_idle_levers(config);
-  fmt::format_to(out, "threads   {} a rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
+  fmt::format_to(out, "threads   {} per rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   const ModelConfig& model = config.model;
   fmt::format_to(out,
-                 "model     {}: {} parameters; {} layers, hidden {}, {} heads{}, {}feed-forward {}, sequence {}, "
+                 "model     {}{} parameters; {}, hidden {}, {}{}, {}feed-forward {}, sequence {}, "
                  "vocabulary {} (padded to {})\n",
-                 model.family, parameters, model.layers, model.hidden_size, model.attention_heads,
-                 model.query_groups != model.attention_heads ? fmt::format(" in {} groups", model.query_groups) : "",
+                 model.family != "gpt" ? model.family + ": " : "", parameters, counted(model.layers, "layer"),
+                 model.hidden_size, counted(model.attention_heads, "head"),
+                 model.query_groups != model.attention_heads ? " in " + counted(model.query_groups, "group") : "",
                  model.gated() ? "gated " : "", model.ffn_hidden_size, model.sequence_length, model.vocab_size,
                  model.padded_vocab());
-  fmt::format_to(out, "batch     {} samples = {} micro-batches x {} samples x {} data ranks; {} tokens a step\n",
-                 config.train.global_batch_size, micro_batches_per_step(config), config.train.micro_batch_size,
-                 shape.data, config.train.global_batch_size * config.model.sequence_length);
+  fmt::format_to(
+      out, "batch     {} = {} x {} x {}; {} tokens per step\n", counted(config.train.global_batch_size, "sample"),
+      counted(micro_batches_per_step(config), "micro-batch"), counted(config.train.micro_batch_size, "sample"),
+      counted(shape.data, "data rank"), config.train.global_batch_size * config.model.sequence_length);
   const RunSchedule schedule(config);
   text += describe_ramp_up(config, schedule);
   text += describe_curriculum(config, schedule);
@@ -161,13 +233,17 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  config.parallel.virtual_stages == 1
                      ? "stage"
                      : fmt::format("chunk in the order of the model: stage 0's first, stage 1's first, ..."));
+  std::vector<std::int64_t> held;
+  for (const MemoryPlan& plan : stages) held.push_back(plan.parameters);
+  fmt::format_to(out, "holds     {} parameters per rank{}\n", fmt::join(held, " "),
+                 held.size() > 1 ? ", by stage" : "");
   text += describe_recomputation(config);
-  fmt::format_to(out,
-                 "memory a rank (the program's own buffers; resident: plus about {} of program and libraries)\n"
-                 "  {:>5} {:>12} {:>10} {:>10} {:>10} {:>28} {:>13} {:>10} {:>10} {:>10} {:>10}\n",
-                 format_bytes(kProgramBytes), "stage", "parameters", "weights", "gradients", "optimizer",
-                 "activations by slot", "communication", "scratch", "kernels", "batch", "total");
+  fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
+                 program_bytes());
+  fmt::format_to(out, fmt::runtime(kMemoryRow), "stage", "weights", "gradients", "optimizer", "activations", "comm.",
+                 "scratch", "kernels", "batch", "total");
   for (std::size_t i = 0; i < stages.size(); ++i) text += memory_row(i, stages[i]);
+  text += describe_slots(stages);
   std::size_t host = 0;
   for (const MemoryPlan& plan : stages) host = std::max(host, plan.host);
   if (host > 0) {
@@ -191,9 +267,9 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   }
   fmt::format_to(
       out,
-      "a step    {:.4g} TFLOP a rank in matmuls and attention{}; sends at most {} in passes and {} in gradient sums",
+      "step      {:.4g} TFLOP per rank in matmuls and attention{}; sends at most {} in passes and {} in gradient sums",
       1e-12 * flops, grows ? ", at its largest" : "", format_bytes(passes), format_bytes(sums));
-  return text;
+  return wrapped(text);
 }
 
 std::string RankReport::to_text() const {
@@ -254,8 +330,8 @@ std::string end_table(const std::vector<RankReport>& ranks) {
     fmt::format_to(out, "{:<14} {:>10} {:>10} {:>10}\n", name, format_bytes(bytes.least), format_bytes(bytes.mean),
                    format_bytes(bytes.most));
   };
-  text += fmt::format("memory and traffic a rank (resident: predicted, and about {} of program and libraries)\n",
-                      format_bytes(kProgramBytes));
+  text += fmt::format("memory and traffic a rank (resident: predicted, and {} of program and libraries)\n",
+                      program_bytes());
   row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
   row("used", [](const RankReport& rank) { return rank.used_bytes; });
   const auto beyond = [&](double sign) {

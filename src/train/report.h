@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/timers.h"
@@ -18,12 +19,21 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
 GridShape grid_shape(const Config& config);
 
 /// What a rank has resident besides what its plan says: program, libraries and what they take for themselves, MPI's
-/// and matrix products' among it. Measured with 1 to 8 ranks on one Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43
-/// to 52 MiB.
-inline constexpr double kProgramBytes = 50 << 20;
+/// and matrix products' among it. More ranks, threads and checkpoint.async take more. Measured with 1 to 8 ranks on one
+/// Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 80 MiB.
+inline constexpr double kLeastProgramBytes = 40 << 20, kMostProgramBytes = 80 << 20;
+/// "40 to 80 MiB".
+std::string program_bytes();
 
 /// "1.50 GiB", "12.0 MiB", "640 B".
 std::string format_bytes(double bytes);
+/// Lines of more than 100 characters are continued below, ten columns to the right; for lines that begin with a word.
+std::string wrapped(const std::string& text);
+/// "1 rank", "8 ranks".
+std::string counted(std::int64_t count, std::string_view noun);
+
+/// Share of a step, the largest one, in which a stage does not compute, if all are equally fast.
+double bubble_fraction(const Config& config);
 
 /// Grid with rank order, layers and parameters of each stage, batch arithmetic, schedule with its bubble, and predicted
 /// memory: the same text in a run's banner and in --dry-run.

@@ -1,5 +1,6 @@
 #include "train/run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "config/print.h"
 #include "train/compute.h"
 #include "train/cores.h"
+#include "train/machine_plan.h"
 #include "train/metrics.h"
 #include "train/node_memory.h"
 #include "train/report.h"
@@ -76,20 +78,24 @@ TimeLimits time_limits(const Config& config, const RunEnvironment& environment) 
 }
 
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
-                const Compute& compute, const std::vector<MemoryPlan>& stages) {
+                const Compute& compute, const std::vector<MemoryPlan>& stages, const DataFacts& data, bool resumed) {
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
   const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
   if (!log.speaking()) return;
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
   log.info("megatron_train {}", environment.version);
-  log.info("hosts     {} ranks on {} host{}: {}", world.size(), distinct.size(), distinct.size() == 1 ? "" : "s",
-           fmt::join(distinct, " "));
+  log.info("hosts     {} on {}: {}", counted(world.size(), "rank"),
+           counted(static_cast<std::int64_t>(distinct.size()), "host"), fmt::join(distinct, " "));
   if (!environment.job.empty()) log.info("job       {}", environment.job);
   const std::string ends = RunLimits(time_limits(config, environment), config.run.directory).description();
   if (!ends.empty()) log.info("ends      {}", ends);
   log.info("device    {}", compute.backend.device->description());
   if (!compute.description.empty()) log.info("transport {}", compute.description);
   log.info(std::string_view(describe_plan(config, stages)));
+  // A resumed run has shown its speed before.
+  const Machine machine = resumed ? examine_machine(config) : measure_machine(config);
+  const auto ranks_here = static_cast<int>(std::count(hosts.begin(), hosts.end(), environment.host));
+  log.info(std::string_view(wrapped(plan_for_machine(config, stages, &data, machine, ranks_here).text)));
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
 }
 
@@ -138,8 +144,8 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const ProcessGrid grid(world, shape, compute.transport.get());
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  log_banner(log, world, environment, config, compute, stages);
-  log.info("order     {}", datasets->train().order->description());
+  log_banner(log, world, environment, config, compute, stages, datasets->facts(), own.has_value());
+  log.info(std::string_view(wrapped("order     " + datasets->train().order->description())));
   for (const std::string& note : datasets->notes()) log.warning(std::string_view(note));
   const SplitReport splits = report_splits(config, *datasets);
   for (const std::string& line : splits.lines) log.info(std::string_view(line));

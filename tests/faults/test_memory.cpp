@@ -70,5 +70,5 @@ TEST_CASE("a run that the node's memory is too small for is refused before anyth
   CHECK(mentions(run.err, "the ranks on "));
   CHECK(mentions(run.err, "together, and "));
   CHECK(mentions(run.err, "are free there; use fewer ranks a node"));
-  CHECK(mentions(run.out, "memory a rank"));  // the plan comes before
+  CHECK(mentions(run.out, "memory per rank"));  // the plan comes before
 }

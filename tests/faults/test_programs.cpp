@@ -46,8 +46,7 @@ std::vector<int> corpus_tokens() {
 TEST_CASE("the plan of gpt2-large has the published numbers of parameters") {
   const Finished plan =
       ask({train_program(), source_folder() + "/inputs/gpt2_large.toml", "--dry-run", "--ranks", "4"});
-  CHECK(mentions(plan.out, "\n      0    210753280 "));
-  CHECK(mentions(plan.out, "\n      1    209445120 "));
+  CHECK(mentions(plan.out, "\nholds     210753280 209445120 parameters per rank, by stage\n"));
 }
 
 TEST_CASE("every input file plans, and its printed configuration prints itself", "[fault-7]") {
@@ -58,7 +57,7 @@ TEST_CASE("every input file plans, and its printed configuration prints itself",
     ++files;
     CAPTURE(entry.path().string());
     const Finished plan = ask({train_program(), entry.path().string(), "--dry-run"});
-    CHECK(mentions(plan.out, "memory a rank"));
+    CHECK(mentions(plan.out, "memory per rank"));
     const Finished printed = ask({train_program(), entry.path().string(), "--print-config"});
     const std::string copy = folder.file("copy.toml");
     write_file(copy, printed.out);

@@ -1,0 +1,14 @@
+// What is free on a disk.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace megatron {
+
+/// Bytes that are free for this user on the file system of `directory`, or of the nearest folder above it that exists;
+/// nothing where the file system does not count. Throws Error(filesystem) where it cannot be asked.
+std::optional<std::int64_t> free_space(const std::string& directory);
+
+}  // namespace megatron
