@@ -17,7 +17,7 @@ constexpr double kMostFlops = 4e9;                // of one product: tens of mil
 constexpr std::int64_t kMostElements = 16 << 20;  // of a matrix
 constexpr std::size_t kCopiedBytes = 16 << 20;    // more than a core's share of its caches
 
-// Fitted to runs of models from 0.2 to 124 million parameters, one and two ranks. Elements of 4 bytes.
+// Compared with runs of five models of 0.2 to 15 million parameters on one rank, with dropout and without: within 1.25.
 constexpr double kBlockElements = 46, kMlpElements = 12;  // read and written a token and layer: times h, times f
 constexpr double kHeadElements = 6;                       // a token, times the vocabulary
 constexpr double kUpdateElements = 12;                    // a parameter: gradient, moments, master, norm

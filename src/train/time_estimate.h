@@ -1,5 +1,5 @@
 // How long a step will take on this machine's CPU, before there has been one: the operations that the plan counts, at
-// rates measured on the spot. An estimate: within a factor of 1.5 of a run on an otherwise idle machine.
+// rates measured on the spot. An estimate, for a machine that does nothing else: README.md says how good it is.
 #pragma once
 
 #include <vector>
