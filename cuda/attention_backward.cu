@@ -1,5 +1,8 @@
 // Attention backward: the statistics of every query, and the choice of kernels for the gradients.
 #include "cuda/attention_backward.cuh"
+
+#include <utility>
+
 #include "cuda/cuda_ops.h"
 #include "ops/arguments.h"
 
@@ -10,40 +13,45 @@ using namespace cuda_attention;
 namespace {
 
 /// references = log_sum_exp in units of log2, infinity for rows that see nothing or do not exist, whose probabilities
-/// become 0 by it; deltas = rowsum(dout ∘ out). A warp a row. Reads dout and out once.
-template <class T>
+/// become 0 by it; deltas = rowsum(dout ∘ out). Reads dout and out once. A team of lanes for each row, `width` elements
+/// a lane at a time; blockIdx is (rows, head, sample), and rows are padded to whole blocks.
+template <class T, int team, int width>
 __global__ void __launch_bounds__(kBlockThreads)
     statistics_kernel(const Problem problem, const Heads<const T> dout, const Heads<const T> out,
-                      const float* log_sum_exp, float* references, float* deltas, std::int64_t padded_queries,
-                      bool vectors) {
-  const std::int64_t row = first_element() / kWarpThreads, heads = problem.heads, pairs = problem.samples * heads;
-  const std::int64_t query = row / pairs, pair = row % pairs;
-  if (query >= padded_queries) return;
-  const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
+                      const float* log_sum_exp, float* references, float* deltas, int padded_queries) {
+  const int query = static_cast<int>((blockIdx.x * kBlockThreads + threadIdx.x) / team);
+  const int lane = static_cast<int>(threadIdx.x % team);
+  const int sample = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
+  const std::int64_t pair = static_cast<std::int64_t>(sample) * problem.heads + head;
   float delta = 0, reference = kInfinity;
   if (query < problem.masks.queries) {
-    const auto sample = static_cast<int>(pair / heads), head = static_cast<int>(pair % heads);
-    const T* x = dout.rows(sample, head).row(static_cast<int>(query));
-    const T* y = out.rows(sample, head).row(static_cast<int>(query));
-    const int width = vectors ? Vector<T>::size : 1;
-    for (int i = lane * width; i < problem.size; i += 32 * width) {
-      if (vectors) {
-        const Vector<T> left = load_vector(x + i), right = load_vector(y + i);
-        for (int j = 0; j < Vector<T>::size; ++j) {
-          delta += to_wide(left.values[j]) * to_wide(right.values[j]);
-        }
-      } else {
-        delta += to_wide(x[i]) * to_wide(y[i]);
-      }
+    const T* x = dout.rows(sample, head).row(query);
+    const T* y = out.rows(sample, head).row(query);
+    for (int i = lane * width; i < problem.size; i += team * width) {
+      const auto left = load_floats<width>(x + i), right = load_floats<width>(y + i);
+      for (int j = 0; j < width; ++j) delta += left.values[j] * right.values[j];
     }
-    delta = warp_sum(delta);
     const float natural = log_sum_exp[pair * problem.masks.queries + query];
     if (natural != -kInfinity) reference = natural * kLog2E;
   }
+  for (int lanes = team / 2; lanes > 0; lanes /= 2) delta += __shfl_xor_sync(kFullWarp, delta, lanes);
   if (lane == 0) {
     references[pair * padded_queries + query] = reference;
     deltas[pair * padded_queries + query] = delta;
   }
+}
+
+template <class T>
+using StatisticsKernel = void (*)(Problem, Heads<const T>, Heads<const T>, const float*, float*, float*, int);
+
+/// The kernel with the smallest team that reads a row of vectors at once, or element by element; and its team.
+template <class T>
+std::pair<StatisticsKernel<T>, int> statistics_kernel_for(std::int64_t size, bool vectors) {
+  constexpr int width = Vector<T>::size;
+  if (!vectors) return {statistics_kernel<T, 32, 1>, 32};
+  if (size <= 8 * width) return {statistics_kernel<T, 8, width>, 8};
+  if (size <= 16 * width) return {statistics_kernel<T, 16, width>, 16};
+  return {statistics_kernel<T, 32, width>, 32};
 }
 
 }  // namespace
@@ -61,11 +69,13 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
     auto* references = reinterpret_cast<float*>(scratch(2 * sizeof(float) * static_cast<std::size_t>(statistics)));
     float* deltas = references + statistics;
     if (statistics > 0) {
-      constexpr std::int64_t warps = kBlockThreads / kWarpThreads;
+      const auto [kernel, team] =
+          statistics_kernel_for<T>(problem.size, rows_are_vectors<T>(args.dout) && rows_are_vectors<T>(args.out));
+      static_assert(kQueryPadding % (kBlockThreads / 8) == 0, "rows are whole blocks with every team");
       launch(stream_,
-             {.grid = dim3(static_cast<unsigned>((statistics + warps - 1) / warps)), .block = dim3(kBlockThreads)},
-             statistics_kernel<T>, problem, heads_of<T>(args.dout), heads_of<T>(args.out), args.log_sum_exp.as<float>(),
-             references, deltas, padded, rows_are_vectors<T>(args.dout) && rows_are_vectors<T>(args.out));
+             {.grid = grid_of(padded, kBlockThreads / team, shape.heads, shape.samples), .block = dim3(kBlockThreads)},
+             kernel, problem, heads_of<T>(args.dout), heads_of<T>(args.out), args.log_sum_exp.as<float>(), references,
+             deltas, static_cast<int>(padded));
     }
     BackwardParameters<T> parameters{problem,
                                      heads_of<T>(args.q),

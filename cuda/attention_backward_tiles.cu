@@ -209,11 +209,11 @@ struct Part {
   }
 };
 
-/// On sm_90, without kGeneral:
-///   keys and values, kSize  64:  64 KiB, 254 registers: 2 blocks, 8 warps on a multiprocessor
-///   keys and values, kSize 128: 128 KiB, 255 registers: 1 block, 8 warps
-///   queries, kSize  64: 48 KiB, 168 registers (a word spilled): 3 blocks, 12 warps
-///   queries, kSize 128: 96 KiB, 254 registers: 2 blocks, 8 warps (1 block on sm_80, for its shared memory)
+/// On a multiprocessor of sm_90, by launch bounds and shared memory:
+///   keys and values, kSize  64: 2 blocks of  64 KiB,  8 warps
+///   keys and values, kSize 128: 1 block  of 128 KiB,  8 warps
+///   queries,         kSize  64: 3 blocks of  48 KiB, 12 warps
+///   queries,         kSize 128: 2 blocks of  96 KiB,  8 warps (1 block on sm_80, for its shared memory)
 template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
 __global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompact>::kThreads,
                                   Division<kSize, kKeysAreRows, kGeneral, kCompact>::kBlocks)

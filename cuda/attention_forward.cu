@@ -124,9 +124,10 @@ __device__ __forceinline__ void store_quotients(const Parameters<T>& p, const So
 }
 
 /// kGeneral: with whatever the call may have; see Problem::needs_general().
-/// Shared memory: the queries, and twice a tile of keys and one of values. On sm_90, without kGeneral:
-///   kSize  64: 32 KiB, 165 registers: 3 blocks, 12 warps on a multiprocessor
-///   kSize 128: 64 KiB, 248 registers: 2 blocks, 8 warps
+/// Shared memory: the queries, and twice a tile of keys and one of values. On a multiprocessor of sm_90, by launch
+/// bounds:
+///   kSize  64: 3 blocks of 32 KiB, 12 warps
+///   kSize 128: 2 blocks of 64 KiB,  8 warps
 template <class T, int kSize, bool kGeneral>
 __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(const Parameters<T> p) {
   __align__(16) __shared__ std::uint16_t exchange[kGeneral ? kWarps : 1][kExchangedDraws];

@@ -26,8 +26,9 @@ void check_cublas(cublasStatus_t status, const char* expression, SourcePlace whe
        cublasLtGetStatusName(status), where.file, where.line, cublas_advice(status));
 }
 
-bool says_there_is_none(cublasStatus_t status, int found) {
-  return status == CUBLAS_STATUS_SUCCESS ? found == 0 : status == CUBLAS_STATUS_NOT_SUPPORTED;
+cublasStatus_t status_of_search(cublasStatus_t status, int found, cublasStatus_t state) {
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : state;
 }
 
 }  // namespace megatron

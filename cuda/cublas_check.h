@@ -14,8 +14,9 @@ const char* cublas_advice(cublasStatus_t status);
 /// CUBLAS_STATUS_SUCCESS.
 void check_cublas(cublasStatus_t status, const char* expression, SourcePlace where = SourcePlace::current());
 
-/// Of a heuristic's answer: whether it says that there is no algorithm, and not that anything went wrong.
-bool says_there_is_none(cublasStatus_t status, int found);
+/// A heuristic's whole answer as one status: success if the first of `found` algorithms can be used, whose `state` says
+/// so; CUBLAS_STATUS_NOT_SUPPORTED if there is none; anything else went wrong.
+cublasStatus_t status_of_search(cublasStatus_t status, int found, cublasStatus_t state);
 
 }  // namespace megatron
 

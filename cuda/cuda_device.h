@@ -40,8 +40,12 @@ class CudaDevice final : public Device {
   void synchronize() override;
 
   CudaQueue& operations() { return operations_; }
-  /// As order_after(), for a queue that is not the device's own.
-  void start_stream_after(CudaQueue& queue, Ticket ticket) { queue.start_after(queue_of(ticket), ticket.number); }
+  /// As order_after(), for a queue of messages between ranks. They must not wait for a later point than the ticket's,
+  /// which may lie behind a message that the other rank sends only when it has this one.
+  void start_stream_after(CudaQueue& queue, Ticket ticket) {
+    internal_check(queue_of(ticket).exact(ticket.number), "a message is posted too many operations late");
+    queue.start_after(queue_of(ticket), ticket.number);
+  }
   cudaStream_t compute_stream() const { return operations_.stream(); }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   std::size_t shared_bytes_per_block() const { return properties_.sharedMemPerBlockOptin; }  ///< for kernels that ask

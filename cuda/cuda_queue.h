@@ -1,6 +1,7 @@
 // CudaQueue: a CUDA stream whose points have numbers, for tickets: an event is recorded at each, and events are used
-// again, so that a number may be asked for however old it is. An old one whose event has been recorded anew stands for
-// the oldest point that still has its own, which is later: whoever waits for it waits long enough.
+// again, so that any number may be asked for. One whose event has been recorded anew stands for the oldest point that
+// still has an event, which is later: waiting for it is waiting long enough, between ranks perhaps too long; see
+// exact().
 //
 // Owns its stream and events. Used by one thread, whose current device is the stream's.
 #pragma once
@@ -14,6 +15,8 @@ namespace megatron {
 
 class CudaQueue {
  public:
+  static constexpr std::uint64_t kEvents = 256;
+
   /// Urgent: its kernels' blocks are started before those of queues that are not.
   explicit CudaQueue(bool urgent = false);
   ~CudaQueue();
@@ -23,13 +26,14 @@ class CudaQueue {
   cudaStream_t stream() const { return stream_; }
   /// The number of the point behind all work so far; from 1 on.
   std::uint64_t mark();
+  /// Whether waiting for the number is waiting for its own point: it is one of the last kEvents, or complete.
+  bool exact(std::uint64_t number) { return marked_ - number < kEvents || complete(number); }
   bool complete(std::uint64_t number);
   void wait(std::uint64_t number);  ///< the host waits
   /// What is put on this queue from now on starts when the other has come to this point.
   void start_after(CudaQueue& other, std::uint64_t number);
 
  private:
-  static constexpr std::uint64_t kEvents = 256;
   cudaEvent_t event_of(std::uint64_t number) const;
 
   cudaStream_t stream_ = nullptr;

@@ -36,9 +36,11 @@ std::string driver_version() {
 }  // namespace
 
 VisibleGpus visible_gpus() {
-  // Streams of more connections than the driver makes by itself wait for each other: fatal for those that wait for
-  // another rank. Read when the process first uses a GPU.
+  // CUDA reads both when the process first uses a GPU; the user's own setting wins. Streams that share a connection
+  // wait for each other, and loading a kernel at its first launch may wait for every stream of the GPU: fatal where one
+  // of them waits for another rank.
   (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   VisibleGpus gpus;
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {

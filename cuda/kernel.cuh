@@ -80,13 +80,13 @@ template <class T, int width>
 __device__ __forceinline__ void store_vector(T* to, const Vector<T, width>& vector) {
   *reinterpret_cast<Vector<T, width>*>(to) = vector;
 }
-/// The same into global memory, by an instruction of that size: the compiler makes several stores of a struct at times.
+/// The same into global memory, by one instruction: the compiler at times makes several of a struct's store.
 template <class T, int width>
 __device__ __forceinline__ void store_global(T* to, const Vector<T, width>& vector) {
   if constexpr (sizeof(vector) == 16) {
-    __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(vector));
+    *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(vector);
   } else if constexpr (sizeof(vector) == 8) {
-    __stwb(reinterpret_cast<uint2*>(to), std::bit_cast<uint2>(vector));
+    *reinterpret_cast<uint2*>(to) = std::bit_cast<uint2>(vector);
   } else {
     store_vector(to, vector);
   }

@@ -131,9 +131,9 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const E
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a, &plan.c,
                                                                &plan.c, &preference, 1, &best, &found);
-  if (epilogue.kind != Epilogue::Kind::none && says_there_is_none(status, found)) return nullptr;
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    const cublasStatus_t reason = status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+  const cublasStatus_t reason = status_of_search(status, found, best.state);
+  if (epilogue.kind != Epilogue::Kind::none && reason == CUBLAS_STATUS_NOT_SUPPORTED) return nullptr;
+  if (reason != CUBLAS_STATUS_SUCCESS) {
     fail(ErrorKind::internal,
          "cuBLASLt found no algorithm for {} x {} x {} (a {}, row stride {}; b {}, {}; c {}): {}. {}", key.m, key.n,
          key.k, key.transpose_a ? "transposed" : "as it is", key.a_stride, key.transpose_b ? "transposed" : "as it is",

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "comm/idleness.h"
+#include "cuda/nccl_blocks.h"
 #include "cuda/nccl_support.h"
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or later is needed, for non-blocking groups");
@@ -72,7 +73,7 @@ void NcclCommunicator::connect_collectives() {
   ncclUniqueId id{};
   if (rank() == 0) id = new_id();
   host_.broadcast(bytes_of(id), 0);
-  collectives_ = std::make_unique<NcclLane>(device_, "group '" + name() + "'");
+  collectives_ = std::make_unique<NcclLane>(device_, "group '" + name() + "'", nccl_blocks(name()));
   lanes_.push_back(collectives_.get());
   collectives_->connect(id, size(), rank());
   for (Idleness idleness; !collectives_->connected(); idleness.rest()) collectives_->advance();
@@ -123,7 +124,8 @@ std::uint64_t NcclCommunicator::route_of(const RouteKey& key) {
   const auto [verb, peer, channel] = key;
   route.receives = verb == Verb::receive;
   route.lane = std::make_unique<NcclLane>(
-      device_, fmt::format("group '{}', {} {} {}", name(), name_of(verb), route.receives ? "from" : "to", peer));
+      device_, fmt::format("group '{}', {} {} {}", name(), name_of(verb), route.receives ? "from" : "to", peer),
+      kNcclMessageBlocks);
   route.number = lanes_.size();
   lanes_.push_back(route.lane.get());
   if (route.receives) {

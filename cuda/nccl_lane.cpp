@@ -50,8 +50,8 @@ void check_nccl(ncclResult_t result, ncclComm_t comm, const std::string& what) {
        details == nullptr ? "no details" : details, advice(result));
 }
 
-NcclLane::NcclLane(CudaDevice& device, std::string name)
-    : device_(device), name_(std::move(name)), queue_(/*urgent=*/true) {}
+NcclLane::NcclLane(CudaDevice& device, std::string name, int blocks)
+    : device_(device), name_(std::move(name)), blocks_(blocks), queue_(/*urgent=*/true) {}
 
 void NcclLane::start_end() noexcept {
   if (comm_ == nullptr || ending_) return;
@@ -90,6 +90,7 @@ void NcclLane::connect(const ncclUniqueId& id, int ranks, int rank) {
   internal_check(state_ == State::unconnected, "an NCCL lane is connected twice");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = blocks_;
   const ncclResult_t result = ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
   check_nccl(result, nullptr, "connecting " + name_);
   state_ = State::connecting;

@@ -34,8 +34,9 @@ struct NcclCall {
 
 class NcclLane {
  public:
-  /// `name` is for errors. The device must outlive the lane.
-  NcclLane(CudaDevice& device, std::string name);
+  /// `name` is for errors; `blocks`: the most that a call may use of the GPU (nccl_blocks.h). The device must outlive
+  /// the lane.
+  NcclLane(CudaDevice& device, std::string name, int blocks);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
@@ -67,6 +68,7 @@ class NcclLane {
 
   CudaDevice& device_;
   std::string name_;
+  int blocks_;
   CudaQueue queue_;
   ncclComm_t comm_ = nullptr;
   State state_ = State::unconnected;

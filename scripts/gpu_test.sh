@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests that need a GPU, then those of the operations once more under compute-sanitizer where that is found:
-# memory accesses, and races on shared memory. Usage: scripts/gpu_test.sh [CATCH_ARGUMENT...], e.g. "matmul*"
+# memory accesses, races on shared memory, reads of memory that was never written, barriers that some threads miss.
+# Usage: scripts/gpu_test.sh [CATCH_ARGUMENT...], e.g. "matmul*"
 # From the environment: BUILD (build), the folder that they were built in; they need nothing else of it.
 # Ends with 0 when all passed, 77 when there is no GPU, 1 otherwise.
 set -uo pipefail
@@ -28,11 +29,11 @@ done
 
 sanitizer=$(command -v compute-sanitizer || ls "${CUDA_HOME:-/usr/local/cuda}"/bin/compute-sanitizer 2>/dev/null)
 if [[ -n $sanitizer ]]; then
-  for tool in memcheck racecheck; do
+  for tool in memcheck racecheck initcheck synccheck; do
     run "test_cuda_ops under $tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$folder/test_cuda_ops" "$@"
   done
 else
-  echo "gpu-test: no compute-sanitizer on the PATH: memory accesses and races were not checked"
+  echo "gpu-test: no compute-sanitizer on the PATH: memory accesses, races and barriers were not checked"
 fi
 
 echo "$passed passed, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

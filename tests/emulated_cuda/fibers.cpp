@@ -151,12 +151,22 @@ void prepare(Fiber& fiber) {
   fiber.groups.clear();
 }
 
+bool environment_says(const char* variable, std::string_view value) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && text == value;
+}
+
 bool backwards() {
-  static const bool result = [] {
-    const char* order = std::getenv("MEGATRON_EMULATED_ORDER");
-    return order != nullptr && std::string_view(order) == "backwards";
-  }();
+  static const bool result = environment_says("MEGATRON_EMULATED_ORDER", "backwards");
   return result;
+}
+
+void land(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
 }
 
 void run_block(Machine& m, std::size_t threads) {
@@ -228,8 +238,15 @@ void check_mask(unsigned mask) {
   if ((mask & all) != all) give_up("an exchange between some lanes of a warp only");
 }
 
+bool copies_land_early() {
+  static const bool result = environment_says("MEGATRON_EMULATED_COPIES", "early");
+  return result;
+}
+
 void copy_later(void* to, const void* from, std::size_t bytes) {
-  machine().running->copies.push_back({to, from, bytes});
+  const Copy copy{to, from, bytes};
+  if (copies_land_early()) return land(copy);
+  machine().running->copies.push_back(copy);
 }
 void commit_copies() {
   Fiber& fiber = *machine().running;
@@ -239,13 +256,7 @@ void commit_copies() {
 void wait_for_copies(int groups_left) {
   Fiber& fiber = *machine().running;
   while (static_cast<int>(fiber.groups.size()) > groups_left) {
-    for (const Copy& copy : fiber.groups.front()) {
-      if (copy.from == nullptr) {
-        std::memset(copy.to, 0, copy.bytes);
-      } else {
-        std::memcpy(copy.to, copy.from, copy.bytes);
-      }
-    }
+    for (const Copy& copy : fiber.groups.front()) land(copy);
     fiber.groups.pop_front();
   }
 }

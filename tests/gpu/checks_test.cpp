@@ -40,15 +40,18 @@ TEST_CASE("CUBLAS_CHECK names the call, cuBLASLt's status, the place and what to
                 [] { CUBLAS_CHECK(CUBLAS_STATUS_EXECUTION_FAILED); });
 }
 
-TEST_CASE("a product does without an epilogue where there is no algorithm, not where the search for one failed") {
-  CHECK(says_there_is_none(CUBLAS_STATUS_SUCCESS, 0));
-  CHECK(says_there_is_none(CUBLAS_STATUS_NOT_SUPPORTED, 0));
-  CHECK_FALSE(says_there_is_none(CUBLAS_STATUS_SUCCESS, 1));
+TEST_CASE("search for an algorithm: none, one that can be used, one that cannot, an error") {
+  constexpr cublasStatus_t success = CUBLAS_STATUS_SUCCESS, none = CUBLAS_STATUS_NOT_SUPPORTED;
+  CHECK(status_of_search(success, 0, success) == none);
+  CHECK(status_of_search(none, 0, success) == none);
+  CHECK(status_of_search(success, 1, success) == success);
+  CHECK(status_of_search(success, 1, none) == none);
   for (const cublasStatus_t wrong :
        {CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,
         CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_ARCH_MISMATCH}) {
     CAPTURE(cublasLtGetStatusName(wrong));
-    CHECK_FALSE(says_there_is_none(wrong, 0));
+    CHECK(status_of_search(wrong, 0, success) == wrong);
+    CHECK(status_of_search(success, 1, wrong) == wrong);
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kElements = 100003;
 
 struct Lane {
-  Lane() : backend(make_cuda_backend(0)), device(dynamic_cast<CudaDevice&>(*backend.device)), lane(device, "test") {
+  Lane() : backend(make_cuda_backend(0)), device(dynamic_cast<CudaDevice&>(*backend.device)), lane(device, "test", 4) {
     ncclUniqueId id;
     REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
     first = lane.push(call(Verb::all_reduce));  // before it is connected

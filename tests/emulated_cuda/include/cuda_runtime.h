@@ -93,11 +93,6 @@ inline int __any_sync(unsigned mask, int predicate) {
   }
   return any ? 1 : 0;
 }
-template <class T>
-void __stwb(T* place, T value) {
-  if (reinterpret_cast<std::uintptr_t>(place) % sizeof value != 0) std::abort();
-  *place = value;
-}
 /// Which lanes have the same value. Whole warps only.
 inline unsigned __match_any_sync(unsigned mask, int value) {
   emulated_cuda::check_mask(mask);

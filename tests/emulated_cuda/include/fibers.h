@@ -52,7 +52,9 @@ T exchange(unsigned mask, const T& value, int from) {
   return result;
 }
 
-// cp.async: what was asked for lands when it is waited for, not before.
+// cp.async lands between its issue and the wait for it: here at the wait, so that a missing wait shows, or with
+// MEGATRON_EMULATED_COPIES=early at the issue, so that a copy shows that is issued before all have read its place.
+bool copies_land_early();
 void copy_later(void* to, const void* from, std::size_t bytes);
 void commit_copies();
 void wait_for_copies(int groups_left);
