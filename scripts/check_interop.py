@@ -3,8 +3,9 @@
 
 Usage: python3 scripts/check_interop.py [--checkpoint SOURCE] [--program ./megatron_checkpoint]   (torch, transformers)
 
-Saves random GPT-2 and Llama models of several kinds with transformers, imports them, and compares the logits that both
-compute; exports each import again, some of them in every dtype, and compares what transformers computes from that. With
+Saves random models of every family that can be imported, of several kinds each, with transformers, imports them, and
+compares the logits that both compute; exports each import again, some of them in every dtype, and compares what
+transformers computes from that. What cannot be expressed must be refused by the name of its key. With
 --checkpoint: exports a run or checkpoint, in every dtype and in several files, and compares too. fp32 must agree to
 1e-5. Ends with 1 if anything does not, with 77 where transformers is missing. A test runs it: tests/CMakeLists.txt.
 """
@@ -25,36 +26,102 @@ except ImportError as error:
 
 LLAMA = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
          "max_position_embeddings": 64, "initializer_range": 0.1}  # fmt: skip
+GROUPED = {**LLAMA, "num_key_value_heads": 2}
+GEMMA = {**LLAMA, "num_key_value_heads": 1, "head_dim": 16}
+OPT = {"vocab_size": 131, "hidden_size": 48, "ffn_dim": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
+       "max_position_embeddings": 64, "init_std": 0.1}  # fmt: skip
+BLOOM = {"vocab_size": 131, "hidden_size": 48, "n_layer": 3, "n_head": 6, "initializer_range": 0.1}
 GPT2 = {"vocab_size": 131, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "initializer_range": 0.1}
 SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}  # fmt: skip
 
 
-def gpt2(**keys):
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**{**GPT2, **keys}))
+def maker(name, usual, kind="ForCausalLM"):
+    """A function of the keys of config.json that are not the usual ones."""
+    def make(**keys):
+        return getattr(transformers, name + kind)(getattr(transformers, name + "Config")(**{**usual, **keys}))
+    return make
 
 
-def llama(**keys):
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, **keys}))
-
+gpt2, llama, mistral = maker("GPT2", GPT2, "LMHeadModel"), maker("Llama", LLAMA), maker("Mistral", GROUPED)
+qwen2, qwen3, gemma = maker("Qwen2", GROUPED), maker("Qwen3", {**GROUPED, "head_dim": 16}), maker("Gemma", GEMMA)
+opt, neox, bloom, phi = maker("OPT", OPT), maker("GPTNeoX", LLAMA), maker("Bloom", BLOOM), maker("Phi", LLAMA)
 
 MODELS = {
-    "gpt2": lambda: gpt2(),
+    "gpt2": gpt2,
     "gpt2, exact gelu, narrow mlp, other epsilon": lambda: gpt2(
         activation_function="gelu", n_inner=60, layer_norm_epsilon=1e-3
     ),
     "gpt2, relu": lambda: gpt2(activation_function="relu"),
     "gpt2, untied head": lambda: gpt2(tie_word_embeddings=False),
-    "gpt2 without its head": lambda: transformers.GPT2Model(transformers.GPT2Config(**GPT2)),
+    "gpt2 without its head": maker("GPT2", GPT2, "Model"),
     "llama, multi-head": lambda: llama(num_key_value_heads=6, tie_word_embeddings=False),
     "llama, two groups": lambda: llama(num_key_value_heads=2, tie_word_embeddings=False),
     "llama, one group, tied": lambda: llama(num_key_value_heads=1, tie_word_embeddings=True),
     "llama, biases": lambda: llama(num_key_value_heads=2, attention_bias=True, mlp_bias=True),
     "llama, other base": lambda: llama(num_key_value_heads=2, rope_theta=500000.0),
     "llama, llama3 scaling": lambda: llama(num_key_value_heads=2, rope_scaling=SCALED),
+    "llama, linear scaling": lambda: llama(num_key_value_heads=2, rope_scaling={"type": "linear", "factor": 2.5}),
+    "llama, parameters of rotations": lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+    "llama, a part of the rotation that it ignores": lambda: llama(partial_rotary_factor=0.5),
+    "llama, biases of attention, other head size": lambda: llama(attention_bias=True, head_dim=12),
+    "llama, biases of the mlp": lambda: llama(mlp_bias=True),
+    "mistral, window": lambda: mistral(sliding_window=7),
+    "mistral, no window, tied": lambda: mistral(sliding_window=None, tie_word_embeddings=True),
+    "mistral, other head size, wide window": lambda: mistral(head_dim=12, sliding_window=64, hidden_act="gelu_pytorch_tanh"),
+    "qwen2": qwen2,
+    "qwen2, tied, other base": lambda: qwen2(tie_word_embeddings=True, rope_theta=1e6),
+    "qwen2, window in all layers": lambda: qwen2(use_sliding_window=True, sliding_window=5, max_window_layers=0),
+    "qwen2, window in none of its layers": lambda: qwen2(use_sliding_window=True, sliding_window=5, max_window_layers=3),
+    "qwen3": qwen3,
+    "qwen3, biases, tied, usual head size": lambda: qwen3(attention_bias=True, tie_word_embeddings=True, head_dim=8),
+    "qwen3, window": lambda: qwen3(use_sliding_window=True, sliding_window=5, max_window_layers=0),
+    "gemma": gemma,
+    "gemma, two groups, biases, its old name of gelu": lambda: gemma(
+        num_key_value_heads=2, attention_bias=True, hidden_act="gelu"
+    ),
+    "gemma, untied, silu": lambda: gemma(tie_word_embeddings=False, hidden_act="silu"),
+    "opt": opt,
+    "opt, no biases": lambda: opt(enable_bias=False),
+    "opt, untied, gelu": lambda: opt(tie_word_embeddings=False, activation_function="gelu"),
+    "opt without its head": maker("OPT", OPT, "Model"),
+    "gpt_neox": neox,
+    "gpt_neox, sequential, all rotated, other base": lambda: neox(
+        use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=500
+    ),
+    "gpt_neox, tied, no biases of attention, relu": lambda: neox(
+        tie_word_embeddings=True, attention_bias=False, hidden_act="relu"
+    ),
+    "gpt_neox, llama3 scaling of half a head": lambda: neox(
+        rope_parameters={**SCALED, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    ),
+    "bloom": bloom,
+    "bloom, a power of two of heads, untied": lambda: bloom(n_head=4, tie_word_embeddings=False),
+    "bloom without its head": maker("Bloom", BLOOM, "Model"),
+    "phi": phi,
+    "phi, two groups, other part, tied": lambda: phi(
+        num_key_value_heads=2, partial_rotary_factor=0.25, tie_word_embeddings=True
+    ),
+    "phi, linear scaling, exact gelu": lambda: phi(
+        rope_scaling={"rope_type": "linear", "factor": 2.0}, hidden_act="gelu"
+    ),
 }
 
-EVERY_DTYPE = ("gpt2, untied head", "llama, two groups")
+EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox")
+
+# What is refused, and by which words: keys that are set in the config.json of a model above.
+REFUSED = {
+    "llama": [({"rope_scaling": {"rope_type": kind, "factor": 2.0}}, f'rotary scaling of type "{kind}"')
+              for kind in ("yarn", "dynamic", "longrope")]
+    + [({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config")],
+    "mistral": [({"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "layer_types")],
+    "qwen2": [({"use_sliding_window": True, "layer_types": None, "max_window_layers": 1}, "max_window_layers")],
+    "gemma": [({"use_bidirectional_attention": True}, "use_bidirectional_attention")],
+    "opt": [({"do_layer_norm_before": False}, "do_layer_norm_before"),
+            ({"word_embed_proj_dim": 24}, "word_embed_proj_dim")],
+    "bloom": [({"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm")],
+    "phi": [({"qk_layernorm": True}, "qk_layernorm")],
+}  # fmt: skip
 
 failures = 0
 
@@ -77,8 +144,8 @@ def convert(program, command, source, target, folder, *options):
 def theirs(model, tokens):
     model.eval()
     with torch.no_grad():
-        if isinstance(model, transformers.GPT2Model):
-            return model(torch.tensor([tokens])).last_hidden_state[0] @ model.wte.weight.T
+        if not hasattr(model, "lm_head") and not hasattr(model, "embed_out"):
+            return model(torch.tensor([tokens])).last_hidden_state[0] @ model.get_input_embeddings().weight.T
         return model(torch.tensor([tokens])).logits[0]
 
 
@@ -96,6 +163,22 @@ def check_model(program, name, model, folder):
     report(name + ": exported again", difference, expected.abs().max().item(), 1e-5)
     if name in EVERY_DTYPE:
         check_checkpoint(program, name, imported, folder)
+
+
+def check_refusals(program, name, model, changes, folder):
+    saved = os.path.join(folder, "saved")
+    model.save_pretrained(saved)
+    path = os.path.join(saved, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    for changed, words in changes:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**config, **changed}, file)
+        ended = subprocess.run([program, "import", saved, os.path.join(folder, "imported")], check=False, capture_output=True)
+        global failures
+        good = ended.returncode != 0 and words in ended.stderr.decode()
+        failures += not good
+        print(f"{name}: {words:<50} {'refused' if good else 'NOT REFUSED ' + ended.stderr.decode()}")
 
 
 def check_checkpoint(program, name, source, folder):
@@ -127,6 +210,11 @@ def main():
                 global failures
                 failures += 1
                 print(name, "WRONG", error.stderr.decode())
+    for name, changes in REFUSED.items():
+        if not name.startswith(arguments.only):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            check_refusals(arguments.program, name, next(make for kind, make in MODELS.items() if kind.startswith(name))(), changes, folder)
     if arguments.checkpoint:
         with tempfile.TemporaryDirectory() as folder:
             check_checkpoint(arguments.program, arguments.checkpoint, arguments.checkpoint, folder)

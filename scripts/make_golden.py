@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/*.h5: what tiny models of the GPT family must compute, by PyTorch's autograd in float64.
 
-Usage: python3 scripts/make_golden.py [tests/golden]      (needs torch, numpy and h5py; some seconds)
+Usage: python3 scripts/make_golden.py [tests/golden [NAME...]]      (needs torch, numpy and h5py; some seconds)
 
 The models are written out with elementary tensor operations, so that the files depend on formulas and not on a library's
 idea of a transformer: pre-norm blocks, causal softmax attention scaled by 1/sqrt(head size), a padded vocabulary whose
@@ -39,7 +39,8 @@ STEPS, LEARNING_RATE, BETA1, BETA2, EPSILON, WEIGHT_DECAY, CLIP = 5, 1e-3, 0.9, 
 GPT = dict(layers=3, hidden_size=48, attention_heads=4, query_groups=4, ffn_hidden_size=192, sequence_length=33,
            max_position_embeddings=40, vocab_size=100, vocab_multiple=128, position_embedding="learned",
            rotary_fraction=1.0, rotary_base=10000.0, rotary_scaling=None, activation="gelu", normalization="layernorm",
-           norm_epsilon=1e-5, query_key_norm=False, tie_embeddings=True, bias=True)
+           norm_epsilon=1e-5, query_key_norm=False, tie_embeddings=True, bias=True, head_size=None,
+           attention_window=None, residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
 SMALL = GPT | dict(layers=2, hidden_size=32, ffn_hidden_size=40, sequence_length=19, max_position_embeddings=19,
                    vocab_size=50, vocab_multiple=64)
 # Wavelengths of the rotations in "llama" are 6 to 2000 tokens: the scaling leaves some, slows some by all of the factor
@@ -56,7 +57,23 @@ MODELS = {
                                         rotary_scaling=dict(type="linear", factor=2.5), activation="geglu",
                                         query_key_norm=True),
     "tiny_plain": SMALL | dict(position_embedding="none", activation="relu", bias=False, tie_embeddings=False),
+    "tiny_window": SMALL | dict(query_groups=2, head_size=10, attention_window=7, position_embedding="rope",
+                                activation="geglu", normalization="rmsnorm", scale_embeddings=True,
+                                bias="query_key_value"),
+    "tiny_parallel": SMALL | dict(position_embedding="rope", rotary_fraction=0.5, activation="gelu_exact",
+                                  residual="parallel", embedding_norm=True, tie_embeddings=False, bias="feed_forward"),
+    "tiny_parallel_one_norm": SMALL | dict(residual="parallel_one_norm", scale_embeddings=True, embedding_norm=True,
+                                           head_bias=True, bias="attention"),
 }
+
+BIASES = {"attention.query": (True, "attention", "query_key_value"), "attention.key": (True, "attention", "query_key_value"),
+          "attention.value": (True, "attention", "query_key_value"), "attention.output": (True, "attention"),
+          "mlp.gate": (True, "feed_forward"), "mlp.up": (True, "feed_forward"), "mlp.down": (True, "feed_forward")}  # fmt: skip
+
+
+def has_bias(model, name):
+    """Of a linear layer "layers.N.PART"."""
+    return model["bias"] in BIASES[name.split(".", 2)[2]]
 
 
 def toml(value):
@@ -72,7 +89,7 @@ def padded_vocabulary(model):
 
 
 def head_size(model):
-    return model["hidden_size"] // model["attention_heads"]
+    return model["head_size"] or model["hidden_size"] // model["attention_heads"]
 
 
 def initial_parameters(model, random):
@@ -86,7 +103,7 @@ def initial_parameters(model, random):
 
     def linear(name, outputs, inputs, deviation=0.08):
         weight = {f"{name}.weight": normal(outputs, inputs, deviation=deviation)}
-        return weight | ({f"{name}.bias": normal(outputs, deviation=0.1)} if model["bias"] else {})
+        return weight | ({f"{name}.bias": normal(outputs, deviation=0.1)} if has_bias(model, name) else {})
 
     def norm(name, size=hidden, bias=model["normalization"] == "layernorm"):
         weight = {f"{name}.weight": normal(size, deviation=0.2, mean=1.0)}
@@ -95,17 +112,21 @@ def initial_parameters(model, random):
     parameters = {"embedding.word.weight": normal(padded_vocabulary(model), hidden, deviation=0.15)}
     if model["position_embedding"] == "learned":
         parameters["embedding.position.weight"] = normal(model["max_position_embeddings"], hidden, deviation=0.1)
+    if model["embedding_norm"]:
+        parameters |= norm("embedding.norm")
+    queries = model["attention_heads"] * head_size(model)
     for i in range(model["layers"]):
         layer = f"layers.{i}"
         parameters |= norm(f"{layer}.attention_norm")
-        parameters |= linear(f"{layer}.attention.query", hidden, hidden, deviation=0.2)
+        parameters |= linear(f"{layer}.attention.query", queries, hidden, deviation=0.2)
         for part in ("key", "value"):
             parameters |= linear(f"{layer}.attention.{part}", model["query_groups"] * head_size(model), hidden, deviation=0.2)
         if model["query_key_norm"]:
             for part in ("query", "key"):
                 parameters |= norm(f"{layer}.attention.{part}_norm", head_size(model), bias=False)
-        parameters |= linear(f"{layer}.attention.output", hidden, hidden)
-        parameters |= norm(f"{layer}.mlp_norm")
+        parameters |= linear(f"{layer}.attention.output", hidden, queries)
+        if model["residual"] != "parallel_one_norm":
+            parameters |= norm(f"{layer}.mlp_norm")
         if model["activation"] in ("swiglu", "geglu"):
             parameters |= linear(f"{layer}.mlp.gate", ffn, hidden, deviation=0.2)
         parameters |= linear(f"{layer}.mlp.up", ffn, hidden)
@@ -113,6 +134,8 @@ def initial_parameters(model, random):
     parameters |= norm("final_norm")
     if not model["tie_embeddings"]:
         parameters["head.weight"] = normal(padded_vocabulary(model), hidden, deviation=0.15)
+    if model["head_bias"]:
+        parameters["head.bias"] = normal(padded_vocabulary(model), deviation=0.1)
     return parameters
 
 
@@ -185,9 +208,9 @@ def slopes(heads):
 
 
 def attention(model, query, key, value, norms):
-    """[s, b, width] each; heads are contiguous blocks of the last dimension, and so many query heads in a row read the
+    """[s, b, width] each, the result [s, b, query's width]; heads are contiguous blocks of the last dimension, and so many query heads in a row read the
     same key and value head. norms: a function each that query and key heads go through, or nothing."""
-    s, b, h = query.shape
+    s, b, width = query.shape
     heads, groups = model["attention_heads"], model["query_groups"]
     query, key, value = (
         x.reshape(s, b, count, head_size(model)) for x, count in ((query, heads), (key, groups), (value, groups))
@@ -201,11 +224,13 @@ def attention(model, query, key, value, norms):
     if model["position_embedding"] == "alibi":
         distance = torch.arange(s)[:, None] - torch.arange(s)[None, :]
         scores = scores - slopes(heads)[:, None, None] * distance
-    later = torch.ones(s, s, dtype=torch.bool).triu(diagonal=1)
-    scores = scores.masked_fill(later, -math.inf)
+    hidden = torch.ones(s, s, dtype=torch.bool).triu(diagonal=1)
+    if model["attention_window"]:
+        hidden = hidden | torch.ones(s, s, dtype=torch.bool).tril(diagonal=-model["attention_window"])
+    scores = scores.masked_fill(hidden, -math.inf)
     probabilities = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
     probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return torch.einsum("baij,jbad->ibad", probabilities, value).reshape(s, b, h)
+    return torch.einsum("baij,jbad->ibad", probabilities, value).reshape(s, b, width)
 
 
 def forward(model, parameters, tokens):
@@ -214,7 +239,7 @@ def forward(model, parameters, tokens):
 
     def linear(name, x):
         y = x @ parameters[f"{name}.weight"].T
-        return y + parameters[f"{name}.bias"] if model["bias"] else y
+        return y + parameters[f"{name}.bias"] if has_bias(model, name) else y
 
     def norm(name, x):
         if model["normalization"] == "rmsnorm":
@@ -226,22 +251,26 @@ def forward(model, parameters, tokens):
 
     activation = ACTIVATIONS[model["activation"]]
     word = parameters["embedding.word.weight"]
-    x = word[tokens]
+    x = word[tokens] * (math.sqrt(model["hidden_size"]) if model["scale_embeddings"] else 1)
     if model["position_embedding"] == "learned":
         x = x + parameters["embedding.position.weight"][: tokens.shape[0], None, :]
+    if model["embedding_norm"]:
+        x = norm("embedding.norm", x)
     for i in range(model["layers"]):
         layer = f"layers.{i}"
         n = norm(f"{layer}.attention_norm", x)
         query, key, value = (linear(f"{layer}.attention.{part}", n) for part in ("query", "key", "value"))
         norms = [head_norm(f"{layer}.attention.{part}_norm") for part in ("query", "key")] if model["query_key_norm"] else []
-        x = x + linear(f"{layer}.attention.output", attention(model, query, key, value, norms))
-        n = norm(f"{layer}.mlp_norm", x)
+        attended = x + linear(f"{layer}.attention.output", attention(model, query, key, value, norms))
+        if model["residual"] != "parallel_one_norm":
+            n = norm(f"{layer}.mlp_norm", x if model["residual"] == "parallel" else attended)
         up = linear(f"{layer}.mlp.up", n)
         gated = f"{layer}.mlp.gate.weight" in parameters
         inner = activation(linear(f"{layer}.mlp.gate", n)) * up if gated else activation(up)
-        x = x + linear(f"{layer}.mlp.down", inner)
+        x = attended + linear(f"{layer}.mlp.down", inner)
     head = word if model["tie_embeddings"] else parameters["head.weight"]
-    return norm("final_norm", x) @ head[: model["vocab_size"]].T
+    logits = norm("final_norm", x) @ head[: model["vocab_size"]].T
+    return logits + parameters["head.bias"][: model["vocab_size"]] if model["head_bias"] else logits
 
 
 def mean_loss(model, parameters, tokens, targets):
@@ -272,7 +301,7 @@ def check_by_differences(model, random, parameters, gradients, tokens, targets):
         behind = mean_loss(model, parameters | {name: value - step * direction}, tokens, targets).item()
         difference = (ahead - behind) / (2 * step)
         analytic = (gradients[name] * direction).sum().item()
-        scale = gradients[name].norm().item() + 1e-4
+        scale = gradients[name].norm().item() + 1e-3
         assert abs(difference - analytic) <= 1e-5 * scale, f"{name}: {analytic} against {difference}"
         if name.endswith("attention.key.bias") and model["position_embedding"] != "rope":
             assert gradients[name].norm().item() < 1e-12, name
@@ -332,7 +361,8 @@ def make(path, model):
             dataset = file.create_dataset(name, data=flat, chunks=(chunk,), fletcher32=True, track_times=False)
             dataset.attrs["shape"] = np.array(values.shape, dtype="<u8")
 
-        given = {key: value for key, value in model.items() if value is not None}
+        absent = dict(residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
+        given = {key: value for key, value in model.items() if value is not None and absent.get(key) != value}
         if model["position_embedding"] != "rope":
             given = {key: value for key, value in given.items() if not key.startswith("rotary")}
         file.attrs["model"] = np.bytes_("".join(f"{key} = {toml(value)}\n" for key, value in given.items()))
@@ -359,8 +389,8 @@ def make(path, model):
 
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
-    for name, model in MODELS.items():
-        make(folder / f"{name}.h5", model)
+    for name in sys.argv[2:] or MODELS:
+        make(folder / f"{name}.h5", MODELS[name])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -26,12 +28,27 @@ struct RotaryScalingConfig {
   bool operator==(const RotaryScalingConfig&) const = default;
 };
 
+/// Which linear layers of a block have a bias; `true` and `false` stand for all and none.
+struct BiasConfig {
+  bool query_key_value = true, attention_output = true, feed_forward = true;
+
+  constexpr BiasConfig(bool all = true) : BiasConfig(all, all, all) {}
+  constexpr BiasConfig(bool query_key_value_, bool attention_output_, bool feed_forward_)
+      : query_key_value(query_key_value_), attention_output(attention_output_), feed_forward(feed_forward_) {}
+  bool operator==(const BiasConfig&) const = default;
+};
+inline constexpr std::pair<std::string_view, BiasConfig> kBiasNames[] = {{"attention", {true, true, false}},
+                                                                         {"query_key_value", {true, false, false}},
+                                                                         {"feed_forward", {false, false, true}}};
+
 struct ModelConfig {
   std::string preset;  // "" or a name from presets
   std::string family = "gpt";
   std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
-  std::int64_t query_groups = 0;     // 0: = attention_heads
-  std::int64_t ffn_hidden_size = 0;  // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
+  std::int64_t given_head_size = 0;   // 0: hidden_size / attention_heads; head_size() is either
+  std::int64_t query_groups = 0;      // 0: = attention_heads
+  std::int64_t attention_window = 0;  // positions that a token attends to, its own included; 0: all before it
+  std::int64_t ffn_hidden_size = 0;   // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
   std::int64_t sequence_length = 0;
   std::int64_t max_position_embeddings = 0;  // 0: = sequence_length
   std::int64_t vocab_size = 0;               // 0: the data's
@@ -43,13 +60,15 @@ struct ModelConfig {
   std::string normalization = "layernorm";
   double norm_epsilon = 1e-5;
   bool query_key_norm = false;
-  bool tie_embeddings = true;
-  bool bias = true;
+  std::string residual = "sequential";
+  bool tie_embeddings = true, scale_embeddings = false, embedding_norm = false;
+  BiasConfig bias;
+  bool head_bias = false;
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   double init_std = 0.02;
 
   bool gated() const { return activation == "swiglu" || activation == "geglu"; }
-  std::int64_t head_size() const { return hidden_size / attention_heads; }
+  std::int64_t head_size() const { return given_head_size > 0 ? given_head_size : hidden_size / attention_heads; }
   /// Channels of a head that are rotated, its first so many. (0.35 · 80 is 28, whatever a double makes of it.)
   std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction * (1 + 1e-12));

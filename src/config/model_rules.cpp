@@ -29,13 +29,21 @@ void check_sizes(const Config& c, Violations& violations) {
   }
 }
 
+constexpr std::int64_t kMostChannels = 1 << 24;  // as of a hidden state, so that no product passes 2^63
+
 void check_heads(const Config& c, Violations& violations) {
   const ModelConfig& m = c.model;
   if (m.hidden_size <= 0 || m.attention_heads <= 0) return;
-  if (m.hidden_size % m.attention_heads != 0) {
+  if (m.given_head_size == 0 && m.hidden_size % m.attention_heads != 0) {
     violations.add({"model.attention_heads", "model.hidden_size"},
                    "model.hidden_size = {} is not divisible by model.attention_heads = {}; possible heads: {}",
                    m.hidden_size, m.attention_heads, divisors(m.hidden_size, m.attention_heads));
+    violations.add_other_way_out("or give model.head_size");
+  }
+  if (m.attention_heads * m.head_size() > kMostChannels) {
+    violations.add({"model.head_size", "model.attention_heads"},
+                   "model.attention_heads × model.head_size = {} × {} is more than 2^24 channels", m.attention_heads,
+                   m.head_size());
   }
   const std::int64_t groups = query_groups_of(m), tensor = c.parallel.tensor;
   if (m.attention_heads % groups != 0) {
@@ -111,14 +119,20 @@ void check_rotation(const Config& c, Violations& violations) {
                    "model.rotary_scaling: low_frequency_factor = {} is not below high_frequency_factor = {}",
                    scaling.low_frequency_factor, scaling.high_frequency_factor);
   }
-  if (m.hidden_size <= 0 || m.attention_heads <= 0 || m.hidden_size % m.attention_heads != 0) return;
+  if (m.hidden_size <= 0 || m.attention_heads <= 0) return;
+  if (m.given_head_size == 0 && m.hidden_size % m.attention_heads != 0) return;
   const std::int64_t rotated = m.rotary_size();
   if (rotated < 2 || rotated % 2 != 0) {
+    const bool own = m.given_head_size > 0;
     violations.add(
-        {"model.rotary_fraction", "model.position_embedding", "model.attention_heads", "model.hidden_size"},
+        {"model.rotary_fraction", "model.position_embedding", own ? "model.head_size" : "model.attention_heads",
+         own ? "model.head_size" : "model.hidden_size"},
         "position_embedding = \"rope\" rotates pairs of channels, but model.rotary_fraction = {} of the head "
-        "size {} / {} = {} is {}; it must be an even number of channels, at least 2",
-        m.rotary_fraction, m.hidden_size, m.attention_heads, m.head_size(), rotated);
+        "size {} is {}; it must be an even number of channels, at least 2",
+        m.rotary_fraction,
+        own ? fmt::to_string(m.head_size())
+            : fmt::format("{} / {} = {}", m.hidden_size, m.attention_heads, m.head_size()),
+        rotated);
   }
 }
 

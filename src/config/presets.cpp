@@ -25,9 +25,71 @@ ModelConfig llama(const ModelConfig& sizes, std::int64_t query_groups, std::int6
   model.rotary_base = rotary_base;
   model.activation = "swiglu";
   model.normalization = "rmsnorm";
-  model.tie_embeddings = model.bias = false;
+  model.bias = model.tie_embeddings = false;
   model.hidden_dropout = model.attention_dropout = 0;
   return model;
+}
+
+template <class Change>
+ModelConfig changed(ModelConfig model, const Change& change) {
+  change(model);
+  return model;
+}
+
+ModelConfig mistral_7b() {
+  return changed(llama(gpt(32, 4096, 32, 32768), 8, 14336, 10000),
+                 [](ModelConfig& model) { model.attention_window = 4096; });
+}
+
+ModelConfig qwen2(const ModelConfig& sizes, std::int64_t query_groups, std::int64_t ffn_hidden_size, bool tied) {
+  return changed(llama(sizes, query_groups, ffn_hidden_size, 1e6), [&](ModelConfig& model) {
+    model.norm_epsilon = 1e-6;
+    model.bias = {true, false, false};
+    model.tie_embeddings = tied;
+  });
+}
+
+ModelConfig qwen3(const ModelConfig& sizes, std::int64_t ffn_hidden_size, bool tied) {
+  return changed(qwen2(sizes, 8, ffn_hidden_size, tied), [&](ModelConfig& model) {
+    model.bias = false;
+    model.query_key_norm = true;
+    if (model.head_size() != 128) model.given_head_size = 128;
+  });
+}
+
+ModelConfig gemma(const ModelConfig& sizes, std::int64_t query_groups, std::int64_t ffn_hidden_size) {
+  return changed(llama(sizes, query_groups, ffn_hidden_size, 10000), [](ModelConfig& model) {
+    model.norm_epsilon = 1e-6;
+    model.activation = "geglu";
+    if (model.head_size() != 256) model.given_head_size = 256;
+    model.tie_embeddings = model.scale_embeddings = true;
+  });
+}
+
+ModelConfig opt(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) {
+    model.activation = "relu";
+    model.attention_dropout = 0;
+  });
+}
+
+ModelConfig pythia(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) {
+    model.position_embedding = "rope";
+    model.rotary_fraction = 0.25;
+    model.activation = "gelu_exact";
+    model.residual = "parallel";
+    model.tie_embeddings = false;
+    model.hidden_dropout = model.attention_dropout = 0;
+  });
+}
+
+ModelConfig bloom(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) {
+    model.position_embedding = "alibi";
+    model.embedding_norm = true;
+    model.hidden_dropout = model.attention_dropout = 0;
+  });
 }
 
 }  // namespace
@@ -52,6 +114,18 @@ std::span<const ModelPreset> model_presets() {
       {"llama2-70b", llama(gpt(80, 8192, 64, 4096), 8, 28672, 10000), "69B parameters with 32000 tokens"},
       {"llama3-8b", llama(gpt(32, 4096, 32, 8192), 8, 14336, 500000), "8.0B parameters with 128256 tokens"},
       {"llama3-70b", llama(gpt(80, 8192, 64, 8192), 8, 28672, 500000), "70.6B parameters with 128256 tokens"},
+      {"mistral-7b", mistral_7b(), "7.2B parameters with 32000 tokens"},
+      {"qwen2.5-0.5b", qwen2(gpt(24, 896, 14, 32768), 2, 4864, true), "494M parameters with 151936 tokens"},
+      {"qwen2.5-7b", qwen2(gpt(28, 3584, 28, 131072), 4, 18944, false), "7.6B parameters with 152064 tokens"},
+      {"qwen3-0.6b", qwen3(gpt(28, 1024, 16, 32768), 3072, true), "596M parameters with 151936 tokens"},
+      {"qwen3-8b", qwen3(gpt(36, 4096, 32, 32768), 12288, false), "8.2B parameters with 151936 tokens"},
+      {"gemma-2b", gemma(gpt(18, 2048, 8, 8192), 1, 16384), "2.5B parameters with 256000 tokens"},
+      {"gemma-7b", gemma(gpt(28, 3072, 16, 8192), 16, 24576), "8.5B parameters with 256000 tokens"},
+      {"opt-125m", opt(gpt(12, 768, 12, 2048)), "125M parameters with 50272 tokens"},
+      {"opt-1.3b", opt(gpt(24, 2048, 32, 2048)), "1.3B parameters with 50272 tokens"},
+      {"pythia-160m", pythia(gpt(12, 768, 12, 2048)), "162M parameters with 50304 tokens"},
+      {"pythia-1.4b", pythia(gpt(24, 2048, 16, 2048)), "1.4B parameters with 50304 tokens"},
+      {"bloom-560m", bloom(gpt(24, 1024, 16, 2048)), "559M parameters with 250880 tokens"},
   };
   return presets;
 }

@@ -44,6 +44,12 @@ struct Print {
   std::string operator()(const std::vector<std::int64_t>& value) const {
     return value.empty() ? "" : fmt::format("[{}]", fmt::join(value, ", "));
   }
+  std::string operator()(const BiasConfig& bias) const {
+    for (const auto& [name, named] : kBiasNames) {
+      if (bias == named) return quoted(std::string(name));
+    }
+    return bias == BiasConfig(true) ? "true" : "false";
+  }
   std::string operator()(const RotaryScalingConfig& scaling) const {
     if (scaling.type.empty()) return "";
     const std::string llama3 =

@@ -45,6 +45,18 @@ class ValueReader {
     field = std::move(value);
   }
   void read(std::vector<std::int64_t>& field) { integers(node_, "", field); }
+  void read(BiasConfig& field) {
+    if (node_.is_boolean()) {
+      field = node_.as_boolean()->get();
+      return;
+    }
+    for (const auto& [name, bias] : kBiasNames) {
+      if (node_.value_exact<std::string>() != name) continue;
+      field = bias;
+      return;
+    }
+    wrong_type(node_, "");
+  }
   void read(RotaryScalingConfig& field) {
     if (!node_.is_table()) return wrong_type(node_, "");
     const toml::table& table = *node_.as_table();

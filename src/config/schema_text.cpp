@@ -16,6 +16,9 @@ struct TypeName {
   std::string operator()(Access<bool>) const { return "true or false"; }
   std::string operator()(Access<std::string>) const { return "string"; }
   std::string operator()(Access<std::vector<std::int64_t>>) const { return "array of integers"; }
+  std::string operator()(Access<BiasConfig>) const {
+    return "true, false, \"attention\", \"query_key_value\" or \"feed_forward\"";
+  }
   std::string operator()(Access<RotaryScalingConfig>) const { return "table {type, factor, ...}"; }
   std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
   std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }

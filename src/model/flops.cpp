@@ -1,6 +1,7 @@
 #include "model/flops.h"
 
 #include "base/error.h"
+#include "ops/counting_ops.h"
 
 namespace megatron {
 
@@ -24,8 +25,9 @@ std::int64_t multiplying_parameters(const ModelConfig& model) {
 FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
   if (sequence == 0) sequence = model.sequence_length;
   const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
-  // Scores and their product with the values, forward, over half of the square.
-  const double attention_core = 2 * attention_width * static_cast<double>(sequence);  // of a layer
+  // Scores and their product with the values, forward, over what the mask leaves of the square.
+  const double attention_core =
+      4 * attention_width * static_cast<double>(sequence) * visible_share(sequence, true, model.attention_window);
   FlopsPerToken flops;
   flops.model =
       6 * static_cast<double>(multiplying_parameters(model)) + 3 * static_cast<double>(model.layers) * attention_core;

@@ -1,8 +1,10 @@
 // Floating-point operations a token of training costs, for the rates that the run reports.
 //
 // Convention (say it wherever a rate is printed, since other programs' differ): a multiply-add is two operations; the
-// backward costs twice the forward; attention is counted causally, which is half of the s × s square; so a token costs
-//   6 N + 6 L h s,
+// backward costs twice the forward; attention is counted causally, which is half of the s × s square, and of that what
+// lies within model.attention_window; so a token costs
+//   6 N + 6 L h s
+// without a window,
 // N being the parameters that multiply: the matrices of all layers and the output head of the padded vocabulary
 // (whether tied or not), without the word and position look-ups, biases and norms. Softmax, norms, activations and the
 // optimizer are not counted.

@@ -9,6 +9,7 @@
 namespace megatron {
 
 struct GptStage::Saved final : StageSaved {
+  Embedding::Saved embedding;
   std::vector<Block::Saved> blocks;
   Head::Saved head;
 };
@@ -46,6 +47,12 @@ Activation activation_of(const ModelConfig& model) {
   fail(ErrorKind::internal, "model.activation = \"{}\" has no function", model.activation);
 }
 
+Residual residual_of(const ModelConfig& model) {
+  return model.residual == "parallel"            ? Residual::parallel
+         : model.residual == "parallel_one_norm" ? Residual::parallel_one_norm
+                                                 : Residual::sequential;
+}
+
 BlockSizes block_sizes(const ModelConfig& model) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
   const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
@@ -53,7 +60,10 @@ BlockSizes block_sizes(const ModelConfig& model) {
   sizes.attention = {.hidden = model.hidden_size,
                      .heads = model.attention_heads,
                      .groups = model.query_groups,
-                     .bias = model.bias,
+                     .head_size = model.head_size(),
+                     .bias = model.bias.query_key_value,
+                     .output_bias = model.bias.attention_output,
+                     .window = model.attention_window,
                      .alibi = model.position_embedding == "alibi",
                      .inverse_frequencies =
                          model.position_embedding == "rope" ? rotary_inverse_frequencies(model) : std::vector<float>(),
@@ -64,12 +74,24 @@ BlockSizes block_sizes(const ModelConfig& model) {
                      .output_deviation = output_deviation};
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
-               .bias = model.bias,
+               .bias = model.bias.feed_forward,
                .activation = activation_of(model),
                .deviation = model.init_std,
                .output_deviation = output_deviation};
   sizes.norm = norm_sizes(model);
+  sizes.residual = residual_of(model);
   sizes.hidden_dropout = model.hidden_dropout;
+  return sizes;
+}
+
+EmbeddingSizes embedding_sizes(const ModelConfig& model) {
+  EmbeddingSizes sizes{.padded_vocab = model.padded_vocab(),
+                       .hidden = model.hidden_size,
+                       .positions = model.position_embedding == "learned" ? model.max_position_embeddings : 0,
+                       .dropout = model.hidden_dropout,
+                       .deviation = model.init_std};
+  if (model.scale_embeddings) sizes.scale = std::sqrt(static_cast<double>(model.hidden_size));
+  if (model.embedding_norm) sizes.norm = norm_sizes(model);
   return sizes;
 }
 
@@ -100,15 +122,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
 
   int word = kNone;
   if (first || (last && model.tie_embeddings)) word = declare_word_table(declare, model, grid);
-  if (first) {
-    embedding_.emplace(
-        declare, word,
-        EmbeddingSizes{.padded_vocab = model.padded_vocab(),
-                       .hidden = model.hidden_size,
-                       .positions = model.position_embedding == "learned" ? model.max_position_embeddings : 0,
-                       .dropout = model.hidden_dropout,
-                       .deviation = model.init_std});
-  }
+  if (first) embedding_.emplace(declare, word, embedding_sizes(model));
   blocks_.reserve(static_cast<std::size_t>(*own));
   const std::int64_t recomputed = recompute.of_chunk(*own);
   for (std::int64_t layer = first_layer; layer < first_layer + *own; ++layer) {
@@ -116,7 +130,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
                          layer - first_layer < recomputed);
   }
   if (last && !model.tie_embeddings) word = declare_table(declare, "head.weight", model);
-  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, norm_sizes(model)});
+  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
 }
 
 std::vector<std::unique_ptr<GptStage>> make_gpt_chunks(const Config& config, const ProcessGrid& grid,
@@ -139,10 +153,10 @@ std::unique_ptr<StageSaved> GptStage::make_saved() const {
   return saved;
 }
 
-ConstTensor GptStage::embed(Context& context) const {
+ConstTensor GptStage::embed(Context& context, Saved& saved) const {
   const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);
   const Tensor x = context.saved.allocate("embedding", shape, context.activation_type);
-  embedding_->forward(context, x);
+  embedding_->forward(context, x, saved.embedding);
   return x;
 }
 
@@ -160,7 +174,7 @@ ConstTensor GptStage::run_blocks(Context& context, ConstTensor x, Tensor out, Sa
 void GptStage::forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
                        StageSaved& stage_saved) const {
   auto& saved = static_cast<Saved&>(stage_saved);
-  const ConstTensor x = first() ? embed(context) : ConstTensor(in[0]);
+  const ConstTensor x = first() ? embed(context, saved) : ConstTensor(in[0]);
   const ConstTensor y = run_blocks(context, x, last() ? Tensor() : out[0], saved);
   if (last()) head_->forward(context, y, loss_total, saved.head);
 }
@@ -177,14 +191,14 @@ void GptStage::backward(Context& context, const StageData& dout, const StageData
     dy = dx;
   }
   if (blocks_.empty() && !last()) context.ops.copy(dy, dx);
-  if (first()) embedding_->backward(context, dx);
+  if (first()) embedding_->backward(context, dx, saved.embedding);
 }
 
 void GptStage::logits(Context& context, Tensor logits) const {
   internal_check(first() && last(), "logits of a stage that is not the whole model");
   Saved saved;
   saved.blocks.resize(blocks_.size());
-  const ConstTensor y = run_blocks(context, embed(context), {}, saved);
+  const ConstTensor y = run_blocks(context, embed(context, saved), {}, saved);
   head_->logits(context, y, logits);
 }
 

@@ -43,7 +43,7 @@ class GptStage final : public Stage {
   struct Saved;
   /// Through the blocks; the result lies in context.saved, or is `out` if that is given.
   ConstTensor run_blocks(Context& context, ConstTensor x, Tensor out, Saved& saved) const;
-  ConstTensor embed(Context& context) const;
+  ConstTensor embed(Context& context, Saved& saved) const;
 
   ModelConfig model_;
   const TensorRegion& region_;

@@ -10,13 +10,14 @@ namespace megatron {
 namespace {
 
 ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  const std::int64_t h = sizes.hidden, groups = sizes.groups, keys = groups * sizes.head_size();
-  const int weight = declare.split_rows(name + ".query.weight", h, h, sizes.deviation);
+  const std::int64_t h = sizes.hidden, groups = sizes.groups;
+  const std::int64_t queries = sizes.heads * sizes.head_size, keys = groups * sizes.head_size;
+  const int weight = declare.split_rows(name + ".query.weight", queries, h, sizes.deviation);
   declare.split_rows(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
   declare.split_rows(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
   int bias = kNone;
   if (sizes.bias) {
-    bias = declare.split_bias(name + ".query.bias", h);
+    bias = declare.split_bias(name + ".query.bias", queries);
     declare.split_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
     declare.split_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
   }
@@ -24,8 +25,9 @@ ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, cons
 }
 
 RowParallelLinear declare_output(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.hidden, sizes.output_deviation);
-  const int bias = sizes.bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
+  const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
+                                           sizes.output_deviation);
+  const int bias = sizes.output_bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
   return {declare.store(), weight, bias};
 }
 
@@ -44,7 +46,7 @@ int declare_frequencies(Declare& declare, const AttentionSizes& sizes) {
 }
 
 int declare_norm(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  return sizes.query_key_norm ? declare.whole_vector_inside(name + ".weight", sizes.head_size(), 1) : kNone;
+  return sizes.query_key_norm ? declare.whole_vector_inside(name + ".weight", sizes.head_size, 1) : kNone;
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ Attention::Attention(Declare& declare, const std::string& name, const AttentionS
       output_(declare_output(declare, name, sizes)) {}
 
 Attention::Parts Attention::parts(Tensor qkv) const {
-  const std::int64_t d = sizes_.head_size(), query = local_heads_ * d, key = local_groups_ * d;
+  const std::int64_t d = sizes_.head_size, query = local_heads_ * d, key = local_groups_ * d;
   return {qkv.slice(2, 0, query).split_last(local_heads_), qkv.slice(2, query, key).split_last(local_groups_),
           qkv.slice(2, query + key, key).split_last(local_groups_)};
 }
@@ -72,7 +74,7 @@ Attention::Parts Attention::parts(Tensor qkv) const {
 Attention::Parts Attention::inputs(const Saved& saved) const {
   Parts in = parts(saved.qkv);
   if (saved.normed) {
-    const std::int64_t query = local_heads_ * sizes_.head_size(), key = local_groups_ * sizes_.head_size();
+    const std::int64_t query = local_heads_ * sizes_.head_size, key = local_groups_ * sizes_.head_size;
     in.query = saved.normed.slice(2, 0, query).split_last(local_heads_);
     in.key = saved.normed.slice(2, query, key).split_last(local_groups_);
   }
@@ -82,7 +84,7 @@ Attention::Parts Attention::inputs(const Saved& saved) const {
 void Attention::rotate(Context& context, Tensor query_and_key, bool inverse) const {
   if (frequencies_ == kNone) return;
   const std::int64_t heads = local_heads_ + local_groups_;
-  context.ops.rotary({.x = query_and_key.slice(2, 0, heads * sizes_.head_size()).split_last(heads),
+  context.ops.rotary({.x = query_and_key.slice(2, 0, heads * sizes_.head_size).split_last(heads),
                       .positions = context.micro_batch.position_ids,
                       .inverse_frequencies = store_->constant(frequencies_),
                       .inverse = inverse});
@@ -91,7 +93,7 @@ void Attention::rotate(Context& context, Tensor query_and_key, bool inverse) con
 void Attention::normalise(Context& context, Saved& saved) const {
   const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
   saved.normed = context.saved.allocate(
-      "normalised query, key", {s, b, (local_heads_ + local_groups_) * sizes_.head_size()}, context.activation_type);
+      "normalised query, key", {s, b, (local_heads_ + local_groups_) * sizes_.head_size}, context.activation_type);
   saved.query_rstd = context.saved.allocate("query norm rstd", {s * b * local_heads_}, DType::f32);
   saved.key_rstd = context.saved.allocate("key norm rstd", {s * b * local_groups_}, DType::f32);
   const Parts raw = parts(saved.qkv), normed = inputs(saved);
@@ -137,18 +139,19 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
 
 AttentionMask Attention::mask(const MicroBatch& micro_batch) const {
   AttentionMask mask;
+  mask.window = sizes_.window;
   mask.document_starts = micro_batch.document_starts;
   if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);
   return mask;
 }
 
 float Attention::scale() const {
-  return 1 / std::sqrt(static_cast<float>(sizes_.head_size()));
+  return 1 / std::sqrt(static_cast<float>(sizes_.head_size));
 }
 
 void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
-  const std::int64_t width = local_heads_ * sizes_.head_size();
+  const std::int64_t width = local_heads_ * sizes_.head_size;
   saved.x = x;
   saved.qkv = context.saved.allocate("query, key, value", {s, b, qkv_.local_out()}, context.activation_type);
   saved.out = context.saved.allocate("attention output", {s, b, width}, context.activation_type);

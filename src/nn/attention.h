@@ -14,16 +14,15 @@
 namespace megatron {
 
 struct AttentionSizes {
-  std::int64_t hidden = 0, heads = 0, groups = 0;  ///< of the whole model
-  bool bias = true;
-  bool alibi = false;  ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
+  std::int64_t hidden = 0, heads = 0, groups = 0, head_size = 0;  ///< of the whole model
+  bool bias = true, output_bias = true;                           ///< of query, key and value; of the output
+  std::int64_t window = 0;  ///< positions that a query sees, its own included; 0: all before it
+  bool alibi = false;       ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
   std::vector<float> inverse_frequencies = {};  ///< of rotations of queries and keys (Su et al. 2021); empty: none
   bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)
   double norm_epsilon = 1e-5;                   ///< of that
   double dropout = 0;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
-
-  std::int64_t head_size() const { return hidden / heads; }
 };
 
 class Attention {
@@ -34,7 +33,7 @@ class Attention {
                     ///< rotated if they are not normalised before
     Tensor normed;  ///< [s, b, (a/t + groups here) d]: query and key, normalised and rotated; absent without norms
     Tensor query_rstd, key_rstd;  ///< f32 [s b heads]
-    Tensor out;                   ///< [s, b, h/t]
+    Tensor out;                   ///< [s, b, a/t d]
     Tensor log_sum_exp;           ///< f32 [b, a/t, s]
   };
 

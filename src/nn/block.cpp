@@ -12,7 +12,9 @@ Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes,
       recompute_(recompute),
       attention_norm_(declare, name + ".attention_norm", sizes.norm),
       attention_(declare, name + ".attention", sizes.attention, layer),
-      mlp_norm_(declare, name + ".mlp_norm", sizes.norm),
+      mlp_norm_(sizes.residual == Residual::parallel_one_norm
+                    ? std::nullopt
+                    : std::optional<Norm>(std::in_place, declare, name + ".mlp_norm", sizes.norm)),
       mlp_(declare, name + ".mlp", sizes.mlp),
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
@@ -34,7 +36,7 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
     Context again = context.saving_in(context.scratch);
     again.weight_work = nullptr;  // what weight gradients need is given back here: nothing can be put off
     Saved recomputed;
-    activate(again, saved.attention_norm.x, recomputed);
+    activate(again, saved.attention_norm.x, {}, recomputed);
     run_back(again, dy, recomputed, dx);
   } else {
     run_back(context, dy, saved, dx);
@@ -42,12 +44,13 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
   context.gradients_ready(store_->at(first_parameter_));
 }
 
-void Block::activate(Context& context, ConstTensor x, Saved& saved) const {
+void Block::activate(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   Arena& keep = context.saved;
   const DType type = context.activation_type;
+  const bool parallel = sizes_.residual != Residual::sequential;
   const Tensor normed = keep.allocate("attention norm", x.shape(), type);
-  const Tensor middle = keep.allocate("residual after attention", x.shape(), type);
-  const Tensor middle_normed = keep.allocate("mlp norm", x.shape(), type);
+  const Tensor middle = parallel && y ? y : keep.allocate("residual after attention", x.shape(), type);
+  const Tensor mlp_normed = mlp_norm_ ? keep.allocate("mlp norm", x.shape(), type) : normed;
 
   attention_norm_.forward(context, x, normed, saved.attention_norm);
   attention_.forward(context, normed, middle, saved.attention);
@@ -58,17 +61,20 @@ void Block::activate(Context& context, ConstTensor x, Saved& saved) const {
        .y = middle,
        .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::attention_output)});
 
-  mlp_norm_.forward(context, middle, middle_normed, saved.mlp_norm);
-  mlp_.activate(context, middle_normed, saved.mlp);
+  if (mlp_norm_) mlp_norm_->forward(context, parallel ? x : ConstTensor(middle), mlp_normed, saved.mlp_norm);
+  mlp_.activate(context, mlp_normed, saved.mlp);
 }
 
 void Block::run(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
-  activate(context, x, saved);
-  mlp_.project(context, saved.mlp, y);
+  const bool parallel = sizes_.residual != Residual::sequential;
+  activate(context, x, y, saved);
+  const ArenaScope scope(context.scratch);
+  const Tensor output = parallel ? context.scratch.allocate("mlp output", y.shape(), y.dtype()) : y;
+  mlp_.project(context, saved.mlp, output);
   context.ops.dropout_add_forward(
-      {.x = y,
+      {.x = output,
        .bias = mlp_.down().bias(),
-       .residual = saved.mlp_norm.x,
+       .residual = parallel ? ConstTensor(y) : saved.mlp_norm.x,
        .y = y,
        .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::mlp_output)});
 }
@@ -90,20 +96,24 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
 void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
+  // Of what attention is added to: through the MLP's norm, and around it. With one norm for both: of that norm's
+  // output.
   const Tensor dmiddle = context.scratch.allocate("residual gradient", dy.shape(), dy.dtype());
   {
     const ArenaScope inner(context.scratch);
     const ConstTensor dmlp = through_dropout(context, dy, mlp_.down().bias_gradient(), RandomSite::mlp_output);
-    mlp_.backward(context, dmlp, saved.mlp, dnormed);
+    mlp_.backward(context, dmlp, saved.mlp, mlp_norm_ ? dnormed : dmiddle);
   }
-  mlp_norm_.backward(context, dnormed, saved.mlp_norm, dy, dmiddle);
+  if (mlp_norm_) mlp_norm_->backward(context, dnormed, saved.mlp_norm, dy, dmiddle);
   {
     const ArenaScope inner(context.scratch);
     const ConstTensor dattention =
-        through_dropout(context, dmiddle, attention_.output().bias_gradient(), RandomSite::attention_output);
+        through_dropout(context, sizes_.residual == Residual::sequential ? ConstTensor(dmiddle) : dy,
+                        attention_.output().bias_gradient(), RandomSite::attention_output);
     attention_.backward(context, dattention, saved.attention, dnormed);
   }
-  attention_norm_.backward(context, dnormed, saved.attention_norm, dmiddle, dx);
+  if (!mlp_norm_) context.ops.add(dmiddle, dnormed);
+  attention_norm_.backward(context, dnormed, saved.attention_norm, mlp_norm_ ? ConstTensor(dmiddle) : dy, dx);
 }
 
 }  // namespace megatron

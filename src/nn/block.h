@@ -1,4 +1,5 @@
-// One pre-norm transformer block: x + dropout(attention(norm(x)) + bias), then the same with the MLP.
+// One pre-norm transformer block: x + dropout(attention(norm(x)) + bias), then the same with the MLP; or both parts
+// read x and are added to it (parallel residual, Wang & Komatsuzaki 2021).
 //
 // A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
 // back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
@@ -6,6 +7,7 @@
 // gradients are never put off.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "nn/attention.h"
@@ -14,22 +16,30 @@
 
 namespace megatron {
 
+enum class Residual {
+  sequential,        ///< the MLP reads what attention has added to
+  parallel,          ///< both read the block's input, each through a norm
+  parallel_one_norm  ///< both through attention's norm
+};
+
 struct BlockSizes {
   AttentionSizes attention;
   MlpSizes mlp;
   NormSizes norm;
+  Residual residual = Residual::sequential;
   double hidden_dropout = 0;
 };
 
 class Block {
  public:
-  struct Saved {  // of a recomputed block the input, attention_norm.x, alone
-    Norm::Saved attention_norm, mlp_norm;
+  struct Saved {                           // of a recomputed block the input, attention_norm.x, alone
+    Norm::Saved attention_norm, mlp_norm;  // the latter absent where both parts read one norm
     Attention::Saved attention;
     Mlp::Saved mlp;
   };
 
-  /// Declares NAME.{attention_norm,attention,mlp_norm,mlp}.…; `layer` is the global index, from 0.
+  /// Declares NAME.{attention_norm,attention,mlp_norm,mlp}.…, without mlp_norm where both parts read one norm; `layer`
+  /// is the global index, from 0.
   Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute = false);
 
   /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.
@@ -38,8 +48,9 @@ class Block {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
-  // The forward up to the last projection, which backward does not need.
-  void activate(Context& context, ConstTensor x, Saved& saved) const;
+  // The forward up to the last projection, which backward does not need. Parallel parts add up in y: it is set to x
+  // with attention added, unless it is absent.
+  void activate(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
   // The gradient of dropout(f + bias) with respect to f: dy itself where nothing is dropped. Adds the bias' gradient.
@@ -52,7 +63,7 @@ class Block {
   bool recompute_;
   Norm attention_norm_;
   Attention attention_;
-  Norm mlp_norm_;
+  std::optional<Norm> mlp_norm_;
   Mlp mlp_;
   int last_parameter_;
 };

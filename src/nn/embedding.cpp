@@ -1,7 +1,5 @@
 #include "nn/embedding.h"
 
-#include <algorithm>
-
 #include "base/ranges.h"
 
 namespace megatron {
@@ -18,7 +16,9 @@ Embedding::Embedding(Declare& declare, int word, const EmbeddingSizes& sizes)
       position_(sizes.positions == 0
                     ? kNone
                     : declare.whole_table("embedding.position.weight", sizes.positions, sizes.hidden, sizes.deviation)),
-      sizes_(sizes) {}
+      sizes_(sizes),
+      norm_(sizes.norm ? std::optional<Norm>(std::in_place, declare, "embedding.norm", *sizes.norm) : std::nullopt),
+      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 ConstTensor Embedding::outside_position_ids(const Context& context) const {
   const MicroBatch& batch = context.micro_batch;
@@ -26,40 +26,46 @@ ConstTensor Embedding::outside_position_ids(const Context& context) const {
                                             context.region.outside_rows(batch.sequence)));
 }
 
-void Embedding::forward(Context& context, Tensor y) const {
+void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
   const Range range(context.ops.ranges(), "embedding");
-  context.acquire(store_->at(std::max(word_, position_)));  // declared behind the words
+  context.acquire(store_->at(last_parameter_));
+  const Tensor sum =
+      norm_ ? context.saved.allocate("embedding before its norm", y.shape(), context.activation_type) : y;
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
-  const Tensor share = context.region.share(context.scratch, y);
+  const Tensor share = context.region.share(context.scratch, sum);
   context.ops.embedding_forward({.ids = as_vector(context.micro_batch.tokens),
                                  .weight = word.value,
                                  .first_row = word.box.offset[0],
                                  .y = as_matrix(share)});
-  context.region.start_leave(share, y).wait();
+  context.region.start_leave(share, sum).wait();
+  if (sizes_.scale != 1) context.ops.scale(sum, sizes_.scale);
   if (position_ != kNone) {
     context.ops.embedding_forward({.ids = outside_position_ids(context),
                                    .weight = store_->at(position_).value,
-                                   .y = as_matrix(y),
+                                   .y = as_matrix(sum),
                                    .accumulate = true});
   }
+  if (norm_) norm_->forward(context, sum, y, saved.norm);
   const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
   if (dropout.probability > 0) {
     context.ops.dropout_add_forward({.x = y, .bias = {}, .residual = {}, .y = y, .dropout = dropout});
   }
 }
 
-void Embedding::backward(Context& context, Tensor dy) const {
+void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const {
   const Range range(context.ops.ranges(), "embedding");
   const ArenaScope scope(context.scratch);
   const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
   if (dropout.probability > 0) {
     context.ops.dropout_add_backward({.dy = dy, .dx = dy, .dbias = {}, .dropout = dropout});
   }
+  if (norm_) norm_->backward(context, dy, saved.norm, {}, dy);
   if (position_ != kNone) {
     context.ops.embedding_backward(
         {.ids = outside_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
   }
+  if (sizes_.scale != 1) context.ops.scale(dy, sizes_.scale);
   const Parameter& word = store_->at(word_);
   const ConstTensor whole = context.region.enter(context.scratch, dy);
   context.ops.embedding_backward({.ids = as_vector(context.micro_batch.tokens),

@@ -1,27 +1,38 @@
 // Token and position embedding: the word table is cut by rows over the tensor ranks (vocabulary parallel), the position
-// table, where a model learns one, is whole on each. Everything outside the tensor region from here on.
+// table, where a model learns one, is whole on each. Everything outside the tensor region from here on. What was looked
+// up may be scaled, and the sum normalized.
 #pragma once
 
+#include <optional>
+
 #include "nn/linear.h"
+#include "nn/norm.h"
 
 namespace megatron {
 
 struct EmbeddingSizes {
   std::int64_t padded_vocab = 0, hidden = 0;
-  std::int64_t positions = 0;  ///< rows of the position table; 0: there is none
+  std::int64_t positions = 0;          ///< rows of the position table; 0: there is none
+  double scale = 1;                    ///< of the words' embeddings
+  std::optional<NormSizes> norm = {};  ///< of the sum; none if absent
   double dropout = 0, deviation = 0.02;
 };
 
 class Embedding {
  public:
-  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight, if any.
+  struct Saved {
+    Norm::Saved norm;  ///< its x lies in context.saved
+  };
+
+  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight and
+  /// embedding.norm.…, if there are such.
   Embedding(Declare& declare, int word, const EmbeddingSizes& sizes);
 
-  /// y[s(/t), b, h] = dropout(word[tokens] (+ position[position_ids])); sets y.
-  void forward(Context& context, Tensor y) const;
+  /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]))); sets y.
+  void forward(Context& context, Tensor y, Saved& saved) const;
   /// Adds the tables' gradients, which are never put off: on one stage that would be another order than the head's. dy
   /// is used up (overwritten).
-  void backward(Context& context, Tensor dy) const;
+  void backward(Context& context, Tensor dy, const Saved& saved) const;
 
  private:
   ConstTensor outside_position_ids(const Context& context) const;
@@ -29,6 +40,8 @@ class Embedding {
   const ParameterStore* store_;
   int word_, position_;  // kNone: no such table
   EmbeddingSizes sizes_;
+  std::optional<Norm> norm_;
+  int last_parameter_;
 };
 
 }  // namespace megatron

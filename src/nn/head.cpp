@@ -19,7 +19,13 @@ Head::Head(Declare& declare, int word, const HeadSizes& sizes)
       word_(word),
       sizes_(sizes),
       norm_(declare, "final_norm", sizes.norm),
+      bias_(sizes.bias ? declare.split_bias("head.bias", store_->at(word).global_shape[0]) : kNone),
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
+
+void Head::project(Context& context, ConstTensor whole, Tensor logits) const {
+  context.ops.matmul({.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
+  if (bias_ != kNone) context.ops.add_bias({.x = logits, .bias = store_->at(bias_).value});
+}
 
 void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
   context.acquire(store_->at(last_parameter_));
@@ -27,8 +33,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
   const Tensor normed = context.scratch.allocate("final norm", x.shape(), context.activation_type);
   Norm::Saved unused;
   norm_.forward(context, x, normed, unused);
-  const ConstTensor whole = context.region.enter(context.scratch, normed);
-  context.ops.matmul({.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
+  project(context, context.region.enter(context.scratch, normed), logits);
 }
 
 void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
@@ -50,8 +55,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
   saved.sum_exp = sums.slice(0, 0, 1).view({rows});
   const Tensor target_logit = sums.slice(0, 1, 1).view({rows});
 
-  const ConstTensor whole = context.region.enter(context.scratch, normed);
-  context.ops.matmul({.a = as_matrix(whole), .b = word.value, .transpose_b = true, .c = saved.logits});
+  project(context, context.region.enter(context.scratch, normed), saved.logits);
 
   const Tensor local_maximum = context.scratch.allocate("local logit maximum", {rows}, DType::f32);
   context.ops.cross_entropy_local({.logits = saved.logits,
@@ -88,6 +92,7 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
                                       .sum_exp = saved.sum_exp,
                                       .weights = loss_weights(context.micro_batch),
                                       .scale = static_cast<float>(context.micro_batch.gradient_scale)});
+  if (bias_ != kNone) context.ops.column_sum({.x = saved.logits, .y = store_->at(bias_).gradient});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
   column_parallel_backward(context,
                            {.layer = WeightProduct::Layer::column_parallel,

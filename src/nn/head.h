@@ -1,5 +1,5 @@
-// The language-model head: final norm, logits against the word table or a matrix of its own, vocabulary-parallel cross
-// entropy.
+// The language-model head: final norm, logits against the word table or a matrix of its own, with a bias where there is
+// one, vocabulary-parallel cross entropy.
 // Logits stay cut over the tensor ranks; a row needs three sums of one number each (Shoeybi et al. 2019, section 3).
 #pragma once
 
@@ -11,6 +11,7 @@ namespace megatron {
 struct HeadSizes {
   std::int64_t vocab = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
   NormSizes norm;
+  bool bias = false;  ///< of the logits
 };
 
 class Head {
@@ -22,7 +23,8 @@ class Head {
     Tensor maximum, sum_exp;  ///< f32 [s·b], over the whole vocabulary
   };
 
-  /// Uses `word`, the output matrix (declared by the model), and declares the final norm, final_norm.
+  /// Uses `word`, the output matrix (declared by the model), and declares the final norm, final_norm, and head.bias, if
+  /// there is one.
   Head(Declare& declare, int word, const HeadSizes& sizes);
 
   /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64
@@ -34,10 +36,14 @@ class Head {
   void logits(Context& context, ConstTensor x, Tensor logits) const;
 
  private:
+  /// logits = whole · wordᵀ + bias
+  void project(Context& context, ConstTensor whole, Tensor logits) const;
+
   const ParameterStore* store_;
   int word_;
   HeadSizes sizes_;
   Norm norm_;
+  int bias_;  // kNone
   int last_parameter_;
 };
 

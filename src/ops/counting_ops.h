@@ -11,10 +11,14 @@
 
 namespace megatron {
 
+/// The part of the scores' square [keys, keys] that a mask leaves: half of a causal one (its diagonal not counted), and
+/// less where a query sees the last `window` positions alone.
+double visible_share(std::int64_t keys, bool causal, std::int64_t window);
+
 class CountingOps : public Ops {
  public:
   double matmul_flops() const { return matmul_flops_; }
-  double attention_flops() const { return attention_flops_; }  ///< causal: half the square where the mask is
+  double attention_flops() const { return attention_flops_; }  ///< by visible_share()
 
   void matmul(const MatmulArgs&) override;
   void attention_forward(const AttentionForwardArgs&) override;

@@ -21,7 +21,7 @@ constexpr const char* kUsage =
     "       megatron_checkpoint diff A B [--weights-only]      the largest difference by tensor; 0 if equal, else 1\n"
     "       megatron_checkpoint merge SOURCE TARGET            into one rank's file\n"
     "       megatron_checkpoint reshape SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]\n"
-    "       megatron_checkpoint export SOURCE TARGET --format gpt2|llama [--dtype D] [--max-shard-size S]\n"
+    "       megatron_checkpoint export SOURCE TARGET --format F [--dtype D] [--max-shard-size S]\n"
     "       megatron_checkpoint import SOURCE TARGET           from Hugging Face's safetensors and config.json\n"
     "\n"
     "A SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder that "
@@ -41,7 +41,8 @@ po::options_description options(CheckpointArguments& arguments) {
   add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"),
       "reshape: model chunks of each stage; default 1");
   add("data", po::value(&arguments.data)->value_name("D"), "reshape: data ranks that share the writing; default 1");
-  add("format", po::value(&arguments.format)->value_name("F"), "export: gpt2 or llama; default: what the model is");
+  add("format", po::value(&arguments.format)->value_name("F"),
+      fmt::format("export: {}; default: what the model is", names_of_formats()).c_str());
   add("dtype", po::value(&arguments.dtype)->value_name("T"), "export: fp32 (the default), bf16 or fp16");
   add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
       "export: bytes of a file, also as 500MB or 2GiB; default 5GB");
@@ -168,10 +169,10 @@ ExportOptions export_options(const CheckpointArguments& arguments) {
   chosen.max_shard_bytes = bytes_of(arguments.max_shard_size);
   chosen.compare = !arguments.no_comparison;
   bool known = arguments.format.empty();
-  for (const ForeignFormat format : {ForeignFormat::gpt2, ForeignFormat::llama}) {
+  for (const ForeignFormat format : foreign_formats()) {
     if (arguments.format == name_of(format)) chosen.format = format, known = true;
   }
-  verify(known, ErrorKind::configuration, "--format \"{}\": gpt2 or llama", arguments.format);
+  verify(known, ErrorKind::configuration, "--format \"{}\": {}", arguments.format, names_of_formats());
   known = false;
   for (const SafetensorsType type : {SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16}) {
     if (arguments.dtype == name_of(type)) chosen.type = type, known = true;

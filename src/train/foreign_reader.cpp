@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "train/foreign_families.h"
+
 namespace megatron {
 
 using nlohmann::json;
@@ -34,11 +36,26 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
   }
 }
 
+/// visit(row, at, rows): rows of a record that lie together, from the tensor's row `at` on.
+template <class Visit>
+void for_each_block(const Record& record, const Visit& visit) {
+  const std::int64_t all = record.shape[0], together = record.together == 0 ? all : record.together;
+  for (std::int64_t row = 0; row < all; row += together) {
+    visit(row, record.first + row / together * record.spacing, std::min(together, all - row));
+  }
+}
+
 /// One of our records out of their tensor: its exchanged rows, [record.shape].
 void extract(const SafetensorsModel& source, const ForeignTensor& tensor, const std::string& name, const Record& record,
              std::span<float> numbers) {
   const std::int64_t columns = record.shape.rank() == 1 ? 1 : record.shape[1];
-  if (!tensor.transposed) return source.read(name, record.first * columns, numbers);
+  if (!tensor.transposed) {
+    for_each_block(record, [&](std::int64_t row, std::int64_t at, std::int64_t rows) {
+      source.read(name, at * columns,
+                  numbers.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(rows * columns)));
+    });
+    return;
+  }
   // Theirs is [in, out]: of each of its rows a part is a column of ours.
   constexpr std::int64_t kRows = 16;
   const std::int64_t out = record.shape[0], all = tensor.shape[1];
@@ -57,29 +74,46 @@ void extract(const SafetensorsModel& source, const ForeignTensor& tensor, const 
   }
 }
 
+/// Whole records behind each other to where their rows lie in the tensor.
+void interleave(const ForeignTensor& tensor, const float* from, float* to) {
+  for (const Record& record : tensor.records) {
+    const std::int64_t columns = record.shape.elements() / record.shape[0];
+    for_each_block(record, [&](std::int64_t row, std::int64_t at, std::int64_t rows) {
+      std::copy_n(from + row * columns, rows * columns, to + at * columns);
+    });
+    from += record.shape.elements();
+  }
+}
+
 }  // namespace
 
 void ForeignGather::read(const ForeignTensor& tensor, std::span<float> numbers) {
-  if (tensor.transposed) scratch_.resize(std::max(scratch_.size(), numbers.size()));
-  float* to = tensor.transposed ? scratch_.data() : numbers.data();
+  const bool apart = tensor.records.front().together > 0, elsewhere = tensor.transposed || apart;
+  if (elsewhere) scratch_.resize(std::max(scratch_.size(), numbers.size()));
   std::vector<Piece> pieces;
   std::int64_t done = 0;
   for (const Record& record : tensor.records) {
-    const std::int64_t count = record.shape.elements();
+    const std::int64_t count = record.shape.elements(), columns = count / record.shape[0];
+    float* to = elsewhere ? scratch_.data() + done : numbers.data() + record.first * columns;
     Box box{record.shape, record.shape};
     for (int i = 0; i < record.shape.rank(); ++i) box.offset[i] = 0;
-    pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to + done, {count}, DType::f32), {}, {}});
+    pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to, {count}, DType::f32), {}, {}});
     done += count;
   }
+  if (static_cast<std::size_t>(done) < numbers.size()) std::fill(numbers.begin(), numbers.end(), 0.0f);
   source_.read_numbers(Stored::value, pieces, open_);
-  if (tensor.transposed) transpose(to, tensor.shape[1], tensor.shape[0], numbers.data());
+  if (tensor.transposed) transpose(scratch_.data(), tensor.shape[1], tensor.shape[0], numbers.data());
+  if (apart) interleave(tensor, scratch_.data(), numbers.data());
+  if (tensor.shift != 0) {
+    for (float& number : numbers) number -= tensor.shift;
+  }
 }
 
 ForeignReader::ForeignReader(const std::string& folder, SafetensorsModel files, ForeignFormat format,
                              std::vector<ForeignTensor> tensors)
     : files_(std::move(files)), tensors_(std::move(tensors)) {
-  // GPT-2's base model, without a head, is saved without this prefix.
-  const std::string prefix = format == ForeignFormat::gpt2 ? "transformer." : "model.";
+  const std::string prefix = family_of(format).names.prefix,
+                    head = std::string(family_of(format).names.head) + ".weight";
   const std::vector<std::string> names = files_.names();
   const bool bare =
       std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
@@ -94,7 +128,7 @@ ForeignReader::ForeignReader(const std::string& folder, SafetensorsModel files, 
   }
   for (const std::string& name : unused) {
     if (is_derived(bare ? prefix + name : name, format)) continue;
-    verify(name == "lm_head.weight" && same_as_word_table(), ErrorKind::checkpoint,
+    verify(name == head && same_as_word_table(head), ErrorKind::checkpoint,
            "{}: tensor {} has no place in the model of its config.json", folder, name);
   }
 }
@@ -103,6 +137,7 @@ void ForeignReader::read(const std::string& record, std::span<float> numbers) co
   const auto& [tensor, part] = records_.at(record);
   const auto count = static_cast<std::size_t>(part->shape.elements());
   extract(files_, *tensor, tensor->name, *part, numbers.first(count));
+  for (float& number : numbers.first(count)) number += tensor->shift;
   std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end(), 0.0f);
 }
 
@@ -118,13 +153,13 @@ std::vector<Piece> ForeignReader::pieces() const {
 }
 
 /// A tied head that was saved as well must be the table that it is tied to.
-bool ForeignReader::same_as_word_table() const {
+bool ForeignReader::same_as_word_table(const std::string& head) const {
   const ForeignTensor& word = tensors_.front();
-  if (files_.entry("lm_head.weight").shape != word.shape) return false;
+  if (files_.entry(head).shape != word.shape) return false;
   std::vector<float> a(static_cast<std::size_t>(word.shape[1])), b(a.size());
   for (std::int64_t row = 0; row < word.shape[0]; ++row) {
     files_.read(word.name, row * word.shape[1], a);
-    files_.read("lm_head.weight", row * word.shape[1], b);
+    files_.read(head, row * word.shape[1], b);
     if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0) return false;
   }
   return true;

@@ -2,7 +2,8 @@
 // where they transpose.
 //
 // Every tensor is accounted for when the files are opened; after that reading can fail by the disk alone. Memory is
-// what is asked for, and of a transposed tensor 16 of its rows.
+// what is asked for, and of a transposed tensor 16 of its rows. Where numbers are shifted (Gemma's norms), weights far
+// from 1 lose their last bits in an export.
 #pragma once
 
 #include <map>
@@ -28,7 +29,7 @@ class ForeignGather {
  private:
   const CheckpointReader& source_;
   OpenDatasets open_;
-  std::vector<float> scratch_;  // of the largest that is transposed
+  std::vector<float> scratch_;  // of the largest whose rows lie differently there
 };
 
 /// A model's files, read as our records.
@@ -50,7 +51,7 @@ class ForeignReader {
   std::vector<Piece> pieces() const;
 
  private:
-  bool same_as_word_table() const;
+  bool same_as_word_table(const std::string& head) const;
 
   SafetensorsModel files_;
   std::vector<ForeignTensor> tensors_;

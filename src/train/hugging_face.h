@@ -1,4 +1,4 @@
-// Checkpoints as Hugging Face models and back: GPT-2 and Llama, as safetensors.
+// Checkpoints as Hugging Face models and back, as safetensors: the families of foreign_families.h.
 //
 // Streams tensor by tensor: memory is that of the largest one in fp32, or twice that where their matrices are
 // transposed (GPT-2), and in an export that of one more, which is written while the next one is read; but for the
@@ -33,7 +33,7 @@ struct ExportOptions {
 
 /// Writes the folder `target`: safetensors, config.json, and the tokenizer's files if the run has them. Every tensor of
 /// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. If fp32 does not give the same
-/// logits bit by bit, Error(internal).
+/// logits bit by bit (Gemma, whose norms are shifted: to 1e-5), Error(internal).
 ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
                                    const ExportOptions& options);
 

@@ -2,15 +2,16 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/error.h"
-#include "checkpoint/manifest.h"
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "config/schema.h"
 #include "config/unsupported.h"
+#include "train/foreign_families.h"
 
 namespace megatron {
 
@@ -18,205 +19,183 @@ namespace {
 
 using nlohmann::json;
 
-/// Their names of activation functions. Of a gated part: of its gate.
-const std::map<std::string, std::string>& activations(ForeignFormat format) {
-  static const std::map<std::string, std::string> gpt2 = {
-      {"gelu", "gelu_new"}, {"gelu_exact", "gelu"}, {"relu", "relu"}};
-  static const std::map<std::string, std::string> llama = {{"swiglu", "silu"}, {"geglu", "gelu_pytorch_tanh"}};
-  return format == ForeignFormat::gpt2 ? gpt2 : llama;
+/// Keys in which models of every family differ, or that do not belong to a model's form: they are read and written by
+/// ForeignSizes, or by the families themselves where positions are rotations.
+constexpr std::string_view kSizeKeys[] = {"preset",          "layers",           "hidden_size",
+                                          "attention_heads", "head_size",        "query_groups",
+                                          "rotary_base",     "ffn_hidden_size",  "max_position_embeddings",
+                                          "sequence_length", "rotary_scaling",   "vocab_size",
+                                          "vocab_multiple",  "norm_epsilon",     "init_std",
+                                          "hidden_dropout",  "attention_dropout"};
+
+std::string in_words(const std::vector<std::string>& names) {
+  if (names.size() == 1) return names[0];
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
-std::string join(const std::vector<std::string>& lines) {
-  return fmt::format("{}", fmt::join(lines, "\n  "));
-}
-
-/// Everything of a model that a format has no place for.
-std::vector<std::string> obstacles(const ModelConfig& model, ForeignFormat format) {
+/// What an input file would have to say for the model to be of this family.
+std::vector<std::string> obstacles(const ModelConfig& model, const ForeignFamily& family) {
   std::vector<std::string> found;
+  Config ours, form;
+  ours.model = model;
+  form.model = family.form;
+  for (const Key& key : schema()) {
+    if (key.table != "model" || std::find(std::begin(kSizeKeys), std::end(kSizeKeys), key.name) != std::end(kSizeKeys))
+      continue;
+    const auto free = std::find_if(family.free.begin(), family.free.end(),
+                                   [&](const FreeKey& candidate) { return candidate.key == key.name; });
+    std::vector<std::string> allowed = {print_value(key, form)};
+    if (free != family.free.end()) allowed.assign(free->values.begin(), free->values.end());
+    if (allowed.empty() || std::find(allowed.begin(), allowed.end(), print_value(key, ours)) != allowed.end()) continue;
+    found.push_back(fmt::format("{} must be {}", key.full_name(), allowed[0].empty() ? "left out" : in_words(allowed)));
+  }
   const auto want = [&](bool holds, const char* text) {
-    if (!holds) found.push_back(fmt::format("{}: {}", name_of(format), text));
+    if (!holds) found.emplace_back(text);
   };
-  want(activations(format).contains(model.activation), format == ForeignFormat::gpt2
-                                                           ? "model.activation must be gelu, gelu_exact or relu"
-                                                           : "model.activation must be swiglu or geglu");
-  want(!model.query_key_norm, "model.query_key_norm must be false");
-  if (format == ForeignFormat::gpt2) {
-    want(model.position_embedding == "learned", "model.position_embedding must be \"learned\"");
-    want(model.normalization == "layernorm", "model.normalization must be \"layernorm\"");
-    want(model.bias, "model.bias must be true");
-    want(model.query_groups == model.attention_heads, "model.query_groups must be model.attention_heads");
-  } else {
-    want(model.position_embedding == "rope", "model.position_embedding must be \"rope\"");
-    want(model.rotary_fraction == 1, "model.rotary_fraction must be 1");
-    want(model.normalization == "rmsnorm", "model.normalization must be \"rmsnorm\"");
+  const ForeignSizes& sizes = family.sizes;
+  want(sizes.groups != nullptr || model.query_groups == model.attention_heads,
+       "model.query_groups must be model.attention_heads");
+  want(sizes.head_size != nullptr || model.head_size() * model.attention_heads == model.hidden_size,
+       "model.head_size must be model.hidden_size / model.attention_heads");
+  want(sizes.ffn != nullptr || model.ffn_hidden_size == 4 * model.hidden_size,
+       "model.ffn_hidden_size must be 4 · model.hidden_size");
+  if (sizes.epsilon == nullptr && model.norm_epsilon != family.form.norm_epsilon) {
+    found.push_back(fmt::format("model.norm_epsilon must be {}", family.form.norm_epsilon));
   }
   return found;
 }
 
+/// Their name of an activation. Of a gated part: of its gate.
+const char* foreign_activation(const std::string& ours) {
+  if (ours == "swiglu") return "silu";
+  if (ours == "geglu") return "gelu_pytorch_tanh";
+  return ours == "gelu" ? "gelu_new" : ours == "gelu_exact" ? "gelu" : "relu";
+}
+
+std::string our_activation(std::string theirs, const ForeignFamily& family) {
+  if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
+  const bool tanh = theirs == "gelu_new" || theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast";
+  if (family.form.gated()) {
+    if (theirs == "silu" || theirs == "swish") return "swiglu";
+    if (tanh) return "geglu";
+  } else {
+    if (tanh) return "gelu";
+    if (theirs == "gelu") return "gelu_exact";
+    if (theirs == "relu") return "relu";
+  }
+  fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
+       family.form.gated() ? " behind a gate" : "");
+}
+
 }  // namespace
 
+std::vector<ForeignFormat> foreign_formats() {
+  std::vector<ForeignFormat> formats;
+  for (std::size_t i = 0; i < foreign_families().size(); ++i) formats.push_back(static_cast<ForeignFormat>(i));
+  return formats;
+}
+
 const char* name_of(ForeignFormat format) {
-  return format == ForeignFormat::gpt2 ? "gpt2" : "llama";
+  return family_of(format).name;
+}
+
+std::string names_of_formats() {
+  std::vector<std::string> names;
+  for (const ForeignFamily& family : foreign_families()) names.emplace_back(family.name);
+  return in_words(names);
 }
 
 ForeignFormat format_of(const ModelConfig& model) {
-  std::vector<std::string> all;
-  for (const ForeignFormat format : {ForeignFormat::gpt2, ForeignFormat::llama}) {
-    const std::vector<std::string> found = obstacles(model, format);
+  std::string all;
+  for (const ForeignFormat format : foreign_formats()) {
+    const std::vector<std::string> found = obstacles(model, family_of(format));
     if (found.empty()) return format;
-    all.insert(all.end(), found.begin(), found.end());
+    all += fmt::format("\n  {}: {}", name_of(format), fmt::join(found, "; "));
   }
-  fail(ErrorKind::configuration, "Hugging Face has no model of this kind that we know to write:\n  {}", join(all));
+  fail(ErrorKind::configuration, "Hugging Face has no model of this kind that we know to write:{}", all);
 }
 
 void require_format(const ModelConfig& model, ForeignFormat format) {
-  const std::vector<std::string> found = obstacles(model, format);
-  verify(found.empty(), ErrorKind::configuration, "the model cannot be written in this format:\n  {}", join(found));
+  const std::vector<std::string> found = obstacles(model, family_of(format));
+  verify(found.empty(), ErrorKind::configuration, "the model cannot be written in this format:\n  {}: {}",
+         name_of(format), fmt::join(found, fmt::format("\n  {}: ", name_of(format))));
 }
 
 json foreign_config(const ModelConfig& model, ForeignFormat format, const char* dtype) {
-  json config = {{"vocab_size", model.vocab_size},
-                 {"initializer_range", model.init_std},
+  const ForeignFamily& family = family_of(format);
+  const ForeignSizes& sizes = family.sizes;
+  json config = {{"model_type", family.name},
+                 {"architectures", {family.architecture}},
+                 {"vocab_size", model.vocab_size},
                  {"tie_word_embeddings", model.tie_embeddings},
                  {"torch_dtype", dtype},
-                 {"use_cache", true}};
-  if (format == ForeignFormat::gpt2) {
-    config.update({{"model_type", "gpt2"},
-                   {"architectures", {"GPT2LMHeadModel"}},
-                   {"n_embd", model.hidden_size},
-                   {"n_layer", model.layers},
-                   {"n_head", model.attention_heads},
-                   {"n_inner", model.ffn_hidden_size},
-                   {"n_positions", model.max_position_embeddings},
-                   {"activation_function", activations(format).at(model.activation)},
-                   {"layer_norm_epsilon", model.norm_epsilon},
-                   {"embd_pdrop", model.hidden_dropout},
-                   {"resid_pdrop", model.hidden_dropout},
-                   {"attn_pdrop", model.attention_dropout}});
-    return config;
-  }
-  config.update({{"model_type", "llama"},
-                 {"architectures", {"LlamaForCausalLM"}},
-                 {"hidden_size", model.hidden_size},
-                 {"intermediate_size", model.ffn_hidden_size},
-                 {"num_hidden_layers", model.layers},
-                 {"num_attention_heads", model.attention_heads},
-                 {"num_key_value_heads", model.query_groups},
-                 {"head_dim", model.head_size()},
-                 {"max_position_embeddings", model.max_position_embeddings},
-                 {"hidden_act", activations(format).at(model.activation)},
-                 {"rms_norm_eps", model.norm_epsilon},
-                 {"attention_bias", model.bias},
-                 {"mlp_bias", model.bias},
-                 {"attention_dropout", model.attention_dropout},
-                 {"rope_theta", model.rotary_base},
-                 {"rope_scaling", nullptr}});
-  const RotaryScalingConfig& scaling = model.rotary_scaling;
-  if (scaling.type == "linear") config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", scaling.factor}};
-  if (scaling.type == "llama3") {
-    config["rope_scaling"] = {{"rope_type", "llama3"},
-                              {"factor", scaling.factor},
-                              {"low_freq_factor", scaling.low_frequency_factor},
-                              {"high_freq_factor", scaling.high_frequency_factor},
-                              {"original_max_position_embeddings", scaling.original_length}};
-  }
+                 {"use_cache", true},
+                 {sizes.hidden, model.hidden_size},
+                 {sizes.layers, model.layers},
+                 {sizes.heads, model.attention_heads},
+                 {sizes.positions, model.max_position_embeddings},
+                 {sizes.initialization, model.init_std},
+                 {sizes.attention_dropout, model.attention_dropout}};
+  if (sizes.groups != nullptr) config[sizes.groups] = model.query_groups;
+  if (sizes.head_size != nullptr) config[sizes.head_size] = model.head_size();
+  if (sizes.ffn != nullptr) config[sizes.ffn] = model.ffn_hidden_size;
+  if (sizes.epsilon != nullptr) config[sizes.epsilon] = model.norm_epsilon;
+  if (sizes.activation != nullptr) config[sizes.activation] = foreign_activation(model.activation);
+  for (const char* key : sizes.hidden_dropout) config[key] = model.hidden_dropout;
+  family.write(model, config);
   return config;
 }
 
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;  // of any size, so that no product of two overflows
-
-/// A stranger's config.json, of which keys may be absent or null.
-class ForeignKeys {
- public:
-  explicit ForeignKeys(const json& config) : config_(config) {}
-
-  bool has(const char* key) const { return config_.contains(key) && !config_.at(key).is_null(); }
-  std::int64_t size(const char* key) const { return integer_at(config_, key, 1, kMost); }
-  std::int64_t size(const char* key, std::int64_t otherwise) const { return has(key) ? size(key) : otherwise; }
-  double number(const char* key, double otherwise) const { return has(key) ? number_at(config_, key) : otherwise; }
-  std::string text(const char* key, const char* otherwise) const {
-    return has(key) ? text_at(config_, key, 100) : otherwise;
+/// The sizes that all families name, and what an absent one is.
+void read_sizes(const ForeignKeys& keys, const ForeignFamily& family, ModelConfig& model) {
+  const ForeignSizes& sizes = family.sizes;
+  model.hidden_size = keys.size(sizes.hidden);
+  model.layers = keys.size(sizes.layers);
+  model.attention_heads = model.query_groups = keys.size(sizes.heads);
+  if (sizes.groups != nullptr) {
+    const bool absent = !keys.given(sizes.groups) && sizes.groups_if_absent > 0;
+    model.query_groups = keys.size(sizes.groups, absent ? sizes.groups_if_absent : model.attention_heads);
   }
-  bool flag(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    verify(config_.at(key).is_boolean(), ErrorKind::checkpoint, "\"{}\" is not a truth value", key);
-    return config_.at(key).get<bool>();
+  if (sizes.head_size != nullptr) {
+    const std::int64_t size = keys.size(sizes.head_size, sizes.head_size_if_absent);
+    // hidden_size is a multiple of attention_heads, or it is refused by that rule
+    const bool usual = size * model.attention_heads == model.hidden_size;
+    model.given_head_size = usual ? 0 : size;
   }
-  /// It must have this value, or be absent.
-  void require(const char* key, bool value) const {
-    verify(flag(key, value) == value, ErrorKind::checkpoint, "\"{}\": {} is no model that can be trained here", key,
-           !value);
+  const bool four = sizes.ffn == nullptr || (sizes.ffn_may_be_absent && !keys.has(sizes.ffn));
+  model.ffn_hidden_size = four ? 4 * model.hidden_size : keys.size(sizes.ffn);
+  model.max_position_embeddings = sizes.positions_if_absent > 0 ? keys.size(sizes.positions, sizes.positions_if_absent)
+                                                                : keys.size(sizes.positions);
+  if (sizes.epsilon != nullptr) model.norm_epsilon = keys.number(sizes.epsilon, model.norm_epsilon);
+  if (sizes.activation != nullptr && keys.has(sizes.activation)) {
+    model.activation = our_activation(keys.text(sizes.activation, ""), family);
   }
-  json object(const char* key) const { return has(key) ? object_at(config_, key) : json::object(); }
-
- private:
-  const json& config_;
-};
-
-std::string our_activation(const std::string& theirs, ForeignFormat format) {
-  for (const auto& [ours, name] : activations(format)) {
-    if (name == theirs) return ours;
-  }
-  if (format == ForeignFormat::gpt2 && (theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast")) return "gelu";
-  fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours", theirs);
+  if (!sizes.hidden_dropout.empty()) model.hidden_dropout = keys.number(sizes.hidden_dropout[0], model.hidden_dropout);
+  model.attention_dropout = keys.number(sizes.attention_dropout, model.attention_dropout);
+  model.init_std = keys.number(sizes.initialization, 0.02);
+  model.tie_embeddings = keys.flag("tie_word_embeddings", model.tie_embeddings);
 }
 
-void read_gpt2(const ForeignKeys& keys, ModelConfig& model) {
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) keys.require(key, false);
-  keys.require("scale_attn_weights", true);
-  model.hidden_size = keys.size("n_embd");
-  model.layers = keys.size("n_layer");
-  model.attention_heads = model.query_groups = keys.size("n_head");
-  model.ffn_hidden_size = keys.size("n_inner", 4 * model.hidden_size);
-  model.max_position_embeddings = keys.size("n_positions");
-  model.activation = our_activation(keys.text("activation_function", "gelu_new"), ForeignFormat::gpt2);
-  model.norm_epsilon = keys.number("layer_norm_epsilon", 1e-5);
-  model.hidden_dropout = keys.number("resid_pdrop", 0.1);
-  model.attention_dropout = keys.number("attn_pdrop", 0.1);
-  model.tie_embeddings = keys.flag("tie_word_embeddings", true);
+/// Weights that are not numbers of their own.
+void refuse_quantized(const ForeignKeys& keys) {
+  if (!keys.has("quantization_config")) return;
+  const json quantization = keys.object("quantization_config");
+  fail(ErrorKind::checkpoint,
+       "\"quantization_config\": its weights are quantized (\"quant_method\": {}), and weights are read as fp32, bf16 "
+       "or "
+       "fp16 only; import the model that it was made from, or load it with transformers, call dequantize() and "
+       "save_pretrained()",
+       quantization.contains("quant_method") ? quantization.at("quant_method").dump().substr(0, 40) : "none given");
 }
 
-/// Of older files rope_theta and rope_scaling, of newer ones rope_parameters with both.
-void read_rotation(const ForeignKeys& keys, ModelConfig& model) {
-  const json both = keys.has("rope_parameters") ? keys.object("rope_parameters") : keys.object("rope_scaling");
-  const ForeignKeys rotation(both);
-  model.rotary_base = rotation.number("rope_theta", keys.number("rope_theta", 10000));
-  model.rotary_fraction = rotation.number("partial_rotary_factor", keys.number("partial_rotary_factor", 1));
-  const std::string type = rotation.text("rope_type", rotation.text("type", "default").c_str());
-  if (type == "default") return;
-  RotaryScalingConfig& scaling = model.rotary_scaling;
-  scaling.type = type;
-  verify(type == "linear" || type == "llama3", ErrorKind::checkpoint, "rotary scaling of type \"{}\" is none of ours",
-         type);
-  scaling.factor = number_at(both, "factor");
-  if (type == "linear") return;
-  scaling.low_frequency_factor = number_at(both, "low_freq_factor");
-  scaling.high_frequency_factor = number_at(both, "high_freq_factor");
-  scaling.original_length = integer_at(both, "original_max_position_embeddings", 1, kMost);
-}
-
-void read_llama(const ForeignKeys& keys, ModelConfig& model) {
-  model.hidden_size = keys.size("hidden_size");
-  model.layers = keys.size("num_hidden_layers");
-  model.attention_heads = keys.size("num_attention_heads");
-  model.query_groups = keys.size("num_key_value_heads", model.attention_heads);
-  model.ffn_hidden_size = keys.size("intermediate_size");
-  model.max_position_embeddings = keys.size("max_position_embeddings");
-  model.activation = our_activation(keys.text("hidden_act", "silu"), ForeignFormat::llama);
-  model.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
-  model.normalization = "rmsnorm";
-  model.position_embedding = "rope";
-  model.bias = keys.flag("attention_bias", false);
-  verify(keys.flag("mlp_bias", false) == model.bias, ErrorKind::checkpoint,
-         "\"attention_bias\" and \"mlp_bias\" differ; here a model has both or none");
-  verify(keys.size("head_dim", model.hidden_size / model.attention_heads) * model.attention_heads == model.hidden_size,
-         ErrorKind::checkpoint, "\"head_dim\" times \"num_attention_heads\" is not \"hidden_size\"");
-  model.hidden_dropout = 0;
-  model.attention_dropout = keys.number("attention_dropout", 0);
-  model.tie_embeddings = keys.flag("tie_word_embeddings", false);
-  read_rotation(keys, model);
+/// With keys under the names that the family's row has.
+json with_usual_names(json config, const ForeignFamily& family) {
+  for (const auto& [key, other] : family.aliases) {
+    if (config.contains(other) && !config.at(other).is_null()) config[key] = config.at(other);
+  }
+  return config;
 }
 
 /// What export adds for import.
@@ -226,7 +205,7 @@ void read_own(const json& own, ForeignModel& foreign) {
   if (!own.contains("tokenizer")) return;
   Vocabulary vocabulary;
   vocabulary.tokenizer = text_at(own, "tokenizer", 64);
-  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMost));
+  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMostForeign));
   const std::string hash = text_at(own, "tokenizer_hash", 16);
   const char* end = hash.data() + hash.size();
   verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
@@ -238,19 +217,26 @@ void read_own(const json& own, ForeignModel& foreign) {
 
 ForeignModel parse_foreign_config(const json& config, std::int64_t tensors) {
   verify(config.is_object(), ErrorKind::checkpoint, "it is no object");
-  const ForeignKeys keys(config);
+  const std::string type = ForeignKeys(config).text("model_type", "");
+  const std::vector<ForeignFormat> formats = foreign_formats();
+  const auto known =
+      std::find_if(formats.begin(), formats.end(), [&](ForeignFormat format) { return type == name_of(format); });
+  verify(known != formats.end(), ErrorKind::checkpoint, "\"model_type\" is \"{}\"; what can be imported is {}", type,
+         names_of_formats());
+  const ForeignFamily& family = family_of(*known);
+  const json named = with_usual_names(config, family);
+  const ForeignKeys keys(named);
+  refuse_quantized(keys);
   ForeignModel foreign;
-  const std::string type = keys.text("model_type", "");
-  verify(type == "gpt2" || type == "llama", ErrorKind::checkpoint,
-         "\"model_type\" is \"{}\"; gpt2 and llama can be imported", type);
-  foreign.format = type == "gpt2" ? ForeignFormat::gpt2 : ForeignFormat::llama;
+  foreign.format = *known;
   foreign.vocab_rows = keys.size("vocab_size");
   ModelConfig& model = foreign.model;
+  model = family.form;
   model.vocab_size = foreign.vocab_rows;
-  model.init_std = keys.number("initializer_range", 0.02);
-  foreign.format == ForeignFormat::gpt2 ? read_gpt2(keys, model) : read_llama(keys, model);
+  read_sizes(keys, family, model);
   verify(model.layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", model.layers,
          tensors);
+  family.read(keys, model);
   model.sequence_length = model.max_position_embeddings;
   if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), foreign);
   return foreign;

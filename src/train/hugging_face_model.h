@@ -1,7 +1,8 @@
 // How Hugging Face writes the models that we train: which of its tensors our records are, and its config.json.
 //
-// GPT-2's matrices are [in, out] there and [out, in] here, and its query, key and value are one tensor; Llama's are as
-// ours, and so is its rotation (half-split). Knows names and numbers of sizes; reads no files.
+// Families differ in names, in whether matrices are [in, out], in how query, key and value share a tensor, and in what
+// they fix of a model: foreign_families.h has a row for each. Rotations are half-split in all of them, as here. Knows
+// names and numbers of sizes; reads no files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,24 +16,32 @@
 
 namespace megatron {
 
-/// One of their tensors: our records below each other by rows, and then transposed where they transpose.
+/// One of their tensors: rows of our records, and then transposed where they transpose. Rows that no record has are
+/// zero.
 struct ForeignTensor {
   struct Record {
     std::string name;
-    Shape shape;             ///< the rows that are exchanged: of vocabulary tables not all that we have
-    Shape global_shape;      ///< as we store it
-    std::int64_t first = 0;  ///< row of the tensor (column, if transposed) that is its first
+    Shape shape;                ///< the rows that are exchanged: of vocabulary tables not all that we have
+    Shape global_shape;         ///< as we store it
+    std::int64_t first = 0;     ///< row of the tensor (column, if transposed) that is its first
+    std::int64_t together = 0;  ///< after every so many rows the tensor has others; 0: never. Not if transposed
+    std::int64_t spacing = 0;   ///< then: from the first of these rows to the first of the next
   };
   std::string name;
   std::vector<std::int64_t> shape;  ///< as they store it
   bool transposed = false;
   std::vector<Record> records;
+  float shift = 0;  ///< their numbers plus this are ours
 };
 
-enum class ForeignFormat { gpt2, llama };
+/// The families, in the order of foreign_families().
+enum class ForeignFormat { gpt2, llama, mistral, qwen2, qwen3, gemma, opt, gpt_neox, bloom, phi };
+std::vector<ForeignFormat> foreign_formats();
 const char* name_of(ForeignFormat format);
+/// Their names as a list in words: "gpt2, llama, ... or phi".
+std::string names_of_formats();
 
-/// The format that a model can be exported to; Error(configuration) naming what neither has.
+/// The first format that a model can be exported to; Error(configuration) naming what each lacks.
 ForeignFormat format_of(const ModelConfig& model);
 /// Error(configuration) naming each key of the model that the format has no place for.
 void require_format(const ModelConfig& model, ForeignFormat format);
@@ -40,8 +49,7 @@ void require_format(const ModelConfig& model, ForeignFormat format);
 /// Of a model in one of the formats, with so many rows of vocabulary tables on their side: all of its tensors.
 std::vector<ForeignTensor> foreign_tensors(const ModelConfig& model, ForeignFormat format, std::int64_t vocab_rows);
 
-/// Whether a tensor of theirs is a buffer that follows from the configuration, or a copy that a tied model has no use
-/// for.
+/// Whether a tensor of theirs is a buffer that follows from the configuration.
 bool is_derived(const std::string& name, ForeignFormat format);
 
 /// config.json.

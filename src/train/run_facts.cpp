@@ -31,7 +31,7 @@ nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
                           {"normalization", model.normalization},
                           {"norm_epsilon", model.norm_epsilon},
                           {"tie_embeddings", model.tie_embeddings},
-                          {"bias", model.bias},
+                          {"bias", nlohmann::json::parse(print_value(*find_key("model", "bias"), config))},
                           {"tokenizer", vocabulary.tokenizer},
                           {"tokenizer_hash", vocabulary.hash}};
   if (model.position_embedding == "rope") {
@@ -39,7 +39,14 @@ nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary) {
                        {"base", model.rotary_base},
                        {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
   }
+  // Facts of what was not there always: where they are absent, the model is without.
+  if (model.head_size() * model.attention_heads != model.hidden_size) facts["head_size"] = model.head_size();
+  if (model.attention_window > 0) facts["attention_window"] = model.attention_window;
+  if (model.residual != "sequential") facts["residual"] = model.residual;
   if (model.query_key_norm) facts["query_key_norm"] = true;
+  if (model.scale_embeddings) facts["scale_embeddings"] = true;
+  if (model.embedding_norm) facts["embedding_norm"] = true;
+  if (model.head_bias) facts["head_bias"] = true;
   return facts;
 }
 

@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "config/presets.h"
+#include "config/print.h"
 #include "config/schema.h"
 #include "config/suggestions.h"
 #include "config_support.h"
@@ -50,6 +51,17 @@ TEST_CASE("every kind of value", "[config]") {
   CHECK(c.train.seed == 4294967295);
   CHECK(parse_small({"train.seed=9000000000000000000"}).train.seed == 9000000000000000000u);
   CHECK(parse_small({"train.evaluate_every=7"}).train.evaluate_every == 7);
+  CHECK(parse_small().model.bias == BiasConfig{true, true, true});
+  for (const auto& [text, bias] :
+       {std::pair("true", BiasConfig{true, true, true}), std::pair("false", BiasConfig{false, false, false}),
+        std::pair("attention", BiasConfig{true, true, false}),
+        std::pair("query_key_value", BiasConfig{true, false, false}),
+        std::pair("feed_forward", BiasConfig{false, false, true})}) {
+    CAPTURE(text);
+    const Config read = parse_small({std::string("model.bias=") + text});
+    CHECK(read.model.bias == bias);
+    CHECK(parse_config_text(print_config(read), "printed").model.bias == bias);
+  }
   const Config blend = parse_small({"data.train=[{path = \"a\", weight = 1}, {path = \"b\", weight = 0.5}]"});
   CHECK(blend.data.train.parts == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
 }
@@ -112,6 +124,10 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"model.layers=\"12\"", "model.layers: expected integer, got string \"12\""},
       {"model.layers=x", "--set model.layers=x: error: model.layers: expected integer, got string \"x\""},
       {"model.layers=1.5", "model.layers: expected integer, got number 1.5"},
+      {"model.bias=qkv",
+       "model.bias: expected true, false, \"attention\", \"query_key_value\" or \"feed_forward\", got string \"qkv\""},
+      {"model.residual=serial", "model.residual = \"serial\" is not one of \"sequential\", \"parallel\""},
+      {"model.attention_window=0", "model.attention_window = 0 is out of range: at least 1"},
       {"model.layers=true", "model.layers: expected integer, got true or false"},
       {"model.layers=[1]", "model.layers: expected integer, got array of 1"},
       {"model.layers={a=1}", "model.layers: expected integer, got table"},

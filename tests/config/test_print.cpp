@@ -119,6 +119,13 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
                                 "model.activation=swiglu",
                                 "model.normalization=rmsnorm",
                                 "model.query_key_norm=true",
+                                "model.attention_window=7",
+                                "model.head_size=6",
+                                "model.bias=query_key_value",
+                                "model.residual=parallel_one_norm",
+                                "model.scale_embeddings=true",
+                                "model.embedding_norm=true",
+                                "model.head_bias=true",
                                 "recompute.mode=full",
                                 "recompute.mode=selective",
                                 "optimizer.clip_grad_norm=0"}) {

@@ -92,7 +92,17 @@ class Copy {
   TemporaryFolder folder_;
 };
 
-void require_round_trip(const std::string& name) {
+/// The same sizes as a Llama without biases.
+ModelConfig family_of_llama(ModelConfig model) {
+  model.position_embedding = "rope";
+  model.normalization = "rmsnorm";
+  model.activation = "swiglu";
+  model.bias = false;
+  return model;
+}
+
+void require_round_trip(ForeignFormat format) {
+  const std::string name = name_of(format);
   const TemporaryFolder folder;
   const ConversionReport imported = import_model(golden(name), folder.file("imported"));
   const json expected = json::parse(contents_of(golden(name) + "/logits.json"));
@@ -101,13 +111,20 @@ void require_round_trip(const std::string& name) {
   CHECK(imported.compared->largest_difference == 0);
   CHECK(largest_difference(imported.compared->logits, expected.at("logits").get<std::vector<float>>()) < 1e-5);
 
-  export_model(folder.file("imported"), folder.file("exported"), {.max_shard_bytes = 2000});
+  export_model(folder.file("imported"), folder.file("exported"), {.format = format, .max_shard_bytes = 2000});
   const SafetensorsModel before(golden(name)), after(folder.file("exported"));
   CHECK(before.names() == after.names());
   for (const std::string& tensor : before.names()) {
     CAPTURE(tensor);
     CHECK(before.entry(tensor).shape == after.entry(tensor).shape);
-    CHECK(numbers_of(before, tensor) == numbers_of(after, tensor));
+    std::vector<float> theirs = numbers_of(before, tensor);
+    // OPT's first two rows belong to no position.
+    if (tensor == "model.decoder.embed_positions.weight") std::fill_n(theirs.begin(), 2 * 16, 0.0f);
+    if (name == "gemma" && tensor.find("norm") != std::string::npos) {  // 1 was added and taken away again
+      CHECK(largest_difference(theirs, numbers_of(after, tensor)) < 1e-7);
+    } else {
+      CHECK(theirs == numbers_of(after, tensor));
+    }
   }
   CHECK(fs::exists(folder.file("exported/model.safetensors.index.json")));
   // What was exported is what is imported again, out of many files.
@@ -116,13 +133,128 @@ void require_round_trip(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("GPT-2 as transformers saves it: the same logits, and the same tensors back", "[interop]") {
-  require_round_trip("gpt2");
+TEST_CASE("every family as transformers saves it: the same logits, the same tensors back", "[interop]") {
+  const ForeignFormat format = GENERATE(from_range(foreign_formats()));
+  CAPTURE(name_of(format));
+  require_round_trip(format);
 }
 
-// Also before all of Llama can be trained: then what cannot is refused by name.
-TEST_CASE("Llama as transformers saves it: the same logits, and the same tensors back", "[interop]") {
-  require_round_trip("llama");
+TEST_CASE("a base model comes without a prefix, whatever the family", "[interop]") {
+  const std::string name = GENERATE("opt", "bloom", "gpt_neox");
+  Copy copy(name);
+  const auto expected = import_model(copy.path(), copy.target()).compared->logits;
+  fs::remove_all(copy.target());
+  copy.change_tensors([](auto& tensors) {
+    std::map<std::string, std::pair<NewTensor, std::vector<float>>> bare;
+    for (auto [tensor_name, tensor] : tensors) {
+      for (const std::string prefix : {"model.", "transformer.", "gpt_neox."}) {
+        if (tensor_name.starts_with(prefix)) tensor.first.name = tensor_name.substr(prefix.size());
+      }
+      bare[tensor.first.name] = tensor;
+    }
+    tensors = bare;
+  });
+  CHECK(import_model(copy.path(), copy.target()).compared->logits == expected);
+}
+
+TEST_CASE("rotations are read from both forms of config.json", "[interop]") {
+  // Both forms of one model: rope_scaling and rope_theta of older files, rope_parameters of newer ones.
+  const auto logits_with = [](const std::function<void(json&)>& change) {
+    Copy copy("llama");
+    copy.change_config([&](json& config) {
+      config.erase("rope_parameters");
+      change(config);
+    });
+    return import_model(copy.path(), copy.target()).compared->logits;
+  };
+  const auto plain = logits_with([](json&) {});
+  const auto older = logits_with([](json& config) {
+    config["rope_theta"] = 500;
+    config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
+  });
+  CHECK(older != plain);
+  const json newer = {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 500}};
+  CHECK(logits_with([&](json& config) { config["rope_parameters"] = newer; }) == older);
+  CHECK(logits_with([](json& config) {
+          config["rope_parameters"] = {{"rope_type", "default"}, {"factor", 2}, {"rope_theta", 10000}};
+        }) == plain);
+  // Where both are given, the older scaling counts, and its base before the one of the file.
+  CHECK(logits_with([&](json& config) {
+          config["rope_scaling"] = newer;
+          config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 77}};
+          config["rope_theta"] = 99;
+        }) == older);
+  // A Llama rotates all of each head, whatever this key says.
+  CHECK(logits_with([](json& config) { config["partial_rotary_factor"] = 0.5; }) == plain);
+  // The length that is missing is that of all positions.
+  const json llama3 = {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}};
+  json with_length = llama3;
+  with_length["original_max_position_embeddings"] = 16;
+  CHECK(logits_with([&](json& config) { config["rope_scaling"] = llama3; }) ==
+        logits_with([&](json& config) { config["rope_parameters"] = with_length; }));
+}
+
+TEST_CASE("a family's models that cannot be expressed are refused by their key", "[interop]") {
+  const auto refuse = [](const std::string& family, const json& changes, const std::string& part) {
+    INFO(family << ": " << changes.dump());
+    Copy copy(family);
+    copy.change_config([&](json& config) { config.update(changes); });
+    copy.refused(part);
+  };
+  for (const std::string type : {"yarn", "dynamic", "longrope", "mrope"}) {
+    refuse("llama", {{"rope_scaling", {{"rope_type", type}, {"factor", 2}}}},
+           "rotary scaling of type \"" + type + "\" is none of ours, which are linear and llama3");
+    refuse("qwen3", {{"rope_parameters", {{"type", type}, {"factor", 2}}}}, "\"" + type + "\" is none of ours");
+  }
+  refuse("llama", {{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}},
+         "differ from layer to layer");
+  refuse("llama", {{"partial_rotary_factor", 0.5}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}},
+         "\"partial_rotary_factor\" = 0.5 together with rotary scaling");
+  refuse("llama", {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}},
+         "its weights are quantized (\"quant_method\": \"gptq\")");
+  refuse("gpt2", {{"quantization_config", {{"load_in_8bit", true}}}}, "call dequantize() and save_pretrained()");
+  refuse("mistral", {{"layer_types", {"full_attention", "sliding_attention"}}}, "\"layer_types\": a window in some");
+  refuse("mistral", {{"layer_types", {"chunked_attention", "chunked_attention"}}}, "\"chunked_attention\"");
+  refuse("qwen2", {{"use_sliding_window", true}, {"max_window_layers", 1}, {"layer_types", nullptr}},
+         "\"max_window_layers\" is 1 of 2 layers");
+  refuse("qwen2", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "\"use_sliding_window\"");
+  refuse("gemma", {{"use_bidirectional_attention", true}}, "\"use_bidirectional_attention\": true");
+  refuse("gemma", {{"hidden_act", "relu"}}, "the activation \"relu\" is none of ours behind a gate");
+  refuse("opt", {{"do_layer_norm_before", false}}, "\"do_layer_norm_before\": false");
+  refuse("opt", {{"_remove_final_layer_norm", true}}, "\"_remove_final_layer_norm\": true");
+  refuse("opt", {{"word_embed_proj_dim", 8}}, "\"word_embed_proj_dim\" is not \"hidden_size\"");
+  refuse("opt", {{"layer_norm_elementwise_affine", false}}, "\"layer_norm_elementwise_affine\"");
+  refuse("bloom", {{"apply_residual_connection_post_layernorm", true}}, "\"apply_residual_connection_post_layernorm\"");
+  refuse("phi", {{"qk_layernorm", true}}, "\"qk_layernorm\": true");
+  refuse("phi", {{"rope_parameters", {{"partial_rotary_factor", 2}}}}, "model.rotary_fraction = 2 is out of range");
+}
+
+TEST_CASE("an exported model is of the first family that has a place for all of it", "[interop]") {
+  ModelConfig model;
+  model.layers = 2;
+  model.hidden_size = 32;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 128;
+  CHECK(format_of(model) == ForeignFormat::gpt2);
+  model.activation = "relu";
+  model.bias = false;
+  CHECK(format_of(model) == ForeignFormat::opt);
+  model.norm_epsilon = 1e-6;
+  require_error(ErrorKind::configuration, {"opt: model.norm_epsilon must be 1e-05", "gpt2: model.bias must be true"},
+                [&] { format_of(model); });
+  model = family_of_llama(model);
+  CHECK(format_of(model) == ForeignFormat::llama);
+  model.attention_window = 7;
+  CHECK(format_of(model) == ForeignFormat::mistral);
+  model.bias = {true, false, false};
+  CHECK(format_of(model) == ForeignFormat::qwen2);
+  model.query_key_norm = true;
+  require_error(ErrorKind::configuration, {"qwen3: model.bias must be false or \"attention\"", "model.query_key_norm"},
+                [&] { format_of(model); });
+  model.bias = {true, true, false};
+  CHECK(format_of(model) == ForeignFormat::qwen3);
+  require_error(ErrorKind::configuration, {"llama: model.attention_window must be left out"},
+                [&] { require_format(model, ForeignFormat::llama); });
 }
 
 TEST_CASE("every tensor of an imported model is used, and none is missing", "[interop]") {
@@ -184,7 +316,7 @@ TEST_CASE("a configuration that is no model of ours is refused by its key", "[in
     copy.change_config([&](json& config) { config[key] = value; });
     copy.refused(part);
   };
-  refuse("model_type", "bloom", "\"model_type\" is \"bloom\"");
+  refuse("model_type", "falcon", "\"model_type\" is \"falcon\"; what can be imported is gpt2, llama, mistral, ");
   refuse("n_layer", 0, "\"n_layer\"");
   refuse("n_layer", nullptr, "\"n_layer\"");
   refuse("n_embd", 9007199254740993LL, "\"n_embd\"");

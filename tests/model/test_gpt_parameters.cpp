@@ -259,7 +259,7 @@ TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of p
                 });
 }
 
-TEST_CASE("Llamas have the published numbers of parameters") {
+TEST_CASE("presets have the published numbers of parameters") {
   struct Published {
     const char* preset;
     std::int64_t vocabulary, parameters;
@@ -267,17 +267,28 @@ TEST_CASE("Llamas have the published numbers of parameters") {
   for (const auto& [name, vocabulary, parameters] :
        {Published{"tinyllama-1.1b", 32000, 1100048384}, Published{"llama2-7b", 32000, 6738415616},
         Published{"llama2-13b", 32000, 13015864320}, Published{"llama2-70b", 32000, 68976648192},
-        Published{"llama3-8b", 128256, 8030261248}, Published{"llama3-70b", 128256, 70553706496}}) {
+        Published{"llama3-8b", 128256, 8030261248}, Published{"llama3-70b", 128256, 70553706496},
+        Published{"mistral-7b", 32000, 7241732096}, Published{"qwen2.5-0.5b", 151936, 494032768},
+        Published{"qwen2.5-7b", 152064, 7615616512}, Published{"qwen3-0.6b", 151936, 596049920},
+        Published{"qwen3-8b", 151936, 8190735360}, Published{"gemma-2b", 256000, 2506172416},
+        Published{"gemma-7b", 256000, 8537680896}, Published{"opt-125m", 50272, 125239296 - 2 * 768},
+        Published{"opt-1.3b", 50272, 1315758080 - 2 * 2048},  // less two rows of positions that are never used
+        Published{"pythia-160m", 50304, 162322944}, Published{"pythia-1.4b", 50304, 1414647808},
+        Published{"bloom-560m", 250880, 559214592}}) {
     INFO(name);
     ModelConfig model = find_preset(name)->model;
     model.vocab_size = vocabulary;
+    model.vocab_multiple = 16;
+    if (model.query_groups == 0) model.query_groups = model.attention_heads;
+    if (model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
     std::int64_t whole = 0, split = 0;
     for_each_rank(model, {}, {},
                   [&](const ParameterStore& store, const GridCoordinates&) { whole = store.parameter_elements(); });
     CHECK(whole == parameters);
     ParallelConfig parallel;
     parallel.pipeline = 2;
-    const int tensor = model.attention_heads % 16 == 0 ? 16 : 8;  // more than some have groups
+    int tensor = 16;  // more than some have groups
+    while (model.attention_heads % tensor != 0) tensor /= 2;
     for_each_rank(model, parallel, {.tensor = tensor, .pipeline = 2},
                   [&](const ParameterStore& store, const GridCoordinates&) {
                     for (const Parameter& parameter : store.all())

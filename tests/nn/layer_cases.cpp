@@ -10,7 +10,7 @@ namespace megatron::test {
 namespace {
 
 AttentionSizes attention_sizes(double dropout) {
-  return {.hidden = kHidden, .heads = kHeads, .groups = kHeads, .dropout = dropout};
+  return {.hidden = kHidden, .heads = kHeads, .groups = kHeads, .head_size = kHidden / kHeads, .dropout = dropout};
 }
 constexpr MlpSizes kMlpSizes{.hidden = kHidden, .ffn = kFeedForward};
 
@@ -116,17 +116,16 @@ int declare_word(Declare& declare) {
 }
 
 struct TestedEmbedding final : TestedLayer {
-  TestedEmbedding(Declare& declare, double dropout, std::int64_t positions)
-      : embedding(declare, declare_word(declare),
-                  {.padded_vocab = kPaddedVocab, .hidden = kHidden, .positions = positions, .dropout = dropout}) {}
-  void forward(Context& context, ConstTensor, Tensor y) override { embedding.forward(context, y); }
-  void backward(Context& context, Tensor dy, Tensor) override { embedding.backward(context, dy); }
+  TestedEmbedding(Declare& declare, const EmbeddingSizes& sizes) : embedding(declare, declare_word(declare), sizes) {}
+  void forward(Context& context, ConstTensor, Tensor y) override { embedding.forward(context, y, saved); }
+  void backward(Context& context, Tensor dy, Tensor) override { embedding.backward(context, dy, saved); }
   Embedding embedding;
+  Embedding::Saved saved;
 };
 
 struct TestedHead final : TestedLayer {
-  explicit TestedHead(Declare& declare)
-      : head(declare, declare_word(declare), {.vocab = kVocab, .norm = {.hidden = kHidden}}) {}
+  TestedHead(Declare& declare, bool bias)
+      : head(declare, declare_word(declare), {.vocab = kVocab, .norm = {.hidden = kHidden}, .bias = bias}) {}
   void forward(Context& context, ConstTensor input, Tensor loss) override {
     x = input;
     context.ops.fill(loss, 0);
@@ -160,11 +159,21 @@ std::vector<LayerCase> layer_cases(double dropout) {
       {"RMSNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), NormKind::root_mean_square)},
       {"ColumnParallelLinear", h, f, Cut::rows, Cut::columns, make(std::type_identity<TestedColumnLinear>())},
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
-      {"Embedding", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), dropout, kPositions)},
-      {"Embedding without positions", 0, h, Cut::rows, Cut::rows,
-       make(std::type_identity<TestedEmbedding>(), dropout, std::int64_t{0})},
-      {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>())},
+      {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), false)},
+      {"Head with a bias", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), true)},
   };
+  const auto add_embedding = [&](const std::string& name, const EmbeddingSizes& sizes) {
+    cases.push_back({name, 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), sizes)});
+  };
+  EmbeddingSizes embedding{
+      .padded_vocab = kPaddedVocab, .hidden = kHidden, .positions = kPositions, .dropout = dropout};
+  add_embedding("Embedding", embedding);
+  embedding.scale = 1.7;
+  add_embedding("Embedding with a scale", embedding);
+  embedding.norm = NormSizes{.hidden = kHidden};
+  add_embedding("Embedding with a scale and a norm", embedding);
+  embedding = {.padded_vocab = kPaddedVocab, .hidden = kHidden, .dropout = dropout};
+  add_embedding("Embedding without positions", embedding);
   // A head's norm bends where the head is small.
   const auto step_of = [](const AttentionSizes& sizes) { return sizes.query_key_norm ? 0.004f : 0.02f; };
   const auto add_attention = [&](const std::string& name, const AttentionSizes& sizes) {
@@ -193,6 +202,12 @@ std::vector<LayerCase> layer_cases(double dropout) {
   attention.groups = 2;
   attention.query_key_norm = true;
   add_attention("Attention with rotations and norms, in two groups", attention);
+  AttentionSizes wide = attention_sizes(dropout);
+  wide.head_size = 10;  // four of them are wider than the hidden state
+  wide.groups = 2;
+  wide.window = 3;
+  wide.output_bias = false;
+  add_attention("Attention with a window and wide heads, biases on query, key and value", wide);
   add_mlp("Mlp", kMlpSizes);
   for (const Activation activation : {Activation::gelu_exact, Activation::swiglu, Activation::geglu}) {
     const std::string number = std::to_string(static_cast<int>(activation));
@@ -211,6 +226,16 @@ std::vector<LayerCase> layer_cases(double dropout) {
   llama.attention.bias = llama.mlp.bias = false;
   llama.mlp.activation = Activation::swiglu;
   llama.norm.kind = NormKind::root_mean_square;
+  for (const Residual residual : {Residual::parallel, Residual::parallel_one_norm}) {
+    const std::string name =
+        residual == Residual::parallel ? "with parallel parts" : "with parallel parts and one norm";
+    BlockSizes parallel = block_sizes(dropout);
+    parallel.residual = residual;
+    add_block("Block " + name, parallel, false);
+    add_block("Recomputed block " + name, parallel, true);
+    parallel.hidden_dropout = 0;
+    add_block("Block without hidden dropout, " + name, parallel, false);
+  }
   add_block("Llama's block with norms of queries and keys", llama, false);
   add_block("Recomputed Llama's block with norms of queries and keys", llama, true);
   return cases;

@@ -14,7 +14,35 @@ std::vector<Row> variants() {
       "model.position_embedding=rope", "model.rotary_fraction=0.5", "model.query_key_norm=true",
       "model.query_groups=1",          "model.activation=geglu",    "model.rotary_scaling={type=\"linear\", factor=2}"};
   const std::vector<std::string> exact = {"model.activation=gelu_exact"}, relu = {"model.activation=relu"};
+  const std::vector<std::string> window = {
+      "model.position_embedding=rope", "model.normalization=rmsnorm", "model.activation=geglu",
+      "model.attention_window=5",      "model.head_size=10",          "model.query_groups=2",
+      "model.bias=query_key_value",    "model.scale_embeddings=true", "model.query_key_norm=true"};
+  const std::vector<std::string> parallel = {"model.residual=parallel", "model.embedding_norm=true",
+                                             "model.position_embedding=rope", "model.bias=feed_forward",
+                                             "model.tie_embeddings=false"};
+  const std::vector<std::string> one_norm = {"model.residual=parallel_one_norm", "model.embedding_norm=true",
+                                             "model.scale_embeddings=true", "model.head_bias=true",
+                                             "model.bias=attention"};
+  const std::vector<std::string> half = {"precision.compute=bf16"};
   return {
+      {"window, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), window, ""},
+      {"window, tensor 4", 4, 1, 1, {}, window, ""},
+      {"window, zero bubble", 2, 1, 2, with(sequence, zero), window, ""},
+      {"window, recompute", 2, 1, 2, with(sequence, full), window, "window, zero bubble"},
+      {"window, bf16", 2, 2, 1, half, window, ""},
+      {"parallel parts, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), parallel, ""},
+      {"parallel parts, recompute", 2, 2, 2, with(sequence, with(shared_out, full)), parallel,
+       "parallel parts, 2 x 2 x 2"},
+      {"parallel parts, zero bubble", 2, 1, 2, zero, parallel, ""},
+      {"parallel parts, interleaved", 2, 1, 2, with(sequence, kTwoChunks), parallel, ""},
+      {"parallel parts, bf16", 2, 1, 2, half, parallel, ""},
+      {"one norm, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), one_norm, ""},
+      {"one norm, recompute", 2, 2, 2, with(sequence, with(shared_out, full)), one_norm, "one norm, 2 x 2 x 2"},
+      {"one norm, zero bubble", 2, 1, 2, zero, one_norm, ""},
+      {"one norm, no dropout, zero bubble", 2, 1, 2, zero,
+       with(one_norm, {"model.hidden_dropout=0", "model.attention_dropout=0"}), ""},
+      {"one norm, bf16", 4, 2, 1, with(sequence, half), one_norm, ""},
       {"Llama, tensor 4", 4, 1, 1, {}, kLlama, ""},
       {"Llama, micro-batch 3", 1, 1, 1, with(full, {"train.micro_batch_size=3"}), kLlama, ""},
       {"Llama, 4 x 1 x 2", 4, 1, 2, sequence, kLlama, ""},

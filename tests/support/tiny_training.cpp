@@ -55,6 +55,19 @@ void with_normed_heads(ModelConfig& model) {
   model.query_groups = 1;
 }
 
+void with_window(ModelConfig& model) {
+  model.position_embedding = "rope";
+  model.attention_window = 3;
+  model.given_head_size = 10;
+  model.bias = {true, false, false};
+  model.scale_embeddings = true;
+}
+
+void with_parallel_parts(ModelConfig& model) {
+  model.residual = "parallel_one_norm";
+  model.embedding_norm = model.head_bias = true;
+}
+
 int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab) {
   const auto word = philox4x32<7>(
       {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0},

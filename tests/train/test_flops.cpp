@@ -89,5 +89,23 @@ TEST_CASE("the counted parameters are the matrices and the padded head, nothing 
   CHECK(multiplying_parameters(grouped) ==
         12LL * (768 * 768 + 2 * 4 * 64 * 768 + 768 * 768 + 3 * 768 * 3072) + 50304LL * 768);
 
+  ModelConfig wide = model;  // heads of 100 channels: 1200 of them
+  wide.given_head_size = 100;
+  CHECK(multiplying_parameters(wide) == 12LL * (4 * 1200 * 768 + 8 * 768 * 768) + 50304LL * 768);
+
   CHECK_THROWS_AS(multiplying_parameters(ModelConfig{}), Error);
+}
+
+TEST_CASE("a window leaves attention as much work as it leaves pairs") {
+  ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
+  const double whole = flops_per_token(model).model, rest = 6.0 * static_cast<double>(multiplying_parameters(model));
+  for (const std::int64_t window : {1, 100, 512, 1023, 1024, 5000}) {
+    CAPTURE(window);
+    model.attention_window = window;
+    double pairs = 0;  // half of each query's own counts, as of the diagonal of a causal square
+    for (std::int64_t query = 0; query < 1024; ++query) pairs += static_cast<double>(std::min(query + 1, window)) - 0.5;
+    const double share = (flops_per_token(model).model - rest) / (whole - rest);
+    CHECK(share == Approx(pairs / (1024.0 * 1024 / 2)).margin(1e-3));
+    if (window >= 1024) CHECK(share == 1);
+  }
 }

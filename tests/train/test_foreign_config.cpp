@@ -20,6 +20,12 @@ const json kLlama = {{"model_type", "llama"},       {"vocab_size", 8},          
                      {"num_hidden_layers", 1},      {"num_attention_heads", 2}, {"intermediate_size", 8},
                      {"max_position_embeddings", 4}};
 
+const json kPhi = [] {
+  json phi = kLlama;
+  phi["model_type"] = "phi";
+  return phi;
+}();
+
 void import_refused(json config, const json& changes, const std::string& part) {
   const TemporaryFolder folder;
   config.update(changes);
@@ -48,6 +54,8 @@ TEST_CASE("sizes of a config.json that no model has, or that overflow, are refus
   import_refused(kLlama, {{"hidden_size", large}, {"num_attention_heads", large}, {"head_dim", large + 1}},
                  "\"hidden_size\" is 4294967296, outside of 1 ... 16777216");
   import_refused(kLlama, {{"head_dim", large}}, "\"head_dim\" is 4294967296, outside of 1 ... 16777216");
+  import_refused(kLlama, {{"head_dim", 1 << 24}},
+                 "model.attention_heads × model.head_size = 2 × 16777216 is more than 2^24 channels");
   import_refused(kGpt2, {{"n_positions", large}}, "\"n_positions\" is 4294967296");
   import_refused(kGpt2, {{"vocab_size", -1}}, "\"vocab_size\" is -1");
   import_refused(kGpt2, {{"layer_norm_epsilon", -1}}, "model.norm_epsilon");
@@ -59,8 +67,8 @@ TEST_CASE("a config.json whose rotation the configuration's rules refuse is refu
   import_refused(kLlama, {{"rope_theta", 0.5}}, "model.rotary_base = 0.5 is out of range");
   import_refused(kLlama, {{"rope_theta", -10000}}, "model.rotary_base = -10000");
   import_refused(kLlama, {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1}}}}, "model.rotary_base = 1");
-  import_refused(kLlama, {{"partial_rotary_factor", 2}}, "model.rotary_fraction = 2 is out of range");
-  import_refused(kLlama, {{"partial_rotary_factor", 0.5}}, "model.rotary_fraction = 0.5 of the head size");
+  import_refused(kPhi, {{"partial_rotary_factor", 2}}, "model.rotary_fraction = 2 is out of range");
+  import_refused(kPhi, {{"partial_rotary_factor", 0.5}}, "model.rotary_fraction = 0.5 of the head size");
   const auto scaled = [](double factor, double low, double high) {
     return json{{"rope_scaling",
                  {{"rope_type", "llama3"},

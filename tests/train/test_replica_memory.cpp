@@ -191,7 +191,17 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 4, .data = 2, .sequence_parallel = true, .distributed = true, .variant = with_one_group},
       Layout{.tensor = 2, .pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = with_one_group},
       Layout{.tensor = 4, .recompute = {"full", 3}, .variant = with_normed_heads},
-      Layout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble", .compute = "bf16", .variant = with_normed_heads});
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble", .compute = "bf16", .variant = with_normed_heads},
+      Layout{.micro_batch = 2, .variant = with_window},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = with_window},
+      Layout{.micro_batch = 2, .variant = with_parallel_parts},
+      Layout{.tensor = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .recompute = {"full", 1},
+             .variant = with_parallel_parts},
+      Layout{
+          .pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = with_parallel_parts});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
