@@ -4,12 +4,14 @@
 Usage: python3 scripts/check_megatron_conversion.py [--program ./megatron_checkpoint]                       (torch)
 
 A random GPT-2 is cut as Megatron-LM cuts one, in every order of query, key and value, on several tensor, pipeline and
-virtual sizes, under old and new names; what the script makes of it must be the same numbers. Damaged ones must be
-refused, and without space nothing left. With --program the results are imported too (where transformers is, their logits are compared by
+virtual sizes, under names of all ages, those of megatron-core in both of its forms; and a Llama, a Qwen2 and a Qwen3 as
+megatron-core cuts them. What the script makes of them must be the same numbers. Damaged ones must be refused, and
+without space nothing left. With --program the results are imported too (where transformers is, their logits are compared by
 scripts/check_interop.py). Ends with 1 if anything is wrong, with 77 where torch is missing.
 """
 
 import argparse
+import io
 import os
 import resource
 import subprocess
@@ -25,7 +27,8 @@ except ImportError as error:
 sys.path.insert(0, os.path.dirname(__file__))
 import megatron_to_safetensors as conversion  # noqa: E402
 
-H, L, A, F, P, V = 24, 4, 4, 40, 16, 64
+H, L, A, F, P, V, G = 24, 4, 4, 40, 16, 64, 2
+SCRIPT = os.path.join(os.path.dirname(__file__), "megatron_to_safetensors.py")
 ARGS = argparse.Namespace(hidden_size=H, num_layers=L, num_attention_heads=A, ffn_hidden_size=F,
                           max_position_embeddings=P, layernorm_epsilon=1e-5)  # fmt: skip
 
@@ -115,9 +118,124 @@ def save(folder, model, version, t, p, v, old=False, iteration=7):
         file.write(str(iteration))
 
 
+def core_names(tensors, engine):
+    """A layer's tensors under megatron-core's names; `engine`: as with Transformer Engine."""
+    names = {"self_attention.query_key_value": "self_attention.linear_qkv", "self_attention.dense": "self_attention.linear_proj",
+             "mlp.dense_h_to_4h": "mlp.linear_fc1", "mlp.dense_4h_to_h": "mlp.linear_fc2",
+             "input_layernorm": "self_attention.linear_qkv.layer_norm" if engine else "input_layernorm",
+             "post_attention_layernorm": "mlp.linear_fc1.layer_norm" if engine else "pre_mlp_layernorm"}  # fmt: skip
+    out = {}
+    for name, tensor in tensors.items():
+        stem, kind = name.rsplit(".", 1)
+        separator = "_" if engine and stem.endswith("layernorm") and stem in names else "."
+        out[names.get(stem, stem) + separator + kind] = tensor
+    if engine:
+        out["self_attention.core_attention._extra_state"] = io.BytesIO()
+    return out
+
+
+def save_core(folder, layers, others, args, t, p, engine):
+    """What megatron-core's ranks write: layers(i, rank) and others(rank), which has first, last and both stages'."""
+    base = os.path.join(folder, "iter_0000007")
+    for rank in range(t):
+        for stage in range(p):
+            part = {}
+            for i in range(L // p):
+                tensors = core_names(layers(stage * (L // p) + i, rank), engine)
+                part.update({f"decoder.layers.{i}.{name}": tensor for name, tensor in tensors.items()})
+            first, last = others(rank)
+            part.update(first if stage == 0 else {})
+            part.update(last if stage == p - 1 else {})
+            if p > 1 and stage == p - 1 and "output_layer.weight" not in last:  # a copy of the tied table
+                part["output_layer.weight"] = first["embedding.word_embeddings.weight"]
+            name = f"mp_rank_{rank:02d}" + (f"_{stage:03d}" if p > 1 else "")
+            os.makedirs(os.path.join(base, name))
+            torch.save({"args": args, "iteration": 7, "checkpoint_version": 3.0, "model": part},
+                       os.path.join(base, name, "model_optim_rng.pt"))  # fmt: skip
+    with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w", encoding="utf-8") as file:
+        file.write("7")
+
+
+def save_core_gpt2(folder, model, t, p, engine):
+    def others(rank):
+        return {"embedding.word_embeddings.weight": rows(model["transformer.wte.weight"], t, rank),
+                "embedding.position_embeddings.weight": model["transformer.wpe.weight"]}, {
+                f"decoder.final_layernorm.{kind}": model[f"transformer.ln_f.{kind}"] for kind in ("weight", "bias")}  # fmt: skip
+
+    save_core(folder, lambda i, rank: cut_layer(model, i, 3, t, rank, False), others, ARGS, t, p, engine)
+
+
+def llama_arguments(form):
+    return argparse.Namespace(hidden_size=H, num_layers=L, num_attention_heads=A, ffn_hidden_size=F, kv_channels=8,
+                              max_position_embeddings=P, norm_epsilon=1e-6, normalization="RMSNorm", swiglu=True,
+                              position_embedding_type="rope", rotary_percent=1.0, rotary_base=500,
+                              group_query_attention=True, num_query_groups=G, add_bias_linear=False,
+                              add_qkv_bias=form == "qwen2", qk_layernorm=form == "qwen3",
+                              untie_embeddings_and_output_weights=form != "qwen3")  # fmt: skip
+
+
+def random_llama(form):
+    """Its tensors, by its names; heads are of 8 channels, not of H / A."""
+    shapes = {"model.embed_tokens.weight": (V, H), "model.norm.weight": (H,)}
+    if form != "qwen3":
+        shapes["lm_head.weight"] = (V, H)
+    for i in range(L):
+        layer = {"input_layernorm.weight": (H,), "post_attention_layernorm.weight": (H,), "self_attn.q_proj.weight": (8 * A, H),
+                 "self_attn.k_proj.weight": (8 * G, H), "self_attn.v_proj.weight": (8 * G, H),
+                 "self_attn.o_proj.weight": (H, 8 * A), "mlp.gate_proj.weight": (F, H), "mlp.up_proj.weight": (F, H),
+                 "mlp.down_proj.weight": (H, F)}  # fmt: skip
+        if form == "qwen2":
+            layer.update({"self_attn.q_proj.bias": (8 * A,), "self_attn.k_proj.bias": (8 * G,), "self_attn.v_proj.bias": (8 * G,)})
+        if form == "qwen3":
+            layer.update({"self_attn.q_norm.weight": (8,), "self_attn.k_norm.weight": (8,)})
+        shapes.update({f"model.layers.{i}.{name}": shape for name, shape in layer.items()})
+    return {name: torch.randn(shape) * 0.2 for name, shape in shapes.items()}
+
+
+def cut_llama_layer(model, i, t, rank, form):
+    get = lambda name: model[f"model.layers.{i}.{name}"]  # noqa: E731
+
+    def group_by_group(kind):
+        """Of a rank's groups, one after the other: its query heads, its key, its value."""
+        query, key, value = (get(f"self_attn.{part}_proj.{kind}") for part in "qkv")
+        each = A // G
+        out = []
+        for group in range(rank * G // t, (rank + 1) * G // t):
+            out += [query[8 * each * group : 8 * each * (group + 1)], key[8 * group : 8 * group + 8], value[8 * group : 8 * group + 8]]
+        return torch.cat(out)
+
+    layer = {
+        "input_layernorm.weight": get("input_layernorm.weight"),
+        "post_attention_layernorm.weight": get("post_attention_layernorm.weight"),
+        "self_attention.query_key_value.weight": group_by_group("weight"),
+        "self_attention.dense.weight": get("self_attn.o_proj.weight").chunk(t, dim=1)[rank].clone(),
+        "mlp.dense_h_to_4h.weight": torch.cat([rows(get("mlp.gate_proj.weight"), t, rank), rows(get("mlp.up_proj.weight"), t, rank)]),
+        "mlp.dense_4h_to_h.weight": get("mlp.down_proj.weight").chunk(t, dim=1)[rank].clone(),
+    }
+    if form == "qwen2":
+        layer["self_attention.query_key_value.bias"] = group_by_group("bias")
+    if form == "qwen3":
+        layer.update({f"self_attention.{part}_layernorm.weight": get(f"self_attn.{part}_norm.weight") for part in "qk"})
+    return layer
+
+
+def save_core_llama(folder, model, t, p, form):
+    def others(rank):
+        last = {"decoder.final_layernorm.weight": model["model.norm.weight"]}
+        if form != "qwen3":
+            last["output_layer.weight"] = rows(model["lm_head.weight"], t, rank)
+        return {"embedding.word_embeddings.weight": rows(model["model.embed_tokens.weight"], t, rank)}, last
+
+    save_core(folder, lambda i, rank: cut_llama_layer(model, i, t, rank, form), others, llama_arguments(form), t, p, True)
+
+
 def convert(folder):
     whole, args = conversion.read_checkpoint(conversion.find_folder(folder, None), trust=False)
-    return conversion.to_gpt2(whole, args)
+    return conversion.to_hugging_face(whole, args)
+
+
+def equal(made, model):
+    return made.keys() == model.keys() and all(torch.equal(made[name], model[name]) for name in model)
 
 
 def refused(work):
@@ -140,9 +258,37 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 save(folder, model, version, t, p, v, old)
                 made = convert(folder)
-                same = made.keys() == model.keys() and all(torch.equal(made[name], model[name]) for name in model)
+                same = equal(made, model)
                 failures += not same
                 print(f"version {version}, tensor {t}, pipeline {p}, virtual {v}: {'ok' if same else 'WRONG'}")
+    for t, p, engine in ((1, 1, False), (2, 1, True), (4, 2, False), (2, 4, True)):
+        with tempfile.TemporaryDirectory() as folder:
+            save_core_gpt2(folder, model, t, p, engine)
+            same = equal(convert(folder), model)
+            failures += not same
+            print(f"megatron-core{', Transformer Engine' if engine else ''}, tensor {t}, pipeline {p}: {'ok' if same else 'WRONG'}")
+    for form in ("llama", "qwen2", "qwen3"):
+        for t, p in ((1, 1), (2, 2), (1, 4)):
+            with tempfile.TemporaryDirectory() as folder:
+                other = random_llama(form)
+                save_core_llama(folder, other, t, p, form)
+                same = equal(convert(folder), other)
+                if program:
+                    for command in ([sys.executable, SCRIPT, folder, folder + "/made"],
+                                    [program, "import", folder + "/made", folder + "/imported"]):  # fmt: skip
+                        same &= subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
+                failures += not same
+                print(f"{form} of megatron-core, tensor {t}, pipeline {p}: {'ok' if same else 'WRONG'}")
+    with tempfile.TemporaryDirectory() as folder:
+        save_core_llama(folder, random_llama("llama"), 2, 2, "llama")
+        for rank in ("mp_rank_00_001", "mp_rank_01_001"):  # a layer less, as of an uneven cut
+            path = os.path.join(folder, "iter_0000007", rank, "model_optim_rng.pt")
+            content = torch.load(path, weights_only=False)
+            content["model"] = {name: tensor for name, tensor in content["model"].items() if ".layers.1." not in name}
+            torch.save(content, path)
+        uneven = refused(lambda: convert(folder))
+        failures += not uneven
+        print(f"an uneven cut refused: {uneven}")
     with tempfile.TemporaryDirectory() as folder:
         save(folder, model, 3, 2, 2, 1)
         rank = os.path.join(folder, "iter_0000007", "mp_rank_01_001", "model_optim_rng.pt")
@@ -156,23 +302,22 @@ def main():
         print(f"mixed and incomplete sets refused: {mixed} {incomplete}")
     with tempfile.TemporaryDirectory() as folder:
         save(folder, model, 3, 2, 2, 1)
-        script = os.path.join(os.path.dirname(__file__), "megatron_to_safetensors.py")
         full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # noqa: E731
         before = os.listdir(folder)
-        made = subprocess.run([sys.executable, script, folder, folder + "/gpt2"], check=False, capture_output=True,
+        made = subprocess.run([sys.executable, SCRIPT, folder, folder + "/gpt2"], check=False, capture_output=True,
                               preexec_fn=full)  # fmt: skip
         clean = made.returncode != 0 and b"cannot be written" in made.stderr and os.listdir(folder) == before
         failures += not clean
         print(f"without space it says so and leaves nothing: {clean}")
         os.mkdir(folder + "/gpt2.tmp")  # as of one that was killed
-        made = subprocess.run([sys.executable, script, folder, folder + "/gpt2"], check=False, capture_output=True)
+        made = subprocess.run([sys.executable, SCRIPT, folder, folder + "/gpt2"], check=False, capture_output=True)
         told = made.returncode != 0 and b"gpt2.tmp is there" in made.stderr and b"remove it" in made.stderr
         failures += not told or not os.path.exists(folder + "/gpt2.tmp")
         print(f"what a killed one has left is named: {told}")
     if program:
         with tempfile.TemporaryDirectory() as folder:
             save(folder, model, 3, 2, 2, 1)
-            for command in ([sys.executable, script, folder, folder + "/gpt2", "--vocab-size", "61"],
+            for command in ([sys.executable, SCRIPT, folder, folder + "/gpt2", "--vocab-size", "61"],
                             [program, "import", folder + "/gpt2", folder + "/imported"]):  # fmt: skip
                 failures += subprocess.run(command, check=False).returncode != 0
     return 1 if failures else 0

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""Turns a Megatron-LM GPT checkpoint into a GPT-2 model as Hugging Face keeps it, for `megatron_checkpoint import`.
+"""Turns a Megatron-LM GPT checkpoint into a model as Hugging Face keeps it, for `megatron_checkpoint import`.
 
 Usage: python3 scripts/megatron_to_safetensors.py SOURCE TARGET [--iteration N] [--vocab-size N] [--trust]   (torch)
 
 SOURCE is the folder that --save named (its latest checkpoint, or --iteration) or one iter_... folder, with mp_rank_XX or
-mp_rank_XX_YYY of any tensor and pipeline size, virtual stages included. All orders of query, key and value are read
-(checkpoint versions 0 to 3), and the names of old versions. TARGET gets model.safetensors in fp32 and config.json; add
-GPT-2's vocab.json and merges.txt if that is its vocabulary. Padding rows of the vocabulary stay unless --vocab-size says
-how many there are. Optimizer state is left behind.
+mp_rank_XX_YYY of any tensor and pipeline size, virtual stages included. Read are the names of megatron-core (its own
+layers' and Transformer Engine's, whose norms lie in the layer behind them), of Megatron-LM before that, and of old
+versions, with all orders of query, key and value (checkpoint versions 0 to 3, groups included). TARGET gets
+model.safetensors in fp32 and config.json, in the form of GPT-2, or, of a model with RMSNorm, rotary positions and
+SwiGLU, of Llama, Qwen2 (--add-qkv-bias) or Qwen3 (--qk-layernorm); add the tokenizer's files, for GPT-2 vocab.json and
+merges.txt. Padding rows of the vocabulary stay unless --vocab-size says how many there are. Optimizer state is left
+behind.
 
-Checkpoints are Python pickles, which can run any code when they are read. Only plain data and argparse's Namespace are
+Checkpoints are Python pickles, which can run any code when they are read. Only plain data, bytes and argparse's Namespace are
 let in; --trust lets everything in, for files of people that you trust.
 """
 
 import argparse
+import io
 import json
 import os
 import re
@@ -23,9 +27,25 @@ import sys
 
 import torch
 
-SHARDED_ROWS = ("query_key_value.weight", "query_key_value.bias", "dense_h_to_4h.weight", "dense_h_to_4h.bias",
-                "word_embeddings.weight", "word_embeddings_for_head.weight")  # fmt: skip
+SHARDED_ROWS = ("dense_h_to_4h.weight", "dense_h_to_4h.bias", "word_embeddings.weight", "word_embeddings_for_head.weight",
+                "output_layer.weight")  # fmt: skip
 SHARDED_COLUMNS = ("attention.dense.weight", "dense_4h_to_h.weight")
+
+# Names of other versions, as the ones that the rest of this script knows.
+NAMES = [(re.compile(pattern), name) for pattern, name in (
+    (r"^decoder\.", "encoder."),
+    (r"^language_model\.transformer\.", "language_model.encoder."),
+    (r"\.attention\.(query_key_value|dense)\.", r".self_attention.\1."),
+    (r"\.self_attention\.linear_qkv\.layer_norm_", ".input_layernorm."),
+    (r"\.mlp\.linear_fc1\.layer_norm_", ".post_attention_layernorm."),
+    (r"\.pre_mlp_layernorm\.", ".post_attention_layernorm."),
+    (r"\.final_norm\.", ".final_layernorm."),
+    (r"\.self_attention\.linear_qkv\.", ".self_attention.query_key_value."),
+    (r"\.self_attention\.linear_proj\.", ".self_attention.dense."),
+    (r"\.mlp\.linear_fc1\.", ".mlp.dense_h_to_4h."),
+    (r"\.mlp\.linear_fc2\.", ".mlp.dense_4h_to_h."),
+)]  # fmt: skip
+NO_WEIGHTS = ("_extra_state", "rotary_pos_emb.inv_freq")  # buffers that follow from the arguments
 
 
 def stop(message):
@@ -56,7 +76,10 @@ def find_ranks(folder):
             if os.path.exists(path):
                 files[int(match[1]), int(match[2] or 0)] = path
     if not files:
-        stop(f"{folder} has no mp_rank_XX/model_optim_rng.pt")
+        distributed = any(name.endswith(".distcp") for name in os.listdir(folder))
+        stop(f"{folder} has no mp_rank_XX/model_optim_rng.pt" + (
+            "; it is a distributed checkpoint: let Megatron-LM load it and save it with --ckpt-format torch"
+            if distributed else ""))  # fmt: skip
     tensor, pipeline = (1 + max(rank[axis] for rank in files) for axis in (0, 1))
     missing = [(t, p) for t in range(tensor) for p in range(pipeline) if (t, p) not in files]
     if missing:
@@ -66,7 +89,7 @@ def find_ranks(folder):
 
 def load(path, trust):
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace, io.BytesIO, bytes]):
             return torch.load(path, map_location="cpu", weights_only=not trust)
     except Exception as error:  # pickle's own kinds differ by version
         stop(f"{path} cannot be read ({str(error).splitlines()[0]}); --trust reads pickles of people that you trust")
@@ -79,9 +102,10 @@ def flatten(tree, prefix=""):
         name = f"{prefix}{key}"
         if isinstance(value, dict):
             flat.update(flatten(value, name + "."))
-        elif isinstance(value, torch.Tensor):
-            name = name.replace("language_model.transformer.", "language_model.encoder.")
-            flat[re.sub(r"\.attention\.(query_key_value|dense)\.", r".self_attention.\1.", name)] = value.float()
+        elif isinstance(value, torch.Tensor) and not name.endswith(NO_WEIGHTS):
+            for pattern, usual in NAMES:
+                name = pattern.sub(usual, name)
+            flat[name] = value.float()
     return flat
 
 
@@ -97,15 +121,23 @@ def read_rank(content, layers, stages, stage):
     tensors = {}
     for chunk, name in enumerate(names):
         first = layers_of_chunk(layers, stages, len(names), stage, chunk)
-        for key, value in flatten(content[name]).items():
+        flat = flatten(content[name])
+        found = {match[1] for match in (re.search(r"\.layers\.(\d+)\.", key) for key in flat) if match}
+        if len(found) != layers // stages // len(names):
+            stop(f"pipeline stage {stage} has {len(found)} of {layers} layers: an uneven cut is not read")
+        for key, value in flat.items():
             key = re.sub(r"\.layers\.(\d+)\.", lambda match: f".layers.{first + int(match[1])}.", key)
             tensors[key] = value
     return tensors
 
 
-def split_qkv(tensor, version, heads, size):
-    """Query, key and value of one tensor rank, each [heads · size, ...]."""
+def split_qkv(tensor, version, heads, groups, size):
+    """Query, key and value of one tensor rank, [heads · size, ...] and twice [groups · size, ...]. By versions 2 and 3
+    the query heads of a group, its key and its value are together."""
     rest = tensor.shape[1:]
+    if groups != heads and version >= 2:
+        parts = tensor.view(groups, heads // groups + 2, size, *rest)
+        return [part.reshape(-1, *rest) for part in (parts[:, :-2], parts[:, -2], parts[:, -1])]
     if version == 0:
         parts = tensor.view(3, heads, size, *rest)
     elif version == 1:
@@ -115,11 +147,14 @@ def split_qkv(tensor, version, heads, size):
     return [part.reshape(heads * size, *rest) for part in parts]
 
 
-def merge(name, parts, version, heads, size):
-    """One tensor of the whole model from those of all tensor ranks."""
-    if "query_key_value" in name:
-        split = [split_qkv(part, version, heads // len(parts), size) for part in parts]
+def merge(name, parts, version, sizes):
+    """One tensor of the whole model from those of all tensor ranks; of query, key and value those one below the other,
+    and of a gated part the gate and what it lets through."""
+    if "query_key_value." in name:
+        split = [split_qkv(part, version, sizes.heads // len(parts), sizes.groups // len(parts), sizes.head) for part in parts]
         return torch.cat([torch.cat(ranks) for ranks in zip(*split)])
+    if "dense_h_to_4h." in name and sizes.gated:
+        return torch.cat([torch.cat(halves) for halves in zip(*(part.chunk(2) for part in parts))])
     if name.endswith(SHARDED_ROWS):
         return torch.cat(parts)
     if name.endswith(SHARDED_COLUMNS):
@@ -131,16 +166,42 @@ def merge(name, parts, version, heads, size):
     return parts[0]
 
 
-def check_arguments(args):
-    """What GPT-2's form has no place for."""
-    for key, good in (("swiglu", False), ("use_rotary_position_embeddings", False), ("group_query_attention", False),
-                      ("untie_embeddings_and_output_weights", False), ("apply_layernorm_1p", False),
-                      ("normalization", "LayerNorm"), ("add_position_embedding", True),
-                      ("attention_head_type", "multihead"), ("squared_relu", False),
-                      ("apply_residual_connection_post_layernorm", False),
-                      ("position_embedding_type", "learned_absolute")):  # fmt: skip
-        if getattr(args, key, good) not in (good, None):
-            stop(f"the model has {key} = {getattr(args, key)}, which GPT-2's form has no place for")
+def form_of(args):
+    """Whose form the model has: gpt2, llama, qwen2 or qwen3."""
+    if getattr(args, "normalization", "LayerNorm") != "RMSNorm":
+        return "gpt2"
+    return "qwen3" if getattr(args, "qk_layernorm", False) else "qwen2" if getattr(args, "add_qkv_bias", False) else "llama"
+
+
+def check_arguments(args, form):
+    """What the form has no place for."""
+    gated = form != "gpt2"
+    rules = [("swiglu", gated), ("apply_layernorm_1p", False), ("squared_relu", False), ("openai_gelu", False, not gated),
+             ("attention_head_type", "multihead"), ("apply_residual_connection_post_layernorm", False),
+             ("num_experts", None), ("multi_latent_attention", False), ("glu_activation", None)]  # fmt: skip
+    if gated:
+        rules += [("position_embedding_type", "rope"), ("rotary_percent", 1.0), ("rotary_interleaved", False),
+                  ("add_bias_linear", False), ("add_qkv_bias", form == "qwen2", False)]  # fmt: skip
+    else:
+        rules += [("use_rotary_position_embeddings", False), ("group_query_attention", False), ("add_bias_linear", True),
+                  ("untie_embeddings_and_output_weights", False), ("normalization", "LayerNorm"),
+                  ("add_position_embedding", True), ("position_embedding_type", "learned_absolute"),
+                  ("qk_layernorm", False)]  # fmt: skip
+    for key, *good in rules:
+        value = getattr(args, key, good[0])
+        if value not in good and value is not None:
+            stop(f"the model has {key} = {value}, which {form}'s form has no place for")
+
+
+class Sizes:
+    """What tensors are cut by."""
+
+    def __init__(self, args):
+        self.heads = args.num_attention_heads
+        self.head = getattr(args, "kv_channels", None) or args.hidden_size // self.heads
+        grouped = getattr(args, "group_query_attention", False)
+        self.groups = args.num_query_groups if grouped else self.heads
+        self.gated = bool(getattr(args, "swiglu", False))
 
 
 def read_checkpoint(folder, trust):
@@ -148,8 +209,10 @@ def read_checkpoint(folder, trust):
     files, tensor, pipeline = find_ranks(folder)
     first = load(files[0, 0], trust)
     args, version = first["args"], int(first.get("checkpoint_version", 0))
-    check_arguments(args)
-    heads, size = args.num_attention_heads, args.hidden_size // args.num_attention_heads
+    check_arguments(args, form_of(args))
+    sizes = Sizes(args)
+    if sizes.groups % tensor:
+        stop(f"{sizes.groups} query groups on {tensor} tensor ranks: groups that ranks share are not read")
     whole = {}
     for stage in range(pipeline):
         ranks = []
@@ -159,21 +222,14 @@ def read_checkpoint(folder, trust):
                 stop(f"{files[t, stage]} is of iteration {content.get('iteration')}, not {first.get('iteration')}")
             ranks.append(read_rank(content, args.num_layers, pipeline, stage))
         for name in ranks[0]:
-            whole[name] = merge(name, [rank[name] for rank in ranks], version, heads, size)
+            whole[name] = merge(name, [rank[name] for rank in ranks], version, sizes)
     return whole, args
 
 
 def to_gpt2(whole, args):
     """GPT-2's names and orientations; every tensor of the checkpoint goes somewhere."""
-    whole = dict(whole)
+    take = Taking(whole)
     out = {}
-
-    def take(name):
-        for prefix in ("language_model.", ""):
-            if prefix + name in whole:
-                return whole.pop(prefix + name)
-        stop(f"the checkpoint has no tensor {name}")
-
     out["wte.weight"] = take("embedding.word_embeddings.weight")
     out["wpe.weight"] = take("embedding.position_embeddings.weight")
     for i in range(args.num_layers):
@@ -187,12 +243,65 @@ def to_gpt2(whole, args):
                 out[f"{theirs}{to}.{kind}"] = tensor.T if kind == "weight" else tensor
     for kind in ("weight", "bias"):
         out[f"ln_f.{kind}"] = take(f"encoder.final_layernorm.{kind}")
-    head = whole.pop("word_embeddings_for_head.weight", out["wte.weight"])  # the last stage's copy
-    if not torch.equal(head, out["wte.weight"]):
-        stop("the first and the last stage have different word embeddings")
-    if whole:
-        stop(f"tensor {sorted(whole)[0]} has no place in GPT-2's form")
+    take.tied_head(out["wte.weight"])
+    take.all_taken("gpt2")
     return {f"transformer.{name}": tensor.contiguous() for name, tensor in out.items()}
+
+
+def to_llama(whole, args):
+    """The names of Llama, Qwen2 and Qwen3; every tensor of the checkpoint goes somewhere."""
+    form, sizes = form_of(args), Sizes(args)
+    take = Taking(whole)
+    out = {"model.embed_tokens.weight": take("embedding.word_embeddings.weight")}
+    rows = [sizes.heads * sizes.head, sizes.groups * sizes.head, sizes.groups * sizes.head]
+    for i in range(args.num_layers):
+        ours, theirs = f"encoder.layers.{i}.", f"model.layers.{i}."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            out[f"{theirs}{name}.weight"] = take(f"{ours}{name}.weight")
+        for kind in ("weight", "bias") if form == "qwen2" else ("weight",):
+            parts = take(f"{ours}self_attention.query_key_value.{kind}").split(rows)
+            for name, part in zip(("q_proj", "k_proj", "v_proj"), parts):
+                out[f"{theirs}self_attn.{name}.{kind}"] = part
+        for name in ("q", "k") if form == "qwen3" else ():
+            out[f"{theirs}self_attn.{name}_norm.weight"] = take(f"{ours}self_attention.{name}_layernorm.weight")
+        out[f"{theirs}self_attn.o_proj.weight"] = take(f"{ours}self_attention.dense.weight")
+        gate, up = take(f"{ours}mlp.dense_h_to_4h.weight").chunk(2)
+        out[f"{theirs}mlp.gate_proj.weight"], out[f"{theirs}mlp.up_proj.weight"] = gate, up
+        out[f"{theirs}mlp.down_proj.weight"] = take(f"{ours}mlp.dense_4h_to_h.weight")
+    out["model.norm.weight"] = take("encoder.final_layernorm.weight")
+    if getattr(args, "untie_embeddings_and_output_weights", False):
+        out["lm_head.weight"] = take("output_layer.weight")
+    else:
+        take.tied_head(out["model.embed_tokens.weight"])
+    take.all_taken(form)
+    return {name: tensor.contiguous() for name, tensor in out.items()}
+
+
+class Taking:
+    """Takes tensors out of a checkpoint by name, so that none is left."""
+
+    def __init__(self, whole):
+        self.whole = dict(whole)
+
+    def __call__(self, name):
+        for prefix in ("language_model.", ""):
+            if prefix + name in self.whole:
+                return self.whole.pop(prefix + name)
+        stop(f"the checkpoint has no tensor {name}")
+
+    def tied_head(self, word):
+        """The last stage's copy must be the table."""
+        for name in ("word_embeddings_for_head.weight", "output_layer.weight"):
+            if not torch.equal(self.whole.pop(name, word), word):
+                stop("the first and the last stage have different word embeddings")
+
+    def all_taken(self, form):
+        if self.whole:
+            stop(f"tensor {sorted(self.whole)[0]} has no place in {form}'s form")
+
+
+def to_hugging_face(whole, args):
+    return to_gpt2(whole, args) if form_of(args) == "gpt2" else to_llama(whole, args)
 
 
 def gpt2_config(args, vocab_size):
@@ -213,6 +322,38 @@ def gpt2_config(args, vocab_size):
         "embd_pdrop": getattr(args, "hidden_dropout", 0.1),
         "initializer_range": getattr(args, "init_method_std", 0.02),
         "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def llama_config(args, vocab_size):
+    form, sizes = form_of(args), Sizes(args)
+    scaling, stretch = None, getattr(args, "rotary_seq_len_interpolation_factor", None)
+    if stretch:
+        scaling = {"rope_type": "linear", "factor": stretch}
+    if getattr(args, "use_rope_scaling", False):
+        scaling = {"rope_type": "llama3", "factor": getattr(args, "rope_scaling_factor", 8.0), "low_freq_factor": 1.0,
+                   "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # fmt: skip
+    return {
+        "model_type": form,
+        "architectures": [{"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[form] + "ForCausalLM"],
+        "vocab_size": vocab_size,
+        "hidden_size": args.hidden_size,
+        "num_hidden_layers": args.num_layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.groups,
+        "head_dim": sizes.head,
+        "intermediate_size": args.ffn_hidden_size,
+        "max_position_embeddings": args.max_position_embeddings,
+        "hidden_act": "silu",
+        "rms_norm_eps": getattr(args, "norm_epsilon", None) or getattr(args, "layernorm_epsilon", 1e-5),
+        "attention_dropout": getattr(args, "attention_dropout", 0.0),
+        "initializer_range": getattr(args, "init_method_std", 0.02),
+        "rope_theta": getattr(args, "rotary_base", 10000),
+        "rope_scaling": scaling,
+        "tie_word_embeddings": not getattr(args, "untie_embeddings_and_output_weights", False),
         "torch_dtype": "float32",
         "bos_token_id": None,
         "eos_token_id": None,
@@ -278,14 +419,18 @@ def main():
     if os.path.exists(options.target):
         stop(f"{options.target} is there already")
     whole, args = read_checkpoint(find_folder(options.source, options.iteration), options.trust)
-    tensors = to_gpt2(whole, args)
-    word = tensors["transformer.wte.weight"]
+    tensors = to_hugging_face(whole, args)
+    tables = [name for name in ("transformer.wte.weight", "model.embed_tokens.weight", "lm_head.weight") if name in tensors]
+    rows = len(tensors[tables[0]])
     if options.vocab_size:
-        if not 0 < options.vocab_size <= len(word):
-            stop(f"--vocab-size {options.vocab_size}: the table has {len(word)} rows")
-        tensors["transformer.wte.weight"] = word = word[: options.vocab_size].contiguous()
+        if not 0 < options.vocab_size <= rows:
+            stop(f"--vocab-size {options.vocab_size}: the table has {rows} rows")
+        rows = options.vocab_size
+        for name in tables:
+            tensors[name] = tensors[name][:rows].contiguous()
+    config = gpt2_config(args, rows) if form_of(args) == "gpt2" else llama_config(args, rows)
     try:
-        write_model(options.target, tensors, gpt2_config(args, len(word)))
+        write_model(options.target, tensors, config)
     except OSError as error:
         stop(f"{options.target} cannot be written: {error}")
     print(f"{options.target}: {len(tensors)} tensors, {sum(tensor.numel() for tensor in tensors.values())} parameters")
