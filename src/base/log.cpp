@@ -137,8 +137,9 @@ void Log::warning(std::string_view text) {
 void keep_standard_streams_open() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
-      // open() takes the lowest free number, which is this one since all below are open.
-      if (::open("/dev/null", descriptor == 0 ? O_RDONLY : O_WRONLY) < 0) return;
+      // open() takes the lowest free number, which is this one since all below are open. In the direction that nobody
+      // uses: reading or writing fails as on a closed stream.
+      if (::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY) < 0) return;
     }
   }
 }

@@ -78,8 +78,8 @@ class Log {
 /// `text` with control characters other than line ends and tabs as \xNN; UTF-8 passes unchanged.
 std::string printable(std::string_view text);
 
-/// Opens /dev/null on those of the descriptors 0, 1, 2 that the program was started without, so that no file of the
-/// run, a checkpoint for instance, is opened in their place and written over by messages. For main's first line.
+/// Takes those of the descriptors 0, 1, 2 that the program was started without, so that no file, of a checkpoint say,
+/// is opened in their place and written over by messages. Using them fails as before. To be called before any open().
 void keep_standard_streams_open();
 
 }  // namespace megatron

@@ -1,5 +1,7 @@
 #include "comm/activity_board.h"
 
+#include <sys/statvfs.h>
+
 #include <exception>
 #include <new>
 
@@ -13,6 +15,14 @@ void* aligned(void* memory) {
   return std::align(alignof(Activity), sizeof(Activity), memory, space);
 }
 
+// Open MPI makes the window's file in this folder. Where it is full, the rank that should make it returns with an error
+// and all others wait for it forever, so that has to be found out before.
+bool shared_memory_is_full() {
+  constexpr std::uint64_t kEnough = std::uint64_t{1} << 20;  // bytes; the window takes a few pages
+  struct statvfs room {};
+  return ::statvfs("/dev/shm", &room) == 0 && std::uint64_t{room.f_bavail} * room.f_frsize < kEnough;
+}
+
 }  // namespace
 
 ActivityBoard::ActivityBoard(MPI_Comm local) {
@@ -21,8 +31,9 @@ ActivityBoard::ActivityBoard(MPI_Comm local) {
   MPI_CHECK(MPI_Comm_size(local, &size));
   MPI_CHECK(MPI_Comm_set_errhandler(local, MPI_ERRORS_RETURN));
   void* memory = nullptr;
-  int shared = 0;
-  if (size > 1) {
+  int shared = size > 1 && !shared_memory_is_full() ? 1 : 0;
+  MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, local));
+  if (shared != 0) {
     shared = MPI_Win_allocate_shared(sizeof(Activity) + alignof(Activity), 1, MPI_INFO_NULL, local, &memory,
                                      &window_) == MPI_SUCCESS;
     MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, local));

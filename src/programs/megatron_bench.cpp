@@ -148,7 +148,6 @@ int run(const Arguments& arguments, MpiSession& session) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
-  keep_standard_streams_open();
   Arguments arguments;
   bool done = false;
   const int code = run_alone([&] {

@@ -124,7 +124,6 @@ std::unique_ptr<HangWatch> watch_for_hangs(MpiSession& session, double minutes) 
 int main(int argc, char** argv) {
   using namespace megatron;
   const double started = Timers::steady_seconds();
-  keep_standard_streams_open();
   // 1. The command line and the input file: mistakes in them are found before anything is started.
   Arguments arguments;
   Config config;

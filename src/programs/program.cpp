@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <locale>
 #include <memory>
 #include <thread>
 
@@ -116,6 +117,8 @@ int launcher_rank() {
 }
 
 int run_alone(const std::function<int()>& body) {
+  keep_standard_streams_open();                 // before anything is opened
+  std::locale::global(std::locale::classic());  // decimal points, even if a library has adopted the user's locale
   try {
     const int code = body();
     require_printed();

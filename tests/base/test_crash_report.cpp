@@ -26,7 +26,8 @@ struct Death {
 template <class Body>
 Death death_of(Body body, bool file = true) {
   const TemporaryFolder folder;
-  const std::string stack = file ? folder.file("stack.txt") : "/nonexistent/stack.txt", said = folder.file("said.txt");
+  const std::string stack = file ? folder.file("stack.txt") : folder.file("missing/stack.txt"),
+                    said = folder.file("said.txt");
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);

@@ -199,7 +199,8 @@ TEST_CASE("no metrics, one point, equal points and only nulls still give a pictu
 
 TEST_CASE("a plot that cannot be written does not end the run") {
   Log log(false);
-  LossPlot plot("/nonexistent/folder", "title", log);
+  const TemporaryFolder folder;
+  LossPlot plot(folder.file("missing/folder"), "title", log);
   plot.redraw();
   plot.redraw();
 }
