@@ -23,6 +23,7 @@ const char* advice_for(int error) {
     case EEXIST: return "; something is there that was not before: remove it, or choose another name";
     case ENAMETOOLONG: return "; choose a shorter name";
     case ELOOP: return "; name what it stands for, not the link";
+    case ENXIO: return "; a named pipe or a device has this name: remove it, or choose another name";
     default: return "";
   }
 }

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/regular_file.h"
+
 namespace megatron {
 
 namespace {
@@ -61,7 +63,7 @@ void Log::append_to(const std::string& path) {
   if (!speaking_) return;
   if (file_ >= 0) ::close(file_);
   path_ = path;
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  file_ = open_for_append(path);
   if (file_ < 0) warning("cannot write {}: {}; going on without this file", path, std::strerror(errno));
 }
 
@@ -69,7 +71,7 @@ void Log::write_to_file(std::string_view text) {
   if (file_ < 0) return;
   struct stat status {};
   if (::fstat(file_, &status) == 0 && status.st_nlink == 0) {  // somebody deleted it: begin a new one
-    const int reopened = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int reopened = open_for_append(path_);
     if (reopened >= 0) {
       ::close(file_);
       file_ = reopened;

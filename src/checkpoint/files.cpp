@@ -47,7 +47,7 @@ class Descriptor {
   static int open_retrying(const std::string& path, int flags) {
     int descriptor = -1;
     do {
-      descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
+      descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);  // no wait for a FIFO
     } while (descriptor < 0 && errno == EINTR);
     return descriptor;
   }
@@ -134,7 +134,11 @@ FileType file_type(const std::string& path) {
 
 std::int64_t file_bytes(const std::string& path) {
   struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) ? std::int64_t{status.st_size} : -1;
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail_with_errno("look at", path);
+    return -1;
+  }
+  return S_ISREG(status.st_mode) ? std::int64_t{status.st_size} : -1;
 }
 
 void create_folder_durably(const std::string& path) {

@@ -45,12 +45,15 @@ std::optional<std::int64_t> step_behind(const std::string& name, const std::stri
   return name.starts_with(prefix) ? step_in_name(name.substr(prefix.size())) : std::nullopt;
 }
 
-bool looks_complete(const std::string& path) {
+enum class Looks { complete, damaged, unreadable };
+
+/// By its manifest and sizes. What the system does not let us look at may well be a good checkpoint.
+Looks looks_of(const std::string& path) {
   try {
     read_complete_manifest(path);
-    return true;
-  } catch (const Error&) {
-    return false;
+    return Looks::complete;
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::checkpoint ? Looks::damaged : Looks::unreadable;
   }
 }
 
@@ -139,8 +142,10 @@ void clean_leftovers(const std::string& folder) {
     if (const auto step = step_behind(name, kAsidePrefix)) {
       const std::string place = folder + "/" + step_folder_name(*step);
       // A crash between the two renames of put_folder_in_place: the old checkpoint has lost its name only.
-      const bool restored =
-          file_type(place) == FileType::absent && looks_complete(path) && ::rename(path.c_str(), place.c_str()) == 0;
+      const Looks looks = looks_of(path);
+      if (looks == Looks::unreadable) continue;
+      const bool restored = file_type(place) == FileType::absent && looks == Looks::complete &&
+                            ::rename(path.c_str(), place.c_str()) == 0;
       if (!restored) remove_checkpoint(path);
     } else if (step_behind(name, kTemporaryPrefix)) {
       remove_checkpoint(path);
@@ -168,9 +173,10 @@ std::vector<std::string> retain(const std::string& folder, std::int64_t step, st
   for (const std::int64_t other : steps_in(folder)) {
     const std::string path = folder + "/" + step_folder_name(other);
     if (other == step) continue;
-    if (other < step && kept < keep_last && looks_complete(path)) {
-      ++kept;
-      continue;
+    if (other < step && kept < keep_last) {
+      const Looks looks = looks_of(path);
+      if (looks == Looks::complete) ++kept;
+      if (looks != Looks::damaged) continue;
     }
     const std::string complaint = remove_checkpoint(path);
     if (!complaint.empty()) complaints.push_back(complaint);

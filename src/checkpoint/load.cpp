@@ -8,6 +8,7 @@
 #include "checkpoint/rank_file.h"
 #include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
+#include "hdf5/hdf5_reader.h"
 
 namespace megatron {
 
@@ -19,7 +20,7 @@ constexpr std::int64_t kGapElements = 4096;
 constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
 
 /// Reads runs (ascending in the file) from one dataset into the wanted pieces' `tensor`.
-void read_runs(const Hdf5Dataset& dataset, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
+void read_runs(const Hdf5Array& dataset, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
                Tensor Piece::*tensor, std::vector<float>& block) {
   const auto target = [&](const Run& run) { return (wanted[run.wanted].*tensor).as<float>() + run.to; };
   for (std::size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
@@ -46,7 +47,7 @@ void read_runs(const Hdf5Dataset& dataset, const std::vector<Run>& runs, const s
 /// The same for value, m and v, of the pieces that want them.
 void read_file(const std::string& path, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
                std::vector<float>& block) {
-  const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+  const Hdf5Reader file(path, ErrorKind::checkpoint);
   read_runs(file.open_dataset(dataset_of(Stored::value)), runs, wanted, &Piece::value, block);
   for (const auto& [kind, moment] : {std::pair(Stored::m, &Piece::m), std::pair(Stored::v, &Piece::v)}) {
     std::vector<Run> with_moment;

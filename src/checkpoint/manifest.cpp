@@ -7,6 +7,7 @@
 
 #include "checkpoint/files.h"
 #include "checkpoint/pieces.h"
+#include "checkpoint/strict_json.h"
 
 namespace megatron {
 
@@ -64,6 +65,9 @@ std::vector<RankFile> files_in(const json& content, int ranks) {
     file.bytes = integer_at(entry, "bytes", 1, kElementLimit - bytes);
     bytes += file.bytes;
     file.xxh3_128 = text_at(entry, "xxh3_128", 32);
+    // The name is there for people: which file is read, the rank says.
+    verify(!entry.contains("name") || entry.at("name") == rank_file_name(file.rank), ErrorKind::checkpoint,
+           "the file of rank {} has another name than {}", file.rank, rank_file_name(file.rank));
     files.push_back(file);
   }
   return files;
@@ -140,14 +144,10 @@ Manifest parse_manifest(const std::string& text) {
 }
 
 json parse_json(const std::string& text, const std::string& what) {
-  const auto depth_check = [&](int depth, json::parse_event_t, json&) {
-    verify(depth <= kJsonDepthLimit, ErrorKind::checkpoint, "{} is nested too deeply", what);
-    return true;
-  };
   try {
-    return json::parse(text, depth_check);
-  } catch (const json::exception& error) {
-    fail(ErrorKind::checkpoint, "{} is not JSON ({})", what, error.what());
+    return parse_strict_json(text, std::size_t{kJsonDepthLimit});
+  } catch (const Error& error) {
+    fail(ErrorKind::checkpoint, "{}: {}", what, error.what());
   }
 }
 

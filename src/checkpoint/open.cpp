@@ -270,7 +270,8 @@ std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory) 
     const std::string path = folder + "/" + step_folder_name(step);
     try {
       found.push_back({path, step, read_complete_manifest(path).file_bytes()});
-    } catch (const Error&) {  // not complete-looking: not listed
+    } catch (const Error& error) {  // not complete-looking: not listed
+      if (error.kind() != ErrorKind::checkpoint) throw;
     }
   }
   return found;

@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "checkpoint/rank_file.h"
-#include "hdf5/hdf5_file.h"
+#include "hdf5/hdf5_reader.h"
 
 namespace megatron {
 
 class OpenDatasets {
  public:
   /// Of a rank file; opened when it is asked for first. Valid until the next call.
-  const Hdf5Dataset& at(const std::string& path, Stored kind) {
+  const Hdf5Array& at(const std::string& path, Stored kind) {
     const auto key = std::pair(path, kind);
     auto found = open_.find(key);
     if (found == open_.end()) {
@@ -24,9 +24,7 @@ class OpenDatasets {
           return a.second.last_use < b.second.last_use;
         }));
       }
-      Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
-      Hdf5Dataset dataset = file.open_dataset(dataset_of(kind));
-      found = open_.emplace(key, Open{std::move(file), std::move(dataset)}).first;
+      found = open_.emplace(key, Open{Hdf5Reader(path, ErrorKind::checkpoint).open_dataset(dataset_of(kind))}).first;
     }
     found->second.last_use = ++uses_;
     return found->second.dataset;
@@ -36,8 +34,7 @@ class OpenDatasets {
 
  private:
   struct Open {
-    Hdf5File file;
-    Hdf5Dataset dataset;
+    Hdf5Array dataset;
     std::uint64_t last_use = 0;
   };
   std::map<std::pair<std::string, Stored>, Open> open_;

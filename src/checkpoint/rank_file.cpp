@@ -1,18 +1,19 @@
 #include "checkpoint/rank_file.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
 #include "hdf5/durable_file.h"
 #include "hdf5/hdf5_file.h"
+#include "hdf5/hdf5_reader.h"
 
 namespace megatron {
 
 namespace {
 
 constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
-constexpr std::size_t kContiguous = 0;
 
 std::string table_text(const std::vector<Piece>& owned) {
   nlohmann::json table = nlohmann::json::array();
@@ -61,13 +62,31 @@ class DeviceNumbers {
   std::int64_t begin_ = 0;  // of this piece in the dataset
 };
 
-void write_datasets(Hdf5File& file, std::int64_t elements, int moments, const NumberSource& numbers) {
+/// A checkpoint of parameters that are not finite is worth nothing, and may push out one that is.
+void check_finite(std::span<const float> block, std::int64_t position, const std::vector<Piece>& pieces) {
+  if (std::all_of(block.begin(), block.end(), [](float number) { return std::isfinite(number); })) [[likely]]
+    return;
+  const auto* const bad =
+      std::find_if(block.data(), block.data() + block.size(), [](float number) { return !std::isfinite(number); });
+  std::int64_t element = position + (bad - block.data());
+  auto piece = pieces.begin();
+  while (element >= piece->count) element -= (piece++)->count;
+  fail(ErrorKind::numerics,
+       "the parameters are not finite any more ({} in tensor {}) and are not saved: go on from an older checkpoint "
+       "with a "
+       "lower learning_rate.peak",
+       *bad, piece->name);
+}
+
+void write_datasets(Hdf5File& file, const std::vector<Piece>& pieces, int moments, const NumberSource& numbers) {
+  std::int64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.count;
   EarlyFlush flush(file.path());
   for (const Stored kind : stored_with(moments)) {
-    Hdf5Dataset dataset =
-        file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements), kContiguous);
+    Hdf5Dataset dataset = file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements));
     for (std::int64_t position = 0; position < elements;) {
       const std::span<const float> block = numbers(kind, position);
+      if (kind == Stored::value) check_finite(block, position, pieces);
       dataset.write(static_cast<std::uint64_t>(position), block.data(), block.size());
       position += static_cast<std::int64_t>(block.size());
       flush.written(block.size_bytes());
@@ -76,10 +95,10 @@ void write_datasets(Hdf5File& file, std::int64_t elements, int moments, const Nu
   }
 }
 
-std::string read_table_text(const Hdf5File& file) {
-  const Hdf5Dataset dataset = file.open_dataset("pieces");
-  verify(dataset.type() == Hdf5Type::u8 && dataset.elements() <= kTableLimit, ErrorKind::checkpoint,
-         "{}: /pieces is not a table of pieces", file.path());
+std::string read_table_text(const Hdf5Reader& file) {
+  const Hdf5Array dataset = file.open_dataset("pieces");
+  verify(dataset.type() == Hdf5Type::u8 && dataset.contiguous() && dataset.elements() <= kTableLimit,
+         ErrorKind::checkpoint, "{}: /pieces is not a table of pieces", file.path());
   std::string text(dataset.elements(), '\0');
   dataset.read(0, static_cast<void*>(text.data()), dataset.elements());
   return text;
@@ -116,15 +135,13 @@ std::string fill_rank_file(const std::string& path, int rank, std::int64_t step,
                            int moments, const NumberSource& numbers) {
   internal_check(!pieces.empty(), "a rank that owns nothing writes no file");
   std::string table = table_text(pieces);
-  std::int64_t elements = 0;
-  for (const Piece& piece : pieces) elements += piece.count;
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  Hdf5Dataset pieces_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size(), kContiguous);
+  Hdf5Dataset pieces_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size());
   pieces_dataset.write(0, table.data(), table.size());
   pieces_dataset.close();
-  write_datasets(file, elements, moments, numbers);
+  write_datasets(file, pieces, moments, numbers);
   file.close();
   return table;
 }
@@ -154,7 +171,7 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
 }
 
 std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments) {
-  const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+  const Hdf5Reader file(path, ErrorKind::checkpoint);
   verify(file.read_u64("rank") == static_cast<std::uint64_t>(rank) &&
              file.read_u64("step") == static_cast<std::uint64_t>(step),
          ErrorKind::checkpoint, "{}: it belongs to another rank or step", path);
@@ -162,8 +179,10 @@ std::string read_piece_table(const std::string& path, int rank, std::int64_t ste
   std::int64_t elements = 0;
   for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
   for (const Stored kind : stored_with(moments)) {
-    const Hdf5Dataset dataset = file.open_dataset(dataset_of(kind));
+    const Hdf5Array dataset = file.open_dataset(dataset_of(kind));
     const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
+    verify(dataset.contiguous(), ErrorKind::checkpoint, "{}: /{} is cut into chunks, which no checkpoint is", path,
+           dataset_of(kind));
     verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of pieces wants {} of f32", path,
            dataset_of(kind), dataset.elements(), name_of(dataset.type()), elements);
   }

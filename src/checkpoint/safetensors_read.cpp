@@ -7,16 +7,17 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "base/half.h"
 #include "base/log.h"
+#include "base/regular_file.h"
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/strict_json.h"
 
 namespace megatron {
 
@@ -25,7 +26,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kHeaderLimit = 100'000'000;  // the format's own
-constexpr int kDepthLimit = 8;
+constexpr std::size_t kDepthLimit = 8;
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;  // that are widened together
 
 /// Bytes an element, of all dtypes that the format defines with whole bytes; 0: unknown.
@@ -35,26 +36,6 @@ std::int64_t dtype_bytes(const std::string& dtype) {
       {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   const auto found = known.find(dtype);
   return found == known.end() ? 0 : found->second;
-}
-
-/// JSON of a stranger: no key twice in an object, at most kDepthLimit levels.
-json parse_strictly(const std::string& text) {
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    verify(depth <= kDepthLimit, ErrorKind::checkpoint, "its JSON is nested too deeply");
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      verify(keys.back().insert(key).second, ErrorKind::checkpoint, "\"{}\" is there twice", printable(key));
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::exception& error) {
-    fail(ErrorKind::checkpoint, "it is not JSON ({})", error.what());
-  }
 }
 
 std::int64_t whole_number(const json& value, std::int64_t limit) {
@@ -145,14 +126,11 @@ auto told_of(const std::string& where, Work&& work) {
 }  // namespace
 
 json read_json_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  verify(file.is_open(), ErrorKind::checkpoint, "{} cannot be read: {}", path, errno_text(errno));
-  const std::int64_t size = file.tellg();
-  verify(size >= 0 && size <= kHeaderLimit, ErrorKind::checkpoint, "{} is too large", path);
-  std::string text(static_cast<std::size_t>(size), '\0');
-  file.seekg(0).read(text.data(), size);
-  verify(file.good(), ErrorKind::checkpoint, "{} cannot be read", path);
-  return told_of(path, [&] { return parse_strictly(text); });
+  const RegularFile file(path, ErrorKind::checkpoint);
+  verify(file.bytes() <= static_cast<std::uint64_t>(kHeaderLimit), ErrorKind::checkpoint, "{} is too large", path);
+  std::string text(file.bytes(), '\0');
+  file.read(0, text.data(), text.size());
+  return told_of(path, [&] { return parse_strict_json(text, kDepthLimit); });
 }
 
 std::int64_t SafetensorsEntry::elements() const {
@@ -179,7 +157,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
       std::string text(length, '\0');
       read_bytes(descriptor_, 8, text.data(), static_cast<std::int64_t>(length));
       verify(text.front() == '{', ErrorKind::checkpoint, "its header does not begin with {{");
-      const json header = parse_strictly(text);
+      const json header = parse_strict_json(text, kDepthLimit);
       const std::int64_t start = 8 + static_cast<std::int64_t>(length);
       for (const auto& item : header.items()) {
         if (item.key() == "__metadata__") {

@@ -15,7 +15,8 @@ std::string run_and_describe(const std::function<void()>& work, std::optional<Er
     work();
     return {};
   } catch (const Error& error) {
-    const ErrorKind shown = kind && error.kind() != ErrorKind::internal ? *kind : error.kind();
+    const bool keeps_its_kind = error.kind() == ErrorKind::internal || error.kind() == ErrorKind::numerics;
+    const ErrorKind shown = kind && !keeps_its_kind ? *kind : error.kind();
     return fmt::format("{} {}", static_cast<int>(shown), error.what());
   } catch (const std::exception& error) {
     return fmt::format("{} {}", static_cast<int>(ErrorKind::internal), error.what());

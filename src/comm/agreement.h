@@ -10,7 +10,7 @@
 namespace megatron {
 
 /// Runs `work` (which must not communicate) on this rank. If it threw on any rank, the lowest such rank's error is
-/// thrown on all of them, with `kind` if that is given (errors of kind internal keep theirs). Also a barrier.
+/// thrown on all of them, with `kind` if that is given (internal and numerics keep theirs). Also a barrier.
 void agree(Communicator& world, const std::function<void()>& work, std::optional<ErrorKind> kind = {});
 
 }  // namespace megatron

@@ -3,12 +3,10 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 
-#include "base/errno_text.h"
 #include "base/error.h"
 
 namespace megatron {
@@ -17,6 +15,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
+constexpr std::size_t kPackedBytes = std::size_t{256} << 10;
 
 using namespace std::string_view_literals;
 
@@ -63,45 +62,68 @@ void refuse_other_compression(const std::string& path) {
   }
 }
 
-GzipText::GzipText(const std::string& path, std::uint64_t bytes) : path_(path), bytes_(bytes) {
-  file_ = ::gzopen(path.c_str(), "rb");
-  const int reason = errno;
-  if (file_ == nullptr) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(reason));
-  if (bytes != kUnknown) return;
-  try {
-    while (read_more()) window_begin_ += window_.size(), window_.clear();
-    bytes_ = window_begin_;
-    start_over();
-  } catch (...) {
-    ::gzclose(file_);
-    throw;
-  }
+void GzipText::EndInflation::operator()(z_stream_s* stream) const {
+  ::inflateEnd(stream);
+  delete stream;
 }
 
-GzipText::~GzipText() {
-  ::gzclose(file_);
+GzipText::GzipText(const std::string& path, std::uint64_t bytes)
+    : file_(path, ErrorKind::data), bytes_(bytes), stream_(new z_stream_s{}) {
+  constexpr int kGzipWindow = 15 + 16;  // the largest window, in gzip's wrapping
+  verify(::inflateInit2(stream_.get(), kGzipWindow) == Z_OK, ErrorKind::filesystem, "{}: no memory to unpack it", path);
+  if (bytes != kUnknown) return;
+  while (read_more()) window_begin_ += window_.size(), window_.clear();
+  bytes_ = window_begin_;
+  start_over();
 }
 
 void GzipText::start_over() {
-  verify(::gzrewind(file_) == 0, ErrorKind::filesystem, "{}: cannot read it again from its beginning", path_);
+  ::inflateReset(stream_.get());
+  stream_->avail_in = 0;
+  packed_begin_ = 0;
+  packed_.clear();
+  between_members_ = true;
   window_.clear();
   window_begin_ = 0;
+}
+
+/// Gives the stream the file's next bytes; false at its end.
+bool GzipText::refill() {
+  packed_begin_ += packed_.size();
+  packed_.resize(std::min<std::uint64_t>(kPackedBytes, file_.bytes() - packed_begin_));
+  file_.read(packed_begin_, packed_.data(), packed_.size());
+  stream_->next_in = reinterpret_cast<unsigned char*>(packed_.data());
+  stream_->avail_in = static_cast<unsigned>(packed_.size());
+  return !packed_.empty();
 }
 
 /// Appends to the window; false at the end of the text.
 bool GzipText::read_more() {
   const std::size_t old = window_.size();
   window_.resize(old + kReadBytes);
-  const int got = ::gzread(file_, window_.data() + old, kReadBytes);
-  const int reason = errno;
-  window_.resize(old + static_cast<std::size_t>(std::max(got, 0)));
-  int error = Z_OK;
-  const char* const message = ::gzerror(file_, &error);
-  if (error == Z_ERRNO) fail(ErrorKind::filesystem, "{}: cannot read it: {}", path_, errno_text(reason));
-  verify(error == Z_OK || error == Z_STREAM_END, ErrorKind::data,
-         "{}: damaged behind byte {} of its text ({}); fetch or compress it again", path_,
-         window_begin_ + window_.size(), message);
-  return got > 0;
+  stream_->next_out = reinterpret_cast<unsigned char*>(window_.data() + old);
+  stream_->avail_out = kReadBytes;
+  while (stream_->avail_out > 0 && (stream_->avail_in > 0 || refill())) {
+    const std::uint64_t at = packed_begin_ + packed_.size() - stream_->avail_in;
+    if (between_members_) member_begin_ = at;
+    const int result = ::inflate(stream_.get(), Z_NO_FLUSH);
+    // zlib's own reader of gzip files would drop what is behind the last good member without a word.
+    verify(result != Z_DATA_ERROR || stream_->total_out > 0, ErrorKind::data,
+           "{}: damaged: no gzip member begins at byte {} ({}), and what follows would be lost; cut it off there if it "
+           "does not belong to the text, or fetch the file again",
+           file_.path(), member_begin_, stream_->msg);
+    verify(result == Z_OK || result == Z_STREAM_END, ErrorKind::data,
+           "{}: damaged behind byte {} of its text ({}); fetch or compress it again", file_.path(),
+           window_begin_ + old + kReadBytes - stream_->avail_out,
+           stream_->msg != nullptr ? stream_->msg : "it needs a dictionary");
+    between_members_ = result == Z_STREAM_END;
+    if (between_members_) ::inflateReset(stream_.get());
+  }
+  window_.resize(old + kReadBytes - stream_->avail_out);
+  verify(stream_->avail_out == 0 || between_members_, ErrorKind::data,
+         "{}: damaged behind byte {} of its text (unexpected end of file); fetch or compress it again", file_.path(),
+         window_begin_ + window_.size());
+  return window_.size() > old;
 }
 
 void GzipText::read(std::uint64_t first, std::uint64_t count, std::string& buffer) {
@@ -113,7 +135,7 @@ void GzipText::read(std::uint64_t first, std::uint64_t count, std::string& buffe
       window_.erase(0, unwanted - kKeptBytes);
       window_begin_ += unwanted - kKeptBytes;
     }
-    verify(read_more(), ErrorKind::data, "{}: has become shorter while it was being read", path_);
+    verify(read_more(), ErrorKind::data, "{}: has become shorter while it was being read", file_.path());
   }
   buffer.assign(window_, first - window_begin_, count);
 }

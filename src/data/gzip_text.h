@@ -2,13 +2,16 @@
 //
 // Meant for reading forward: going back is free within the last few MiB, and beyond that starts over from the front.
 // The length of the text is found by reading all of it once, which also checks it. Files of several members are one
-// text.
+// text; anything else behind a member is damage.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
-struct gzFile_s;
+#include "base/regular_file.h"
+
+struct z_stream_s;
 
 namespace megatron {
 
@@ -25,7 +28,6 @@ class GzipText {
   explicit GzipText(const std::string& path, std::uint64_t bytes = kUnknown);
   GzipText(const GzipText&) = delete;
   GzipText& operator=(const GzipText&) = delete;
-  ~GzipText();
 
   static constexpr std::uint64_t kUnknown = UINT64_MAX;
 
@@ -34,12 +36,20 @@ class GzipText {
   void read(std::uint64_t first, std::uint64_t count, std::string& buffer);
 
  private:
+  struct EndInflation {
+    void operator()(z_stream_s* stream) const;
+  };
   void start_over();
+  bool refill();
   bool read_more();
 
-  std::string path_;
-  gzFile_s* file_ = nullptr;
+  RegularFile file_;
   std::uint64_t bytes_ = 0;
+  std::unique_ptr<z_stream_s, EndInflation> stream_;
+  std::string packed_;              // the file's bytes that the stream is given,
+  std::uint64_t packed_begin_ = 0;  // which begin here
+  std::uint64_t member_begin_ = 0;
+  bool between_members_ = true;
   std::string window_;              // the text read last,
   std::uint64_t window_begin_ = 0;  // which begins here
 };

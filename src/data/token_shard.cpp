@@ -96,6 +96,8 @@ void TokenShardWriter::flush_documents() {
 std::uint64_t TokenShardWriter::finish() {
   flush_tokens();
   flush_documents();
+  file_.finish(tokens_);
+  file_.finish(documents_);
   file_.close();
   sync_path(path_);
   finished_ = true;
@@ -111,19 +113,23 @@ void seal_shard(const std::string& temporary_path, std::uint64_t index, std::uin
   sync_path(temporary_path);
 }
 
-TokenShard::TokenShard(const std::string& path) : path_(path), file_(Hdf5File::open(path, ErrorKind::data)) {
-  const std::uint64_t version = file_.read_u64("format_version");
-  verify(version == kShardFormatVersion, ErrorKind::data,
-         "{}: shard format {}, but this program reads format {}; make it again with megatron_preprocess", path, version,
-         kShardFormatVersion);
-  vocabulary_ = {file_.read_text("tokenizer"), file_.read_u64("tokenizer_hash"), file_.read_u64("vocab_size"),
-                 file_.read_u64("eod_id")};
-  index_ = file_.read_u64("shard_index");
-  count_ = file_.read_u64("shard_count");
-  set_hash_ = file_.read_u64("set_hash");
-  file_.datasets();  // refuses whatever does not belong in a shard
-  tokens_ = file_.open_dataset("tokens");
-  documents_ = file_.open_dataset("documents");
+TokenShard::TokenShard(const std::string& path) : TokenShard(Hdf5Reader(path, ErrorKind::data)) {}
+
+TokenShard::TokenShard(const Hdf5Reader& file) : path_(file.path()) {
+  const std::string& path = path_;
+  const std::uint64_t version = file.read_u64("format_version");
+  verify(version == kShardFormatVersion || version == kUnhashedShardFormatVersion, ErrorKind::data,
+         "{}: shard format {}, but this program reads formats {} and {}; make it again with megatron_preprocess", path,
+         version, kUnhashedShardFormatVersion, kShardFormatVersion);
+  vocabulary_ = {file.read_text("tokenizer"), file.read_u64("tokenizer_hash"), file.read_u64("vocab_size"),
+                 file.read_u64("eod_id")};
+  index_ = file.read_u64("shard_index");
+  count_ = file.read_u64("shard_count");
+  set_hash_ = file.read_u64("set_hash");
+  verify(file.datasets() == std::vector<std::string>{"documents", "tokens"}, ErrorKind::data,
+         "{}: has other datasets than /documents and /tokens", path);
+  tokens_ = file.open_dataset("tokens");
+  documents_ = file.open_dataset("documents");
   const Hdf5Type expected = vocabulary_.size <= kLargestNarrowVocabulary ? Hdf5Type::u16 : Hdf5Type::u32;
   verify(vocabulary_.size >= 1 && vocabulary_.size <= std::uint64_t{1} << 31 && vocabulary_.eod_id < vocabulary_.size,
          ErrorKind::data, "{}: a vocabulary of {} with end-of-document {} makes no sense", path, vocabulary_.size,
@@ -133,6 +139,8 @@ TokenShard::TokenShard(const std::string& path) : path_(path), file_(Hdf5File::o
   verify(documents_.type() == Hdf5Type::u64, ErrorKind::data, "{}: /documents is {} instead of u64", path,
          name_of(documents_.type()));
   verify(tokens_.elements() > 0 && documents_.elements() > 1, ErrorKind::data, "{}: holds no tokens", path);
+  verify(version == kUnhashedShardFormatVersion || (tokens_.hashed() && documents_.hashed()), ErrorKind::data,
+         "{}: lacks the hashes of its contents", path);
   verify(index_ < count_, ErrorKind::data,
          "{}: says it is shard {} of {}; it was never published, make it again with megatron_preprocess", path, index_,
          count_);

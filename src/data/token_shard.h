@@ -2,11 +2,13 @@
 //
 //   /tokens      u16, or u32 if the vocabulary has more than 65536 entries; chunks of 64 KiB with fletcher32
 //   /documents   u64 [documents + 1]: where each document begins in /tokens; the last entry is the number of tokens
+//   /tokens.xxh3, /documents.xxh3   u64: the XXH3 hash of each of their chunks, which is verified whenever one is read
 //   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
 //                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
 //                or mixes two runs of megatron_preprocess is noticed
 //
-// A writer owns its temporary file until it is finished. Errors of reading are ErrorKind::data.
+// Shards of format 1 lack the hashes; they are still read. A writer owns its temporary file until it is finished.
+// Errors of reading are ErrorKind::data.
 #pragma once
 
 #include <xxhash.h>
@@ -19,11 +21,12 @@
 
 #include "data/shard_paths.h"
 #include "hdf5/hdf5_file.h"
+#include "hdf5/hdf5_reader.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {
 
-inline constexpr std::uint64_t kShardFormatVersion = 1;
+inline constexpr std::uint64_t kShardFormatVersion = 2, kUnhashedShardFormatVersion = 1;
 
 /// Whose tokens these are. Equal for all shards of a set.
 struct Vocabulary {
@@ -90,14 +93,15 @@ class TokenShard {
 
   /// documents() + 1 offsets, checked: 0, rising, tokens().
   std::vector<std::uint64_t> read_documents() const;
-  /// Tokens [first, first + count) as ids. A damaged chunk or an id outside the vocabulary is an error.
+  /// Tokens [first, first + count) as ids. A chunk that is damaged or has been changed or an id outside the vocabulary
+  /// is an error.
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids);
 
  private:
+  explicit TokenShard(const Hdf5Reader& file);
   std::string path_;
-  Hdf5File file_;
   Vocabulary vocabulary_;
-  Hdf5Dataset tokens_, documents_;
+  Hdf5Array tokens_, documents_;
   std::uint64_t index_ = 0, count_ = 0, set_hash_ = 0;
   std::vector<std::uint16_t> narrow_;  // staging for u16
 };

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 #include "hdf5/durable_file.h"
 
 namespace megatron {
@@ -28,21 +29,21 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Lines of a stream, of which at most kLongestLine bytes are kept in memory.
+/// Lines of a file, of which at most kLongestLine bytes are kept in memory.
 class BoundedLines {
  public:
-  explicit BoundedLines(std::istream& in) : in_(in) {}
+  explicit BoundedLines(const std::string& path) : file_(path, ErrorKind::filesystem) {}
 
   /// The next line without its end; false at the end of the file. A longer line comes cut, with `too_long` true.
   bool next(std::string& line, bool& too_long) {
     line.clear();
     too_long = false;
     for (bool any = false;; any = true) {
-      const int c = in_.rdbuf()->sbumpc();
-      if (c == std::char_traits<char>::eof()) return any;
+      if (at_ == block_.size() && !fill()) return any;
+      const char c = block_[at_++];
       if (c == '\n') return true;
       if (line.size() < kLongestLine) {
-        line += static_cast<char>(c);
+        line += c;
       } else {
         too_long = true;
       }
@@ -50,7 +51,18 @@ class BoundedLines {
   }
 
  private:
-  std::istream& in_;
+  bool fill() {
+    block_.resize(std::min<std::uint64_t>(kLongestLine, file_.bytes() - read_));
+    file_.read(read_, block_.data(), block_.size());
+    read_ += block_.size();
+    at_ = 0;
+    return !block_.empty();
+  }
+
+  RegularFile file_;
+  std::uint64_t read_ = 0;  // bytes of the file
+  std::string block_;
+  std::size_t at_ = 0;
 };
 
 }  // namespace
@@ -99,7 +111,7 @@ bool MetricsWriter::ensure_open() {
   struct stat status {};
   if (file_ >= 0 && ::fstat(file_, &status) == 0 && status.st_nlink > 0) return true;
   if (file_ >= 0) ::close(file_);
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  file_ = open_for_append(path_);
   return file_ >= 0;
 }
 
@@ -132,10 +144,9 @@ void MetricsWriter::warn_once(int error) {
 
 std::int64_t visit_metrics(const std::string& path,
                            const std::function<void(const nlohmann::json&, std::string_view)>& visit) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return 0;
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
   std::int64_t passed_over = 0;
-  BoundedLines lines(file);
+  BoundedLines lines(path);
   std::string line;
   for (bool too_long = false; lines.next(line, too_long);) {
     // An object of one level of nesting is all that is ever written; deeper ones would only cost the parser's stack.
@@ -153,8 +164,9 @@ std::int64_t visit_metrics(const std::string& path,
 
 std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
                               const std::vector<std::string>& evaluations_due) {
-  if (::access(path.c_str(), F_OK) != 0) return 0;
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
   const std::string partial = path + ".partial";
+  remove_quietly(partial);  // a link, which would be followed
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
   std::int64_t dropped = 0;
   const std::int64_t unreadable = visit_metrics(path, [&](const nlohmann::json& object, std::string_view text) {

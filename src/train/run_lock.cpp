@@ -1,12 +1,14 @@
 #include "train/run_lock.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 #include "base/host_name.h"
 
@@ -24,8 +26,13 @@ std::string read_holder(int file) {
 
 RunLock::RunLock(const std::string& directory, Log& log) {
   const std::string path = directory + "/lock";
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  verify(file_ >= 0, ErrorKind::filesystem, "cannot open {}: {}", path, std::strerror(errno));
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  verify(file_ >= 0, ErrorKind::filesystem, "cannot open {}: {}", path, errno_text(errno));
+  struct stat status {};
+  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) {
+    ::close(file_);
+    fail(ErrorKind::filesystem, "{} is not a file of a run's: remove it", path);
+  }
   // A lock of the record kind: the one that network file systems carry.
   struct flock whole {};
   whole.l_type = F_WRLCK;

@@ -33,10 +33,12 @@ std::int64_t global_index(const Shape& shape, const Box& box, std::int64_t flat)
   return index;
 }
 
-/// Any bits at all, NaNs and denormals included.
+/// Any bits at all, denormals included, and among the moments NaNs: parameters that are not finite are not saved.
 std::uint32_t bits_of(const std::string& name, std::int64_t element, int generation, int which) {
   const std::uint64_t key = random_key(hash_name(name), static_cast<std::uint64_t>(generation), which);
-  return static_cast<std::uint32_t>(mix64(key ^ static_cast<std::uint64_t>(element)));
+  const auto bits = static_cast<std::uint32_t>(mix64(key ^ static_cast<std::uint64_t>(element)));
+  constexpr std::uint32_t kExponent = 0x7F800000, kOneOfIt = 0x00800000;
+  return which == 0 && (bits & kExponent) == kExponent ? bits - kOneOfIt : bits;
 }
 
 std::vector<Box> cut_boxes(const Shape& shape, std::mt19937& random) {

@@ -1,4 +1,6 @@
 // Damaged, forged and newer checkpoints: found, passed over or refused, never believed.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -7,6 +9,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/new_checkpoint.h"
 #include "hdf5/hdf5_file.h"
+#include "hdf5/hdf5_reader.h"
 #include "support/require_error.h"
 
 using namespace megatron;
@@ -256,13 +259,50 @@ TEST_CASE("manifests with sound checksums and unsound contents are refused", "[c
   CHECK(saved.load().step == 10);
 }
 
+TEST_CASE("manifest: numbers near 2^63 and paths are refused in every field", "[checkpoint][fault-56]") {
+  const TwoCheckpoints saved;
+  const std::string path = saved.newest() + "/manifest.json";
+  const auto good = nlohmann::json::parse(contents_of(path));
+  const std::vector<nlohmann::json> numbers{INT64_MAX,  INT64_MAX - 1,    INT64_MIN, std::uint64_t{1} << 63,
+                                            UINT64_MAX, INT64_C(1) << 62, 1e19};
+  const std::vector<nlohmann::json> paths{"../../../rank_00000.h5", "/etc/passwd", ".."};
+  int refused = 0;
+  const nlohmann::json fields = good.at("content").flatten();
+  for (const auto& [pointer, value] : fields.items()) {
+    if (pointer.starts_with("/facts") || pointer.starts_with("/extra")) continue;  // of which the trainer makes sense
+    for (const nlohmann::json& other : value.is_number() ? numbers : paths) {
+      nlohmann::json changed = good;
+      changed["content"][nlohmann::json::json_pointer(pointer)] = other;
+      write_manifest_with_checksum(path, changed);
+      INFO(pointer << " = " << other.dump());
+      CHECK(saved.load().step == 10);
+      ++refused;
+    }
+  }
+  CHECK(refused > 50);
+}
+
+TEST_CASE("a pipe in the place of a checkpoint's file does not hang", "[checkpoint][fault-55]") {
+  const TwoCheckpoints saved;
+  const auto make_pipe = [](const std::string& path) {
+    std::filesystem::remove(path);
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  };
+  make_pipe(saved.run() + "/checkpoints/latest");
+  CHECK(saved.load().step == 20);
+  make_pipe(saved.newest() + "/rank_00000.h5");
+  CHECK(saved.load().step == 10);
+  make_pipe(saved.at("step_00000010/manifest.json"));
+  require_error(ErrorKind::checkpoint, {"manifest.json"}, [&] { saved.load(); });
+}
+
 TEST_CASE("rank files with sound hashes and lying tables are refused", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string path = saved.newest() + "/rank_00000.h5", manifest_path = saved.newest() + "/manifest.json";
   nlohmann::json table;
   std::vector<float> numbers;
   {
-    const Hdf5File file = Hdf5File::open(path, ErrorKind::checkpoint);
+    const Hdf5Reader file(path, ErrorKind::checkpoint);
     const auto bytes = file.open_dataset("pieces").read_all<std::uint8_t>();
     table = nlohmann::json::parse(bytes.begin(), bytes.end());
     numbers = file.open_dataset("value").read_all<float>();

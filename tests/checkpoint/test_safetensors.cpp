@@ -1,5 +1,8 @@
 // safetensors: what is written reads back, what strangers claim is checked before it is believed.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -40,6 +43,43 @@ void fill(std::size_t index, std::span<float> numbers) {
 }
 
 }  // namespace
+
+TEST_CASE("safetensors: a header of 80,000 tensors is read in seconds", "[safetensors][fault-56]") {
+  const TemporaryFolder folder;
+  std::string header = "{";
+  for (int i = 0; i < 80'000; ++i) {
+    header += fmt::format("{}\"t{}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i > 0 ? "," : "", i);
+  }
+  write_file(folder.file("model.safetensors"), file_of(header + "}"));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(SafetensorsFile(folder.file("model.safetensors")).tensors().size() == 80'000);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));  // the square took 97
+}
+
+TEST_CASE("safetensors: numbers near 2^63 are refused in every place", "[safetensors][fault-56]") {
+  const std::string good = R"({"t":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})";
+  {
+    const TemporaryFolder folder;
+    write_file(folder.file("model.safetensors"), file_of(good, 16));
+    CHECK(SafetensorsFile(folder.file("model.safetensors")).tensors().size() == 1);
+  }
+  const std::vector<std::pair<std::string, std::string>> places{
+      {"[2,2]", "[N,2]"}, {"[2,2]", "[2,N]"}, {"[2,2]", "[N,N]"}, {"[2,2]", "[N,0]"}, {"[0,", "[N,"}, {"16]", "N]"},
+  };
+  for (const char* number :
+       {"9223372036854775807", "9223372036854775808", "9223372036854775806", "18446744073709551615",
+        "18446744073709551616", "4611686018427387904", "-9223372036854775808", "1e19"}) {
+    for (const auto& [from, to] : places) {
+      std::string header = good, place = to;
+      for (std::size_t at; (at = place.find('N')) != place.npos;) place.replace(at, 1, number);
+      header.replace(header.find(from), from.size(), place);
+      INFO(header);
+      refused(file_of(header, 16), "");
+    }
+    const std::uint64_t length = std::strtoull(number, nullptr, 10);
+    refused(with_length(length, good + std::string(16, '\1')), "header would have");
+  }
+}
 
 TEST_CASE("safetensors give back what was written, in every type and any number of files", "[safetensors]") {
   const auto type = GENERATE(SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16);

@@ -197,12 +197,27 @@ TEST_CASE("the comparison names what differs, and by how much", "[checkpoint]") 
   for (const TensorDifference& same : compare_tensors(open_alone(a), open_alone(a), true)) CHECK(same.equal());
 }
 
+TEST_CASE("save: parameters that are not finite are refused with 5", "[checkpoint][fault-66]") {
+  const TemporaryFolder folder;
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    const Error error = error_of([&] {
+      save_numbers(folder.file("a"), [&](int tensor, int element, int kind) {
+        return tensor == 1 && element == 3 && kind == 0 ? bad : 0.0f;
+      });
+    });
+    CHECK(error.exit_code() == 5);
+    CHECK_THAT(error.what(), Contains("not finite") && Contains("second"));
+    CHECK(names_in(folder.file("a/checkpoints")).empty());
+  }
+}
+
 TEST_CASE("minus zero is not zero to the comparison, and the same bits of what is no number are equal",
           "[checkpoint]") {
   const TemporaryFolder folder;
-  const std::string a = save_numbers(folder.file("a"), [](int, int element, int) { return element == 1 ? NAN : 0.0f; });
-  const std::string b = save_numbers(folder.file("b"), [](int, int element, int) {
-    return element == 1 ? NAN : element == 2 ? -0.0f : 0.0f;
+  const auto number = [](int, int element, int kind) { return kind > 0 && element == 1 ? NAN : 0.0f; };
+  const std::string a = save_numbers(folder.file("a"), number);
+  const std::string b = save_numbers(folder.file("b"), [&](int tensor, int element, int kind) {
+    return element == 2 ? -0.0f : number(tensor, element, kind);
   });
   const auto differences = compare_tensors(open_alone(a), open_alone(b), true);
   CHECK(differences[0].largest == std::array<double, 3>{0, 0, 0});

@@ -1,6 +1,7 @@
 // Shards: what is written comes back; whatever is cut, flipped or made up is an error of kind data, never other tokens.
 #include <hdf5.h>
 
+#include <functional>
 #include <optional>
 
 #include "base/philox.h"
@@ -39,18 +40,25 @@ std::uint64_t draw(std::uint64_t number, std::uint64_t limit) {
   return mix64(number * 977 + 5) % limit;
 }
 
-/// Overwrites element `at` of a dataset, checksum included.
+/// Overwrites element `at` of a dataset of one chunk, checksum and hashes included.
 template <class T>
 void overwrite(const std::string& path, const std::string& name, hsize_t at, hid_t type, T value) {
   const auto lock = lock_hdf5();
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT), space = H5Dget_space(dataset);
-  const hsize_t one = 1;
-  const hid_t memory = H5Screate_simple(1, &one, nullptr);
-  REQUIRE(H5Sselect_elements(space, H5S_SELECT_SET, 1, &at) >= 0);
-  REQUIRE(H5Dwrite(dataset, type, memory, space, H5P_DEFAULT, &value) >= 0);
-  for (const hid_t id : {memory, space}) H5Sclose(id);
-  H5Dclose(dataset);
+  std::vector<T> all(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+  REQUIRE(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()) >= 0);
+  all.at(at) = value;
+  REQUIRE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()) >= 0);
+  const std::uint64_t hash = XXH3_64bits(all.data(), all.size() * sizeof(T));
+  const std::uint64_t hash_of_it = XXH3_64bits_withSeed(&hash, sizeof hash, all.size());
+  const hid_t table = H5Dopen2(file, (name + ".xxh3").c_str(), H5P_DEFAULT);
+  REQUIRE(H5Dwrite(table, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &hash) >= 0);
+  const hid_t attribute = H5Aopen(table, "xxh3", H5P_DEFAULT);
+  REQUIRE(H5Awrite(attribute, H5T_NATIVE_UINT64, &hash_of_it) >= 0);
+  H5Aclose(attribute);
+  H5Sclose(space);
+  for (const hid_t id : {dataset, table}) H5Dclose(id);
   H5Fclose(file);
 }
 
@@ -70,8 +78,7 @@ TEST_CASE("shard: documents come back, narrow and wide", "[shard]") {
     CHECK(all->vocabulary == vocabulary);
     CHECK(all->documents == std::vector<std::uint64_t>{0, 4, 6, 7, 8});
     CHECK(all->tokens == std::vector<std::int32_t>{1, 2, 3, 256, 4, 256, 255, static_cast<std::int32_t>(size - 1)});
-    const Hdf5Type stored =
-        Hdf5File::open(shard_path(folder.file("p"), 0), ErrorKind::data).open_dataset("tokens").type();
+    const Hdf5Type stored = Hdf5Reader(shard_path(folder.file("p"), 0), ErrorKind::data).open_dataset("tokens").type();
     CHECK(stored == (size <= 65536 ? Hdf5Type::u16 : Hdf5Type::u32));
   }
   CHECK(folder.files() == std::vector<std::string>{"p-00000.h5"});
@@ -118,6 +125,46 @@ TEST_CASE("shard: a token outside the vocabulary is refused at write and at load
   CHECK_FALSE(shard_contents(shard_path(folder.file("w"), 0)).has_value());
 }
 
+TEST_CASE("shard: format 1 is read, and format 2 needs its hashes", "[shard]") {
+  const ShardFolder folder;
+  make_shard(folder.file("p"), kDocuments);
+  const std::string path = shard_path(folder.file("p"), 0);
+  const auto expected = shard_contents(path);
+  const auto with_raw_file = [&](const std::function<void(hid_t)>& change) {
+    const auto lock = lock_hdf5();
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    change(file);
+    REQUIRE(H5Fclose(file) >= 0);
+  };
+  with_raw_file([](hid_t file) {
+    for (const char* name : {"tokens.xxh3", "documents.xxh3"}) REQUIRE(H5Ldelete(file, name, H5P_DEFAULT) >= 0);
+  });
+  require_error(ErrorKind::data, {path, "lacks the hashes"}, [&] { TokenShard shard(path); });
+  Hdf5File file = Hdf5File::open_for_update(path);
+  file.write_attribute("format_version", std::uint64_t{1});
+  file.close();
+  CHECK(shard_contents(path) == expected);
+}
+
+TEST_CASE("shard: contents that change while it is open are an error", "[shard][fault-54]") {
+  const ShardFolder folder;
+  make_shard(folder.file("p"), {std::vector<std::int32_t>(100000, 7)});
+  const std::string path = shard_path(folder.file("p"), 0);
+  TokenShard shard(path);
+  std::int32_t ids[100];
+  shard.read(0, 100, ids);
+  const std::string whole = contents_of(path);
+  std::string zeroed = whole;
+  const std::size_t middle = whole.size() / 2;
+  std::fill(zeroed.begin() + static_cast<std::ptrdiff_t>(middle), zeroed.end(), '\0');
+  for (const std::string& contents : {zeroed, whole.substr(0, middle), std::string()}) {
+    write_file(path, contents);
+    require_error(ErrorKind::data, {path}, [&] { shard.read(99900, 100, ids); });
+  }
+  write_file(path, whole);
+  CHECK_NOTHROW(shard.read(99900, 100, ids));
+}
+
 TEST_CASE("shard: attributes and offsets that make no sense", "[shard][fault-9][fault-12]") {
   ShardFolder folder;
   const std::string path = shard_path(folder.file("p"), 0);
@@ -127,8 +174,8 @@ TEST_CASE("shard: attributes and offsets that make no sense", "[shard][fault-9][
     file.write_attribute(name, value);
     file.close();
   };
-  spoil("format_version", 2);
-  require_error(ErrorKind::data, {path, "format 2"}, [&] { TokenShard shard(path); });
+  spoil("format_version", 3);
+  require_error(ErrorKind::data, {path, "format 3"}, [&] { TokenShard shard(path); });
   spoil("vocab_size", 100000);  // more than u16 can hold
   require_error(ErrorKind::data, {path, "u16", "u32"}, [&] { TokenShard shard(path); });
   spoil("vocab_size", 0);

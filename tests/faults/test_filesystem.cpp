@@ -151,3 +151,54 @@ TEST_CASE("log and metrics that are deleted or moved away while it runs do not d
   CHECK(mentions(contents_of(run + "/metrics.1") + contents_of(run + "/metrics.jsonl"),
                  "\"step\":" + std::to_string(saved) + ","));
 }
+
+TEST_CASE("a shard that is emptied or zeroed under a run ends it with 3", "[fault-54]") {
+  for (const bool zeroed : {false, true}) {
+    CAPTURE(zeroed);
+    const TemporaryFolder folder;
+    const std::string run = folder.file("run"), shard = folder.file("own-00000.h5");
+    fs::copy(data_prefix() + "-00000.h5", shard);
+    Process process(
+        training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "data.train=" + folder.file("own")}));
+    REQUIRE(wait_for_lines(process, run, 3));
+    const auto bytes = fs::file_size(shard);
+    fs::resize_file(shard, 0);
+    if (zeroed) fs::resize_file(shard, bytes);
+    const Finished finished = process.wait(60);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 3);
+    CHECK(error_lines(finished) == 1);
+    CHECK(mentions(finished.err, shard));
+  }
+}
+
+TEST_CASE("a shard that is replaced under a run is read as it was", "[fault-54]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), shard = folder.file("own-00000.h5");
+  fs::copy(data_prefix() + "-00000.h5", shard);
+  const Settings settings{"train.steps=12", "train.evaluate_every=0", "data.train=" + folder.file("own")};
+  Process process(training(kTwo, run, settings));
+  REQUIRE(wait_for_lines(process, run, 2));
+  write_file(folder.file("other"), "something else");
+  fs::rename(folder.file("other"), shard);
+  const Finished finished = process.wait(60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 0);
+  CHECK(numbers(run, "train").size() == 12);
+}
+
+TEST_CASE("a run directory removed under a run is made again by its next save", "[fault-57]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=5"}));
+  REQUIRE(wait_for_lines(process, run, 10));
+  std::error_code busy;  // files may come while it is removed
+  for (int i = 0; i < 100 && (fs::remove_all(run, busy), fs::exists(run)); ++i) pause_milliseconds(5);
+  pause_milliseconds(500);
+  process.signal(SIGUSR1);
+  const Finished finished = process.wait(60);
+  INFO(finished.out << finished.err);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code == 75);
+  CHECK(saved_steps(run).size() >= 1);
+}

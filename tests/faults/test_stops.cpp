@@ -240,6 +240,30 @@ TEST_CASE("the death of one rank ends the job within seconds, and it can be resu
   require_resumable(directory);
 }
 
+TEST_CASE("kill -9 of the launcher: its ranks end, and the next start resumes", "[fault-58]") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  std::vector<pid_t> ranks;
+  {
+    Process process(endless(directory, "1"));
+    REQUIRE(wait_for_lines(process, directory, 3));
+    ranks = process.children("megatron_train");
+    REQUIRE(ranks.size() == 8);
+    for (const pid_t launcher : process.children("mpirun")) ::kill(launcher, SIGKILL);
+    for (const pid_t launcher : process.children("orterun")) ::kill(launcher, SIGKILL);
+    process.wait(30);
+  }
+  const auto lives = [](pid_t rank) { return ::kill(rank, 0) == 0; };
+  for (int waited = 0; waited < 300 && std::any_of(ranks.begin(), ranks.end(), lives); ++waited) {
+    pause_milliseconds(100);
+  }
+  CHECK(std::none_of(ranks.begin(), ranks.end(), lives));
+  for (const pid_t rank : ranks) {
+    if (lives(rank)) ::kill(rank, SIGKILL);
+  }
+  require_resumable(directory);
+}
+
 TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18][fault-26]") {
   const char* const async = GENERATE("false", "true");
   CAPTURE(async);

@@ -20,7 +20,6 @@ void write_attribute(Hdf5File& file, const char* name, std::uint64_t good, fuzz:
     case 1: return;
     case 2: return file.write_attribute(name, choices.number(8));
     case 3: return file.write_attribute(name, std::string_view("text"));
-    case 4: return file.write_attribute(name, std::vector<std::uint64_t>(1 + choices.below(4), good));
     default: return file.write_attribute(name, good);
   }
 }
@@ -32,8 +31,8 @@ void write_dataset(Hdf5File& file, const std::string& name, Hdf5Type good, const
   const Hdf5Type type = kind == 2 ? static_cast<Hdf5Type>(choices.below(8)) : good;
   const std::uint64_t whole = bytes.size() / size_of(type);
   const std::uint64_t elements = kind == 3 ? std::min<std::uint64_t>(whole, choices.number(1)) : whole;
-  Hdf5Dataset dataset = kind == 4 ? file.create_growable_dataset(name, type, 64)
-                                  : file.create_dataset(name, type, elements, kind == 5 ? 64 : 0);
+  Hdf5Dataset dataset =
+      kind == 4 ? file.create_growable_dataset(name, type, 64) : file.create_dataset(name, type, elements);
   if (elements == 0) return;
   kind == 4 ? dataset.append(bytes.data(), elements) : dataset.write(0, bytes.data(), elements);
 }

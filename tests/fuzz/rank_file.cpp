@@ -1,15 +1,66 @@
-// The reader of checkpoints' rank files on a file of any bytes. As with shard_file.cpp, HDF5's checksums let few
-// changes of a good file through to where it is understood; checkpoint_folder.cpp goes in behind them.
+// A checkpoint folder whose manifest fits its rank file, byte count, hash and tensors included, where the rank file is
+// of any bytes: the stored rank files with any change, their checksums taken as right. Its table of pieces is read, the
+// folder opened, and every number read.
 #include "checkpoint/rank_file.h"
 
+#include "checkpoint/files.h"
+#include "checkpoint/manifest.h"
+#include "comm/thread_communicator.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/hdf5_end.h"
+#include "support/temporary_folder.h"
 
 using namespace megatron;
 
+namespace {
+
+constexpr int kRank = 3, kStep = 5;
+constexpr std::int64_t kMostNumbers = 1 << 16;
+
+/// What a manifest would say of the tensors in this table.
+std::vector<TensorSummary> tensors_of(const std::string& table) {
+  std::vector<TensorSummary> tensors;
+  for (const TableEntry& entry : parse_piece_table(table, 0)) {
+    const bool known = std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == entry.name; });
+    if (!known) tensors.push_back({entry.name, entry.shape, entry.shape.elements()});
+  }
+  return tensors;
+}
+
+void read_folder(Communicator& world, const std::string& path, int moments) {
+  std::vector<std::string> warnings;
+  const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
+  verify_coverage(reader);
+  for (Piece& piece : whole_tensors(reader)) {
+    fuzz::require(piece.count <= kMostNumbers, "a tensor larger than its file");
+    std::vector<float> numbers(static_cast<std::size_t>(piece.count) + 1, -7.0f);
+    piece.value = Tensor(numbers.data(), {piece.count}, DType::f32);
+    for (const Stored kind : stored_with(moments)) reader.read_numbers(kind, {piece});
+    fuzz::require(numbers.back() == -7.0f, "read more than there is");
+  }
+}
+
+void read_file(const std::string& folder, const std::string& path, int moments) {
+  const std::string table = read_piece_table(path, kRank, kStep, moments);
+  Manifest manifest;
+  manifest.state.step = kStep;
+  manifest.ranks = kRank + 1;
+  manifest.moments = moments;
+  manifest.tensors = tensors_of(table);
+  const FileDigest digest = digest_file(path);
+  manifest.files = {{kRank, digest.bytes, digest.xxh3_128}};
+  ::write_file(folder + "/" + kManifestName, manifest_text(manifest));
+  run_as_threads(1, [&](Communicator& world) { read_folder(world, folder, moments); });
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const fuzz::ScratchFile file({reinterpret_cast<const char*>(data), size});
+  static const TemporaryFolder folder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+  const std::string path = folder.file(rank_file_name(kRank));
+  ::write_file(path, fuzz::with_right_end({reinterpret_cast<const char*>(data), size}));
   for (const int moments : {0, 2}) {
-    fuzz::allow({ErrorKind::checkpoint}, [&] { read_piece_table(file.path(), 3, 5, moments); });
+    fuzz::allow({ErrorKind::checkpoint}, [&] { read_file(folder.path(), path, moments); });
   }
   return 0;
 }

@@ -10,9 +10,7 @@ void write_attribute(Hdf5File& file, const char* name, std::uint64_t good, fuzz:
   switch (choices.below(8)) {
     case 0: return;
     case 1: return file.write_attribute(name, choices.number(8));
-    case 2: return file.write_attribute(name, static_cast<double>(choices.number(8)));
     case 3: return file.write_attribute(name, std::string_view("text"));
-    case 4: return file.write_attribute(name, std::vector<std::uint64_t>(1 + choices.below(20), good));
     default: return file.write_attribute(name, good);
   }
 }
@@ -32,9 +30,14 @@ void write_dataset(Hdf5File& file, const char* name, Hdf5Type good, fuzz::Choice
   }
   const std::uint64_t elements = bytes.size() / size_of(type);
   const std::size_t chunk = std::size_t{8} << choices.below(10);
-  Hdf5Dataset dataset = kind % 2 == 0 ? file.create_growable_dataset(name, type, chunk)
-                                      : file.create_dataset(name, type, elements, kind == 3 ? 0 : chunk);
-  if (elements > 0) kind % 2 == 0 ? dataset.append(bytes.data(), elements) : dataset.write(0, bytes.data(), elements);
+  if (kind % 2 != 0) {
+    Hdf5Dataset dataset = file.create_dataset(name, type, elements);
+    if (elements > 0) dataset.write(0, bytes.data(), elements);
+    return;
+  }
+  Hdf5Dataset dataset = file.create_growable_dataset(name, type, chunk);
+  if (elements > 0) dataset.append(bytes.data(), elements);
+  if (kind != 6) file.finish(dataset);
 }
 
 void write_file(const std::string& path, fuzz::Choices& choices) {

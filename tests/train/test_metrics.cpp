@@ -12,10 +12,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "train/metrics.h"
 
 using namespace megatron;
+using megatron::test::require_error;
 
 namespace {
 
@@ -141,6 +143,28 @@ TEST_CASE("no file, foreign lines and endless lines are survived") {
   write_file(path, line + std::string(1000000, '[') + "\n12\nnot json\n\n{\"note\":true}\n" + std::string(200000, 'x'));
   CHECK(truncate_metrics(path, 5) == 5);
   CHECK(contents_of(path) == line + "{\"note\":true}\n");
+}
+
+TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl"), other = folder.file("other");
+  const auto refused = [&] { require_error(ErrorKind::filesystem, {path}, [&] { truncate_metrics(path, 5); }); };
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  refused();
+  CHECK(std::filesystem::is_fifo(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(path, path);  // what cannot be opened, even by root
+  refused();
+  CHECK(std::filesystem::is_symlink(path));
+  std::filesystem::remove(path);
+  // A link in the place of the new file is not followed.
+  const std::string line = metrics_line(some_step(1)) + '\n';
+  write_file(path, line);
+  write_file(other, "another's");
+  std::filesystem::create_symlink(other, path + ".partial");
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(contents_of(path) == line);
+  CHECK(contents_of(other) == "another's");
 }
 
 TEST_CASE("a folder that cannot be written is a filesystem error when truncating") {
