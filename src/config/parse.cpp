@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "config/presets.h"
+#include "config/print.h"
 #include "config/read_value.h"
 #include "config/rules.h"
 #include "config/suggestions.h"
@@ -42,6 +43,9 @@ struct Entry {
 class Parser {
  public:
   explicit Parser(std::string name) : name_(std::move(name)) {}
+
+  /// Warnings about what parse() has read.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   Config parse(const std::string& text, const std::vector<std::string>& overrides) {
     read_file(text);
@@ -168,17 +172,38 @@ class Parser {
     return first == std::string::npos ? "" : text.substr(first, last - first + 1);
   }
 
-  /// A preset is the ground that explicit keys are applied to, wherever in the file it stands.
+  /// A preset is the ground that explicit keys are applied to, wherever in the file it stands; one of the command line
+  /// replaces what the file says of the same things.
   void apply_preset_entry(Config& config) {
     Config chosen;
     for (const Entry& entry : entries_) {
       if (entry.key->full_name() != "model.preset") continue;
-      if (read_value(*entry.node, *entry.key, chosen).empty()) continue;
+      if (read_value(*entry.node, *entry.key, chosen).empty()) {
+        preset_replaces_file_ = entry.place.source > 0 && !chosen.model.preset.empty();
+        continue;
+      }
       for (const char* key : {"model.layers", "model.hidden_size", "model.attention_heads", "model.sequence_length"}) {
         failed_.insert(key);  // the preset would have given them
       }
     }
     if (const ModelPreset* preset = find_preset(chosen.model.preset)) apply_preset(*preset, config.model);
+  }
+
+  bool replaced_by_preset(const Entry& entry) const {
+    return preset_replaces_file_ && entry.place.source == 0 && entry.key->table == "model" &&
+           set_by_presets(entry.key->name);
+  }
+
+  /// The value in the file that a preset replaces by another; empty if it is the same, or given with --set as well.
+  std::string replaced_value(const Entry& entry, const Config& ground) {
+    Config file = ground;
+    const std::string problem = read_value(*entry.node, *entry.key, file);
+    if (!problem.empty()) issue(entry.place, problem);  // must be well-formed all the same
+    const bool given_again = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+      return other.key == entry.key && other.place.source > 0;
+    });
+    const std::string value = print_value(*entry.key, file);
+    return given_again || value == print_value(*entry.key, ground) ? "" : value;
   }
 
   /// A preset's rotation goes with its rotary positions: who chooses others has not asked for it.
@@ -189,8 +214,14 @@ class Parser {
 
   void apply_entries(Config& config) {
     const Config ground = config;
+    std::vector<std::string> replaced;
     for (const Entry& entry : entries_) {
       const std::string name = entry.key->full_name();
+      if (replaced_by_preset(entry)) {
+        const std::string value = replaced_value(entry, ground);
+        if (!value.empty()) replaced.push_back(fmt::format("{} = {}", name, value));
+        continue;
+      }
       const std::string problem = read_value(*entry.node, *entry.key, config);
       if (!problem.empty()) {
         issue(entry.place, problem);
@@ -199,6 +230,11 @@ class Parser {
       }
       places_[name] = entry.place;
       if (entry.place.source > 0 && !entry.key->group.empty()) replace_group(entry, ground, config);
+    }
+    if (!replaced.empty()) {
+      notes_.push_back(fmt::format(
+          "--set model.preset={} replaces these keys of {}: {}; to keep one, give it with --set as well",
+          config.model.preset, name_, fmt::join(replaced, ", ")));
     }
   }
 
@@ -245,7 +281,8 @@ class Parser {
   std::map<std::string, Place> places_;
   std::set<std::string> failed_;  ///< keys whose value is not known: rules about them are left out
   std::vector<std::pair<Place, std::string>> issues_;
-  bool unreadable_ = false;
+  std::vector<std::string> notes_;
+  bool unreadable_ = false, preset_replaces_file_ = false;
 };
 
 std::string read_text(const std::string& path) {
@@ -263,12 +300,17 @@ std::string read_text(const std::string& path) {
 
 }  // namespace
 
-Config parse_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_config_text(read_text(path), path, overrides);
+Config parse_config(const std::string& path, const std::vector<std::string>& overrides,
+                    std::vector<std::string>* notes) {
+  return parse_config_text(read_text(path), path, overrides, notes);
 }
 
-Config parse_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
-  return Parser(name).parse(text, overrides);
+Config parse_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
+                         std::vector<std::string>* notes) {
+  Parser parser(name);
+  Config config = parser.parse(text, overrides);
+  if (notes != nullptr) *notes = parser.notes();
+  return config;
 }
 
 }  // namespace megatron

@@ -11,14 +11,16 @@ namespace megatron {
 
 /// Reads the file and then the overrides, "table.key=value" each, of which later ones win and which win over the file.
 /// A value is TOML, and anything that is not TOML is a plain string. An override of train.steps replaces the file's
-/// samples, tokens or epochs too (likewise warm-up and decay lengths).
+/// samples, tokens or epochs too (likewise warm-up and decay lengths), and an override of model.preset what the file says
+/// of the keys that presets decide. `notes` receives a line on that, if it is given.
 ///
 /// Throws one Error(configuration) with one line for every problem: `file:line:column: error: ...` or
 /// `--set table.key=value: error: ...`; unknown keys come with the nearest known one.
-Config parse_config(const std::string& path, const std::vector<std::string>& overrides = {});
+Config parse_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                    std::vector<std::string>* notes = nullptr);
 
 /// The same from text; `name` stands for the file in messages.
 Config parse_config_text(const std::string& text, const std::string& name,
-                         const std::vector<std::string>& overrides = {});
+                         const std::vector<std::string>& overrides = {}, std::vector<std::string>* notes = nullptr);
 
 }  // namespace megatron

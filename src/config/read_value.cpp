@@ -151,6 +151,14 @@ class ValueReader {
     field.evaluate_every = steps;
     field.evaluate_every_epoch = epoch;
   }
+  void read(CheckpointConfig& field) {  // every_steps
+    const bool never = node_.is_string() && node_.as_string()->get() == "never";
+    std::int64_t steps = 0;
+    if (!never) integer(node_, "", steps);
+    if (!problem_.empty()) return;
+    field.every_steps = steps;
+    field.never = never;
+  }
   void read(OptimizerConfig& field) {  // betas
     if (!node_.is_array() || node_.as_array()->size() != 2) return wrong_type(node_, "");
     double beta1 = 0, beta2 = 0;
@@ -237,14 +245,18 @@ class ValueReader {
       set(fmt::format("{} = \"{}\" is not one of \"{}\"{}", name(), value, fmt::join(c.choices, "\", \""),
                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
     }
-    if (name() == "model.preset" && !value.empty() && find_preset(value) == nullptr) unknown_preset(value);
+    if (name() == "model.preset" && !value.empty()) name_preset(value);
     return problem_.empty();
   }
 
-  void unknown_preset(const std::string& value) {
+  void name_preset(std::string& value) {
+    if (const ModelPreset* preset = find_preset(value)) {
+      value = preset->name;
+      return;
+    }
     std::vector<std::string> names;
     for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
-    const std::string near = suggest_choice(value, names);
+    const std::string near = suggest_preset(value);
     set(fmt::format("{} = \"{}\" is not one of \"{}\"{}", name(), value, fmt::join(names, "\", \""),
                     near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }

@@ -81,9 +81,9 @@ bool rate_counts_tokens(const Config& config) {
          (config.train.tokens > 0 || rate.warmup_tokens > 0 || rate.decay_tokens > 0 || rate.wsd_decay_tokens > 0);
 }
 
-/// The length of the decay at the end.
+/// The length of the decay at the end. A shortened run, whose decay length follows it (`whole_run`), shortens it too.
 std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, std::int64_t warmup, std::int64_t decay,
-                        Messages& problems) {
+                        bool whole_run, Messages& problems, Messages& warnings) {
   if (rate.decay != "wsd") return 0;
   const std::int64_t steps = unit.steps_of(decay), samples = unit.schedule.samples_after(steps);
   std::int64_t length = unit.of(0, 0, rate.wsd_decay_tokens);
@@ -94,39 +94,54 @@ std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, st
                           : unit.of_samples(samples) -
                                 unit.of_samples(std::max<std::int64_t>(0, samples - rate.wsd_decay_samples));
   }
-  if (rate.wsd_decay_steps > steps || length > decay - warmup) {
-    problems.push_back(fmt::format(
-        "learning_rate: the warm-up of {} {} and the wsd decay of {} do not fit into the decay length of {} {} = {} "
-        "steps; shorten one, or lengthen learning_rate.decay_{}",
-        warmup, unit.name(),
-        rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
-                                 : fmt::format("{} {}", length, unit.name()),
-        decay, unit.name(), steps, unit.name()));
+  if (rate.wsd_decay_steps <= steps && length <= decay - warmup) return length;
+  const std::string given = rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
+                                                     : fmt::format("{} {}", length, unit.name());
+  if (whole_run) {
+    warnings.push_back(fmt::format(
+        "learning_rate: the wsd decay of {} does not fit into the run's {} {} = {} steps after the warm-up of {}; it is "
+        "shortened to the {} that are left. train.stop_after = {} tries a few steps of the whole run's schedule instead",
+        given, decay, unit.name(), steps, warmup, decay - warmup, steps));
+    return decay - warmup;
   }
+  problems.push_back(fmt::format(
+      "learning_rate: the warm-up of {} {} and the wsd decay of {} do not fit into the decay length of {} {} = {} "
+      "steps; shorten one, or lengthen learning_rate.decay_{}",
+      warmup, unit.name(), given, decay, unit.name(), steps, unit.name()));
   return length;
 }
 
+/// Of a run that is too short for its warm-up.
+constexpr std::int64_t kShareOfWarmup = 10;
+
 /// Needs train.steps.
-void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& problems) {
+void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& problems, Messages& warnings) {
   LearningRateConfig& rate = config.learning_rate;
   std::int64_t decay = unit.of(rate.decay_steps, rate.decay_samples, rate.decay_tokens);
-  const std::string said = rate.decay_steps > 0 ? fmt::format(" ({} steps)", rate.decay_steps)
-                           : decay == 0         ? " (the whole run by default)"
-                                                : "";
-  if (decay == 0) decay = unit.of_steps(config.train.steps);
+  const std::string said = rate.decay_steps > 0 ? fmt::format(" ({} steps)", rate.decay_steps) : "";
+  const bool whole_run = decay == 0;
+  if (whole_run) decay = unit.of_steps(config.train.steps);
   std::int64_t warmup = unit.of(rate.warmup_steps, rate.warmup_samples, rate.warmup_tokens);
   if (rate.warmup_fraction > 0) {
     warmup = static_cast<std::int64_t>(rate.warmup_fraction * static_cast<double>(decay));
   }
   const bool decays = rate.decay == "cosine" || rate.decay == "linear" || rate.decay == "wsd";
   if (decays && warmup >= decay) {
-    problems.push_back(
-        fmt::format("learning_rate: the warm-up of {}{} {} is not shorter than the {} decay's {} {}{}; lower the "
-                    "warm-up, or say it as warmup_fraction",
-                    rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name(),
-                    rate.decay, decay, unit.name(), said));
+    const std::string given = fmt::format(
+        "learning_rate: the warm-up of {}{} {} is not shorter than",
+        rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name());
+    if (whole_run) {
+      warmup = decay / kShareOfWarmup;
+      warnings.push_back(fmt::format(
+          "{} the run's {} {}; it is shortened to {}, 1/{} of them. train.stop_after = {} tries a few steps of the whole "
+          "run's schedule instead",
+          given, decay, unit.name(), warmup, kShareOfWarmup, config.train.steps));
+    } else {
+      problems.push_back(fmt::format("{} the {} decay's {} {}{}; lower the warm-up, or say it as warmup_fraction", given,
+                                     rate.decay, decay, unit.name(), said));
+    }
   }
-  const std::int64_t at_the_end = wsd_length(rate, unit, warmup, decay, problems);
+  const std::int64_t at_the_end = wsd_length(rate, unit, warmup, decay, whole_run, problems, warnings);
   rate.warmup_steps = rate.decay_steps = rate.wsd_decay_steps = 0;
   rate.warmup_fraction = 0;
   rate.warmup_samples = unit.tokens ? 0 : warmup;
@@ -137,14 +152,14 @@ void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& probl
   rate.wsd_decay_tokens = unit.tokens ? at_the_end : 0;
 }
 
-void resolve_lengths(Config& config, const DataFacts* data, Messages& problems) {
+void resolve_lengths(Config& config, const DataFacts* data, Messages& problems, Messages& warnings) {
   const RunSchedule schedule(config);
   if (config.data.megatrons_order() && config.data.order_samples == 0) {
     config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
   }
   const RateUnit unit{schedule, rate_counts_tokens(config)};
   resolve_steps(config, schedule, data, problems);
-  if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, unit, problems);
+  if (config.train.steps > 0 && problems.empty()) resolve_learning_rate(config, unit, problems, warnings);
 }
 
 bool concerns_lengths(const Violation& violation) {
@@ -180,7 +195,7 @@ std::int64_t evaluations_within(const Config& config, const DataFacts& data, std
   return train.evaluate_every > 0 ? steps / train.evaluate_every : 0;
 }
 
-void resolve(Config& config, int ranks, const DataFacts* data) {
+void resolve(Config& config, int ranks, const DataFacts* data, std::vector<std::string>* warnings) {
   verify(ranks >= 1, ErrorKind::configuration, "the number of ranks is {}; it must be at least 1", ranks);
   const ParallelConfig& given = config.parallel;
   internal_check(given.tensor > 0 && given.context > 0 && given.pipeline > 0 && given.virtual_stages > 0 &&
@@ -200,8 +215,9 @@ void resolve(Config& config, int ranks, const DataFacts* data) {
   const ParallelConfig& parallel = result.parallel;
   result.parallel.data = ranks / (parallel.tensor * parallel.context * parallel.pipeline);
   if (std::none_of(violations.begin(), violations.end(), concerns_lengths)) {
-    Messages lengths;
-    resolve_lengths(result, data, lengths);
+    Messages lengths, shortened;
+    resolve_lengths(result, data, lengths, shortened);
+    if (warnings != nullptr) warnings->insert(warnings->end(), shortened.begin(), shortened.end());
     problems.insert(problems.end(), lengths.begin(), lengths.end());
   }
   if (!problems.empty()) fail(ErrorKind::configuration, "{}", fmt::join(problems, "\n"));

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "config/config.h"
 
@@ -34,7 +36,10 @@ std::int64_t evaluations_within(const Config& config, const DataFacts& data, std
 /// `data` may be absent for planning: then model.vocab_size must be given, and with train.epochs train.steps (and the
 /// warm-up and decay that follow from it) stay 0: unknown.
 ///
+/// A run that is too short for its warm-up or wsd decay gets shorter ones, with a line in `warnings` if that is given;
+/// only a decay length that was given must be long enough.
+///
 /// Throws one Error(configuration) with one line for every violated rule; `config` is then unchanged.
-void resolve(Config& config, int ranks, const DataFacts* data);
+void resolve(Config& config, int ranks, const DataFacts* data, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace megatron

@@ -79,6 +79,53 @@ TEST_CASE("the decay at the end of a wsd schedule in samples", "[config]") {
             .learning_rate.wsd_decay_steps == 0);
 }
 
+TEST_CASE("a run too short for its warm-up: a shorter one, with a warning", "[config]") {
+  const auto shortened = [](std::vector<std::string> options, std::vector<std::string>& warnings) {
+    Config config = parse_small(options);
+    resolve(config, 1, &kData, &warnings);
+    Config again = config;
+    resolve(again, 1, &kData);
+    CHECK(again == config);
+    return config.learning_rate;
+  };
+  std::vector<std::string> warnings;
+  LearningRateConfig rate = shortened({"learning_rate.warmup_steps=100"}, warnings);
+  CHECK(rate.warmup_samples == 80);
+  CHECK(rate.decay_samples == 800);
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0],
+                 "learning_rate: the warm-up of 100 steps = 800 samples is not shorter than the run's 800 samples; it is "
+                 "shortened to 80, 1/10 of them. train.stop_after = 100 tries"));
+  warnings.clear();
+  rate = shortened({"learning_rate.decay=wsd", "learning_rate.wsd_decay_steps=101", "learning_rate.warmup_steps=99"},
+                   warnings);
+  CHECK(rate.warmup_samples == 792);
+  CHECK(rate.wsd_decay_samples == 8);
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0],
+                 "the wsd decay of 101 steps does not fit into the run's 800 samples = 100 steps after the warm-up of "
+                 "792; it is shortened to the 8 that are left"));
+  warnings.clear();
+  rate = shortened({"train.steps=1", "learning_rate.warmup_steps=5"}, warnings);
+  CHECK(rate.warmup_samples == 0);
+  shortened({"learning_rate.warmup_steps=99"}, warnings);
+  CHECK(warnings.size() == 1);
+}
+
+TEST_CASE("every input file can be shortened to ten steps", "[config]") {
+  for (const auto& entry : std::filesystem::directory_iterator(repository() / "inputs")) {
+    if (entry.path().extension() != ".toml") continue;
+    INFO(entry.path().string());
+    Config config = parse_config(entry.path().string(), {"train.steps=10"});
+    const ParallelConfig& parallel = config.parallel;
+    const std::int64_t ranks =
+        parallel.tensor * parallel.context * parallel.pipeline * std::max<std::int64_t>(1, parallel.data);
+    const DataFacts data{config.model.vocab_size > 0 ? config.model.vocab_size : 257, 1000000};
+    CHECK_NOTHROW(resolve(config, static_cast<int>(ranks), &data));
+    CHECK(config.train.steps == 10);
+  }
+}
+
 TEST_CASE("evaluations follow every so many steps, or the steps that complete a pass over the data", "[config]") {
   const auto follow = [](const std::vector<std::string>& options, std::int64_t samples_a_pass) {
     const DataFacts data{100, samples_a_pass};

@@ -293,6 +293,62 @@ TEST_CASE("presets give sizes that explicit keys override", "[config]") {
   CHECK(lines(wrong) == 1);
 }
 
+TEST_CASE("a preset of the command line replaces the file's sizes", "[config]") {
+  const std::string file = small_file().replace(0, 8, "[model]\nhidden_dropout = 0.25\nactivation = \"gelu\"\n");
+  std::vector<std::string> notes;
+  const Config xl = parse_config_text(file, "f.toml", {"model.preset=gpt2-xl", "model.layers=6"}, &notes);
+  CHECK(xl.model.layers == 6);
+  CHECK(xl.model.hidden_size == 1600);
+  CHECK(xl.model.attention_heads == 25);
+  CHECK(xl.model.sequence_length == 1024);
+  CHECK(xl.model.vocab_size == 100);
+  CHECK(xl.model.hidden_dropout == 0.25);
+  REQUIRE(notes.size() == 1);
+  CHECK(contains(notes[0],
+                 "--set model.preset=gpt2-xl replaces these keys of f.toml: model.attention_heads = 12, model.hidden_size = "
+                 "48, model.sequence_length = 16; to keep one"));
+  CHECK(parse_config_text(file, "f.toml", {"train.steps=3"}, &notes).model.layers == 12);
+  CHECK(notes.empty());
+  // What it replaces must be well-formed all the same.
+  const std::string wrong = small_file().replace(small_file().find("48"), 2, "\"x\"");
+  CHECK(contains(error_of([&] { parse_config_text(wrong, "f.toml", {"model.preset=gpt2-xl"}); }),
+                 "f.toml:3:1: error: model.hidden_size: expected integer"));
+}
+
+TEST_CASE("presets answer to the names in use", "[config]") {
+  const std::pair<const char*, const char*> names[] = {{"gpt2", "gpt2-124m"},
+                                                       {"openai-community/gpt2-xl", "gpt2-xl"},
+                                                       {"GPT2_Medium", "gpt2-medium"},
+                                                       {"llama-3-8b", "llama3-8b"},
+                                                       {"meta-llama/Meta-Llama-3-70B", "llama3-70b"},
+                                                       {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
+                                                       {"gpt3-1.3b", "gpt3-1.3b"},
+                                                       {"gpt3-13b", "gpt3-13b"}};
+  for (const auto& [theirs, ours] : names) {
+    INFO(theirs);
+    CHECK(parse_small({std::string("model.preset=") + theirs}).model.preset == ours);
+  }
+  for (const ModelPreset& preset : model_presets()) {
+    INFO(preset.name);
+    CHECK(find_preset(preset.name) == &preset);
+  }
+  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B-Instruct"), "is not one of"));
+  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B"), "did you mean \"llama3-8b\"?"));
+}
+
+TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
+  CHECK_FALSE(parse_small().checkpoint.never);
+  CHECK(parse_small({"checkpoint.every_steps=never"}).checkpoint.never);
+  const Config back = parse_config_text(small_file() + "[checkpoint]\nevery_steps = \"never\"\n", "f.toml",
+                                        {"checkpoint.every_steps=5"});
+  CHECK_FALSE(back.checkpoint.never);
+  CHECK(back.checkpoint.every_steps == 5);
+  CHECK(contains(set_error("checkpoint.every_steps=often"),
+                 "checkpoint.every_steps: expected integer or \"never\", got string \"often\""));
+  CHECK(contains(error_of([] { parse_small({"checkpoint.every_steps=never", "checkpoint.every_minutes=5"}); }),
+                 "checkpoint.every_minutes = 5 contradicts checkpoint.every_steps = \"never\""));
+}
+
 TEST_CASE("variables in paths", "[config]") {
   ::setenv("MEGATRON_TEST_ROOT", "/scratch/übung", 1);
   ::unsetenv("MEGATRON_TEST_UNSET");
