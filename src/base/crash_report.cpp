@@ -167,6 +167,14 @@ CrashReport::CrashReport(const std::string& where, const std::string& file, cons
   set_internal_error_hook(on_internal_error);
 }
 
+std::string CrashReport::file_in(const std::string& directory, int rank) {
+  return directory + "/backtrace_rank_" + std::to_string(rank) + ".txt";
+}
+
+void CrashReport::write_to(const std::string& file) {
+  keep(file_name, file);
+}
+
 CrashReport::~CrashReport() {
   for (const int signal : kCrashSignals) std::signal(signal, SIG_DFL);
   std::set_new_handler(nullptr);

@@ -37,6 +37,10 @@ class CrashReport {
   /// or cannot be written when it comes to it. `activity` must outlive the object.
   CrashReport(const std::string& where, const std::string& file, const Activity* activity);
   ~CrashReport();  ///< back to the default actions
+  /// The file of a run's rank: directory/backtrace_rank_3.txt.
+  static std::string file_in(const std::string& directory, int rank);
+  /// The stack goes to this file from here on. Only while one exists.
+  static void write_to(const std::string& file);
   CrashReport(const CrashReport&) = delete;
   CrashReport& operator=(const CrashReport&) = delete;
 

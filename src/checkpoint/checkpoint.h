@@ -200,5 +200,8 @@ void clean_checkpoints(const std::string& run_directory);
 
 /// Whether a run has written here before (resolved configuration, metrics, or checkpoints).
 bool directory_has_run(const std::string& run_directory);
+/// `wanted` itself if it has no run; else the first of wanted_2, wanted_3, ... that does not exist, which is made. Jobs
+/// that ask at the same time get different ones. One rank is enough.
+std::string make_fresh_run_directory(const std::string& wanted);
 
 }  // namespace megatron

@@ -1,6 +1,8 @@
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -58,6 +60,18 @@ bool directory_has_run(const std::string& run_directory) {
     if (file_type(run_directory + "/" + name) != FileType::absent) return true;
   }
   return !steps_in(checkpoints_folder(run_directory)).empty();
+}
+
+std::string make_fresh_run_directory(const std::string& wanted) {
+  if (!directory_has_run(wanted)) return wanted;
+  std::filesystem::path stem = std::filesystem::path(wanted).lexically_normal();
+  if (!stem.has_filename()) stem = stem.parent_path();  // "runs/t/"
+  if (stem.filename() == "." || stem.filename() == "..") stem = std::filesystem::canonical(stem);
+  for (int number = 2;; ++number) {
+    const std::string name = fmt::format("{}_{}", stem.string(), number);
+    if (::mkdir(name.c_str(), 0777) == 0) return name;
+    if (errno != EEXIST) fail_with_errno("create", name);
+  }
 }
 
 }  // namespace megatron

@@ -108,6 +108,7 @@ inline constexpr std::int64_t kMaxRootDegree = 4;
 struct TrainConfig {
   std::int64_t steps = 0, samples = 0, tokens = 0;  // exactly one of the four is given; steps is resolved
   double epochs = 0;
+  std::int64_t stop_after = 0;  // step; 0: none
   std::int64_t micro_batch_size = 1, global_batch_size = 0;
   BatchRampUp batch_ramp_up;
   Curriculum curriculum;
@@ -218,7 +219,8 @@ struct DataConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every_steps = 0;  // 0: no checkpoints; else also one at the end
+  std::int64_t every_steps = 0;  // 0: only the last step
+  bool never = false;            // every_steps = "never"
   double every_minutes = 0;
   std::int64_t keep_last = 2;  // 0: all
   bool resume = true;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "base/philox.h"
 #include "config/unsupported.h"
@@ -80,6 +82,9 @@ struct Print {
   std::string operator()(const TrainConfig& train) const {
     return train.evaluate_every_epoch ? "\"epoch\"" : std::to_string(train.evaluate_every);
   }
+  std::string operator()(const CheckpointConfig& checkpoint) const {
+    return checkpoint.never ? "\"never\"" : std::to_string(checkpoint.every_steps);
+  }
   std::string operator()(const OptimizerConfig& optimizer) const {
     return fmt::format("[{}, {}]", decimal(optimizer.beta1), decimal(optimizer.beta2));
   }
@@ -126,6 +131,30 @@ std::string print_config(const Config& config) {
     }
   }
   return result;
+}
+
+std::vector<std::string> changed_keys(const std::string& saved, const Config& config) {
+  std::map<std::string, std::string> before;
+  std::istringstream stream(saved);
+  std::string table;
+  for (std::string line; std::getline(stream, line);) {
+    const auto equals = line.find(" = ");
+    if (line.starts_with('[')) {
+      table = line.substr(1, line.find(']') - 1);
+    } else if (equals != std::string::npos) {
+      before[table + "." + line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  std::vector<std::string> changes;
+  for (const Key& key : schema()) {
+    const std::string name = key.full_name(), now = print_value(key, config);
+    const auto found = before.find(name);
+    const std::string then = found != before.end() ? found->second : print_value(key, Config{});
+    if (now == then) continue;
+    changes.push_back(
+        fmt::format("{} = {} (was {})", name, now.empty() ? "not set" : now, then.empty() ? "not set" : then));
+  }
+  return changes;
 }
 
 std::string config_hash(const Config& config) {

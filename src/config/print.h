@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "config/schema.h"
@@ -13,6 +14,10 @@ std::string print_config(const Config& config);
 
 /// One key's value in TOML, "" when it is absent (unset, to be derived).
 std::string print_value(const Key& key, const Config& config);
+
+/// The keys of which `config` has another value than `saved`, the text of an earlier print_config(), one line each:
+/// "learning_rate.peak = 0.004 (was 0.001)". A key that `saved` does not mention counts as its default.
+std::vector<std::string> changed_keys(const std::string& saved, const Config& config);
 
 /// 16 hexadecimal digits over print_config: equal for equal configurations, to compare ranks and runs.
 std::string config_hash(const Config& config);

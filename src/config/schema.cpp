@@ -33,7 +33,9 @@ constexpr double kMaxLossScale = 0x1p100;
 std::vector<Key> model_keys() {
   const Constraint extent = from_to(1, kMaxExtent);
   return {
-      {MEGATRON_KEY(model, preset), any(), "", "none", "Sizes of a published model; explicit keys override them.", ""},
+      {MEGATRON_KEY(model, preset), any(), "", "none", "Sizes of a published model. Keys of the file override a preset of the file; a preset of the command line replaces "
+       "the file's sizes, which the start of the run lists.",
+       ""},
       {MEGATRON_KEY(model, family), one_of({"gpt", "bert", "t5"}), "", "", "Which kind of transformer.", ""},
       {MEGATRON_KEY(model, layers),
        noted(extent,
@@ -150,6 +152,10 @@ std::vector<Key> train_keys() {
            }(),
            exactly),
        "passes", "one of four", "Length of the run in passes over the training data.", "duration"},
+      {MEGATRON_KEY(train, stop_after), from_to(1, kMaxSteps), "updates", "none",
+       "End early, after this step, with exit code 0: the last step is saved, and every schedule stays that of the "
+       "whole run. The same command with the key raised or removed continues.",
+       ""},
       {MEGATRON_KEY(train, micro_batch_size), from_to(1, kMaxExtent), "samples", "",
        "Samples that go through the model together on one rank.", ""},
       {MEGATRON_KEY(train, global_batch_size), noted(from_to(1, kMaxBatch), "a multiple of micro_batch_size · data"),
@@ -188,7 +194,8 @@ std::vector<Key> train_keys() {
 }
 
 std::vector<Key> recipe_keys() {
-  const std::string one_warmup = "at most one way to say the warm-up; shorter than the decay";
+  const std::string one_warmup =
+      "at most one way to say the warm-up; shorter than the decay (in a run that is too short: shortened to a tenth)";
   const std::string one_wsd = "one of the three with decay \"wsd\"; with the warm-up no longer than the decay length";
   const std::string dynamic = "for the dynamic loss scale: compute = \"fp16\", loss_scale = 0";
   const Constraint powers = from_to(0x1p-20, kMaxLossScale);
@@ -316,9 +323,13 @@ std::vector<Key> run_keys() {
        "No loss for what follows the end of a document, which nothing foretells: the mean is over the other targets of "
        "the global batch.",
        ""},
-      {MEGATRON_KEY(checkpoint, every_steps), from_to(0, kMaxSteps), "updates", "",
-       "Save so often, and at the end; 0: never.", ""},
-      {MEGATRON_KEY(checkpoint, every_minutes), from_to(0, 1e9), "minutes", "", "Save so often as well; 0: no.", ""},
+      {MEGATRON_KEY_IN(checkpoint, every_steps, checkpoint), from_to(0, kMaxSteps), "updates", "",
+       "Interval between checkpoints; the last step is always saved as well. 0: only the last step. \"never\": no "
+       "checkpoint is written, and the trained model is lost at the end; only a run that is stopped early still saves, "
+       "so that it can be resumed.",
+       ""},
+      {MEGATRON_KEY(checkpoint, every_minutes), noted(from_to(0, 1e9), "not together with every_steps = \"never\""),
+       "minutes", "", "Saves at least this often as well; 0: no.", ""},
       {MEGATRON_KEY(checkpoint, keep_last), from_to(0, kMaxExtent), "checkpoints", "",
        "Older ones are removed; 0: keep all.", ""},
       {MEGATRON_KEY(checkpoint, resume), any(), "", "",

@@ -21,12 +21,13 @@ using Access = T& (*)(Config&);
 
 /// Where a key's value lives. Some are not one plain field: betas lives in OptimizerConfig (beta1, beta2),
 /// bias is a truth value or a name, rotary_scaling, batch_ramp_up and curriculum are tables, evaluate_every in
-/// TrainConfig (steps or "epoch"), data.train, validation and test are blends (a path, or several with weights).
+/// TrainConfig (steps or "epoch"), checkpoint.every_steps in CheckpointConfig (steps or "never"), data.train,
+/// validation and test are blends (a path, or several with weights).
 using FieldAccess =
     std::variant<Access<std::int64_t>, Access<std::uint64_t>, Access<double>, Access<std::optional<double>>,
                  Access<bool>, Access<std::string>, Access<std::vector<std::int64_t>>, Access<BiasConfig>,
                  Access<RotaryScalingConfig>, Access<BatchRampUp>, Access<Curriculum>, Access<TrainConfig>,
-                 Access<OptimizerConfig>, Access<Blend>>;
+                 Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>>;
 
 /// What one value must satisfy by itself. Numbers: the range; the elements of arrays and small tables: the same range.
 struct Constraint {

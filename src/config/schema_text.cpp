@@ -24,6 +24,7 @@ struct TypeName {
   std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
+  std::string operator()(Access<CheckpointConfig>) const { return "integer or \"never\""; }
   std::string operator()(Access<Blend>) const { return "path or array of {path, weight}"; }
 };
 
@@ -72,6 +73,9 @@ void copy_value(const Key& key, const Config& from, Config& to) {
         } else if constexpr (std::is_same_v<Part, OptimizerConfig>) {
           to.optimizer.beta1 = source.optimizer.beta1;
           to.optimizer.beta2 = source.optimizer.beta2;
+        } else if constexpr (std::is_same_v<Part, CheckpointConfig>) {
+          to.checkpoint.every_steps = source.checkpoint.every_steps;
+          to.checkpoint.never = source.checkpoint.never;
         } else {
           access(to) = access(source);
         }

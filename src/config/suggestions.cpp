@@ -117,6 +117,7 @@ constexpr KeyAlias kAliases[] = {
     {"train_iters", "train.steps"},
     {"max_steps", "train.steps"},
     {"num_steps", "train.steps"},
+    {"exit_interval", "train.stop_after"},
     {"iterations", "train.steps"},
     {"train_samples", "train.samples"},
     {"train_tokens", "train.tokens"},

@@ -31,7 +31,7 @@ struct Arguments {
   std::string input, samples;
   std::vector<std::string> overrides;
   int ranks = 0;
-  bool dry_run = false, verify = false, print_config = false, version = false, help = false;
+  bool dry_run = false, verify = false, fresh = false, print_config = false, version = false, help = false;
 
   /// Asks for something that needs neither MPI nor ranks.
   bool answers_only() const { return dry_run || print_config || !samples.empty(); }
@@ -50,6 +50,9 @@ po::options_description options(Arguments& arguments) {
   add("verify", po::bool_switch(&arguments.verify),
       "compares some steps on these ranks with the same steps on one rank, and ends with 5 if they differ by more than "
       "rounding; writes nothing");
+  add("fresh", po::bool_switch(&arguments.fresh),
+      "starts over: where run.directory has a run already, trains from the beginning in the first of NAME_2, NAME_3, ... "
+      "that does not exist");
   add("print-config", po::bool_switch(&arguments.print_config),
       "prints every key that has a value; what is derived from ranks and data is in the run's config.toml");
   add("print-samples", po::value(&arguments.samples)->value_name("FIRST:COUNT"),
@@ -72,6 +75,9 @@ Arguments parse_arguments(int argc, char** argv) {
          "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
   verify(!arguments.verify || !arguments.answers_only(), ErrorKind::configuration,
          "--verify runs the layout; --dry-run, --print-config and --print-samples run nothing: give one or the other");
+  verify(!arguments.fresh || !(arguments.verify || arguments.answers_only()), ErrorKind::configuration,
+         "--fresh starts a training run; --verify, --dry-run, --print-config and --print-samples train nothing: give one "
+         "or the other");
   verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
          arguments.ranks);
   return arguments;
@@ -127,13 +133,18 @@ int main(int argc, char** argv) {
   // 1. The command line and the input file: mistakes in them are found before anything is started.
   Arguments arguments;
   Config config;
+  std::vector<std::string> notes;
   bool done = false;
   const bool speaking = launcher_rank() == 0;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
-    if (!arguments.help && !arguments.version) config = parse_config(arguments.input, arguments.overrides);
+    if (!arguments.help && !arguments.version) config = parse_config(arguments.input, arguments.overrides, &notes);
     done = arguments.help || arguments.version || arguments.answers_only();
-    if (!done || !speaking) return 0;
+    if (!speaking) return 0;
+    if (done || arguments.verify) {  // a run has them in its log
+      for (const std::string& note : notes) std::cerr << "warning: " << note << "\n";
+    }
+    if (!done) return 0;
     if (arguments.help) {
       Arguments unused;
       std::cout << "usage: megatron_train INPUT.toml [options]\n\n" << options(unused);
@@ -159,7 +170,10 @@ int main(int argc, char** argv) {
       argc, argv,
       [&](MpiSession& session) {
         const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
-        return run_training(config, session.world(), environment(session, started), signals);
+        RunEnvironment here = environment(session, started);
+        here.fresh = arguments.fresh;
+        here.notes = notes;
+        return run_training(config, session.world(), here, signals);
       },
       config.run.directory);
 }

@@ -138,8 +138,7 @@ int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>&
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk, not the end of the process
   return run_alone([&] {
     MpiSession session(argc, argv);
-    const std::string file =
-        directory.empty() ? "" : fmt::format("{}/backtrace_rank_{}.txt", directory, session.rank());
+    const std::string file = directory.empty() ? "" : CrashReport::file_in(directory, session.rank());
     const CrashReport crash_report(session.where(), file, &session.activity());
     const auto leave = [&](const char* what, int exit_code) -> int {
       print_error(session.rank(), session.size() > 1 ? session.where() : "", what);

@@ -84,7 +84,9 @@ std::string dry_run(Config config, int ranks) {
     if (config.train.epochs > 0) data_note += "; steps unknown";
     data_note += "\n";
   }
-  resolve(config, ranks, facts ? &*facts : nullptr);
+  std::vector<std::string> warnings;
+  resolve(config, ranks, facts ? &*facts : nullptr, &warnings);
+  for (const std::string& warning : warnings) data_note += "warning: " + warning + "\n";
   choose_planned_device(config.run);
 
   const GridShape shape = grid_shape(config);

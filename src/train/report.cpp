@@ -1,6 +1,7 @@
 #include "train/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -112,8 +113,23 @@ std::string describe_curriculum(const Config& config, const RunSchedule& schedul
 std::string describe_length(const Config& config, const RunSchedule& schedule) {
   const std::int64_t steps = config.train.steps;
   if (steps == 0) return "";  // epochs of data that are not there
-  return fmt::format("length    {} = {} samples = {} tokens\n", counted(steps, "step"), schedule.samples_after(steps),
-                     schedule.tokens_after(steps));
+  const std::int64_t last = config.train.stop_after;
+  return fmt::format(
+      "length    {} = {} samples = {} tokens{}\n", counted(steps, "step"), schedule.samples_after(steps),
+      schedule.tokens_after(steps),
+      last > 0 && last < steps ? fmt::format("; ends early after step {} (train.stop_after)", last) : "");
+}
+
+std::string describe_saves(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.never) {
+    return "saves     never: the trained model is NOT kept (checkpoint.every_steps = \"never\")\n";
+  }
+  std::vector<std::string> when;
+  if (checkpoint.every_steps > 0) when.push_back(fmt::format("every {} steps", checkpoint.every_steps));
+  if (checkpoint.every_minutes > 0) when.push_back(fmt::format("every {} minutes", checkpoint.every_minutes));
+  when.emplace_back(when.empty() ? "only at the end" : "at the end");
+  return fmt::format("saves     {}\n", fmt::join(when, ", "));
 }
 
 std::string describe_recomputation(const Config& config) {
@@ -228,6 +244,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   text += describe_ramp_up(config, schedule);
   text += describe_curriculum(config, schedule);
   text += describe_length(config, schedule);
+  text += describe_saves(config);
   fmt::format_to(out, "schedule  {}\n", describe_bubble(config));
   fmt::format_to(out, "layers    {} by {}\n", fmt::join(layers, " "),
                  config.parallel.virtual_stages == 1

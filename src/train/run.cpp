@@ -1,7 +1,6 @@
 #include "train/run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "base/log.h"
@@ -10,6 +9,7 @@
 #include "config/print.h"
 #include "train/compute.h"
 #include "train/cores.h"
+#include "train/finished_run.h"
 #include "train/machine_plan.h"
 #include "train/metrics.h"
 #include "train/node_memory.h"
@@ -31,26 +31,14 @@ std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& co
     if (world.rank() != 0) return;
     const std::string& directory = config.run.directory;
     verify(config.checkpoint.resume || !directory_has_run(directory), ErrorKind::configuration,
-           "run.directory = \"{}\" holds a run already and checkpoint.resume = false; name another directory, or "
-           "resume",
+           "run.directory = \"{}\" holds a run already and checkpoint.resume = false; name another directory, "
+           "resume, or give --fresh, which starts over in a directory with another suffix",
            directory);
     check_writable(directory);
     lock = std::make_unique<RunLock>(directory, log);
     clean_checkpoints(directory);
   });
   return lock;
-}
-
-// The step that a run without checkpoints has reached, by its metrics: its own record that it was finished.
-std::int64_t last_recorded_step(Communicator& world, const std::string& directory) {
-  double step = 0;
-  if (world.rank() == 0) {
-    visit_metrics(directory + "/metrics.jsonl", [&](const nlohmann::json& line, std::string_view) {
-      const auto kind = line.find("kind"), at = line.find("step");
-      if (kind != line.end() && *kind == "train" && at != line.end() && at->is_number()) step = at->get<double>();
-    });
-  }
-  return std::lround(world.all_reduce_value(step, Reduce::maximum));
 }
 
 void write_config(Communicator& world, const Config& config) {
@@ -63,7 +51,7 @@ void write_config(Communicator& world, const Config& config) {
 }
 
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
-  if (config.checkpoint.every_steps == 0 && config.checkpoint.every_minutes == 0) return;
+  if (config.checkpoint.never) return;
   agree(world, [&] {
     if (world.rank() != 0) return;
     std::int64_t elements = 0;
@@ -107,27 +95,18 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     if (Activity* activity = world.activity()) activity->set_phase(phase);
   };
   tell_phase("start");
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = environment.notes;
   const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
   tell_phase("checkpoint");
+  if (environment.fresh) choose_fresh_directory(world, config, log);
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
 
   const std::optional<CheckpointReader> own =
       config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
   log.append_to(config.run.directory + "/run.log");
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  if (own && own->state().step >= config.train.steps && !evaluations_due(*own)) {
-    log.info("already complete: {} is at step {} of {}; raise train.steps to go on", own->path(), own->state().step,
-             config.train.steps);
-    return 0;
-  }
-
-  // A run that keeps no checkpoints has its metrics as the record of having finished.
-  const bool keeps = config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0;
-  if (!own && !keeps && config.checkpoint.resume &&
-      last_recorded_step(world, config.run.directory) >= config.train.steps) {
-    log.info("already complete: {} has {} steps (checkpoint.every_steps = 0: nothing was kept of them)",
-             config.run.directory, config.train.steps);
+  if (const std::string complete = already_complete(world, config, own); !complete.empty()) {
+    log.info(std::string_view(complete));
     return 0;
   }
 

@@ -52,7 +52,7 @@ std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std:
   require_same_data(world, *datasets);
   agree(world, [&] {
     const DataFacts facts = datasets->facts();
-    resolve(config, world.size(), &facts);
+    resolve(config, world.size(), &facts, &warnings);
   });
   require_same_config(world, config);
   return datasets;

@@ -19,6 +19,8 @@ struct RunEnvironment {
   double started = 0;                ///< when the program started, by Timers::steady_seconds
   std::string job;                   ///< of the batch system, for the banner; empty outside one
   std::optional<double> job_ends{};  ///< seconds since 1970
+  bool fresh = false;                ///< start over in a new directory where run.directory has a run
+  std::vector<std::string> notes{};  ///< warnings of the command line and the input file, for rank 0's log
 };
 
 /// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen, with warnings for rank 0's

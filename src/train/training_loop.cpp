@@ -3,8 +3,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <set>
-#include <sstream>
 
 #include "base/memory_usage.h"
 #include "checkpoint/manifest.h"
@@ -23,26 +21,6 @@ constexpr const char* kLossSinceLine = "loss_since_line";
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-// The lines of the resolved configuration that differ from the checkpoint's: a changed rate must not go unnoticed.
-void log_changes(Log& log, const std::string& saved, const std::string& current) {
-  const auto lines = [](const std::string& text) {
-    std::set<std::string> result;
-    std::istringstream stream(text);
-    std::string table;
-    for (std::string line; std::getline(stream, line);) {
-      if (line.starts_with('['))
-        table = line.substr(1, line.find(']') - 1);
-      else if (!line.empty())
-        result.insert(table + "." + line);
-    }
-    return result;
-  };
-  const std::set<std::string> before = lines(saved), now = lines(current);
-  for (const std::string& line : now) {
-    if (before.count(line) == 0) log.info("  changed since the checkpoint: {}", line);
-  }
 }
 
 }  // namespace
@@ -104,7 +82,9 @@ void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::str
     data_hash = extra.at("data_hash").get<std::uint64_t>();
   });
   log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
-  log_changes(log_, saved_config, print_config(config_));
+  for (const std::string& change : changed_keys(saved_config, config_)) {
+    log_.info("  changed since the checkpoint: {}", change);
+  }
   if (data_hash != datasets_.train_hash()) {
     log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
   }
@@ -326,11 +306,32 @@ int TrainingLoop::stop() {
   return kExitStoppedEarly;
 }
 
+bool TrainingLoop::stops_here() const {
+  const std::int64_t last = config_.train.stop_after;
+  return last > 0 && trainer_.step() >= last && !trainer_.finished() && evaluations_due_.empty();
+}
+
+int TrainingLoop::end() {
+  const bool kept = !config_.checkpoint.never || saves_.any();  // a stopped run's checkpoint must not stay behind it
+  if (kept) save_last();
+  finish();
+  if (!trainer_.finished()) {
+    log_.info(
+        "ended after step {} of {}, as train.stop_after = {} says; to continue, raise or remove it and run the same "
+        "command again",
+        trainer_.step(), config_.train.steps, config_.train.stop_after);
+  }
+  if (!kept) {
+    log_.warning("the trained model is not kept: checkpoint.every_steps = \"never\"; {} has its metrics alone",
+                 config_.run.directory);
+  }
+  return 0;
+}
+
 int TrainingLoop::run() {
-  const bool saves = config_.checkpoint.every_steps > 0 || config_.checkpoint.every_minutes > 0;
   trainer_.timers().reset();
   if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
-  while (!trainer_.finished() || !evaluations_due_.empty()) {
+  while (!stops_here() && (!trainer_.finished() || !evaluations_due_.empty())) {
     const Request request = this->request();
     if (request == Request::stop) return stop();
     if (request == Request::save) {
@@ -343,9 +344,7 @@ int TrainingLoop::run() {
     if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
       save();
   }
-  if (saves || saves_.any()) save_last();  // a run that was stopped has a checkpoint: the last step must be one too
-  finish();
-  return 0;
+  return end();
 }
 
 void TrainingLoop::finish() {

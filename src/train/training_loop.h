@@ -32,8 +32,8 @@ class TrainingLoop {
   /// Splits that this step has yet to be evaluated on.
   const std::vector<std::string>& evaluations_due() const { return evaluations_due_; }
 
-  /// Trains to the end, or until a stop signal, a time limit or the stop file ends it. Returns 0, or kExitStoppedEarly
-  /// with a good checkpoint.
+  /// Trains to the end or to train.stop_after and returns 0; or until a stop signal, a time limit or the stop file ends
+  /// it, and returns kExitStoppedEarly with a good checkpoint.
   int run();
 
  private:
@@ -41,6 +41,10 @@ class TrainingLoop {
   Request request();
   bool stop_requested();
   int stop();
+  /// Whether train.stop_after ends the program here.
+  bool stops_here() const;
+  /// Saves the last step, unless nothing is kept, and says how it ended. Returns the exit code.
+  int end();
   void check_order(const CheckpointReader& checkpoint, bool own);
   void go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by);
   void train_one_step();

@@ -60,6 +60,7 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
       {"checkpoint.resume=false", "run.device=cuda", "model.family=t5", "loss.name=key_tokens",
        "loss.token_ids=[3, 99]", "loss.alpha=0.125"},
       {"data.split=\"\\u0031\"", "checkpoint.load=x", "checkpoint.keep_last=0"},
+      {"checkpoint.every_steps=never", "train.stop_after=7"},
   };
   const DataFacts data{100, 1000};
   for (const auto& options : cases) {
@@ -80,6 +81,16 @@ TEST_CASE("any key changes the hash", "[config][fault-6]") {
                              "learning_rate.peak=0.00010000000000000002", "train.evaluate_every=epoch"}) {
     CHECK(hashes.insert(config_hash(parse_small({option}))).second);
   }
+}
+
+TEST_CASE("changed keys: new values with the old ones", "[config]") {
+  const std::string saved = print_config(parse_small({"data.test=x", "learning_rate.peak=0.5"}));
+  CHECK(changed_keys(saved, parse_small({"data.test=x", "learning_rate.peak=0.5"})).empty());
+  CHECK(changed_keys(saved, parse_small({"learning_rate.peak=0.25", "checkpoint.every_steps=never"})) ==
+        std::vector<std::string>{"learning_rate.peak = 0.25 (was 0.5)", "data.test = not set (was \"x\")",
+                                 "checkpoint.every_steps = \"never\" (was 0)"});
+  // A key that an older version did not write has its default.
+  CHECK(changed_keys("[model]\n", Config{}).empty());
 }
 
 TEST_CASE("every input file survives print and parse, before and after resolving", "[config]") {
