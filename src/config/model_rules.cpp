@@ -151,7 +151,6 @@ void check_positions(const Config& c, Violations& violations) {
 std::string example_stages(const Config& c) {
   const std::int64_t stages = c.parallel.pipeline, layers = c.model.layers;
   if (stages > 64) return "[...]";
-  if (stages > layers) return fmt::format("at most {} stages", layers);
   std::vector<std::int64_t> shares(static_cast<std::size_t>(stages), layers / stages);
   const std::int64_t rest = layers % stages, first = (stages - rest) / 2;
   for (std::int64_t i = 0; i < rest; ++i) ++shares[static_cast<std::size_t>(first + i)];
@@ -210,7 +209,9 @@ void check_stages(const Config& c, Violations& violations) {
     violations.add({"parallel.pipeline", "model.layers"},
                    "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}", layers, p.pipeline,
                    divisors(layers, p.pipeline));
-    violations.add_other_way_out("or give parallel.layers_per_stage, such as {}", example_stages(c));
+    if (p.pipeline < layers) {  // else a stage would have none
+      violations.add_other_way_out("or give parallel.layers_per_stage, such as {}", example_stages(c));
+    }
   } else {
     violations.add(
         {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},

@@ -47,14 +47,15 @@ class Parser {
   /// Warnings about what parse() has read.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  Config parse(const std::string& text, const std::vector<std::string>& overrides) {
+  Config parse(const std::string& text, const std::vector<std::string>& overrides, const FurtherChecks& further) {
     read_file(text);
     for (std::size_t i = 0; i < overrides.size(); ++i) read_override(overrides[i], i + 1);
     Config config;
     apply_preset_entry(config);
     apply_entries(config);
     leave_out_rotation(config.model);
-    check_rules(config);
+    if (!unreadable_) report(check_alone(config));
+    if (!unreadable_ && !issues_.empty() && further) report(further(config));
     if (!issues_.empty()) throw_issues();
     return config;
   }
@@ -89,13 +90,17 @@ class Parser {
     for (auto&& [name, node] : *root) read_table(name, node);
   }
 
+  static bool is_table(std::string_view name) {
+    const auto tables = schema_tables();
+    return std::any_of(tables.begin(), tables.end(), [&](const TableDescription& t) { return t.name == name; });
+  }
+
   void read_table(const toml::key& name, const toml::node& node) {
     const std::string table(name.str());
-    const auto tables = schema_tables();
-    const bool known =
-        std::any_of(tables.begin(), tables.end(), [&](const TableDescription& t) { return t.name == table; });
+    const bool known = is_table(table);
     if (known && !node.is_table()) {
-      return issue(place_of(name), fmt::format("{}: expected table, got {}", table, type_name(node)));
+      return issue(place_of(name),
+                   fmt::format("{}: expected table, got {}; {}", table, type_name(node), keys_of_table(table)));
     }
     if (!known && node.is_table()) {
       const std::string near = suggest_table(table);
@@ -112,6 +117,14 @@ class Parser {
         entries_.push_back({key, &value, place_of(key_name)});
       }
     }
+  }
+
+  static std::string keys_of_table(const std::string& table) {
+    std::vector<std::string_view> names;
+    for (const Key& key : schema()) {
+      if (key.table == table) names.push_back(key.name);
+    }
+    return fmt::format("'{}' is a table, and its keys are {}", table, fmt::join(names, ", "));
   }
 
   void unknown_key(const Place& place, const std::string& table, const std::string& name) {
@@ -134,6 +147,9 @@ class Parser {
     const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
     const std::string key_name = dot == std::string::npos ? name : name.substr(dot + 1);
     const Key* key = find_key(table, key_name);
+    if (key == nullptr && dot == std::string::npos && is_table(name)) {
+      return issue(place, keys_of_table(name) + fmt::format("; set one as {}.KEY=VALUE", name));
+    }
     if (key == nullptr) return unknown_key(place, table, key_name);
     if (const toml::node* node = override_value(*key, text, place)) entries_.push_back({key, node, place});
   }
@@ -232,9 +248,9 @@ class Parser {
       if (entry.place.source > 0 && !entry.key->group.empty()) replace_group(entry, ground, config);
     }
     if (!replaced.empty()) {
-      notes_.push_back(fmt::format(
-          "--set model.preset={} replaces these keys of {}: {}; to keep one, give it with --set as well",
-          config.model.preset, name_, fmt::join(replaced, ", ")));
+      notes_.push_back(
+          fmt::format("--set model.preset={} replaces these keys of {}: {}; to keep one, give it with --set as well",
+                      config.model.preset, name_, fmt::join(replaced, ", ")));
     }
   }
 
@@ -249,10 +265,10 @@ class Parser {
     }
   }
 
-  void check_rules(const Config& config) {
-    if (unreadable_) return;
+  /// Except those that involve a key whose value is not known.
+  void report(const std::vector<Violation>& violations) {
     const Place nowhere{std::numeric_limits<std::size_t>::max(), 0, 0, name_};
-    for (const Violation& violation : check_alone(config)) {
+    for (const Violation& violation : violations) {
       const bool known = std::none_of(violation.keys.begin(), violation.keys.end(),
                                       [&](const std::string& key) { return failed_.count(key) > 0; });
       if (!known) continue;
@@ -300,15 +316,15 @@ std::string read_text(const std::string& path) {
 
 }  // namespace
 
-Config parse_config(const std::string& path, const std::vector<std::string>& overrides,
-                    std::vector<std::string>* notes) {
-  return parse_config_text(read_text(path), path, overrides, notes);
+Config parse_config(const std::string& path, const std::vector<std::string>& overrides, std::vector<std::string>* notes,
+                    const FurtherChecks& further) {
+  return parse_config_text(read_text(path), path, overrides, notes, further);
 }
 
 Config parse_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
-                         std::vector<std::string>* notes) {
+                         std::vector<std::string>* notes, const FurtherChecks& further) {
   Parser parser(name);
-  Config config = parser.parse(text, overrides);
+  Config config = parser.parse(text, overrides, further);
   if (notes != nullptr) *notes = parser.notes();
   return config;
 }

@@ -99,12 +99,13 @@ ModelConfig bloom(const ModelConfig& sizes) {
 struct PresetAlias {
   std::string_view theirs, ours;  // the first as plain_name() writes it
 };
-constexpr PresetAlias kAliases[] = {{"gpt2", "gpt2-124m"},        {"gpt2117m", "gpt2-124m"}, {"gpt2355m", "gpt2-medium"},
-                                    {"gpt2774m", "gpt2-large"},   {"gpt21.5b", "gpt2-xl"},    {"gpt21558m", "gpt2-xl"},
-                                    {"gpt3", "gpt3-175b"},        {"gpt3xl", "gpt3-1.3b"},    {"tinyllama", "tinyllama-1.1b"}};
+constexpr PresetAlias kPresetAliases[] = {
+    {"gpt2", "gpt2-124m"},      {"gpt2117m", "gpt2-124m"}, {"gpt2355m", "gpt2-medium"},
+    {"gpt2774m", "gpt2-large"}, {"gpt21.5b", "gpt2-xl"},   {"gpt21558m", "gpt2-xl"},
+    {"gpt3", "gpt3-175b"},      {"gpt3xl", "gpt3-1.3b"},   {"tinyllama", "tinyllama-1.1b"}};
 
-// Without what spellings of one name differ in: "meta-llama/Meta-Llama-3-8B" and "llama3-8b" are both "llama38b". Points
-// stay: 1.3b is not 13b.
+// Without what spellings of one name differ in: "meta-llama/Meta-Llama-3-8B" and "llama3-8b" are both "llama38b".
+// Points stay: 1.3b is not 13b.
 std::string plain_name(std::string_view name) {
   name.remove_prefix(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1);
   std::string plain;
@@ -156,9 +157,9 @@ std::span<const ModelPreset> model_presets() {
 
 const ModelPreset* find_preset(std::string_view name) {
   const std::string word = plain_name(name);
-  const auto alias = std::find_if(std::begin(kAliases), std::end(kAliases),
+  const auto alias = std::find_if(std::begin(kPresetAliases), std::end(kPresetAliases),
                                   [&](const PresetAlias& candidate) { return candidate.theirs == word; });
-  const std::string wanted = alias != std::end(kAliases) ? plain_name(alias->ours) : word;
+  const std::string wanted = alias != std::end(kPresetAliases) ? plain_name(alias->ours) : word;
   for (const ModelPreset& preset : model_presets()) {
     if (plain_name(preset.name) == wanted) return &preset;
   }
@@ -177,8 +178,8 @@ std::string suggest_preset(std::string_view name) {
 }
 
 bool set_by_presets(std::string_view key) {
-  constexpr std::string_view others[] = {"preset",         "family",            "vocab_size", "vocab_multiple",
-                                         "hidden_dropout", "attention_dropout", "init_std"};
+  constexpr std::string_view others[] = {
+      "preset", "family", "vocab_size", "vocab_multiple", "hidden_dropout", "attention_dropout", "init_std"};
   return std::find(std::begin(others), std::end(others), key) == std::end(others);
 }
 

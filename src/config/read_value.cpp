@@ -261,28 +261,40 @@ class ValueReader {
                     near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
 
+  void read_path(const toml::node& node, const std::string& part, std::string& path) {
+    path = node.value_exact<std::string>().value_or("");
+    if (path.empty()) return set(fmt::format("{}: expected a path", part));
+    const std::string trouble = expand_variables(path);
+    if (!trouble.empty()) set(fmt::format("{}: {}", part, trouble));
+  }
+
+  void read_part(const toml::node& node, const std::string& part, BlendPart& entry) {
+    const toml::table* table = node.as_table();
+    const toml::node* weight = table == nullptr ? nullptr : table->get("weight");
+    if (table == nullptr || !table->contains("path") || table->size() != (weight == nullptr ? 1 : 2)) {
+      return set(fmt::format("{}: expected a path or {{path = \"...\", weight = ...}}, got {}", part,
+                             megatron::type_name(node)));
+    }
+    read_path(*table->get("path"), part + ".path", entry.path);
+    if (weight == nullptr) return;  // 1
+    if (!weight->is_number())
+      return set(fmt::format("{}.weight: expected number, got {}", part, megatron::type_name(*weight)));
+    entry.weight = *weight->value<double>();
+    if (!(entry.weight > 0) || entry.weight > kLargestWeight) {
+      set(fmt::format("{}.weight = {} is out of range: above 0, at most {}", part, entry.weight, kLargestWeight));
+    }
+  }
+
   void read_blend(const toml::array& parts, std::vector<BlendPart>& blend) {
     for (const toml::node& node : parts) {
       const std::string part = fmt::format("{}[{}]", name(), blend.size());
-      const toml::table* table = node.as_table();
-      if (table == nullptr || table->size() != 2 || !table->contains("path") || !table->contains("weight")) {
-        return set(
-            fmt::format("{}: expected {{path = \"...\", weight = ...}}, got {}", part, megatron::type_name(node)));
-      }
       BlendPart& entry = blend.emplace_back();
-      const auto path = (*table)["path"].value_exact<std::string>();
-      const toml::node& weight = *table->get("weight");
-      if (!path || path->empty()) return set(fmt::format("{}.path: expected a path", part));
-      entry.path = *path;
-      const std::string trouble = expand_variables(entry.path);
-      if (!trouble.empty()) return set(fmt::format("{}.path: {}", part, trouble));
-      if (!weight.is_number())
-        return set(fmt::format("{}.weight: expected number, got {}", part, megatron::type_name(weight)));
-      entry.weight = *weight.value<double>();
-      if (!(entry.weight > 0) || entry.weight > kLargestWeight) {
-        return set(
-            fmt::format("{}.weight = {} is out of range: above 0, at most {}", part, entry.weight, kLargestWeight));
+      if (node.is_string()) {
+        read_path(node, part, entry.path);
+      } else {
+        read_part(node, part, entry);
       }
+      if (!problem_.empty()) return;
     }
     if (blend.empty()) set(fmt::format("{} is an empty array; name at least one set", name()));
   }

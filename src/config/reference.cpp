@@ -55,7 +55,8 @@ std::string config_reference() {
       "and anything that is not TOML is a plain string), `--print-config` prints what results, and `--dry-run --ranks "
       "N` "
       "plans it without starting anything. Overriding one of `train.steps`, `samples`, `tokens`, `epochs` replaces the "
-      "others (likewise the ways to say warm-up and decay). `--set model.preset=NAME` replaces the file's sizes; vocabulary, "
+      "others (likewise the ways to say warm-up and decay). `--set model.preset=NAME` replaces the file's sizes; "
+      "vocabulary, "
       "dropout and `init_std` stay the file's, and other `--set` options win over both.\n\n"
       "Unknown keys are errors. `${VAR}` is replaced by the environment's value in paths, which are relative to the "
       "working directory.\n";
@@ -68,7 +69,8 @@ std::string config_reference() {
     }
   }
   text +=
-      "\n## Presets\n\n`model.preset` sets these; the vocabulary stays the data's. Names in use elsewhere are understood as well: `gpt2`, "
+      "\n## Presets\n\n`model.preset` sets these; the vocabulary stays the data's. Names in use elsewhere are "
+      "understood as well: `gpt2`, "
       "`openai-community/gpt2-xl`, `llama-3-8b`, `meta-llama/Llama-2-7b-hf`.\n\n"
       "| preset | layers | hidden_size | attention_heads | sequence_length | and | |\n|---|---|---|---|---|---|---|\n";
   for (const ModelPreset& preset : model_presets()) {

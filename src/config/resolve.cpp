@@ -98,10 +98,12 @@ std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, st
   const std::string given = rate.wsd_decay_steps > 0 ? fmt::format("{} steps", rate.wsd_decay_steps)
                                                      : fmt::format("{} {}", length, unit.name());
   if (whole_run) {
-    warnings.push_back(fmt::format(
-        "learning_rate: the wsd decay of {} does not fit into the run's {} {} = {} steps after the warm-up of {}; it is "
-        "shortened to the {} that are left. train.stop_after = {} tries a few steps of the whole run's schedule instead",
-        given, decay, unit.name(), steps, warmup, decay - warmup, steps));
+    warnings.push_back(
+        fmt::format("learning_rate: the wsd decay of {} does not fit into the run's {} {} = {} steps after the warm-up "
+                    "of {}; it is "
+                    "shortened to the {} that are left. train.stop_after = {} tries a few steps of the whole run's "
+                    "schedule instead",
+                    given, decay, unit.name(), steps, warmup, decay - warmup, steps));
     return decay - warmup;
   }
   problems.push_back(fmt::format(
@@ -127,18 +129,19 @@ void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& probl
   }
   const bool decays = rate.decay == "cosine" || rate.decay == "linear" || rate.decay == "wsd";
   if (decays && warmup >= decay) {
-    const std::string given = fmt::format(
-        "learning_rate: the warm-up of {}{} {} is not shorter than",
-        rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name());
+    const std::string given =
+        fmt::format("learning_rate: the warm-up of {}{} {} is not shorter than",
+                    rate.warmup_steps > 0 ? fmt::format("{} steps = ", rate.warmup_steps) : "", warmup, unit.name());
     if (whole_run) {
       warmup = decay / kShareOfWarmup;
-      warnings.push_back(fmt::format(
-          "{} the run's {} {}; it is shortened to {}, 1/{} of them. train.stop_after = {} tries a few steps of the whole "
-          "run's schedule instead",
-          given, decay, unit.name(), warmup, kShareOfWarmup, config.train.steps));
+      warnings.push_back(
+          fmt::format("{} the run's {} {}; it is shortened to {}, 1/{} of them. train.stop_after = {} tries a few "
+                      "steps of the whole "
+                      "run's schedule instead",
+                      given, decay, unit.name(), warmup, kShareOfWarmup, config.train.steps));
     } else {
-      problems.push_back(fmt::format("{} the {} decay's {} {}{}; lower the warm-up, or say it as warmup_fraction", given,
-                                     rate.decay, decay, unit.name(), said));
+      problems.push_back(fmt::format("{} the {} decay's {} {}{}; lower the warm-up, or say it as warmup_fraction",
+                                     given, rate.decay, decay, unit.name(), said));
     }
   }
   const std::int64_t at_the_end = wsd_length(rate, unit, warmup, decay, whole_run, problems, warnings);

@@ -244,6 +244,9 @@ void check_data_and_start(const Config& c, Violations& violations) {
         {"checkpoint.load", "checkpoint.initialize_from"},
         "checkpoint.load (weights and optimizer) and checkpoint.initialize_from (weights only) exclude each other");
   }
+  if (c.run.directory.empty()) {
+    violations.add({"run.directory"}, "run.directory is empty; name a folder, such as \"runs/first\"");
+  }
   if (c.checkpoint.never && c.checkpoint.every_minutes > 0) {
     violations.add({"checkpoint.every_minutes", "checkpoint.every_steps"},
                    "checkpoint.every_minutes = {} contradicts checkpoint.every_steps = \"never\"; leave one out",

@@ -33,7 +33,9 @@ constexpr double kMaxLossScale = 0x1p100;
 std::vector<Key> model_keys() {
   const Constraint extent = from_to(1, kMaxExtent);
   return {
-      {MEGATRON_KEY(model, preset), any(), "", "none", "Sizes of a published model. Keys of the file override a preset of the file; a preset of the command line replaces "
+      {MEGATRON_KEY(model, preset), any(), "", "none",
+       "Sizes of a published model. Keys of the file override a preset of the file; a preset of the command line "
+       "replaces "
        "the file's sizes, which the start of the run lists.",
        ""},
       {MEGATRON_KEY(model, family), one_of({"gpt", "bert", "t5"}), "", "", "Which kind of transformer.", ""},
@@ -290,9 +292,9 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(data, train), path(), "", "required",
        "What megatron_preprocess --output made, a folder of such shards (all sets in it, by name), or a pattern of "
        "their "
-       "names with *, ? or [a-z] (the shards that match, by name); or several of these with weights, which make a "
-       "blend "
-       "(docs/sample_order.md).",
+       "names with *, ? or [a-z] (the shards that match, by name); or an array of several of these, each a path or "
+       "{path, weight}, which make a blend: "
+       "without weights each gives as many samples (docs/sample_order.md).",
        ""},
       {MEGATRON_KEY(data, validation), path(), "", "by split", "Sets of their own for validation, in the same ways.",
        ""},

@@ -25,7 +25,7 @@ struct TypeName {
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
   std::string operator()(Access<CheckpointConfig>) const { return "integer or \"never\""; }
-  std::string operator()(Access<Blend>) const { return "path or array of {path, weight}"; }
+  std::string operator()(Access<Blend>) const { return "path, or array of paths or {path, weight}"; }
 };
 
 /// Large limits are powers: "2^24", "10^12".

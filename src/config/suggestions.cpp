@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 #include <vector>
 
 #include "config/schema.h"
@@ -200,6 +201,14 @@ constexpr KeyAlias kAliases[] = {
     {"exit_duration_in_mins", "run.max_minutes"},
 };
 
+// Names of values elsewhere that are nearer in spelling to another value here, or to none.
+constexpr std::pair<std::string_view, std::string_view> kValueAliases[] = {
+    {"gpu", "cuda"},         {"float32", "fp32"},   {"float16", "fp16"},
+    {"half", "fp16"},        {"bfloat16", "bf16"},  {"silu", "swiglu"},
+    {"gelu_new", "gelu"},    {"gelu_tanh", "gelu"}, {"layer_norm", "layernorm"},
+    {"rms_norm", "rmsnorm"}, {"rotary", "rope"},    {"absolute", "learned"},
+    {"adam", "adamw"},       {"zb", "zero_bubble"}};
+
 std::string normalised(std::string_view word) {
   while (word.starts_with('-')) word.remove_prefix(1);
   std::string result;
@@ -280,6 +289,10 @@ std::string suggest_table(std::string_view name) {
 }
 
 std::string suggest_choice(std::string_view word, std::span<const std::string> choices) {
+  for (const auto& [theirs, ours] : kValueAliases) {
+    if (normalised(word) != theirs) continue;
+    if (std::find(choices.begin(), choices.end(), ours) != choices.end()) return std::string(ours);
+  }
   std::string best;
   int best_distance = tolerance(word) + 1;
   for (const std::string& choice : choices) {

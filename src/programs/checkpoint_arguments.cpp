@@ -15,48 +15,77 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kUsage =
-    "Usage: megatron_checkpoint info SOURCE [--tensors]        what it is; reads no numbers\n"
-    "       megatron_checkpoint verify SOURCE                  every checksum, every piece, every element once\n"
-    "       megatron_checkpoint diff A B [--weights-only]      the largest difference by tensor; 0 if equal, else 1\n"
-    "       megatron_checkpoint merge SOURCE TARGET            into one rank's file\n"
-    "       megatron_checkpoint reshape SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]\n"
-    "       megatron_checkpoint export SOURCE TARGET --format F [--dtype D] [--max-shard-size S]\n"
-    "       megatron_checkpoint import SOURCE TARGET           from Hugging Face's safetensors and config.json\n"
-    "\n"
-    "A SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder that "
-    "is\n"
-    "not there yet; it appears when it is complete. Training goes on from it with checkpoint.load = \"TARGET\", "
-    "optimizer\n"
-    "included, or takes its weights with checkpoint.initialize_from.\n";
+/// A command, how many names it takes, and which options belong to it.
+struct Command {
+  const char *name, *arguments, *about;
+  int names;
+  std::vector<std::string> options;
+};
+const std::vector<Command> kCommands = {
+    {"info", "SOURCE [--tensors]", "what it is; reads no numbers", 1, {"tensors"}},
+    {"verify", "SOURCE", "every checksum, every piece, every element once", 1, {}},
+    {"diff",
+     "A B [--weights-only] [--tolerance X]",
+     "tensors that differ, and the largest difference; exit code 0 if equal, else 1",
+     2,
+     {"weights-only", "tolerance"}},
+    {"merge", "SOURCE TARGET", "into one rank's file", 2, {}},
+    {"reshape",
+     "SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]",
+     "for another layout",
+     2,
+     {"tensor", "pipeline", "virtual-stages", "data"}},
+    {"export",
+     "SOURCE TARGET [--format F] [--dtype T] [--max-shard-size S]",
+     "to Hugging Face's safetensors and config.json",
+     2,
+     {"format", "dtype", "max-shard-size", "no-comparison", "logits"}},
+    {"import",
+     "SOURCE TARGET",
+     "from Hugging Face's safetensors and config.json",
+     2,
+     {"data-prefix", "vocab-size", "sequence-length", "no-comparison", "logits"}}};
+
+constexpr const char* kNames =
+    "\nA SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder "
+    "that "
+    "does\nnot exist yet; it appears when it is complete. Training resumes from it with checkpoint.load = \"TARGET\", "
+    "optimizer\nincluded, or takes its weights with checkpoint.initialize_from.\n\n";
+
+const Command* find_command(const std::string& name) {
+  const auto found =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const Command& command) { return command.name == name; });
+  return found == kCommands.end() ? nullptr : &*found;
+}
 
 po::options_description options(CheckpointArguments& arguments) {
   po::options_description described("Options");
   auto add = described.add_options();
-  add("tensors", po::bool_switch(&arguments.tensors), "info: lists every tensor");
+  add("tensors", po::bool_switch(&arguments.tensors), "lists every tensor");
   add("weights-only", po::bool_switch(&arguments.weights_only),
-      "diff: compares values alone, not the optimizer's state, the step or what the checkpoints were trained with");
-  add("tensor", po::value(&arguments.tensor)->value_name("T"), "reshape: ranks that share a layer's matrices");
-  add("pipeline", po::value(&arguments.pipeline)->value_name("P"), "reshape: pipeline stages");
-  add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"),
-      "reshape: model chunks of each stage; default 1");
-  add("data", po::value(&arguments.data)->value_name("D"), "reshape: data ranks that share the writing; default 1");
+      "compares values alone, not the optimizer's state, the step or what the checkpoints were trained with");
+  add("tolerance", po::value(&arguments.tolerance)->value_name("X"),
+      "tensors whose numbers differ by at most X count as equal; default 0: equal in every bit");
+  add("tensor", po::value(&arguments.tensor)->value_name("T"), "ranks that share a layer's matrices");
+  add("pipeline", po::value(&arguments.pipeline)->value_name("P"), "pipeline stages");
+  add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"), "model chunks of each stage; default 1");
+  add("data", po::value(&arguments.data)->value_name("D"), "data ranks that share the writing; default 1");
   add("format", po::value(&arguments.format)->value_name("F"),
-      fmt::format("export: {}; default: what the model is", names_of_formats()).c_str());
-  add("dtype", po::value(&arguments.dtype)->value_name("T"), "export: fp32 (the default), bf16 or fp16");
+      fmt::format("{}; default: what the model is", names_of_formats()).c_str());
+  add("dtype", po::value(&arguments.dtype)->value_name("T"), "fp32 (the default), bf16 or fp16");
   add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
-      "export: bytes of a file, also as 500MB or 2GiB; default 5GB");
+      "bytes of a file, also as 500MB or 2GiB; default 5GB");
   add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
-      "import: token shards whose vocabulary the model has, if its folder does not have GPT-2's vocab.json and "
+      "token shards whose vocabulary the model has, if its folder does not have GPT-2's vocab.json and "
       "merges.txt");
   add("vocab-size", po::value(&arguments.import.vocab_size)->value_name("N"),
-      "import: tokens of the vocabulary, where the model's tables have more rows than that");
+      "tokens of the vocabulary, where the model's tables have more rows than that");
   add("sequence-length", po::value(&arguments.import.sequence_length)->value_name("N"),
-      "import: model.sequence_length of the runs that it is for; default: all positions");
+      "model.sequence_length of the runs that it is for; default: all positions");
   add("no-comparison", po::bool_switch(&arguments.no_comparison),
-      "export, import: does not run the model to compare logits, for models that are too large for this node");
+      "does not run the model to compare logits, for models that are too large for this node");
   add("logits", po::value(&arguments.logits)->value_name("FILE"),
-      "export, import: writes the tokens and logits that were compared there, as JSON");
+      "writes the tokens and logits that were compared there, as JSON");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -71,27 +100,11 @@ po::options_description positional_options(CheckpointArguments& arguments) {
   return described;
 }
 
-/// Which options belong to which command, and how many names it takes.
-struct Command {
-  const char* name;
-  int names;
-  std::vector<std::string> options;
-};
-const std::vector<Command> kCommands = {
-    {"info", 1, {"tensors"}},
-    {"verify", 1, {}},
-    {"diff", 2, {"weights-only"}},
-    {"merge", 2, {}},
-    {"reshape", 2, {"tensor", "pipeline", "virtual-stages", "data"}},
-    {"export", 2, {"format", "dtype", "max-shard-size", "no-comparison", "logits"}},
-    {"import", 2, {"data-prefix", "vocab-size", "sequence-length", "no-comparison", "logits"}}};
-
 void check_arguments(const CheckpointArguments& arguments, const po::variables_map& values) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.push_back(command.name);
-  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
-                                    [&](const Command& known) { return known.name == arguments.command; });
-  if (command == kCommands.end()) {
+  const Command* const command = find_command(arguments.command);
+  if (command == nullptr) {
     const std::string nearest = suggest_choice(arguments.command, names);
     verify(!arguments.command.empty(), ErrorKind::configuration, "give a command: {}; see --help",
            fmt::join(names, ", "));
@@ -114,6 +127,8 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
     verify(values.count(name) == 0 || values[name].as<std::int64_t>() >= 1, ErrorKind::configuration, "--{}: 1 or more",
            name);
   }
+  verify(arguments.tolerance >= 0 && arguments.tolerance <= 1e300, ErrorKind::configuration,
+         "--tolerance {}: 0 or more", arguments.tolerance);
   for (const int extent : {arguments.tensor, arguments.pipeline, arguments.virtual_stages, arguments.data}) {
     verify(extent >= 1 && extent <= 1 << 20, ErrorKind::configuration,
            "--tensor, --pipeline, --virtual-stages and --data: 1 or more");
@@ -157,11 +172,34 @@ CheckpointArguments parse_checkpoint_arguments(int argc, char** argv) {
   return arguments;
 }
 
-std::string usage() {
+std::string usage(const std::string& name) {
   CheckpointArguments unused;
-  std::ostringstream text;
-  text << kUsage << "\n" << options(unused);
-  return text.str();
+  const po::options_description all = options(unused);
+  const auto listed = [&](const std::string& caption, const std::vector<std::string>& names) {
+    po::options_description part(caption);
+    for (const std::string& option : names) {
+      for (const auto& known : all.options()) {
+        if (known->long_name() == option) part.add(known);
+      }
+    }
+    std::ostringstream text;
+    text << part;
+    return text.str();
+  };
+  if (const Command* command = find_command(name)) {
+    const std::string options_text = command->options.empty() ? "" : listed("Options", command->options);
+    return fmt::format("Usage: megatron_checkpoint {} {}\n  {}\n{}{}", command->name, command->arguments,
+                       command->about, kNames, options_text);
+  }
+  std::string text = "Usage: megatron_checkpoint COMMAND ...\n\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {} {}\n      {}\n", command.name, command.arguments, command.about);
+  }
+  text += kNames;
+  for (const Command& command : kCommands) {
+    if (!command.options.empty()) text += listed(fmt::format("Options of {}", command.name), command.options) + "\n";
+  }
+  return text + listed("Options of the program", {"version", "help"});
 }
 
 ExportOptions export_options(const CheckpointArguments& arguments) {

@@ -10,6 +10,7 @@ namespace megatron {
 struct CheckpointArguments {
   std::string command, source, target;
   int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1;
+  double tolerance = 0;
   bool tensors = false, weights_only = false, no_comparison = false, version = false, help = false;
   std::string format, dtype = "fp32", max_shard_size = "5GB", logits;
   ImportOptions import;
@@ -18,8 +19,8 @@ struct CheckpointArguments {
 /// Error(configuration) naming what is wrong and what was probably meant.
 CheckpointArguments parse_checkpoint_arguments(int argc, char** argv);
 
-/// What --help prints.
-std::string usage();
+/// What --help prints: on this command alone, or on all if there is none of this name.
+std::string usage(const std::string& command);
 
 /// What export's options say, checked.
 ExportOptions export_options(const CheckpointArguments& arguments);

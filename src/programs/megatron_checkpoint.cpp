@@ -3,11 +3,14 @@
 //   ./megatron_checkpoint info runs/demo
 //   ./megatron_checkpoint reshape runs/demo elsewhere --tensor 1 --pipeline 4
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <iostream>
 #include <thread>
 
+#include "base/byte_text.h"
 #include "base/log.h"
 #include "checkpoint/difference.h"
 #include "checkpoint/folder.h"
@@ -49,8 +52,7 @@ void convert(const std::string& source, Work&& work) {
 }
 
 std::string size_text(std::int64_t bytes) {
-  return bytes < 10'000'000 ? fmt::format("{:.1f} kB", 1e-3 * static_cast<double>(bytes))
-                            : fmt::format("{:.1f} MB", 1e-6 * static_cast<double>(bytes));
+  return format_bytes(static_cast<double>(bytes));
 }
 
 std::string optimizer_text(int moments) {
@@ -77,8 +79,7 @@ void info(const CheckpointArguments& arguments) {
          fmt::format("tensor {} x pipeline {} x data {} ranks", parallel.tensor, parallel.pipeline, parallel.data));
   }
   for (const auto& fact : state.facts.items()) {
-    line("", fmt::format("{} = {}", fact.key(),
-                         fact.value().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+    line("", fmt::format("{} = {}", fact.key(), fact_text(fact.key(), fact.value())));
   }
   if (!arguments.tensors) return;
   for (const TensorSummary& tensor : manifest.tensors) line("tensor", tensor.name + " " + tensor.shape.to_string());
@@ -95,6 +96,43 @@ void verify_checkpoint(const CheckpointArguments& arguments) {
              pieces, reader.tensors().size());
 }
 
+bool within(const TensorDifference& tensor, double tolerance) {
+  const auto small = [&](double largest) { return largest <= tolerance; };  // false where it is not a number
+  return tensor.equal() || (tolerance > 0 && std::all_of(tensor.largest.begin(), tensor.largest.end(), small));
+}
+
+/// A row for each tensor that differs by more than `tolerance`. Returns how many these are.
+std::size_t print_differences(const std::vector<TensorDifference>& tensors, double tolerance) {
+  std::size_t rows = 0;
+  for (const TensorDifference& tensor : tensors) {
+    if (within(tensor, tolerance)) continue;
+    if (rows++ == 0) {
+      fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
+                 "v");
+    }
+    std::int64_t differing = 0;
+    for (std::size_t i = 0; i < tensor.largest.size(); ++i) {
+      differing += tensor.differing[i];
+      fmt::print("{:>12} ", static_cast<int>(i) <= tensor.moments ? fmt::format("{:.5g}", tensor.largest[i]) : "-");
+    }
+    fmt::print(" {}; {} of {}\n", printable(tensor.name), differing, tensor.shape.elements() * (1 + tensor.moments));
+  }
+  return rows;
+}
+
+void print_largest(const std::vector<TensorDifference>& tensors) {
+  double largest = 0;
+  std::string place;
+  for (const TensorDifference& tensor : tensors) {
+    for (std::size_t i = 0; i < tensor.largest.size(); ++i) {
+      if (std::isnan(largest) || !(tensor.largest[i] > largest || std::isnan(tensor.largest[i]))) continue;
+      largest = tensor.largest[i];
+      place = fmt::format(", {} of {}", std::array{"value", "m", "v"}[i], tensor.name);
+    }
+  }
+  fmt::print("largest difference {:.5g}{}\n", largest, printable(place));
+}
+
 /// Returns the exit code.
 int diff(const CheckpointArguments& arguments) {
   const std::string path_of_a = find(arguments.source), path_of_b = find(arguments.target);
@@ -103,22 +141,15 @@ int diff(const CheckpointArguments& arguments) {
   b.require_verified();
   const std::vector<std::string> others =
       other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kUpdatesKey, kLossScalerKey});
-  bool equal = others.empty();
-  fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
-             "v");
-  for (const TensorDifference& tensor : compare_tensors(a, b, !arguments.weights_only)) {
-    std::int64_t differing = 0;
-    for (std::size_t i = 0; i < tensor.largest.size(); ++i) {
-      differing += tensor.differing[i];
-      fmt::print("{:>12} ", static_cast<int>(i) <= tensor.moments ? fmt::format("{:.5g}", tensor.largest[i]) : "-");
-    }
-    fmt::print(" {}", printable(tensor.name));
-    if (differing > 0) fmt::print("; {} of {}", differing, tensor.shape.elements() * (1 + tensor.moments));
-    fmt::print("\n");
-    equal = equal && tensor.equal();
-  }
+  const std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
+  const std::size_t beyond = print_differences(tensors, arguments.tolerance);
+  const auto same = std::count_if(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.equal(); });
+  fmt::print("{} tensors compared, {} of them equal in every bit\n", tensors.size(), same);
   for (const std::string& line : others) fmt::print("{}\n", printable(line));
-  fmt::print("{} and {}: {}\n", printable(a.path()), printable(b.path()), equal ? "equal" : "NOT equal");
+  const bool equal = others.empty() && beyond == 0;
+  fmt::print("{} and {}: {}{}\n", printable(a.path()), printable(b.path()), equal ? "equal" : "NOT equal",
+             arguments.tolerance > 0 ? fmt::format(" within {}", arguments.tolerance) : "");
+  print_largest(tensors);
   return equal ? 0 : 1;
 }
 
@@ -206,7 +237,7 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     const CheckpointArguments arguments = parse_checkpoint_arguments(argc, argv);
     if (arguments.help) {
-      std::cout << usage();
+      std::cout << usage(arguments.command);
       return 0;
     }
     if (arguments.version) {

@@ -52,7 +52,9 @@ Arguments parse_arguments(int argc, char** argv) {
   Arguments arguments;
   po::positional_options_description positional;
   positional.add("source", 1);
-  const po::variables_map values = parse_command_line(argc, argv, options(arguments), positional);
+  const po::variables_map values = parse_command_line(argc, argv, options(arguments), positional, [](const auto& word) {
+    return fmt::format("a prompt is given as --prompt \"{}\"", word);
+  });
   if (arguments.help || arguments.version) return arguments;
   const SamplingOptions& sampling = arguments.sampling;
   const auto require = [](bool condition, const char* message) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_text.h"
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "data/preprocess.h"
@@ -60,9 +61,9 @@ class ProgressLine {
     if (!active_ || seconds() < last_ + 2) return;
     last_ = seconds();
     bytes = std::min(bytes, total_);
-    fmt::print(stderr, "{:10.1f} of {:.1f} MB {:5.1f} %  {:7.1f} MB/s\n", 1e-6 * static_cast<double>(bytes),
-               1e-6 * static_cast<double>(total_), 100 * static_cast<double>(bytes) / static_cast<double>(total_),
-               1e-6 * static_cast<double>(bytes) / last_);
+    const auto done = static_cast<double>(bytes), all = static_cast<double>(total_);
+    fmt::print(stderr, "{:>10} of {} {:5.1f} %  {}/s\n", format_bytes(done), format_bytes(all), 100 * done / all,
+               format_bytes(done / last_));
   }
 
  private:
@@ -83,9 +84,10 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
     sum.bad += block.bad;
     sum.empty += block.empty;
   }
-  fmt::print("{}: {} documents, {} tokens ({}) in {} shard{}; {:.1f} MB of text in {:.1f} s, {:.1f} MB/s\n", job.output,
+  fmt::print("{}: {} documents, {} tokens ({}) in {} shard{}; {} of text in {:.1f} s, {}/s\n", job.output,
              sum.documents, sum.tokens, job.tokenizer.name, shards, shards == 1 ? "" : "s",
-             1e-6 * static_cast<double>(bytes), seconds, 1e-6 * static_cast<double>(bytes) / std::max(seconds, 1e-9));
+             format_bytes(static_cast<double>(bytes)), seconds,
+             format_bytes(static_cast<double>(bytes) / std::max(seconds, 1e-9)));
   if (sum.empty > 0) fmt::print("{} empty documents left out\n", sum.empty);
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
@@ -177,8 +179,11 @@ void run(Communicator& world, int argc, char** argv) {
     return;
   }
   PreprocessJob job;
-  const po::variables_map found =
-      megatron::parse_command_line(argc, argv, preprocess_options(job), po::positional_options_description());
+  const po::variables_map found = megatron::parse_command_line(
+      argc, argv, preprocess_options(job), po::positional_options_description(), [](const std::string& word) {
+        const std::string command = suggest_preprocess_tool(word);
+        return command.empty() ? "text is given as --input " + word : "did you mean the command '" + command + "'?";
+      });
   job.append_eod = found.count("no-append-eod") == 0;
   job.inputs.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,

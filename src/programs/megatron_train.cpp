@@ -20,6 +20,7 @@
 #include "train/hang_watch.h"
 #include "train/run.h"
 #include "train/run_limits.h"
+#include "train/run_tokenizer.h"
 #include "train/verify_layout.h"
 
 namespace megatron {
@@ -51,12 +52,13 @@ po::options_description options(Arguments& arguments) {
       "compares some steps on these ranks with the same steps on one rank, and ends with 5 if they differ by more than "
       "rounding; writes nothing");
   add("fresh", po::bool_switch(&arguments.fresh),
-      "starts over: where run.directory has a run already, trains from the beginning in the first of NAME_2, NAME_3, ... "
+      "starts over: where run.directory has a run already, trains from the beginning in the first of NAME_2, NAME_3, "
+      "... "
       "that does not exist");
   add("print-config", po::bool_switch(&arguments.print_config),
       "prints every key that has a value; what is derived from ranks and data is in the run's config.toml");
-  add("print-samples", po::value(&arguments.samples)->value_name("FIRST:COUNT"),
-      "prints training samples in order as JSON lines");
+  add("print-samples", po::value(&arguments.samples)->value_name("[FIRST:]COUNT"),
+      "prints training samples in order as JSON lines: token ids, and the text where the data's tokenizer is there");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -67,7 +69,12 @@ Arguments parse_arguments(int argc, char** argv) {
   po::positional_options_description positional;
   positional.add("input", 1);
   const po::options_description described = options(arguments);
-  const po::variables_map values = parse_command_line(argc, argv, described, positional);
+  const po::variables_map values = parse_command_line(argc, argv, described, positional, [](const auto& word) {
+    const bool number = std::all_of(word.begin(), word.end(), ::isdigit);
+    return number
+               ? fmt::format("the number of ranks is the launcher's: scripts/launch.sh {} ./megatron_train ...", word)
+               : std::string("there is one input file; its keys are set with --set TABLE.KEY=VALUE");
+  });
   if (arguments.help || arguments.version) return arguments;
   verify(!arguments.input.empty(), ErrorKind::configuration,
          "give an input file: megatron_train INPUT.toml; see --help");
@@ -75,12 +82,33 @@ Arguments parse_arguments(int argc, char** argv) {
          "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
   verify(!arguments.verify || !arguments.answers_only(), ErrorKind::configuration,
          "--verify runs the layout; --dry-run, --print-config and --print-samples run nothing: give one or the other");
-  verify(!arguments.fresh || !(arguments.verify || arguments.answers_only()), ErrorKind::configuration,
-         "--fresh starts a training run; --verify, --dry-run, --print-config and --print-samples train nothing: give one "
-         "or the other");
+  verify(
+      !arguments.fresh || !(arguments.verify || arguments.answers_only()), ErrorKind::configuration,
+      "--fresh starts a training run; --verify, --dry-run, --print-config and --print-samples train nothing: give one "
+      "or the other");
   verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
          arguments.ranks);
   return arguments;
+}
+
+// One attempt reports what is wrong with the file, its batches on this many ranks, and its data.
+Config read_input(const Arguments& arguments, bool speaking, std::vector<std::string>& notes) {
+  return parse_config(arguments.input, arguments.overrides, &notes, [&](const Config& config) {
+    std::vector<Violation> problems;
+    const int ranks = arguments.answers_only() ? arguments.ranks : launcher_ranks();
+    if (ranks > 0) problems = check_with_ranks(config, ranks);
+    if (!speaking || arguments.dry_run || arguments.print_config) return problems;
+    if (config.data.train.empty() || config.model.sequence_length <= 0 || config.train.global_batch_size <= 0) {
+      return problems;  // it cannot be opened
+    }
+    try {
+      const Datasets datasets(config);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::filesystem) return problems;
+      problems.push_back({{"data.train", "data.validation", "data.test"}, error.what(), ""});
+    }
+    return problems;
+  });
 }
 
 // For the banner: which job this is, and how often it has been back in the queue.
@@ -91,17 +119,21 @@ std::string slurm_job() {
   return fmt::format("Slurm {}, restarts {}", job, restarts == nullptr ? "0" : restarts);
 }
 
+// FIRST:COUNT, or COUNT from the first on. With their text where the shards' tokenizer is there.
 void print_training_samples(const Config& config, const std::string& range) {
   const std::size_t colon = range.find(':');
   const auto number = [&](const std::string& text) {
     verify(!text.empty() && text.size() < 19 && std::all_of(text.begin(), text.end(), ::isdigit),
-           ErrorKind::configuration, "--print-samples {}: give FIRST:COUNT, two whole numbers", range);
+           ErrorKind::configuration, "--print-samples {}: give FIRST:COUNT or COUNT, whole numbers", range);
     return std::stoull(text);
   };
-  const std::uint64_t first = number(range.substr(0, colon));
-  const std::uint64_t count = number(colon == std::string::npos ? "" : range.substr(colon + 1));
+  const std::uint64_t first = colon == std::string::npos ? 0 : number(range.substr(0, colon));
+  const std::uint64_t count = number(colon == std::string::npos ? range : range.substr(colon + 1));
   const Datasets datasets(config);
-  print_samples(*datasets.train().source, *datasets.train().order, first, count, std::cout);
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(datasets.sources());
+  DecodeTokens decode;
+  if (tokenizer != nullptr) decode = [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); };
+  print_samples(*datasets.train().source, *datasets.train().order, first, count, decode, std::cout);
 }
 
 RunEnvironment environment(const MpiSession& session, double started) {
@@ -138,7 +170,7 @@ int main(int argc, char** argv) {
   const bool speaking = launcher_rank() == 0;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
-    if (!arguments.help && !arguments.version) config = parse_config(arguments.input, arguments.overrides, &notes);
+    if (!arguments.help && !arguments.version) config = read_input(arguments, speaking, notes);
     done = arguments.help || arguments.version || arguments.answers_only();
     if (!speaking) return 0;
     if (done || arguments.verify) {  // a run has them in its log

@@ -4,7 +4,9 @@
 #include <optional>
 #include <sstream>
 
+#include "base/byte_text.h"
 #include "base/error.h"
+#include "config/suggestions.h"
 #include "data/conversion.h"
 #include "data/sample_corpus.h"
 #include "data/text_corpus.h"
@@ -37,8 +39,8 @@ class SampleCorpus final : public PreprocessTool {
   std::string run() override {
     const SampleCorpusSummary summary =
         write_sample_corpus(output_, static_cast<std::uint64_t>(megabytes_ * 1e6), seed_);
-    return fmt::format("{}: {} stories, {:.1f} MB", output_, summary.stories,
-                       1e-6 * static_cast<double>(summary.bytes));
+    return fmt::format("{}: {} stories, {}", output_, summary.stories,
+                       format_bytes(static_cast<double>(summary.bytes)));
   }
 
  private:
@@ -215,9 +217,9 @@ class TrainTokenizer final : public PreprocessTool {
     const BpeVocabulary vocabulary = trainer.train(vocab_size_, least_count_);
     write(vocabulary);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::string text = fmt::format(
-        "{}: {} tokens, {} merges from {:.1f} MB of text with {} different words in {:.1f} s", output_,
-        vocabulary.tokens.size(), vocabulary.merges.size(), 1e-6 * static_cast<double>(text_bytes), pieces, seconds);
+    std::string text = fmt::format("{}: {} tokens, {} merges from {} of text with {} different words in {:.1f} s",
+                                   output_, vocabulary.tokens.size(), vocabulary.merges.size(),
+                                   format_bytes(static_cast<double>(text_bytes)), pieces, seconds);
     if (static_cast<std::int64_t>(vocabulary.tokens.size()) < vocab_size_) {
       text += fmt::format("\nno further pair occurs {} times: more text would make more tokens", least_count_);
     }
@@ -280,6 +282,12 @@ std::unique_ptr<PreprocessTool> find_preprocess_tool(std::string_view name) {
     if (auto tool = make_tool(); tool->name() == name) return tool;
   }
   return nullptr;
+}
+
+std::string suggest_preprocess_tool(const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto& make_tool : kTools) names.emplace_back(make_tool()->name());
+  return suggest_choice(word, names);
 }
 
 std::string list_preprocess_tools() {

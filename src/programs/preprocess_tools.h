@@ -50,6 +50,8 @@ class PreprocessTool {
 
 /// nullptr if there is none of this name.
 std::unique_ptr<PreprocessTool> find_preprocess_tool(std::string_view name);
+/// The name of the tool that a misspelt word is nearest to; empty if none is near.
+std::string suggest_preprocess_tool(const std::string& word);
 /// For --help: a line about each.
 std::string list_preprocess_tools();
 

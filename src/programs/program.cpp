@@ -19,13 +19,10 @@
 #include "base/launcher.h"
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "config/suggestions.h"
 #include "cuda/library.h"
 #include "ops/device.h"
 
 namespace megatron {
-
-namespace po = boost::program_options;
 
 std::string program_version() {
   return MEGATRON_VERSION;
@@ -52,29 +49,6 @@ std::string build_identity() {
   }
   return fmt::format("version {} for {} with {}, program {:016x}", program_version(), MEGATRON_ARCH,
                      MpiSession::library_version(), XXH3_64bits_digest(hash.get()));
-}
-
-po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
-                                     const po::positional_options_description& positional) {
-  po::variables_map values;
-  try {
-    po::store(po::command_line_parser(argc, argv)
-                  .options(options)
-                  .positional(positional)
-                  .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
-                  .run(),
-              values);
-    po::notify(values);
-  } catch (const po::unknown_option& error) {
-    std::vector<std::string> names;
-    for (const auto& option : options.options()) names.push_back("--" + option->long_name());
-    const std::string nearest = suggest_choice(error.get_option_name(), names);
-    fail(ErrorKind::configuration, "unknown option {}{}; --help lists all", error.get_option_name(),
-         nearest.empty() ? "" : ", did you mean " + nearest + "?");
-  } catch (const po::error& error) {
-    fail(ErrorKind::configuration, "{}; --help lists all options", error.what());
-  }
-  return values;
 }
 
 namespace {
@@ -114,6 +88,15 @@ void require_same_build(MpiSession& session) {
 
 int launcher_rank() {
   return rank_by_launcher().value_or(0);
+}
+
+int launcher_ranks() {
+  for (const auto& [rank, size] :
+       {std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), std::pair("SLURM_PROCID", "SLURM_NTASKS")}) {
+    const char* value = std::getenv(size);
+    if (std::getenv(rank) != nullptr && value != nullptr) return std::max(1, std::atoi(value));
+  }
+  return 1;
 }
 
 int run_alone(const std::function<int()>& body) {

@@ -1,11 +1,11 @@
-// What the mains share: the version text, options parsed with our errors, and the way out of a job with an error.
+// What the mains share: the version text, the command line, and the way out of a job with an error.
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <functional>
 #include <string>
 
 #include "comm/mpi_session.h"
+#include "programs/command_line.h"
 
 namespace megatron {
 
@@ -18,13 +18,10 @@ std::string build_identity();
 /// --version: program, compiler, libraries.
 std::string version_report(const std::string& program);
 
-/// Command line to values; a bad option is Error(configuration) that names it and the nearest known one.
-boost::program_options::variables_map parse_command_line(
-    int argc, char** argv, const boost::program_options::options_description& options,
-    const boost::program_options::positional_options_description& positional);
-
-/// This process' rank by the launcher's environment, before MPI is started; 0 without a launcher.
+/// This process' rank and the number of ranks by the launcher's environment, before MPI is started; 0 and 1 without a
+/// launcher.
 int launcher_rank();
+int launcher_ranks();
 
 /// Runs `body` without MPI; prints an Error and returns its exit code.
 int run_alone(const std::function<int()>& body);

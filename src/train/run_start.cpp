@@ -1,9 +1,12 @@
 #include "train/run_start.h"
 
+#include <fmt/ranges.h>
+
 #include <sstream>
 
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "config/rules.h"
 #include "config/unsupported.h"
 #include "train/compute.h"
 
@@ -48,7 +51,16 @@ std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std:
   choose_device(config.run, world, warnings);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;
-  agree(world, [&] { datasets = std::make_unique<Datasets>(config); });
+  agree(world, [&] {
+    try {
+      datasets = std::make_unique<Datasets>(config);
+    } catch (const Error& error) {
+      std::vector<std::string> problems = {error.what()};
+      for (const Violation& violation : check_with_ranks(config, world.size())) problems.push_back(violation.whole());
+      if (problems.size() == 1) throw;
+      fail(ErrorKind::configuration, "{}", fmt::join(problems, "\n"));
+    }
+  });
   require_same_data(world, *datasets);
   agree(world, [&] {
     const DataFacts facts = datasets->facts();

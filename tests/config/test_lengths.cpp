@@ -93,9 +93,10 @@ TEST_CASE("a run too short for its warm-up: a shorter one, with a warning", "[co
   CHECK(rate.warmup_samples == 80);
   CHECK(rate.decay_samples == 800);
   REQUIRE(warnings.size() == 1);
-  CHECK(contains(warnings[0],
-                 "learning_rate: the warm-up of 100 steps = 800 samples is not shorter than the run's 800 samples; it is "
-                 "shortened to 80, 1/10 of them. train.stop_after = 100 tries"));
+  CHECK(
+      contains(warnings[0],
+               "learning_rate: the warm-up of 100 steps = 800 samples is not shorter than the run's 800 samples; it is "
+               "shortened to 80, 1/10 of them. train.stop_after = 100 tries"));
   warnings.clear();
   rate = shortened({"learning_rate.decay=wsd", "learning_rate.wsd_decay_steps=101", "learning_rate.warmup_steps=99"},
                    warnings);

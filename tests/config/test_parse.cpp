@@ -181,7 +181,13 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"train.evaluate_every=-1", "train.evaluate_every = -1 is out of range: at least 0"},
       {"data.train=", "data.train is empty"},
       {"data.train=[]", "data.train is an empty array"},
-      {"data.train=[\"a\"]", "data.train[0]: expected {path = \"...\", weight = ...}, got string"},
+      {"data.train=[3]", "data.train[0]: expected a path or {path = \"...\", weight = ...}, got integer"},
+      {"data.train=[\"a\", \"\"]", "data.train[1]: expected a path"},
+      {"data.train=[{weight = 2}]", "data.train[0]: expected a path or {path"},
+      {"run.directory=", "run.directory is empty; name a folder"},
+      {"learning_rate=3", "'learning_rate' is a table, and its keys are peak, minimum, warmup_steps,"},
+      {"run.device=gpu", "did you mean \"cuda\"?"},
+      {"precision.compute=bfloat16", "did you mean \"bf16\"?"},
       {"data.train=[{path=\"a\", weight=0}]", "data.train[0].weight = 0 is out of range: above 0"},
       {"data.train=[{path=\"a\", weight=\"x\"}]", "data.train[0].weight: expected number, got string"},
       {"data.train=[{path=1, weight=1}]", "data.train[0].path: expected a path"},
@@ -304,9 +310,10 @@ TEST_CASE("a preset of the command line replaces the file's sizes", "[config]") 
   CHECK(xl.model.vocab_size == 100);
   CHECK(xl.model.hidden_dropout == 0.25);
   REQUIRE(notes.size() == 1);
-  CHECK(contains(notes[0],
-                 "--set model.preset=gpt2-xl replaces these keys of f.toml: model.attention_heads = 12, model.hidden_size = "
-                 "48, model.sequence_length = 16; to keep one"));
+  CHECK(contains(
+      notes[0],
+      "--set model.preset=gpt2-xl replaces these keys of f.toml: model.attention_heads = 12, model.hidden_size = "
+      "48, model.sequence_length = 16; to keep one"));
   CHECK(parse_config_text(file, "f.toml", {"train.steps=3"}, &notes).model.layers == 12);
   CHECK(notes.empty());
   // What it replaces must be well-formed all the same.
@@ -336,6 +343,35 @@ TEST_CASE("presets answer to the names in use", "[config]") {
   CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B"), "did you mean \"llama3-8b\"?"));
 }
 
+TEST_CASE("sets of data without weights have equal ones", "[config]") {
+  const Config c = parse_small({"data.train=[\"a\", {path = \"b\"}, {path = \"c\", weight = 2}]"});
+  REQUIRE(c.data.train.parts.size() == 3);
+  CHECK(c.data.train.parts[0] == BlendPart{"a", 1});
+  CHECK(c.data.train.parts[1] == BlendPart{"b", 1});
+  CHECK(c.data.train.parts[2] == BlendPart{"c", 2});
+  CHECK(parse_small({"data.train=[\"a\"]"}).data.train == Blend("a"));
+}
+
+TEST_CASE("a refused file tells of its ranks and data as well", "[config]") {
+  const auto further = [](const Config& config) {
+    std::vector<Violation> problems = check_with_ranks(config, 2);
+    problems.push_back({{"data.train"}, "data/x: not found", ""});
+    return problems;
+  };
+  const auto refused = [&](const std::vector<std::string>& options) {
+    return error_of([&] { parse_config_text(small_file(), "f.toml", options, nullptr, further); });
+  };
+  const std::string all = refused({"model.hidden_size=65", "train.global_batch_size=7"});
+  INFO(all);
+  CHECK(lines(all) == 3);
+  CHECK(contains(all, "f.toml:11:1: error: data/x: not found"));
+  CHECK(contains(all, "--set model.hidden_size=65: error: model.hidden_size = 65 is not divisible"));
+  CHECK(contains(all, "--set train.global_batch_size=7: error: train.global_batch_size = 7 is not a multiple of"));
+  // Nothing about a key whose value is unknown, and no further checks of what is in order.
+  CHECK(lines(refused({"model.hidden_size=65", "train.micro_batch_size=x", "train.global_batch_size=7"})) == 3);
+  CHECK(refused({"train.global_batch_size=7"}).empty());
+}
+
 TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
   CHECK_FALSE(parse_small().checkpoint.never);
   CHECK(parse_small({"checkpoint.every_steps=never"}).checkpoint.never);
@@ -345,7 +381,9 @@ TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
   CHECK(back.checkpoint.every_steps == 5);
   CHECK(contains(set_error("checkpoint.every_steps=often"),
                  "checkpoint.every_steps: expected integer or \"never\", got string \"often\""));
-  CHECK(contains(error_of([] { parse_small({"checkpoint.every_steps=never", "checkpoint.every_minutes=5"}); }),
+  CHECK(contains(error_of([] {
+                   parse_small({"checkpoint.every_steps=never", "checkpoint.every_minutes=5"});
+                 }),
                  "checkpoint.every_minutes = 5 contradicts checkpoint.every_steps = \"never\""));
 }
 

@@ -126,6 +126,9 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
        5,
        "model.layers = 12 is not divisible by parallel.pipeline = 5; possible: 1, 2, 3, 4, 6, 12; or give "
        "parallel.layers_per_stage, such as [2, 3, 3, 2, 2]"},
+      {{"model.layers=2", "parallel.pipeline=4"},
+       4,
+       "model.layers = 2 is not divisible by parallel.pipeline = 4; possible: 1, 2"},
       {{"parallel.pipeline=2", "parallel.layers_per_stage=[5, 6]"},
        2,
        "parallel.layers_per_stage sums to 5 + 6 = 11, model.layers = 12; 1 too few"},
