@@ -15,6 +15,7 @@ endif
 ifeq ($(origin CUDA),command line)
 export MEGATRON_CUDA := $(CUDA)
 endif
+SHARE = $(DESTDIR)$(PREFIX)/share/megatron_train
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
@@ -73,9 +74,13 @@ format: ## clang-format over all sources, in place
 	@scripts/setup.sh clang-format
 	@scripts/format.sh
 
-install: build ## programs into PREFIX/bin (/usr/local), the CUDA backend, if built, into PREFIX/lib
-	install -d $(DESTDIR)$(PREFIX)/bin
+install: build ## programs into PREFIX/bin (/usr/local), launch.sh there as megatron_launch; the CUDA backend, if built, into PREFIX/lib; inputs and docs into PREFIX/share
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/inputs $(SHARE)/docs
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 scripts/launch.sh $(DESTDIR)$(PREFIX)/bin/megatron_launch
+	install -m 644 README.md LICENSE $(SHARE)
+	install -m 644 inputs/* $(SHARE)/inputs
+	install -m 644 docs/* $(SHARE)/docs
 	@if [ -e $(BUILD)/libmegatron_cuda.so ]; then install -d $(DESTDIR)$(PREFIX)/lib && \
 	install -m 755 $(BUILD)/libmegatron_cuda.so $(DESTDIR)$(PREFIX)/lib; fi
 

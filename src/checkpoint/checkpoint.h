@@ -172,9 +172,11 @@ inline constexpr const char* kAbsentFact = "absent";
 
 struct FactDifference {
   std::string key;             ///< "hidden_size", nested "model.layers"
-  std::string saved, current;  ///< as JSON; kAbsentFact if only the other side has the key
+  std::string saved, current;  ///< fact_text(); kAbsentFact if only the other side has the key
 };
 
+/// A fact's value as people read it: JSON, and hashes in 16 hexadecimal digits, as everywhere.
+std::string fact_text(const std::string& key, const nlohmann::json& value);
 /// All keys in which two JSON objects differ, in key order.
 std::vector<FactDifference> compare_facts(const nlohmann::json& saved, const nlohmann::json& current);
 

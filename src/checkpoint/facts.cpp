@@ -8,8 +8,8 @@ namespace {
 
 using nlohmann::json;
 
-std::string shown(const json* value) {
-  return value == nullptr ? kAbsentFact : value->dump(-1, ' ', false, json::error_handler_t::replace);
+std::string shown(const std::string& key, const json* value) {
+  return value == nullptr ? kAbsentFact : fact_text(key, *value);
 }
 
 const json* member(const json& object, const std::string& key) {
@@ -31,11 +31,16 @@ void compare(const json& saved, const json& current, const std::string& prefix,
         continue;
       }
     }
-    differences.push_back({prefix + key, shown(before), shown(now)});
+    differences.push_back({prefix + key, shown(key, before), shown(key, now)});
   }
 }
 
 }  // namespace
+
+std::string fact_text(const std::string& key, const json& value) {
+  if (key.ends_with("hash") && value.is_number_integer()) return fmt::format("{:016x}", value.get<std::uint64_t>());
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 std::vector<FactDifference> compare_facts(const json& saved, const json& current) {
   internal_check(saved.is_object() && current.is_object(), "facts are JSON objects");

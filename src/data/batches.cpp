@@ -1,6 +1,7 @@
 #include "data/batches.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <utility>
 
@@ -183,13 +184,18 @@ void GptBatches::place_documents(std::span<const std::int32_t> tokens, std::int6
 }
 
 void print_samples(TokenSource& source, const SampleOrder& order, std::uint64_t first, std::uint64_t count,
-                   std::ostream& out) {
+                   const DecodeTokens& decode, std::ostream& out) {
   SampleReader reader(source, order);
   for (std::uint64_t sample = first; sample < first + count; ++sample) {
     const std::span<const std::int32_t> tokens = reader.read(sample);
     out << "{\"sample\":" << sample << ",\"tokens\":[";
     for (std::size_t t = 0; t < tokens.size(); ++t) out << (t == 0 ? "" : ",") << tokens[t];
-    out << "]}\n";
+    out << "]";
+    if (decode) {
+      out << ",\"text\":"
+          << nlohmann::json(decode(tokens)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    }
+    out << "}\n";
   }
 }
 

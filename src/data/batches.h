@@ -16,6 +16,7 @@
 #include <iosfwd>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -139,8 +140,10 @@ class GptBatches {
   std::thread reader_;
 };
 
-/// Training samples in order, one JSON object a line: {"sample":0,"tokens":[...]} with the s + 1 tokens of each.
+/// Training samples in order, one JSON object a line: {"sample":0,"tokens":[...],"text":"..."} with the s + 1 tokens of
+/// each, and what `decode` makes of them; without it no text. Bytes that are not UTF-8 are replaced.
+using DecodeTokens = std::function<std::string(std::span<const std::int32_t> tokens)>;
 void print_samples(TokenSource& source, const SampleOrder& order, std::uint64_t first, std::uint64_t count,
-                   std::ostream& out);
+                   const DecodeTokens& decode, std::ostream& out);
 
 }  // namespace megatron

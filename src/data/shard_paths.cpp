@@ -75,6 +75,37 @@ void add_matches(const std::string& pattern, Sets& sets) {
   for (const std::string& folder : folders) add_folder(folder, sets);
 }
 
+/// No shards are at `path`: probably because something else is, or because it was meant from another folder.
+[[noreturn]] void explain_absence(const std::string& path, bool folder, bool pattern) {
+  std::error_code ignored;
+  const std::string whole =
+      fs::path(path).is_absolute() ? "" : fmt::format(" ({})", fs::absolute(path, ignored).string());
+  if (folder || pattern) {
+    fail(ErrorKind::data, "{}{}: no token shards (NAME-00000.h5 ...) {}", path, whole,
+         folder ? "are in this folder" : "match");
+  }
+  if (const auto shard = parse_shard_path(path)) {
+    fail(ErrorKind::data, "{}: this names one shard of a set; name the set: \"{}\", without {}", path, shard->prefix,
+         path.substr(shard->prefix.size()));
+  }
+  if (fs::is_regular_file(path, ignored)) {
+    fail(ErrorKind::data,
+         "{0}: this is a file, not a set of token shards; if it is text, make shards of it first: megatron_preprocess "
+         "--input {0} --output PREFIX, then name PREFIX here",
+         path);
+  }
+  if (fs::is_regular_file(path + ".bin", ignored) && fs::is_regular_file(path + ".idx", ignored)) {
+    fail(ErrorKind::data,
+         "{0}: these are Megatron-LM's {0}.bin and {0}.idx; make shards of them first: megatron_preprocess import {0} "
+         "PREFIX, then name PREFIX here",
+         path);
+  }
+  fail(ErrorKind::data,
+       "{}: not found{}; \"{}\" must be what megatron_preprocess was given as --output, or a folder of shards, or a "
+       "pattern of their names",
+       shard_path(path, 0), whole, path);
+}
+
 }  // namespace
 
 std::string shard_path(const std::string& prefix, std::uint64_t index) {
@@ -91,12 +122,7 @@ std::vector<ShardSet> find_shards(const std::string& path) {
   } else if (pattern) {
     add_matches(path, sets);
   }
-  verify(!sets.empty(), ErrorKind::data, "{}{}", folder || pattern ? path : shard_path(path, 0),
-         folder    ? ": no token shards (NAME-00000.h5 ...) are in this folder"
-         : pattern ? ": no token shards (NAME-00000.h5 ...) match"
-                   : fmt::format(": not found; \"{}\" must be what megatron_preprocess was given as --output, or a "
-                                 "folder of shards, or a pattern of their names",
-                                 path));
+  if (sets.empty()) explain_absence(path, folder, pattern);
   std::vector<ShardSet> result;
   for (auto& [prefix, indices] : sets) result.push_back({prefix, std::move(indices)});
   return result;

@@ -63,9 +63,10 @@ std::string already_complete(Communicator& world, const Config& config, const st
   if (world.rank() != 0) return text;
   const std::string changes = differences(config, saved_config(config, own));
   if (!changes.empty()) text += "\nThese keys differ from that run's and have no effect on it:" + changes;
-  return text + fmt::format("\nTo train {}, name another run.directory, or give --fresh, which starts over in {}_2 or the "
-                            "next name that is free. To train this run further, raise train.steps.",
-                            changes.empty() ? "it again" : "with them", config.run.directory);
+  return text + fmt::format(
+                    "\nTo train {}, name another run.directory, or give --fresh, which starts over in {}_2 or the "
+                    "next name that is free. To train this run further, raise train.steps.",
+                    changes.empty() ? "it again" : "with them", config.run.directory);
 }
 
 void choose_fresh_directory(Communicator& world, Config& config, Log& log) {

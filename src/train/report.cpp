@@ -34,13 +34,6 @@ namespace {
 constexpr const char* kByteUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 }  // namespace
 
-std::string format_bytes(double bytes) {
-  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
-  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-  if (bytes >= 1 << 10) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
-  return fmt::format("{:.0f} B", bytes);
-}
-
 std::string program_bytes() {
   return fmt::format("{:.0f} to {:.0f} MiB", kLeastProgramBytes / (1 << 20), kMostProgramBytes / (1 << 20));
 }

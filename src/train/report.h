@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_text.h"
 #include "base/timers.h"
 #include "train/replica.h"
 
@@ -25,8 +26,6 @@ inline constexpr double kLeastProgramBytes = 40 << 20, kMostProgramBytes = 80 <<
 /// "40 to 80 MiB".
 std::string program_bytes();
 
-/// "1.50 GiB", "12.0 MiB", "640 B".
-std::string format_bytes(double bytes);
 /// Lines of more than 100 characters are continued below, ten columns to the right; for lines that begin with a word.
 std::string wrapped(const std::string& text);
 /// "1 rank", "8 ranks".

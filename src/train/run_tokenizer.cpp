@@ -39,6 +39,19 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
   }
 }
 
+std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets) {
+  const Vocabulary& vocabulary = sets.front()->vocabulary();
+  if (vocabulary.tokenizer == "byte") return make_tokenizer({});
+  if (!tokenizer_has_files(vocabulary.tokenizer)) return nullptr;
+  for (const auto& set : sets) {
+    for (const std::string& prefix : set->prefixes()) {
+      KeptTokenizer kept = find_kept_tokenizer(vocabulary.tokenizer, vocabulary.hash, vocabulary_path(prefix, ""));
+      if (kept.tokenizer != nullptr) return std::move(kept.tokenizer);
+    }
+  }
+  return nullptr;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
                                                    std::uint64_t hash, const std::string& vocab_file,
                                                    const std::string& merge_file) {

@@ -17,6 +17,10 @@ namespace megatron {
 /// vocabulary than the shards were made with.
 void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets, Log& log);
 
+/// The tokenizer that these sets, which are of one, were made with; nullptr if it needs files that are not with the
+/// shards, or is not known.
+std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets);
+
 /// The tokenizer of a checkpoint. Its files: those that are named, or those kept in the run directory that the
 /// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, or what is wrong in
 /// files that are named; ErrorKind::checkpoint if their vocabulary has another hash, or what was kept is damaged.

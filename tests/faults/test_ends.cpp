@@ -28,8 +28,7 @@ TEST_CASE("a run without [checkpoint] saves its last step") {
   const Finished finished = train(kOneRank, directory);
   CHECK(mentions(finished.out, "saves     only at the end"));
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{kPlannedSteps});
-  const Finished text =
-      run_command({generate_program(), directory, "--prompt", "Once", "--max-new-tokens", "4"});
+  const Finished text = run_command({generate_program(), directory, "--prompt", "Once", "--max-new-tokens", "4"});
   CHECK(text.code == 0);
 }
 
@@ -42,7 +41,8 @@ TEST_CASE("every_steps = never: plan, banner and last line say so") {
   CHECK_FALSE(fs::exists(directory));
   const Finished finished = train(kOneRank, directory, never);
   CHECK(mentions(finished.out, planned));
-  CHECK(mentions(last_line(finished.out), "the trained model is not kept: checkpoint.every_steps = \"never\""));
+  CHECK(mentions(last_line(finished.err), "the trained model is not kept: checkpoint.every_steps = \"never\""));
+  CHECK(mentions(last_line(contents_of(directory + "/run.log")), "the trained model is not kept"));
   CHECK_FALSE(fs::exists(directory + "/checkpoints"));
 
   const auto before = all_files(directory);
@@ -63,9 +63,10 @@ TEST_CASE("train.stop_after: the whole run's schedule, in parts") {
   train(kCube, straight, settings);
 
   const Finished first = until("3");
-  CHECK(mentions(last_line(first.out),
-                 "ended after step 3 of 8, as train.stop_after = 3 says; to continue, raise or remove it and run the same "
-                 "command again"));
+  CHECK(mentions(
+      last_line(first.out),
+      "ended after step 3 of 8, as train.stop_after = 3 says; to continue, raise or remove it and run the same "
+      "command again"));
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{3});
   const auto before = all_files(directory + "/checkpoints");
   CHECK(mentions(until("3").out, "ended after step 3 of 8"));
@@ -82,7 +83,7 @@ TEST_CASE("train.stop_after in a run that keeps nothing") {
   const std::string directory = folder.file("run");
   const Finished finished = train(kOneRank, directory, {"checkpoint.every_steps=never", "train.stop_after=2"});
   CHECK(numbers(directory, "train").size() == 2);
-  CHECK(mentions(last_line(finished.out), "the trained model is not kept"));
+  CHECK(mentions(last_line(finished.err), "the trained model is not kept"));
 }
 
 TEST_CASE("a finished run with changed keys: which, and what to do") {
@@ -95,8 +96,9 @@ TEST_CASE("a finished run with changed keys: which, and what to do") {
   CHECK_FALSE(mentions(same.out, "These keys differ"));
   CHECK(mentions(same.out, "raise train.steps"));
   const Finished changed = train(kOneRank, directory, {"train.steps=2", "learning_rate.peak=0.25", "model.bias=false"});
-  for (const char* part : {"These keys differ from that run's and have no effect on it:", "model.bias = false (was true)",
-                           "learning_rate.peak = 0.25 (was 0.001)", "name another run.directory", "--fresh"}) {
+  for (const char* part :
+       {"These keys differ from that run's and have no effect on it:", "model.bias = false (was true)",
+        "learning_rate.peak = 0.25 (was 0.001)", "name another run.directory", "--fresh"}) {
     CAPTURE(part);
     CHECK(mentions(changed.out, part));
   }
@@ -135,7 +137,7 @@ TEST_CASE("every input file plans ten steps of itself") {
     if (entry.path().extension() != ".toml") continue;
     CAPTURE(entry.path().string());
     const Finished plan =
-        run_command({train_program(), entry.path().string(), "--set", "train.steps=10", "--dry-run"});
+        run_command({train_program(), entry.path().string(), "--set", "train.steps=10", "--dry-run"}, 120);
     INFO(plan.err);
     CHECK(plan.code == 0);
     CHECK(mentions(plan.out, "length    10 steps = "));
@@ -152,5 +154,5 @@ TEST_CASE("a run shortened below its warm-up warns and trains") {
                                          "run.directory=" + folder.file("run")});
   INFO(finished.err);
   CHECK(finished.code == 0);
-  CHECK(mentions(finished.out, "is not shorter than the run's 16 samples; it is shortened to 1, 1/10 of them"));
+  CHECK(mentions(finished.err, "is not shorter than the run's 16 samples; it is shortened to 1, 1/10 of them"));
 }
