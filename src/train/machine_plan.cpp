@@ -40,6 +40,7 @@ std::int64_t bytes_of_checkpoint(const Config& config, const std::vector<MemoryP
 // At most so many are on the disk at a time: with keep_last, the next one is complete before the oldest goes.
 std::int64_t checkpoints_kept(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.never) return 0;
   const std::int64_t all = 1 + (checkpoint.every_steps > 0 ? (config.train.steps - 1) / checkpoint.every_steps : 0);
   if (checkpoint.every_minutes > 0 && checkpoint.keep_last > 0) return checkpoint.keep_last + 1;
   return checkpoint.keep_last > 0 ? std::min(all, checkpoint.keep_last + 1) : all;
@@ -53,6 +54,7 @@ std::string describe_data(const Config& config, const DataFacts& data) {
 
 std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine) {
   const std::int64_t kept = checkpoints_kept(config);
+  if (kept == 0) return "disk      no checkpoints are written\n";
   std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
   if (kept > 1) text += fmt::format(", {} at a time {}", kept, format_bytes(static_cast<double>(kept * size)));
   if (machine != nullptr && machine->free_disk) {
@@ -136,7 +138,7 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
         counted(ranks_here, "rank"), counted(machine.cores, "core"));
     return plan;
   }
-  if (machine.free_disk && *machine.free_disk < size) {
+  if (machine.free_disk && !config.checkpoint.never && *machine.free_disk < size) {
     plan.obstacles.push_back(fmt::format("a checkpoint needs {} in {}, and {} are free",
                                          format_bytes(static_cast<double>(size)), config.run.directory,
                                          format_bytes(static_cast<double>(*machine.free_disk))));
