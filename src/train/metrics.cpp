@@ -166,6 +166,7 @@ std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
                               const std::vector<std::string>& evaluations_due) {
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
   const std::string partial = path + ".partial";
+  BoundedLines{path};       // what cannot be read is told before anything is written
   remove_quietly(partial);  // a link, which would be followed
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
   std::int64_t dropped = 0;
