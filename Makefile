@@ -19,7 +19,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share/megatron_train
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install clean help
+.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -27,6 +27,9 @@ build: ## release build into build/, programs linked at the top level (the defau
 
 demo: build ## packages, build, sample text, shards, a GPT trained on 8 ranks, generated text
 	@scripts/demo.sh
+
+gallery: build ## trains the inputs of docs/gallery.md and compares loss, time and text (about 10 minutes on two cores)
+	@scripts/gallery.sh
 
 test: ## packages, build, all tests (one folder: make test TEST_FLAGS="-R parity")
 	@scripts/setup.sh

@@ -340,7 +340,7 @@ TEST_CASE("every input file plans with suitable ranks", "[config]") {
   for (const auto& entry : std::filesystem::directory_iterator(repository() / "inputs")) {
     if (entry.path().extension() == ".toml") ++files;
   }
-  CHECK(files == 15);
+  CHECK(files == 23);
 
   const DataFacts bytes{257, 20000};
   Config demo = parse_config((repository() / "inputs/demo.toml").string(), {"train.steps=50", "parallel.tensor=4"});
@@ -351,6 +351,15 @@ TEST_CASE("every input file plans with suitable ranks", "[config]") {
   demo = parse_config((repository() / "inputs/demo.toml").string());
   resolve(demo, 8, &bytes);
   CHECK(demo.parallel.data == 2);
+
+  for (const std::string name :
+       {"shakespeare_char", "wikitext_bpe", "tiny_llama", "finetune", "documents", "blend", "bf16", "layouts"}) {
+    CAPTURE(name);
+    Config config = parse_config((repository() / "inputs" / (name + ".toml")).string());
+    resolve(config, 2, &bytes);
+    CHECK(config.parallel.data == 2);
+    CHECK(config.run.directory == "runs/gallery/" + name);
+  }
 
   for (const int ranks : {1, 2, 4, 8}) CHECK(input("gpt2_124m.toml", ranks).parallel.data == ranks);
   for (const int ranks : {4, 8, 16}) CHECK(input("gpt2_345m.toml", ranks).parallel.data == ranks / 4);
