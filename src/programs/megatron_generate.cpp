@@ -19,7 +19,7 @@ struct Arguments {
   std::string source, prompt, vocab_file, merge_file;
   RunConfig run;
   SamplingOptions sampling;
-  bool greedy = false, version = false, help = false;
+  bool no_begin_token = false, greedy = false, version = false, help = false;
 };
 
 po::options_description options(Arguments& arguments) {
@@ -28,17 +28,21 @@ po::options_description options(Arguments& arguments) {
   auto add = described.add_options();
   add("source", po::value(&arguments.source)->value_name("RUN_DIRECTORY"),
       "a run's directory or one checkpoint folder");
-  add("prompt", po::value(&arguments.prompt)->value_name("TEXT"), "the beginning of a document to continue");
+  add("prompt", po::value(&arguments.prompt)->value_name("TEXT"),
+      "the beginning of a document to continue; \"\" generates a document from nothing");
+  add("no-begin-token", po::bool_switch(&arguments.no_begin_token),
+      "start with the prompt's first token; default: the end-of-document token comes first, as before every document "
+      "in training");
   add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
       "vocab.json, or a tokenizer.json alone; default: those in RUN_DIRECTORY/tokenizer, where training keeps them");
-  add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "merges.txt; default: beside it");
+  add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; generation ends at the end of a document");
   add("temperature", po::value(&sampling.temperature)->default_value(1)->value_name("T"),
       "below 1: likelier tokens, above 1: more surprising ones");
   add("top-k", po::value(&sampling.top_k)->default_value(0)->value_name("K"), "only the K likeliest tokens; 0: all");
   add("top-p", po::value(&sampling.top_p)->default_value(0)->value_name("P"),
-      "only the likeliest tokens that together have probability P; 0: all");
+      "only the likeliest tokens that together have probability P; 0: all; after --top-k, of those K");
   add("greedy", po::bool_switch(&arguments.greedy), "always the likeliest token");
   add("device", po::value(&arguments.run.device)->default_value("auto")->value_name("DEVICE"),
       "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
@@ -61,14 +65,15 @@ Arguments parse_arguments(int argc, char** argv) {
     verify(condition, ErrorKind::configuration, "{}; see --help", message);
   };
   require(!arguments.source.empty(), "give a run directory: megatron_generate RUN_DIRECTORY --prompt TEXT");
-  require(!arguments.prompt.empty(), "give --prompt TEXT, at least one character");
+  require(values.count("prompt") > 0, "give --prompt TEXT (\"\" for a document from nothing)");
+  require(!arguments.prompt.empty() || !arguments.no_begin_token,
+          "--no-begin-token needs a --prompt of at least one character: there is no other token to start with");
   const std::string& device = arguments.run.device;
   require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
   require(sampling.max_new_tokens >= 0, "--max-new-tokens: 0 or more");
   require(sampling.temperature > 0, "--temperature: more than 0 (--greedy for the limit)");
   require(sampling.top_k >= 0, "--top-k: 0 or more");
   require(sampling.top_p >= 0 && sampling.top_p <= 1, "--top-p: between 0 and 1");
-  require(!(sampling.top_k > 0 && sampling.top_p > 0), "--top-k and --top-p exclude each other");
   require(!arguments.greedy || (values["temperature"].defaulted() && sampling.top_k == 0 && sampling.top_p == 0),
           "--greedy excludes --temperature, --top-k and --top-p");
   if (arguments.greedy) arguments.sampling.top_k = 1;
@@ -87,7 +92,8 @@ void generate(const Arguments& arguments, MpiSession& session) {
   const std::unique_ptr<Tokenizer> tokenizer =
       tokenizer_of_checkpoint(generator.checkpoint_path(), generator.tokenizer(), generator.tokenizer_hash(),
                               arguments.vocab_file, arguments.merge_file);
-  std::vector<std::int32_t> prompt = {tokenizer->eod_id()};  // in training every document follows the end of another
+  std::vector<std::int32_t> prompt;
+  if (!arguments.no_begin_token) prompt.push_back(tokenizer->eod_id());  // as before every document in training
   tokenizer->make_encoder()->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
   generator.generate(prompt, tokenizer->eod_id(), arguments.sampling,

@@ -155,7 +155,8 @@ po::options_description preprocess_options(PreprocessJob& job) {
       "vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
       "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), or a tokenizer.json "
       "alone");
-  options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"), "gpt2: merges.txt");
+  options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"),
+                        "gpt2; default: merges.txt next to vocab.json");
   options.add_options()(
       "format", po::value(&job.inputs.format)->value_name("F"),
       "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");

@@ -63,7 +63,7 @@ class Import final : public PreprocessTool {
     option("vocab-size", &vocab_size_, "N", "the number of ids,");
     option("eod-id", &eod_id_, "ID", "and the one that ends documents");
     option("vocab-file", &tokenizer_.vocab_file, "FILE", "gpt2: vocab.json, or a tokenizer.json alone");
-    option("merge-file", &tokenizer_.merge_file, "FILE", "gpt2: merges.txt");
+    option("merge-file", &tokenizer_.merge_file, "FILE", "gpt2; default: merges.txt next to vocab.json");
     option(
         "documents", &documents_, "MODE (=exact)",
         "exact: each sequence is a document, and it is an error if Megatron's are not; joined: the sequences of each "
@@ -200,7 +200,7 @@ class TrainTokenizer final : public PreprocessTool {
   std::string_view arguments() const override { return "--input FILE... --output FOLDER [--vocab-size N]"; }
   std::string_view about() const override {
     return "Makes a byte-level BPE vocabulary from text, in the files of GPT-2's: --tokenizer gpt2 --vocab-file "
-           "FOLDER/vocab.json --merge-file FOLDER/merges.txt";
+           "FOLDER/vocab.json";
   }
   std::string run() override {
     const auto start = std::chrono::steady_clock::now();

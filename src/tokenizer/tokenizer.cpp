@@ -13,6 +13,22 @@ bool tokenizer_has_files(std::string_view name) {
   return name == "gpt2";
 }
 
+namespace {
+
+/// FOLDER/vocab.json -> FOLDER/merges.txt, books.vocab.json -> books.merges.txt.
+std::string default_merge_file(const std::string& vocab_file) {
+  const std::string merge_file =
+      vocab_file.substr(0, vocab_file.size() - std::string_view(kVocabFile).size()) + kMergeFile;
+  std::error_code ignored;
+  verify(std::filesystem::exists(merge_file, ignored), ErrorKind::configuration,
+         "--vocab-file {} needs a file of merges, and {} does not exist; give --merge-file, or one tokenizer.json as "
+         "--vocab-file",
+         vocab_file, merge_file);
+  return merge_file;
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
   const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
   if (choice.name == "byte") {
@@ -21,11 +37,12 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     return std::make_unique<ByteTokenizer>();
   }
   if (choice.name == "gpt2") {
-    const bool whole = vocab && !merges && !choice.vocab_file.ends_with(kVocabFile);  // a tokenizer.json
-    verify(whole || (vocab && merges), ErrorKind::configuration,
-           "the gpt2 tokenizer needs --vocab-file and --merge-file (scripts/download_vocab.sh fetches GPT-2's, "
-           "`megatron_preprocess train-tokenizer` makes others), or --vocab-file tokenizer.json");
-    return std::make_unique<Gpt2Tokenizer>(choice.vocab_file, choice.merge_file);
+    verify(vocab, ErrorKind::configuration,
+           "the gpt2 tokenizer needs --vocab-file: a vocab.json with its merges.txt (scripts/download_vocab.sh fetches "
+           "GPT-2's, `megatron_preprocess train-tokenizer` makes others), or a tokenizer.json");
+    const bool paired = !merges && choice.vocab_file.ends_with(kVocabFile);
+    return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
+                                           paired ? default_merge_file(choice.vocab_file) : choice.merge_file);
   }
   fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2", choice.name);
 }

@@ -64,7 +64,8 @@ bool tokenizer_has_files(std::string_view name);
 
 struct TokenizerChoice {
   std::string name = "byte";  ///< "byte" or "gpt2"
-  /// Of gpt2, and only of it: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file.
+  /// gpt2 only: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
+  /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
   std::string vocab_file, merge_file;
 };
 

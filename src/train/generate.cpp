@@ -39,10 +39,11 @@ std::size_t kept(const std::vector<Candidate>& sorted, const SamplingOptions& op
     }
   }
   if (options.top_p > 0) {
-    double sum = 0;
+    double total = 0, sum = 0;
+    for (std::size_t i = 0; i < count; ++i) total += sorted[i].probability;
     for (std::size_t i = 0; i < count; ++i) {
       sum += sorted[i].probability;
-      if (sum > options.top_p) return i + 1;
+      if (sum > options.top_p * total) return i + 1;
     }
   }
   return count;

@@ -114,6 +114,18 @@ TEST_CASE("text: the same seed writes the same, greedy needs none") {
   CHECK(ask(generate(run, {"--greedy", "--seed", "8"})).out == greedy);
   CHECK(ask(generate(checkpoint(run, kPlannedSteps), {"--greedy"})).out == greedy);
   CHECK(ask(generate(run, {"--top-k", "1", "--seed", "9"})).out == greedy);
+  CHECK(ask(generate(run, {"--top-k", "1", "--top-p", "0.5"})).out == greedy);
+}
+
+TEST_CASE("text: the end-of-document token comes first unless switched off") {
+  const std::string& run = straight_run(kCube);
+  const auto from = [&](const std::string& prompt, const std::string& option) {
+    Command command = {generate_program(), run, "--prompt", prompt, "--max-new-tokens", "40", "--seed", "3"};
+    if (!option.empty()) command.push_back(option);
+    return ask(command).out;
+  };
+  CHECK(from("O", "") != from("O", "--no-begin-token"));
+  CHECK(from("", "").size() > 1);
 }
 
 TEST_CASE("variants of the model train where groups are fewer than ranks, go on on other layouts, and write text") {
@@ -208,11 +220,11 @@ TEST_CASE("generation refuses what it cannot do") {
       {generate(folder.file("nothing"), {}), 4, "nothing"},
       {generate(folder.path(), {}), 4, "cannot be loaded"},
       {generate(run, {"--temperature", "0"}), 2, "--temperature"},
-      {generate(run, {"--top-k", "5", "--top-p", "0.5"}), 2, "exclude"},
       {generate(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},
       {generate(run, {"--top-p", "1.5"}), 2, "--top-p"},
       {generate(run, {"--tempreature", "1"}), 2, "--temperature"},
       {{generate_program(), run}, 2, "--prompt"},
+      {{generate_program(), run, "--prompt", "", "--no-begin-token"}, 2, "at least one character"},
   };
   for (const Mistake& mistake : mistakes) {
     const Finished finished = run_command(mistake.command, 30);

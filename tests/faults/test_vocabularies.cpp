@@ -90,7 +90,7 @@ TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies
 
   const std::vector<std::string> files = {"--vocab-file", golden("vocab.json"), "--merge-file", golden("merges.txt")};
   CHECK(expect(generate(moved, files), 0).out == text);
-  expect(generate(moved, {files[0], files[1]}), 2, {"--merge-file"});
+  CHECK(expect(generate(moved, {files[0], files[1]}), 0).out == text);  // merges.txt next to vocab.json
   expect(generate(moved, {files[0], files[1], files[2], world.other_merges}), 4, {"another 'gpt2' vocabulary", "hash"});
   fs::remove(moved + "/tokenizer/merges.txt");
   expect(generate(moved), 3, {"tokenizer/merges.txt", "--vocab-file"});

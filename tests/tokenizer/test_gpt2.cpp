@@ -8,6 +8,7 @@
 
 #include "gpt2_support.h"
 #include "support/require_error.h"
+#include "support/temporary_folder.h"
 #include "tokenizer/piece_scanner.h"
 
 using namespace megatron;
@@ -114,4 +115,16 @@ TEST_CASE("gpt2: what is encoded is appended, and ids outside the vocabulary are
   for (const std::int32_t wrong : {1200, -1}) {
     require_error(ErrorKind::data, {std::to_string(wrong)}, [&] { tokenizer->decode(std::vector{wrong}); });
   }
+}
+
+TEST_CASE("gpt2: merges.txt is found next to vocab.json", "[tokenizer]") {
+  CHECK(make_tokenizer({"gpt2", golden_file(kVocabFile), ""})->hash() == small_tokenizer()->hash());
+  const TemporaryFolder folder;
+  const std::string vocab = folder.file("books.vocab.json"), merges = folder.file("books.merges.txt");
+  std::filesystem::copy_file(golden_file(kVocabFile), vocab);
+  require_error(ErrorKind::configuration, {vocab, merges, "--merge-file"}, [&] {
+    make_tokenizer({"gpt2", vocab, ""});
+  });
+  std::filesystem::copy_file(golden_file(kMergeFile), merges);
+  CHECK(make_tokenizer({"gpt2", vocab, ""})->hash() == small_tokenizer()->hash());
 }

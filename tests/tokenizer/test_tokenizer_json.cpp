@@ -159,5 +159,4 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
   require_error(ErrorKind::data, {"t.json:1", "not a tokenizer.json", "byte 3001"}, [&] {
     make_tokenizer({"gpt2", folder.file("t.json"), ""});
   });
-  require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
 }

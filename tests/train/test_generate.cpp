@@ -30,6 +30,8 @@ TEST_CASE("a token is one of the likeliest, or of those that together are likely
   CHECK(drawn(logits, {.top_k = 2}) == Tokens{1, 2, 3});  // a tie is kept
   CHECK(drawn(logits, {.top_p = 0.3}) == Tokens{1});
   CHECK(drawn(logits, {.top_p = 0.5}) == Tokens{1, 2});
+  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.45}) == Tokens{1});  // 0.4 of the 0.8 that top_k leaves
+  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.7}) == Tokens{1, 2});
   CHECK(drawn(logits, {.temperature = 0.01}) == Tokens{1});
   int likeliest = 0;
   for (int i = 0; i < 1000; ++i) likeliest += sample_token(logits, {}, i / 1000.0) == 1 ? 1 : 0;
