@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 build=$(cd "${BUILD:-build}" && pwd) || exit 1
-for program in megatron_train megatron_preprocess; do
+for program in megatron_train megatron_preprocess megatron_checkpoint; do
   [[ -x $build/$program ]] || { echo "slurm_test: $build/$program is not built" >&2; exit 1; }
 done
 if [[ ${1:-} != inside ]]; then
@@ -17,7 +17,7 @@ fi
 # ---- A place that looks like the top of the repository, with a small corpus -------------------------------------------
 work=$(mktemp -d /tmp/slurm_test_XXXXXX)
 trap 'rm -rf "$work"' EXIT
-ln -s "$PWD/slurm" "$build/megatron_train" "$build/megatron_preprocess" "$work"
+ln -s "$PWD/slurm" "$build/megatron_train" "$build/megatron_preprocess" "$build/megatron_checkpoint" "$work"
 cd "$work" || exit 1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
@@ -292,9 +292,12 @@ job=$(sbatch --parsable --gpus-per-node=0 --cpus-per-task=1 slurm/train_gpu.sbat
 finish "$job"
 expect_state "$job" FAILED 2
 expect_text "megatron_train-$job.out" 'run.device = "cuda"'
-job=$(sbatch --parsable --mem=1G slurm/merge.sbatch limited/checkpoints merged)
+
+section "a checkpoint is merged"
+job=$(sbatch --parsable slurm/merge.sbatch limited merged)
 finish "$job"
-[[ -e megatron_checkpoint ]] || expect_state "$job" FAILED 2
+expect_state "$job" COMPLETED
+expect_text "merged/manifest.json" '"step"'
 
 if ((failures > 0)); then
   for log in *.out; do printf '\n---- %s\n' "$log"; tail -n 40 "$log"; done

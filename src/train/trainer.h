@@ -1,5 +1,5 @@
 // Trainer: a training run in memory: replica, batches, learning rate and the counters that a checkpoint holds. Every
-// function is collective over the grid. Knows how to save and load, not when; the loop that decides is run.h.
+// function is collective over the grid. Knows how to save and load, not when: training_loop.h decides that.
 #pragma once
 
 #include <functional>
