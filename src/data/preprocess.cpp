@@ -18,7 +18,7 @@ constexpr std::uint64_t kSmallestShard = 4096, kMostBlocks = 1'000'000;
 Preprocessor::Preprocessor(PreprocessJob job)
     : job_(std::move(job)),
       tokenizer_(make_tokenizer(job_.tokenizer)),
-      encoder_(tokenizer_->make_encoder()),
+      encoder_(tokenizer_->make_encoder(job_.special_tokens)),
       files_(job_.output) {
   verify(!job_.inputs.paths.empty(), ErrorKind::configuration, "give at least one --input");
   check_prefix(job_.output, "--output");

@@ -34,6 +34,7 @@ struct PreprocessJob {
   TextInputs inputs;
   std::string output;  ///< PREFIX
   TokenizerChoice tokenizer;
+  SpecialTokens special_tokens = SpecialTokens::text;
   bool append_eod = true;
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
 };

@@ -19,7 +19,7 @@ struct Arguments {
   std::string source, prompt, vocab_file, merge_file;
   RunConfig run;
   SamplingOptions sampling;
-  bool no_begin_token = false, greedy = false, version = false, help = false;
+  bool no_begin_token = false, special_tokens = false, greedy = false, version = false, help = false;
 };
 
 po::options_description options(Arguments& arguments) {
@@ -33,6 +33,8 @@ po::options_description options(Arguments& arguments) {
   add("no-begin-token", po::bool_switch(&arguments.no_begin_token),
       "start with the prompt's first token; default: the end-of-document token comes first, as before every document "
       "in training");
+  add("special-tokens", po::bool_switch(&arguments.special_tokens),
+      "special tokens written in the prompt, such as <|im_end|>, become those tokens; default: they are text");
   add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
       "vocab.json, or a tokenizer.json alone; default: those in RUN_DIRECTORY/tokenizer, where training keeps them");
   add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
@@ -94,7 +96,8 @@ void generate(const Arguments& arguments, MpiSession& session) {
                               arguments.vocab_file, arguments.merge_file);
   std::vector<std::int32_t> prompt;
   if (!arguments.no_begin_token) prompt.push_back(tokenizer->eod_id());  // as before every document in training
-  tokenizer->make_encoder()->encode(arguments.prompt, prompt);
+  const SpecialTokens special = arguments.special_tokens ? SpecialTokens::tokens : SpecialTokens::text;
+  tokenizer->make_encoder(special)->encode(arguments.prompt, prompt);
   std::cout << arguments.prompt << std::flush;
   generator.generate(prompt, tokenizer->eod_id(), arguments.sampling,
                      [&](std::int32_t token) { std::cout << tokenizer->decode(std::span(&token, 1)) << std::flush; });

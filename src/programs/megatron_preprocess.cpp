@@ -162,6 +162,9 @@ po::options_description preprocess_options(PreprocessJob& job) {
       "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
   options.add_options()("json-key", po::value(&job.inputs.json_key)->value_name("KEY")->default_value("text"),
                         "the text's key in each JSON object");
+  options.add_options()("special-tokens",
+                        "gpt2: special tokens written in a text, such as <|im_end|>, become those tokens, also the one "
+                        "that ends documents; default: they are text");
   options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
   options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
                         "bytes of input a shard; a block of this size is a rank's unit of work");
@@ -186,6 +189,7 @@ void run(Communicator& world, int argc, char** argv) {
         return command.empty() ? "text is given as --input " + word : "did you mean the command '" + command + "'?";
       });
   job.append_eod = found.count("no-append-eod") == 0;
+  if (found.count("special-tokens") > 0) job.special_tokens = SpecialTokens::tokens;
   job.inputs.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,
          "give --input FILE... and --output PREFIX; see --help");

@@ -60,6 +60,8 @@ BpeVocabulary read_bpe_vocabulary(const std::string& vocab_file, const std::stri
   builder.go_on_in(merges);
   read_merges(merges, builder);
   BpeVocabulary vocabulary = builder.finish();
+  const std::string& end = vocabulary.tokens[static_cast<std::size_t>(vocabulary.end_of_text)];
+  vocabulary.added.push_back({.content = end, .id = vocabulary.end_of_text, .special = true});
   vocabulary.vocab_text = std::move(vocab.text);
   vocabulary.merge_text = std::move(merges.text);
   return vocabulary;

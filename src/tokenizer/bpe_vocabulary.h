@@ -1,22 +1,25 @@
 // BpeVocabulary: a byte-level BPE as GPT-2 publishes it, read from its two files and checked before anything uses it.
 //
 //   vocab.json   {"token": id, ...}: ids 0 .. n-1, each once. Tokens are written with 256 printable characters that
-//   stand
-//                for the 256 bytes (33-126, 161-172 and 174-255 for themselves, the others for 256, 257, ... in order)
+//                stand for the 256 bytes (33-126, 161-172 and 174-255 for themselves, the others for 256, 257, ...)
 //   merges.txt   a line "left right" for each merge, the most important first; a first line "#version..." is left out
 //
 // Checked, with file and line in the error: sizes, syntax, UTF-8, unknown characters; no token, id or merge twice;
-// every byte is a token; the parts and the result of a merge are tokens, and a part is a byte or made by an earlier
-// merge (so that the order of merges has no contradiction); a merge makes every other token, unless it looks like <pad>
-// or [PAD];
-// <|endoftext|> is there and no merge makes it.
+// every byte that UTF-8 has is a token; the parts and the result of a merge are tokens, and a part is a byte or made by
+// an earlier merge (so that the order of merges has no contradiction); a merge makes every other token, unless it looks
+// like <pad> or [PAD]; a token that ends documents (kEndOfTextNames) is there and no merge makes it. tokenizer_json.h
+// says where a tokenizer.json may differ.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/piece_scanner.h"
+#include "tokenizer/token_index.h"
 
 namespace megatron {
 
@@ -25,19 +28,24 @@ struct BpeMerge {
 };
 
 struct BpeVocabulary {
-  std::vector<std::string> tokens;     ///< by id, as bytes
-  std::vector<BpeMerge> merges;        ///< by rank
-  std::int32_t end_of_text = 0;        ///< id of <|endoftext|>
-  std::string vocab_text, merge_text;  ///< the files as they were
+  std::vector<std::string> tokens;           ///< by id, as bytes
+  std::vector<BpeMerge> merges;              ///< by rank
+  std::array<std::int32_t, 256> byte_ids{};  ///< -1 for a byte that is no token, which UTF-8 does not have
+  std::int32_t end_of_text = 0;              ///< id of the token that ends documents
+  std::string vocab_text, merge_text;        ///< the files as they were
   // Of tokenizer.json (tokenizer_json.h):
-  std::string tokenizer_text;     ///< the file as it was, instead of those two
+  std::string tokenizer_text;  ///< the file as it was, instead of those two
+  bool nfc = false;            ///< texts are put into Unicode's normalization form C first
+  SplitPattern pattern = SplitPattern::gpt2;
   bool add_prefix_space = false;  ///< a text that does not begin with a space is encoded as if it did
-  /// Tokens that are taken out of a text before it is cut into pieces, the longest of those that begin first. Twice
-  /// over: [0] first, then [1] in what is left.
-  std::vector<std::pair<std::string, std::int32_t>> found_in_text[2];
+  bool ignore_merges = false;     ///< a piece that is one of whole_pieces is that token, whatever the merges make of it
+  TokenIndex whole_pieces;
+  std::vector<AddedToken> added;  ///< in the file's order; their ids may be those of equal bytes once more
 };
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+/// The token that ends documents is the first of these that a vocabulary has.
+inline constexpr std::string_view kEndOfTextNames[] = {kEndOfText, "<|end_of_text|>", "</s>", "<eos>"};
 inline constexpr std::uint64_t kMostTokens = 1'000'000;
 inline constexpr std::uint64_t kLargestVocabularyFile = 64 << 20;
 inline constexpr std::size_t kLongestToken = 4096;  ///< bytes

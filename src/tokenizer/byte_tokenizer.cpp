@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "tokenizer/tokenizer_export.h"
 
 namespace megatron {
 
@@ -22,7 +23,9 @@ std::uint64_t ByteTokenizer::hash() const {
   return hash_name("tokenizer byte: id = byte, 256 = end of document");
 }
 
-std::unique_ptr<Encoder> ByteTokenizer::make_encoder() const {
+std::unique_ptr<Encoder> ByteTokenizer::make_encoder(SpecialTokens special) const {
+  verify(special == SpecialTokens::text, ErrorKind::configuration,
+         "the byte tokenizer has no special tokens; leave --special-tokens out");
   return std::make_unique<ByteEncoder>();
 }
 
@@ -34,6 +37,18 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
     if (id != eod_id()) text.push_back(static_cast<char>(id));
   }
   return text;
+}
+
+std::string ByteTokenizer::eod_text() const {
+  return std::string(kEndOfText);
+}
+
+std::string ByteTokenizer::tokenizer_json() const {
+  BpeVocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  vocabulary.tokens.push_back(eod_text());
+  vocabulary.end_of_text = eod_id();
+  return write_tokenizer_json(vocabulary);
 }
 
 }  // namespace megatron

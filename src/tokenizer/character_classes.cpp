@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tokenizer/unicode_tables.h"
+
 namespace megatron {
 
 CharacterClasses::CharacterClasses() : classes_(std::make_unique<CharacterClass[]>(0x110000)) {
@@ -12,6 +14,17 @@ CharacterClasses::CharacterClasses() : classes_(std::make_unique<CharacterClass[
 
 const CharacterClasses& CharacterClasses::instance() {
   static const CharacterClasses classes;
+  return classes;
+}
+
+const CharacterClasses& CharacterClasses::with_late_digits() {
+  static const CharacterClasses classes = [] {
+    CharacterClasses made;
+    for (const CodePointRange& range : late_digit_ranges()) {
+      std::fill(&made.classes_[range.first], &made.classes_[range.last] + 1, CharacterClass::digit);
+    }
+    return made;
+  }();
   return classes;
 }
 

@@ -23,6 +23,8 @@ std::span<const CharacterRange> character_ranges();
 class CharacterClasses {
  public:
   static const CharacterClasses& instance();
+  /// With the digits of late_digit_ranges().
+  static const CharacterClasses& with_late_digits();
   /// `code_point` must be at most 0x10FFFF.
   CharacterClass of(std::uint32_t code_point) const { return classes_[code_point]; }
 

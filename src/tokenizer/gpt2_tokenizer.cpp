@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "tokenizer/normalization.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/tokenizer_export.h"
 #include "tokenizer/tokenizer_json.h"
 
 namespace megatron {
@@ -24,56 +26,64 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
   for (const BpeMerge& merge : vocabulary.merges)
     all += fmt::format("{} {}>{},", merge.left, merge.right, merge.result);
   if (vocabulary.add_prefix_space) all += "space in front,";
-  for (const auto& found : vocabulary.found_in_text) {
-    for (const auto& [token, id] : found) all += fmt::format("found {}:{}={},", token.size(), token, id);
-    if (!found.empty()) all += "then ";
+  for (const bool normalized : {false, true}) {
+    bool any = false;
+    for (const AddedToken& token : vocabulary.added) {
+      if (token.special || token.normalized != normalized || token.id == vocabulary.end_of_text) continue;
+      all += fmt::format("found {}:{}={},", token.content.size(), token.content, token.id);
+      if (token.single_word || token.lstrip || token.rstrip) {
+        all += fmt::format("word {} spaces {} {},", token.single_word, token.lstrip, token.rstrip);
+      }
+      any = true;
+    }
+    if (any) all += "then ";
   }
+  if (vocabulary.nfc) all += "NFC,";
+  if (vocabulary.ignore_merges) all += "tokens before merges,";
+  if (vocabulary.pattern != SplitPattern::gpt2) all += fmt::format("split {},", static_cast<int>(vocabulary.pattern));
   return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
+}
+
+/// Those that are looked for before the normalizer, or behind it in what that makes of them. The token that ends
+/// documents is special even where a file does not say so.
+AddedTokens added_tokens(const BpeVocabulary& vocabulary, bool normalized) {
+  std::vector<AddedToken> tokens;
+  std::string buffer;
+  for (AddedToken token : vocabulary.added) {
+    if (token.normalized != normalized) continue;
+    if (normalized && vocabulary.nfc) token.content = std::string(normalized_nfc(token.content, buffer));
+    if (token.id == vocabulary.end_of_text) token.special = true;
+    tokens.push_back(std::move(token));
+  }
+  return AddedTokens(std::move(tokens));
 }
 
 class Gpt2Encoder final : public Encoder {
  public:
-  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules)
-      : rules_(rules),
-        add_prefix_space_(vocabulary.add_prefix_space),
-        found_in_text_(vocabulary.found_in_text),
+  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules, const AddedTokens& added,
+              const AddedTokens& normalized_added, SpecialTokens special)
+      : vocabulary_(vocabulary),
+        rules_(rules),
+        added_(added),
+        normalized_added_(normalized_added),
+        special_tokens_(special == SpecialTokens::tokens),
+        scanner_(vocabulary.pattern),
         short_pieces_(kShortPieceBits),
         long_pieces_(kLongPieceBits) {}
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override { encode_around_tokens(text, ids, 0); }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    const auto push = [&](std::int32_t id) { ids.push_back(id); };
+    const auto encode_normalized = [&](std::string_view part) {
+      if (vocabulary_.nfc) part = normalized_nfc(part, normalized_);
+      normalized_added_.split(
+          part, special_tokens_, [&](std::string_view rest) { encode_part(rest, ids); }, push);
+    };
+    added_.split(text, special_tokens_, encode_normalized, push);
+  }
 
  private:
-  using Token = std::pair<std::string, std::int32_t>;
-
-  void encode_around_tokens(std::string_view text, std::vector<std::int32_t>& ids, int pass) {
-    if (pass == 2) return encode_part(text, ids);
-    if (found_in_text_[pass].empty()) return encode_around_tokens(text, ids, pass + 1);
-    std::size_t begin = 0;  // of what has not been encoded yet
-    for (std::size_t at = 0; at < text.size();) {
-      const Token* const found = token_at(text.substr(at), found_in_text_[pass]);
-      if (found == nullptr) {
-        ++at;
-        continue;
-      }
-      encode_around_tokens(text.substr(begin, at - begin), ids, pass + 1);
-      ids.push_back(found->second);
-      begin = at += found->first.size();
-    }
-    encode_around_tokens(text.substr(begin), ids, pass + 1);
-  }
-
-  /// The longest of the tokens that the text begins with, or nullptr.
-  static const Token* token_at(std::string_view text, const std::vector<Token>& tokens) {
-    const Token* longest = nullptr;
-    for (const Token& token : tokens) {
-      if (token.first[0] != text[0] || !text.starts_with(token.first)) continue;
-      if (longest == nullptr || token.first.size() > longest->first.size()) longest = &token;
-    }
-    return longest;
-  }
-
   void encode_part(std::string_view text, std::vector<std::int32_t>& ids) {
-    if (!add_prefix_space_ || text.empty() || text[0] == ' ') return encode_pieces(text, ids);
+    if (!vocabulary_.add_prefix_space || text.empty() || text[0] == ' ') return encode_pieces(text, ids);
     with_space_ = " ";
     with_space_ += text;
     encode_pieces(with_space_, ids);
@@ -140,16 +150,28 @@ class Gpt2Encoder final : public Encoder {
 
   std::size_t compute(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids, std::size_t count) {
     made_.clear();
-    rules_.encode(piece, made_);
+    if (const std::int32_t token = whole_token(piece); token >= 0) {
+      made_.push_back(token);
+    } else {
+      rules_.encode(piece, made_);
+    }
     make_room(ids, count, made_.size(), readable);
     std::copy(made_.begin(), made_.end(), ids.begin() + static_cast<std::ptrdiff_t>(count));
     return made_.size();
   }
 
+  /// The token that a piece is as it stands, where merges are ignored for such; -1 if there is none.
+  std::int32_t whole_token(std::string_view piece) const {
+    if (!vocabulary_.ignore_merges) return -1;
+    const TokenIndex::Entry* const found = vocabulary_.whole_pieces.find(piece);
+    return found == nullptr || found->id == vocabulary_.end_of_text ? -1 : found->id;
+  }
+
+  const BpeVocabulary& vocabulary_;
   const MergeRules& rules_;
-  bool add_prefix_space_;
-  const std::vector<Token> (&found_in_text_)[2];
-  std::string with_space_;
+  const AddedTokens &added_, &normalized_added_;
+  bool special_tokens_;
+  std::string normalized_, with_space_;
   PieceScanner scanner_;
   ShortPieces short_pieces_;
   LongPieces long_pieces_;
@@ -161,10 +183,12 @@ class Gpt2Encoder final : public Encoder {
 Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file)
     : vocabulary_(merge_file.empty() ? read_tokenizer_json(vocab_file) : read_bpe_vocabulary(vocab_file, merge_file)),
       rules_(vocabulary_),
+      added_(added_tokens(vocabulary_, false)),
+      normalized_added_(added_tokens(vocabulary_, true)),
       hash_(hash_of(vocabulary_)) {}
 
-std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder() const {
-  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_);
+std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder(SpecialTokens special) const {
+  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_, added_, normalized_added_, special);
 }
 
 std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {
@@ -180,6 +204,10 @@ std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {
 std::vector<TokenizerFile> Gpt2Tokenizer::files() const {
   if (!vocabulary_.tokenizer_text.empty()) return {{kTokenizerFile, vocabulary_.tokenizer_text}};
   return {{kVocabFile, vocabulary_.vocab_text}, {kMergeFile, vocabulary_.merge_text}};
+}
+
+std::string Gpt2Tokenizer::tokenizer_json() const {
+  return vocabulary_.tokenizer_text.empty() ? write_tokenizer_json(vocabulary_) : vocabulary_.tokenizer_text;
 }
 
 }  // namespace megatron

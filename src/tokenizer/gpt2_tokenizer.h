@@ -1,6 +1,7 @@
-// Gpt2Tokenizer: GPT-2's byte-level BPE with the vocabulary of two files (bpe_vocabulary.h) or of one tokenizer.json.
-// Byte-exact: any text, valid UTF-8 or not, is decoded to what was encoded (but for a space in front where
-// tokenizer.json asks for it). <|endoftext|> in a text is ordinary text; its id ends documents.
+// Gpt2Tokenizer: byte-level BPE with the vocabulary of two files (bpe_vocabulary.h) or of one tokenizer.json, which may
+// be of other models than GPT-2. Byte-exact: any text, valid UTF-8 or not, is decoded to what was encoded (but for a
+// space in front, NFC and spaces around added tokens, where tokenizer.json asks for them). <|endoftext|> in a text is
+// ordinary text; its id ends documents.
 #pragma once
 
 #include "tokenizer/merge_rules.h"
@@ -17,13 +18,17 @@ class Gpt2Tokenizer final : public Tokenizer {
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }
   std::int32_t eod_id() const override { return vocabulary_.end_of_text; }
   std::uint64_t hash() const override { return hash_; }
-  std::unique_ptr<Encoder> make_encoder() const override;
+  using Tokenizer::make_encoder;
+  std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string eod_text() const override { return vocabulary_.tokens[static_cast<std::size_t>(eod_id())]; }
   std::vector<TokenizerFile> files() const override;
+  std::string tokenizer_json() const override;
 
  private:
   BpeVocabulary vocabulary_;
   MergeRules rules_;
+  AddedTokens added_, normalized_added_;  // looked for before the normalizer, and after it
   std::uint64_t hash_ = 0;
 };
 

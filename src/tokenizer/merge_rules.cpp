@@ -14,12 +14,8 @@ constexpr std::size_t kShortPiece = 96;  ///< bytes up to which n² / 2 plain st
 
 }  // namespace
 
-MergeRules::MergeRules(const BpeVocabulary& vocabulary) {
-  byte_ids_.fill(-1);
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const std::string& token = vocabulary.tokens[id];
-    if (token.size() == 1) byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<std::int32_t>(id);
-  }
+MergeRules::MergeRules(const BpeVocabulary& vocabulary) : byte_ids_(vocabulary.byte_ids) {
+  lacks_bytes_ = std::find(byte_ids_.begin(), byte_ids_.end(), -1) != byte_ids_.end();
   slots_.assign(std::bit_ceil(2 * vocabulary.merges.size() + 2), kEmpty);
   mask_ = slots_.size() - 1;
   for (const BpeMerge& merge : vocabulary.merges) {
@@ -32,6 +28,7 @@ MergeRules::MergeRules(const BpeVocabulary& vocabulary) {
 }
 
 void MergeRules::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (lacks_bytes_) check_bytes(piece);
   if (piece.size() <= kShortPiece) return encode_short(piece, ids);
   verify(piece.size() <= kLongestPiece, ErrorKind::data,
          "a word of {} bytes without a space or another break in it, longer than {} MiB", piece.size(),
@@ -40,6 +37,14 @@ void MergeRules::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
   std::transform(piece.begin(), piece.end(), symbols.begin(),
                  [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; });
   encode_long(*this, std::move(symbols), ids);
+}
+
+void MergeRules::check_bytes(std::string_view piece) const {
+  for (const char c : piece) {
+    const auto byte = static_cast<unsigned char>(c);
+    verify(byte_ids_[byte] >= 0, ErrorKind::data,
+           "the text has a byte 0x{:02x}, which is not UTF-8, and this vocabulary has no token for it", byte);
+  }
 }
 
 void MergeRules::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {

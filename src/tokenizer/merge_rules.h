@@ -21,7 +21,8 @@ class MergeRules {
  public:
   explicit MergeRules(const BpeVocabulary& vocabulary);
 
-  /// Appends the ids of a piece; ErrorKind::data if it is longer than kLongestPiece (tokenizer.h).
+  /// Appends the ids of a piece; ErrorKind::data if it is longer than kLongestPiece (tokenizer.h), or has a byte that
+  /// neither UTF-8 nor the vocabulary has.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   /// The rank of the merge of two neighbours; kNoRank if they have none.
@@ -49,12 +50,14 @@ class MergeRules {
   std::size_t slot_of(std::uint64_t key) const {
     return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & mask_;
   }
+  void check_bytes(std::string_view piece) const;
   void encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   std::array<std::int32_t, 256> byte_ids_;
   std::vector<std::int32_t> results_;  // by rank
   std::vector<std::uint64_t> slots_;   // open addressing, at most half full
   std::size_t mask_ = 0;
+  bool lacks_bytes_ = false;
 };
 
 /// The same as MergeRules::encode for a piece given as ids of its bytes, in time n log n. For long pieces.

@@ -25,9 +25,23 @@ std::ptrdiff_t contraction(const char* at, const char* end) {
   }
 }
 
+/// The same in any case. The long s U+017F is an s in another case.
+std::ptrdiff_t contraction_in_any_case(const char* at, const char* end) {
+  std::string_view rest(at + 1, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end - at - 1, 2)));
+  if (rest == "\u017F") return 3;
+  char lower[3] = {'\''};
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    lower[i + 1] = rest[i] >= 'A' && rest[i] <= 'Z' ? static_cast<char>(rest[i] - 'A' + 'a') : rest[i];
+  }
+  return contraction(lower, lower + 1 + rest.size());
+}
+
 }  // namespace
 
-PieceScanner::PieceScanner() : classes_(CharacterClasses::instance()) {
+PieceScanner::PieceScanner(SplitPattern pattern)
+    : pattern_(pattern),
+      classes_(pattern == SplitPattern::single_digits ? CharacterClasses::with_late_digits()
+                                                      : CharacterClasses::instance()) {
   for (std::uint32_t c = 0; c < ascii_.size(); ++c) ascii_[c] = classes_.of(c);
 }
 
@@ -54,19 +68,34 @@ const char* PieceScanner::run_end(CharacterClass of, const char* at, const char*
   return at;
 }
 
-/// \s+(?!\S)|\s+ : a run of spaces leaves its last one to what follows, unless nothing follows or it is the only one.
-const char* PieceScanner::spaces_end(const char* begin, const char* end) const {
-  const char *at = begin, *last = begin;
-  while (at < end) {
-    const Character character = character_at(at, end);
+PieceScanner::Spaces PieceScanner::spaces_at(const char* begin, const char* end) const {
+  Spaces spaces{begin, begin, nullptr};
+  while (spaces.end < end) {
+    const Character character = character_at(spaces.end, end);
     if (character.of != CharacterClass::space) break;
-    last = at;
-    at += character.bytes;
+    spaces.last = spaces.end;
+    spaces.end += character.bytes;
+    if (*spaces.last == '\n' || *spaces.last == '\r') spaces.newlines_end = spaces.end;
   }
-  return at == end || last == begin ? at : last;
+  return spaces;
+}
+
+/// \s+(?!\S)|\s+ : a run of spaces leaves its last one to what follows, unless nothing follows or it is the only one.
+const char* PieceScanner::spaces_end(const Spaces& spaces, const char* begin, const char* end) {
+  return spaces.end == end || spaces.last == begin ? spaces.end : spaces.last;
 }
 
 const char* PieceScanner::any_piece_end(const char* begin, const char* end) const {
+  switch (pattern_) {
+    case SplitPattern::single_digits: return single_digits_piece_end(begin, end);
+    case SplitPattern::cl100k: return cl100k_piece_end(begin, end, 3);
+    case SplitPattern::qwen2: return cl100k_piece_end(begin, end, 1);
+    case SplitPattern::gpt2: break;
+  }
+  return gpt2_piece_end(begin, end);
+}
+
+const char* PieceScanner::gpt2_piece_end(const char* begin, const char* end) const {
   const char* at = begin;
   if (*at == '\'') {
     const std::ptrdiff_t length = contraction(at, end);
@@ -75,8 +104,47 @@ const char* PieceScanner::any_piece_end(const char* begin, const char* end) cons
     ++at;
   }
   const Character first = character_at(at, end);
-  if (first.of == CharacterClass::space) return spaces_end(begin, end);
+  if (first.of == CharacterClass::space) return spaces_end(spaces_at(begin, end), begin, end);
   return run_end(first.of, at + first.bytes, end);
+}
+
+/// What lies between digits is cut as if it were the whole text: spaces in front of a digit stay together.
+const char* PieceScanner::single_digits_piece_end(const char* begin, const char* end) const {
+  const Character first = character_at(begin, end);
+  if (first.of == CharacterClass::digit) return begin + first.bytes;
+  if (first.of == CharacterClass::space) {
+    const Spaces spaces = spaces_at(begin, end);
+    if (spaces.end < end && character_at(spaces.end, end).of == CharacterClass::digit) return spaces.end;
+  }
+  return gpt2_piece_end(begin, end);
+}
+
+const char* PieceScanner::cl100k_piece_end(const char* begin, const char* end, int most_digits) const {
+  if (*begin == '\'') {
+    const std::ptrdiff_t length = contraction_in_any_case(begin, end);
+    if (length > 0) return begin + length;
+  }
+  const Character first = character_at(begin, end);
+  const char* at = begin + first.bytes;
+  if (first.of == CharacterClass::letter) return run_end(first.of, at, end);
+  if (first.of == CharacterClass::digit) {
+    for (int digits = 1; digits < most_digits && at < end; ++digits) {
+      const Character next = character_at(at, end);
+      if (next.of != CharacterClass::digit) break;
+      at += next.bytes;
+    }
+    return at;
+  }
+  // One character that is no CR or LF may stand in front of letters, a space in front of signs.
+  const CharacterClass next = at < end ? character_at(at, end).of : CharacterClass::space;
+  if (next == CharacterClass::letter && *begin != '\r' && *begin != '\n') return run_end(next, at, end);
+  if (first.of == CharacterClass::other || (*begin == ' ' && next == CharacterClass::other)) {
+    at = run_end(CharacterClass::other, at, end);
+    while (at < end && (*at == '\r' || *at == '\n')) ++at;
+    return at;
+  }
+  const Spaces spaces = spaces_at(begin, end);
+  return spaces.newlines_end != nullptr ? spaces.newlines_end : spaces_end(spaces, begin, end);
 }
 
 }  // namespace megatron

@@ -1,6 +1,10 @@
-// PieceScanner: cuts text into the pieces that byte-pair merges never cross, as GPT-2's pattern does:
+// PieceScanner: cuts text into the pieces that byte-pair merges never cross, by the published split patterns:
 //
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   gpt2           's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   single_digits  every digit is a piece; gpt2 for what lies between digits (StarCoder)
+//   cl100k         (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
+//                  |\s*[\r\n]+|\s+(?!\S)|\s+                                           (GPT-4, Llama 3)
+//   qwen2          cl100k with \p{N} instead of \p{N}{1,3}
 //
 // Written out by hand: one look at each character (the last space of a run is seen twice), so that no text is slow.
 // Defined for any bytes: one that is not part of valid UTF-8 counts as a character that is neither letter nor digit nor
@@ -29,12 +33,14 @@ inline std::ptrdiff_t ascii_letters(const char* at) {
   return std::countr_zero(~letters & kHigh) / 8;
 }
 
+enum class SplitPattern : std::uint8_t { gpt2, single_digits, cl100k, qwen2 };
+
 class PieceScanner {
  public:
-  PieceScanner();
+  explicit PieceScanner(SplitPattern pattern = SplitPattern::gpt2);
   /// The end of the piece that begins at `begin`, which must be before `end`; `end` is the end of the text.
   const char* piece_end(const char* begin, const char* end) const {
-    // Nearly always: a space and a few ASCII letters, with more text behind them.
+    // Nearly always, and the same by every pattern: a space and a few ASCII letters, with more text behind them.
     const char* at = begin + (*begin == ' ' ? 1 : 0);
     if (end - at >= 8) {
       const std::ptrdiff_t letters = ascii_letters(at);
@@ -45,6 +51,9 @@ class PieceScanner {
 
  private:
   const char* any_piece_end(const char* begin, const char* end) const;
+  const char* gpt2_piece_end(const char* begin, const char* end) const;
+  const char* single_digits_piece_end(const char* begin, const char* end) const;
+  const char* cl100k_piece_end(const char* begin, const char* end, int most_digits) const;
 
   struct Character {
     CharacterClass of;
@@ -52,8 +61,15 @@ class PieceScanner {
   };
   Character character_at(const char* at, const char* end) const;
   const char* run_end(CharacterClass of, const char* at, const char* end) const;
-  const char* spaces_end(const char* begin, const char* end) const;
+  struct Spaces {
+    const char* end;           ///< of the run
+    const char* last;          ///< where its last character begins
+    const char* newlines_end;  ///< behind its last CR or LF; nullptr if it has none
+  };
+  Spaces spaces_at(const char* begin, const char* end) const;
+  static const char* spaces_end(const Spaces& spaces, const char* begin, const char* end);
 
+  SplitPattern pattern_;
   std::array<CharacterClass, 128> ascii_;
   const CharacterClasses& classes_;
 };

@@ -20,6 +20,10 @@ namespace megatron {
 /// Bytes of one piece: merging takes some 24 times as much memory.
 inline constexpr std::size_t kLongestPiece = std::size_t{64} << 20;
 
+/// Whether the special tokens of a vocabulary, written out in a text, are text or those tokens. As text they cannot end
+/// a document; as tokens they are what Hugging Face's tokenizers makes of them by default.
+enum class SpecialTokens { text, tokens };
+
 /// Not thread-safe; must not outlive its tokenizer.
 class Encoder {
  public:
@@ -35,6 +39,8 @@ class Encoder {
 
 inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile};
+inline constexpr const char* kTokenizerConfigFile =
+    "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
 
 /// A file that a tokenizer was made from, to be kept beside what was made with it.
 struct TokenizerFile {
@@ -51,12 +57,18 @@ class Tokenizer {
 
   virtual std::string name() const = 0;         ///< as make_tokenizer takes it
   virtual std::int64_t vocab_size() const = 0;  ///< unpadded
-  virtual std::int32_t eod_id() const = 0;      ///< ends a document; no text encodes to it
+  virtual std::int32_t eod_id() const = 0;      ///< ends a document; no text encodes to it with SpecialTokens::text
   virtual std::uint64_t hash() const = 0;       ///< of the mapping
-  virtual std::unique_ptr<Encoder> make_encoder() const = 0;
-  /// The bytes of `ids`. The end-of-document id gives nothing; an id outside the vocabulary is ErrorKind::data.
+  /// ErrorKind::configuration if special tokens are asked for and there are none.
+  virtual std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const = 0;
+  std::unique_ptr<Encoder> make_encoder() const { return make_encoder(SpecialTokens::text); }
+  /// The bytes of `ids`. The end-of-document id gives nothing, other special tokens their names; an id outside the
+  /// vocabulary is ErrorKind::data.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  virtual std::string eod_text() const = 0;  ///< the name of the end-of-document token
   virtual std::vector<TokenizerFile> files() const { return {}; }
+  /// Hugging Face's form (tokenizer_export.h) of the same mapping; the file that it was made from, if that was one.
+  virtual std::string tokenizer_json() const = 0;
 };
 
 /// Whether the tokenizer of this name is made from files.

@@ -1,9 +1,10 @@
 #include "tokenizer/tokenizer_json.h"
 
-#include <functional>
 #include <optional>
+#include <unordered_set>
 
 #include "base/json_reader.h"
+#include "tokenizer/tokenizer_pipeline.h"
 #include "tokenizer/vocabulary_file.h"
 
 namespace megatron {
@@ -12,7 +13,8 @@ namespace {
 
 class TokenizerJson {
  public:
-  explicit TokenizerJson(const std::string& path) : file_(read_vocabulary_file(path)), builder_(file_) {}
+  explicit TokenizerJson(const std::string& path)
+      : file_(read_vocabulary_file(path)), builder_(file_, MergeOrder::any) {}
 
   BpeVocabulary read() {
     try {
@@ -27,15 +29,18 @@ class TokenizerJson {
   }
 
  private:
-  struct AddedToken {
+  struct ReadToken {
     std::size_t at = 0;
-    std::string content;
     std::uint64_t id = 0;
-    bool special = false, normalized = false;
+    AddedToken token;
   };
 
   [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
-    file_.fail_at(at, "asks for {}, which this program does not have", what);
+    fail(ErrorKind::data,
+         "{}:{}: asks for {}, which this program does not have; supported are byte-level BPE tokenizers as GPT-2, "
+         "GPT-NeoX, StarCoder, Llama 3, Qwen2 and Qwen3 have them. For others make ids with the model's own library "
+         "and bring them with `megatron_preprocess import`",
+         file_.path, file_.line_of(at), what);
   }
 
   /// Calls visit(key, json) for each member; it must read the value.
@@ -81,25 +86,27 @@ class TokenizerJson {
     }
     refuse(at, fmt::format("{} = {}", name, shown(value)));
   }
-  /// null, or an object of type ByteLevel; `member` is called with its other members.
-  template <class Member>
-  void read_byte_level(JsonReader& json, const std::string& name, const Member& member) {
-    if (json.peek() == 'n') return expect_one_of(json, name, {"null"});
-    for_each_member(json, [&](const std::string& key, JsonReader& value) {
-      if (key == "type") return expect_one_of(value, name + ".type", {"\"ByteLevel\""});
-      member(key, value);
-    });
+  /// Gives the part of the pipeline that comes next to `read` (tokenizer_pipeline.h).
+  template <class Read>
+  auto read_step(JsonReader& json, const Read& read) {
+    json.peek();
+    const std::size_t at = json.position();
+    try {
+      return read(raw(json));
+    } catch (const UnsupportedStep& step) {
+      refuse(at, shown(step.what));
+    }
   }
 
   void read_root(JsonReader& json) {
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
-      const auto skip = [](const std::string&, JsonReader& unused) { unused.skip_value(); };
       if (key == "version") return value.skip_value();
       if (key == "truncation" || key == "padding") return expect_one_of(value, key, {"null"});
-      if (key == "normalizer") return read_normalizer(value);
+      if (key == "normalizer") return void(nfc_ = read_step(value, read_normalizer));
       if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_added_token(token); });
-      if (key == "pre_tokenizer") return read_pre_tokenizer(value);
-      if (key == "decoder" || key == "post_processor") return read_byte_level(value, key, skip);
+      if (key == "pre_tokenizer") return void(pre_tokenizer_ = read_step(value, read_pre_tokenizer));
+      if (key == "decoder") return read_step(value, check_decoder);
+      if (key == "post_processor") return read_step(value, check_post_processor);
       if (key == "model") return read_model(value);
       file_.fail_at(value.position(),
                     "\"{}\" is no part of a tokenizer.json that this program knows (a vocab.json needs "
@@ -108,51 +115,32 @@ class TokenizerJson {
     });
   }
 
-  void read_normalizer(JsonReader& json) {
-    if (json.peek() == 'n') return expect_one_of(json, "normalizer", {"null"});
-    for_each_member(json, [&](const std::string& key, JsonReader& value) {
-      if (key == "type") refuse(value.position(), fmt::format("a normalizer of type {}", shown(raw(value))));
-      value.skip_value();
-    });
-    refuse(json.position(), "a normalizer");
-  }
-
-  void read_pre_tokenizer(JsonReader& json) {
-    has_pre_tokenizer_ = json.peek() != 'n';  // null is as good as none
-    read_byte_level(json, "pre_tokenizer", [&](const std::string& key, JsonReader& value) {
-      if (key == "trim_offsets") return value.skip_value();
-      if (key == "use_regex") return expect_one_of(value, "pre_tokenizer.use_regex", {"true"});
-      if (key != "add_prefix_space") refuse(value.position(), fmt::format("pre_tokenizer.{}", shown(key)));
-      add_prefix_space_ = is_true(value);
-    });
-  }
-
   void read_added_token(JsonReader& json) {
-    AddedToken token;
+    ReadToken read;
     json.peek();
-    token.at = json.position();
+    read.at = json.position();
     std::string buffer;
-    std::string trouble;
+    AddedToken& token = read.token;
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
       if (key == "content") {
         token.content = value.string(buffer);
       } else if (key == "id") {
-        token.id = value.integer();
+        read.id = value.integer();
       } else if (key == "special") {
         token.special = is_true(value);
       } else if (key == "normalized") {
-        token.normalized = is_true(value);  // there is no normalizer, but these are looked for after the others
-      } else if (key == "single_word" || key == "lstrip" || key == "rstrip") {
-        if (is_true(value)) trouble = key;
+        token.normalized = is_true(value);
+      } else if (key == "single_word") {
+        token.single_word = is_true(value);
+      } else if (key == "lstrip") {
+        token.lstrip = is_true(value);
+      } else if (key == "rstrip") {
+        token.rstrip = is_true(value);
       } else {
-        value.skip_value();
+        refuse(value.position(), fmt::format("\"{}\" of an added token", shown(key)));
       }
     });
-    // A special token is never looked for in a text, so how it would be looked for does not matter.
-    if (!token.special && !trouble.empty()) {
-      refuse(token.at, fmt::format("{} of the added token \"{}\"", trouble, shown(token.content)));
-    }
-    added_.push_back(std::move(token));
+    added_.push_back(std::move(read));
   }
 
   void read_model(JsonReader& json) {
@@ -168,7 +156,8 @@ class TokenizerJson {
       if (key == "continuing_subword_prefix" || key == "end_of_word_suffix") {
         return expect_one_of(value, "model." + key, {"null", "\"\""});
       }
-      if (key == "byte_fallback" || key == "ignore_merges") return expect_one_of(value, "model." + key, {"false"});
+      if (key == "byte_fallback") return value.skip_value();  // as unk_token
+      if (key == "ignore_merges") return void(ignore_merges_ = is_true(value));
       refuse(value.position(), fmt::format("model.{}", shown(key)));
     });
   }
@@ -182,37 +171,60 @@ class TokenizerJson {
   BpeVocabulary build() {
     if (!vocab_at_ || !merges_at_)
       file_.fail_at(0, "no model with vocab and merges; a vocab.json needs its merges.txt");
-    if (!has_pre_tokenizer_) file_.fail_at(0, "no pre_tokenizer; ByteLevel is the one that this program has");
-    std::string buffer;
-    JsonReader vocab = reader_at(*vocab_at_);
-    for_each_member(vocab, [&](const std::string& token, JsonReader& value) {
-      builder_.add_token(*vocab_at_ + value.position(), token, value.integer());
-    });
+    if (!pre_tokenizer_) refuse(0, "no pre_tokenizer");
+    read_vocab();
+    TokenIndex whole_pieces;
+    if (ignore_merges_) whole_pieces = builder_.ids();
+    std::vector<AddedToken> added;
     std::vector<bool> whole;
-    std::vector<std::pair<std::string, std::int32_t>> found[2];
-    for (const AddedToken& token : added_) {
-      if (builder_.ids().find(token.content) == nullptr || !same_id(token)) {
-        builder_.add_whole_token(token.at, token.content, token.id);
-      }
-      if (token.id >= whole.size()) whole.resize(token.id + 1);
-      whole[token.id] = true;
-      if (!token.special && token.content != kEndOfText) {
-        found[token.normalized ? 1 : 0].emplace_back(token.content, static_cast<std::int32_t>(token.id));
-      }
+    for (const ReadToken& read : added_) {
+      add_token(read);
+      if (read.id >= whole.size()) whole.resize(read.id + 1);
+      whole[read.id] = true;
+      added.push_back(read.token);
+      added.back().id = static_cast<std::int32_t>(read.id);
     }
     builder_.end_tokens();
     JsonReader merges = reader_at(*merges_at_);
     for_each_element(merges, [&](JsonReader& merge) { read_merge(merge); });
-    BpeVocabulary vocabulary = builder_.finish(whole);
-    vocabulary.add_prefix_space = add_prefix_space_;
-    for (int i = 0; i < 2; ++i) vocabulary.found_in_text[i] = std::move(found[i]);
+    BpeVocabulary vocabulary = ignore_merges_ ? builder_.finish_unchecked() : builder_.finish(whole);
+    vocabulary.nfc = nfc_;
+    vocabulary.pattern = pre_tokenizer_->pattern;
+    vocabulary.add_prefix_space = pre_tokenizer_->add_prefix_space;
+    vocabulary.ignore_merges = ignore_merges_;
+    vocabulary.whole_pieces = std::move(whole_pieces);
+    vocabulary.added = std::move(added);
     vocabulary.tokenizer_text = std::move(file_.text);
     return vocabulary;
   }
 
-  /// Whether the vocabulary has the added token under its id already.
-  bool same_id(const AddedToken& token) const {
-    return static_cast<std::uint64_t>(builder_.ids().find(token.content)->id) == token.id;
+  void read_vocab() {
+    std::unordered_set<std::string_view> added;
+    for (const ReadToken& read : added_) added.insert(read.token.content);
+    JsonReader vocab = reader_at(*vocab_at_);
+    for_each_member(vocab, [&](const std::string& token, JsonReader& value) {
+      const std::size_t at = *vocab_at_ + value.position();
+      const std::uint64_t id = value.integer();
+      if (!added.contains(token)) return builder_.add_token(at, token, id);
+      const std::optional<std::string> bytes = ByteAlphabet().bytes_of(token);
+      if (bytes && *bytes != token) {
+        refuse(at, fmt::format("an added token \"{}\" that is the vocabulary's token of other bytes", shown(token)));
+      }
+      builder_.add_whole_token(at, token, id);
+    });
+  }
+
+  /// The vocabulary may have an added token already, as it is written in a text; if it has the same bytes as one of its
+  /// own, written in the 256 characters ("Ġ" for a space), the added one is another.
+  void add_token(const ReadToken& read) {
+    const std::string& content = read.token.content;
+    const TokenIndex::Entry* const known = builder_.ids().find(content);
+    if (known == nullptr) return builder_.add_whole_token(read.at, content, read.id);
+    if (static_cast<std::uint64_t>(known->id) == read.id) return;
+    if (ByteAlphabet().written(content) == content) {
+      file_.fail_at(read.at, "token \"{}\" is there twice, with ids {} and {}", shown(content), known->id, read.id);
+    }
+    builder_.add_second_token(read.at, content, read.id);
   }
 
   void read_merge(JsonReader& json) {
@@ -239,9 +251,10 @@ class TokenizerJson {
   NamedText file_;
   BpeBuilder builder_;
   std::size_t offset_ = 0;  // of what is being read, for errors
-  std::vector<AddedToken> added_;
+  std::vector<ReadToken> added_;
   std::optional<std::size_t> vocab_at_, merges_at_;
-  bool has_pre_tokenizer_ = false, add_prefix_space_ = false;
+  std::optional<PreTokenizer> pre_tokenizer_;
+  bool nfc_ = false, ignore_merges_ = false;
 };
 
 }  // namespace

@@ -1,13 +1,16 @@
-// Hugging Face's tokenizer.json, as far as it describes a byte-level BPE with GPT-2's pattern:
+// Hugging Face's tokenizer.json, as far as it describes a byte-level BPE: GPT-2's kind, and those of Llama 3, Qwen2 and
+// Qwen3, StarCoder and GPT-NeoX.
 //
-//   model            type BPE: vocab {"token": id}, merges ["left right"] or [["left", "right"]]
-//   pre_tokenizer    ByteLevel, with or without add_prefix_space
-//   added_tokens     special ones are ids that no text has (<|endoftext|>, which ends documents, must be one of them or
-//                    of the vocabulary); the others are found in the text before anything else
-//   decoder, post_processor   ByteLevel, or none
+//   model            type BPE: vocab {"token": id}, merges ["left right"] or [["left", "right"]], ignore_merges
+//   normalizer       NFC, or none
+//   pre_tokenizer    ByteLevel; or a Sequence of Split by a published pattern (piece_scanner.h) or Digits, and
+//   ByteLevel added_tokens     special ones are ids that no text has, unless it is asked for; the others are found in a
+//   text first decoder          ByteLevel, or none post_processor   special tokens around a text, which are never added
+//   here
 //
-// The vocabulary is checked as bpe_vocabulary.h says. What else a file asks for is refused by name: a tokenizer that is
-// nearly the right one would be worse than none.
+// The vocabulary is checked as bpe_vocabulary.h says, but that an added token may repeat the bytes of another token,
+// that merges may come in any order, and that with ignore_merges tokens need not be made by merges. What else a file
+// asks for is refused by name: a tokenizer that is nearly the right one would be worse than none.
 #pragma once
 
 #include <string>

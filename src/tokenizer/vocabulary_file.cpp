@@ -66,30 +66,48 @@ void BpeBuilder::add_token(std::size_t at, std::string_view written, std::uint64
 }
 
 void BpeBuilder::add_whole_token(std::size_t at, std::string bytes, std::uint64_t id) {
-  if (id >= kMostTokens) file_->fail_at(at, "id {}: ids are below {}", id, kMostTokens);
-  if (bytes.empty() || bytes.size() > kLongestToken) file_->fail_at(at, "a token of {} bytes", bytes.size());
+  check_size(at, bytes, id);
   if (ids_.find(bytes) != nullptr) file_->fail_at(at, "token \"{}\" is there twice", shown(alphabet_.written(bytes)));
   ids_.add(std::move(bytes), static_cast<std::int32_t>(id));
 }
 
+void BpeBuilder::add_second_token(std::size_t at, std::string bytes, std::uint64_t id) {
+  check_size(at, bytes, id);
+  second_.push_back({std::move(bytes), static_cast<std::int32_t>(id)});
+}
+
+void BpeBuilder::check_size(std::size_t at, const std::string& bytes, std::uint64_t id) const {
+  if (id >= kMostTokens) file_->fail_at(at, "id {}: ids are below {}", id, kMostTokens);
+  if (bytes.empty() || bytes.size() > kLongestToken) file_->fail_at(at, "a token of {} bytes", bytes.size());
+}
+
 void BpeBuilder::end_tokens() {
   std::vector<std::string>& tokens = vocabulary_.tokens;
-  tokens.resize(ids_.entries().size());
-  for (const auto& [token, id] : ids_.entries()) {
-    const auto place = static_cast<std::size_t>(id);
-    if (place >= tokens.size())
-      file_->fail_at(0, "{} tokens, but one has id {}: ids must be 0 .. n-1", tokens.size(), id);
-    if (!tokens[place].empty()) file_->fail_at(0, "two tokens have id {}", id);
-    tokens[place] = token;
-  }
-  for (int byte = 0; byte < 256; ++byte) {
-    if (ids_.find(std::string(1, static_cast<char>(byte))) == nullptr) {
-      file_->fail_at(0, "byte 0x{:02x} is no token, so that not every text can be encoded", byte);
+  tokens.resize(ids_.entries().size() + second_.size());
+  for (const auto* entries : {&ids_.entries(), &std::as_const(second_)}) {
+    for (const auto& [token, id] : *entries) {
+      const auto place = static_cast<std::size_t>(id);
+      if (place >= tokens.size())
+        file_->fail_at(0, "{} tokens, but one has id {}: ids must be 0 .. n-1", tokens.size(), id);
+      if (!tokens[place].empty()) file_->fail_at(0, "two tokens have id {}", id);
+      tokens[place] = token;
     }
   }
-  const TokenIndex::Entry* const end_of_text = ids_.find(kEndOfText);
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool in_utf8 = byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);
+    const TokenIndex::Entry* const token = ids_.find(std::string(1, static_cast<char>(byte)));
+    if (token == nullptr && in_utf8) {
+      file_->fail_at(0, "byte 0x{:02x} is no token, so that not every text can be encoded", byte);
+    }
+    vocabulary_.byte_ids[static_cast<std::size_t>(byte)] = token == nullptr ? -1 : token->id;
+  }
+  const TokenIndex::Entry* end_of_text = nullptr;
+  for (const std::string_view name : kEndOfTextNames) {
+    if (end_of_text == nullptr) end_of_text = ids_.find(name);
+  }
   if (end_of_text == nullptr) {
-    file_->fail_at(0, "no token {}, which ends documents; add it with the next free id, {}", kEndOfText, tokens.size());
+    file_->fail_at(0, "no token that ends documents ({}); add {} with the next free id, {}",
+                   fmt::join(kEndOfTextNames, ", "), kEndOfText, tokens.size());
   }
   vocabulary_.end_of_text = end_of_text->id;
   made_.resize(tokens.size());
@@ -104,7 +122,8 @@ void BpeBuilder::add_merge(std::size_t at, std::string_view left_written, std::s
   const TokenIndex::Entry &left = part(at, left_written), &right = part(at, right_written);
   const TokenIndex::Entry* const result = ids_.find(left.bytes + right.bytes);
   if (result == nullptr) file_->fail_at(at, "\"{}\" makes a token that the vocabulary lacks", merge());
-  if (result->bytes == kEndOfText) file_->fail_at(at, "a merge makes {}, which no text may encode to", kEndOfText);
+  if (result->id == vocabulary_.end_of_text)
+    file_->fail_at(at, "a merge makes {}, which no text may encode to", result->bytes);
   const std::uint64_t pair = static_cast<std::uint64_t>(left.id) << 32 | static_cast<std::uint64_t>(right.id);
   if (!pairs_.insert(pair).second) file_->fail_at(at, "merge \"{}\" is there twice", merge());
   made_[static_cast<std::size_t>(result->id)] = true;
@@ -115,7 +134,7 @@ const TokenIndex::Entry& BpeBuilder::part(std::size_t at, std::string_view writt
   const std::optional<std::string> bytes = alphabet_.bytes_of(written);
   const TokenIndex::Entry* const found = bytes ? ids_.find(*bytes) : nullptr;
   if (found == nullptr) file_->fail_at(at, "\"{}\" is no token of the vocabulary", shown(written));
-  if (!made_[static_cast<std::size_t>(found->id)]) {
+  if (order_ == MergeOrder::made && !made_[static_cast<std::size_t>(found->id)]) {
     file_->fail_at(at, "\"{}\" is neither a byte nor made by a merge before this one: merges in a wrong order",
                    shown(written));
   }

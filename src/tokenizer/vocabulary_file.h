@@ -41,21 +41,29 @@ NamedText read_vocabulary_file(const std::string& path);
 /// A token (UTF-8) as it may stand in an error message of one line.
 std::string shown(std::string_view token);
 
+/// The order of merges: `made` is strict, a part of a merge is a byte or made by a merge before it; in lists that were
+/// derived from ranks of tokens (Llama 3) some parts are made later.
+enum class MergeOrder { made, any };
+
 /// Tokens and merges as files write them, in the characters of ByteAlphabet. `at` is where they are in the file.
 class BpeBuilder {
  public:
-  explicit BpeBuilder(const NamedText& file) : file_(&file) {}
+  explicit BpeBuilder(const NamedText& file, MergeOrder order = MergeOrder::made) : file_(&file), order_(order) {}
   /// The file that `at` is a place in from here on.
   void go_on_in(const NamedText& file) { file_ = &file; }
 
   void add_token(std::size_t at, std::string_view written, std::uint64_t id);
   /// A token that no merge makes, as the bytes it stands for.
   void add_whole_token(std::size_t at, std::string bytes, std::uint64_t id);
+  /// One whose bytes another token may have as well. Merges know only the other one.
+  void add_second_token(std::size_t at, std::string bytes, std::uint64_t id);
   /// All tokens have been added: checks their ids.
   void end_tokens();
   void add_merge(std::size_t at, std::string_view left, std::string_view right);
   /// All merges have been added: checks that every token is made. `whole`: tokens that none has to make, by id.
   BpeVocabulary finish(const std::vector<bool>& whole = {});
+  /// The same, where tokens need not be made.
+  BpeVocabulary finish_unchecked() { return std::move(vocabulary_); }
 
   const TokenIndex& ids() const { return ids_; }
   std::size_t merges() const { return vocabulary_.merges.size(); }
@@ -63,10 +71,13 @@ class BpeBuilder {
  private:
   const TokenIndex::Entry& part(std::size_t at, std::string_view written) const;
   void check_all_made(const std::vector<bool>& whole) const;
+  void check_size(std::size_t at, const std::string& bytes, std::uint64_t id) const;
 
   const NamedText* file_;
+  MergeOrder order_;
   ByteAlphabet alphabet_;
   TokenIndex ids_;
+  std::vector<TokenIndex::Entry> second_;
   BpeVocabulary vocabulary_;
   std::vector<bool> made_;  // which tokens are a byte or the result of a merge so far
   std::unordered_set<std::uint64_t> pairs_;

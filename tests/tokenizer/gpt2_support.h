@@ -1,6 +1,7 @@
 // What the tests of the GPT-2 tokenizer share: the small vocabulary of tests/golden/bpe, and text of all kinds.
 #pragma once
 
+#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/philox.h"
 #include "base/utf8.h"
+#include "tokenizer/piece_scanner.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron::test {
@@ -24,6 +26,19 @@ inline std::vector<std::int32_t> encode(Encoder& encoder, const std::string& tex
   std::vector<std::int32_t> ids;
   encoder.encode(text, ids);
   return ids;
+}
+
+inline std::vector<std::string> pieces(const std::string& text, SplitPattern pattern = SplitPattern::gpt2) {
+  const PieceScanner scanner(pattern);
+  std::vector<std::string> result;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    const char* const stop = scanner.piece_end(at, end);
+    REQUIRE((stop > at && stop <= end));
+    result.emplace_back(at, stop);
+    at = stop;
+  }
+  return result;
 }
 
 /// Random numbers below a limit; the same ones every time.

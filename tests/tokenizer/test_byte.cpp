@@ -29,5 +29,7 @@ TEST_CASE("tokenizer: bytes", "[tokenizer]") {
 TEST_CASE("tokenizer: an unknown name lists the known ones, and files belong to gpt2", "[tokenizer]") {
   require_error(ErrorKind::configuration, {"\"gpt9\"", "byte gpt2"}, [] { make_tokenizer({"gpt9", "", ""}); });
   require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
+  require_error(ErrorKind::configuration, {"no special tokens"},
+                [] { make_tokenizer({})->make_encoder(SpecialTokens::tokens); });
   require_error(ErrorKind::configuration, {"--vocab-file"}, [] { make_tokenizer({"byte", "vocab.json", ""}); });
 }

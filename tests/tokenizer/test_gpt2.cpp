@@ -32,19 +32,6 @@ void check_cases(const Tokenizer& tokenizer, const char* vocabulary) {
   }
 }
 
-std::vector<std::string> pieces(const std::string& text) {
-  const PieceScanner scanner;
-  std::vector<std::string> result;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at < end;) {
-    const char* const stop = scanner.piece_end(at, end);
-    REQUIRE((stop > at && stop <= end));
-    result.emplace_back(at, stop);
-    at = stop;
-  }
-  return result;
-}
-
 }  // namespace
 
 TEST_CASE("gpt2: the ids of an independent encoder, small vocabulary", "[tokenizer]") {
@@ -112,6 +99,9 @@ TEST_CASE("gpt2: what is encoded is appended, and ids outside the vocabulary are
   CHECK((ids[0] == 7 && ids[1] == 8));
   ids = {1199, ids[2], 1199};
   CHECK(tokenizer->decode(ids) == tokenizer->decode(std::span(ids).subspan(1, 1)));
+  ids.clear();
+  tokenizer->make_encoder(SpecialTokens::tokens)->encode("a<|endoftext|>", ids);
+  CHECK((ids.size() == 2 && ids.back() == tokenizer->eod_id()));
   for (const std::int32_t wrong : {1200, -1}) {
     require_error(ErrorKind::data, {std::to_string(wrong)}, [&] { tokenizer->decode(std::vector{wrong}); });
   }

@@ -101,7 +101,10 @@ TEST_CASE("gpt2: a piece that merging would need too much memory for", "[tokeniz
 TEST_CASE("gpt2: vocabularies in which two merges make one token", "[tokenizer]") {
   // Trained vocabularies have a few of these. Then a later merge can make possible one of a lower rank.
   BpeVocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+    vocabulary.byte_ids[static_cast<std::size_t>(byte)] = byte;
+  }
   const auto merge = [&](std::int32_t left, std::int32_t right, std::int32_t result) {
     const auto place = static_cast<std::size_t>(result);
     if (place == vocabulary.tokens.size()) vocabulary.tokens.emplace_back();

@@ -100,23 +100,55 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
     std::function<void(json&)> change;
     std::vector<std::string> parts;
   };
+  const json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  const auto steps = [](const std::vector<json>& list) { return json{{"type", "Sequence"}, {"pretokenizers", list}}; };
+  const auto split = [](const std::string& pattern, const std::string& behavior) {
+    return json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}, {"invert", false}};
+  };
   const Case cases[] = {
       {[](json& j) {
-         j["normalizer"] = {{"type", "NFC"}};
+         j["normalizer"] = {{"type", "NFKC"}};
        },
-       {"normalizer", "NFC"}},
-      {[](json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; }, {"pre_tokenizer.type", "Metaspace"}},
+       {"normalizer", "NFKC", "Qwen2", "megatron_preprocess import"}},
+      {[](json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; }, {"pre_tokenizer", "Metaspace"}},
       {[](json& j) { j["pre_tokenizer"]["use_regex"] = false; }, {"pre_tokenizer.use_regex", "false"}},
+      {[](json& j) { j["pre_tokenizer"]["novelty"] = 1; }, {"pre_tokenizer.novelty"}},
+      {[](json& j) { j["pre_tokenizer"]["add_prefix_space"] = "no"; }, {"add_prefix_space"}},
       {[](json& j) { j["pre_tokenizer"] = nullptr; }, {"no pre_tokenizer"}},
       {[](json& j) { j.erase("pre_tokenizer"); }, {"no pre_tokenizer"}},
-      {[](json& j) {
-         j["post_processor"] = {{"type", "TemplateProcessing"}};
+      {[&](json& j) {
+         j["pre_tokenizer"] = steps({digits, digits, byte_level});
        },
-       {"post_processor.type", "Template"}},
+       {"of 3 steps"}},
+      {[&](json& j) {
+         j["pre_tokenizer"] = steps({byte_level, digits});
+       },
+       {"pre_tokenizer", "ByteLevel"}},
+      {[&](json& j) {
+         j["pre_tokenizer"] = steps({{{"type", "Digits"}, {"individual_digits", false}}, byte_level});
+       },
+       {"individual_digits"}},
+      {[&](json& j) {
+         j["pre_tokenizer"] = steps({split("\\w+", "Isolated"), byte_level});
+       },
+       {"Split", "w+"}},
+      {[&](json& j) {
+         j["pre_tokenizer"] = steps({split("\\w+", "MergedWithNext"), byte_level});
+       },
+       {"Split", "MergedWithNext"}},
+      {[](json& j) {
+         j["post_processor"] = {{"type", "Novelty"}};
+       },
+       {"post_processor", "Novelty"}},
+      {[](json& j) {
+         j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", json::array()}};
+       },
+       {"TemplateProcessing", "0 times"}},
       {[](json& j) {
          j["decoder"] = {{"type", "WordPiece"}};
        },
-       {"decoder.type", "WordPiece"}},
+       {"decoder", "WordPiece"}},
       {[](json& j) {
          j["truncation"] = {{"max_length", 5}};
        },
@@ -124,8 +156,6 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
       {[](json& j) { j["novelty"] = 1; }, {"\"novelty\""}},
       {[](json& j) { j["model"]["type"] = "Unigram"; }, {"model.type", "Unigram"}},
       {[](json& j) { j["model"]["dropout"] = 0.1; }, {"model.dropout", "0.1"}},
-      {[](json& j) { j["model"]["byte_fallback"] = true; }, {"model.byte_fallback"}},
-      {[](json& j) { j["model"]["ignore_merges"] = true; }, {"model.ignore_merges"}},
       {[](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, {"model.end_of_word_suffix"}},
       {[](json& j) { j["model"].erase("merges"); }, {"no model with vocab and merges"}},
       {[](json& j) {
@@ -139,8 +169,22 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
        {"no token of the vocabulary"}},
       {[](json& j) { j["model"]["merges"].erase(j["model"]["merges"].size() - 1); }, {"before any merge makes"}},
       {[](json& j) { j["model"]["vocab"]["<|endoftext|>"] = 5000; }, {"there twice"}},
-      {[](json& j) { j["added_tokens"][1]["lstrip"] = true; }, {"lstrip", "added token"}},
-      {[](json& j) { j["added_tokens"][1]["id"] = std::uint64_t{1} << 40; }, {"ids are below"}},
+      {[](json& j) { j["added_tokens"][1]["novelty"] = true; }, {"novelty", "added token"}},
+      {[](json& j) { j["added_tokens"][1]["content"] = "\u00E9"; }, {"\u00E9", "other bytes"}},
+      {[](json& j) {
+         j["model"]["vocab"]["<gone>"] = j["model"]["vocab"]["!"];
+         j["model"]["vocab"].erase("!");
+       },
+       {"byte 0x21 is no token"}},
+      {[](json& j) {
+         j["added_tokens"][0]["content"] = "<|over|>";
+         j["model"]["vocab"].erase("<|endoftext|>");
+       },
+       {"no token that ends documents", "<|end_of_text|>"}},
+      {[](json& j) {
+         j["added_tokens"].push_back({{"id", std::uint64_t{1} << 40}, {"content", "<far>"}});
+       },
+       {"ids are below"}},
       {[](json& j) { j["added_tokens"][1]["content"] = ""; }, {"a token of 0 bytes"}},
       {[](json& j) { j["model"]["vocab"] = json::array(); }, {"not a tokenizer.json", "an object"}},
   };

@@ -94,7 +94,7 @@ TEST_CASE("vocabulary: everything that is wrong has its error", "[tokenizer]") {
       {vocab, "\"abc\": 257", "\"\": 257", {"vocab.json:259:", "256 characters"}},
       {vocab, "\"abc\": 257", "\"" + std::string(5000, 'a') + "\": 257", {"vocab.json:259:", "5000 bytes"}},
       {vocab, "\"a\":", "\"aa\":", {"vocab.json", "0x61 is no token"}},
-      {vocab, "<|endoftext|>", "<|end|>", {"vocab.json", "no token <|endoftext|>", "259"}},
+      {vocab, "<|endoftext|>", "<|end|>", {"vocab.json", "no token that ends documents", "259"}},
       {vocab, "\n}\n", "", {"vocab.json:260:", "not valid JSON", "found the end"}},
       {vocab, "\n}\n", "}x", {"vocab.json:260:", "nothing more"}},
       {vocab, "{\n", "[", {"vocab.json:1:", "an object"}},

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Compares our ids with Hugging Face's tokenizers for the tokenizer.json kinds of published models, on random strings.
+
+Usage: python3 scripts/check_tokenizers.py [--strings 100000] [--only KIND] [--program ./megatron_preprocess] [--seed 1]
+       python3 scripts/check_tokenizers.py --golden tests/golden/tokenizer_kinds         (needs tokenizers and h5py)
+
+Each kind is the published pipeline (normalizer, split pattern, added tokens, model options, post-processor) of a family
+of models, with a small vocabulary trained here. The strings are words, digits, contractions, spaces and newlines, marks
+on letters, Hangul, random code points, and the added tokens with spaces around them. Each string is encoded twice by
+both, with special tokens as text and as tokens. --golden writes each kind's tokenizer.json and 100 strings with their
+ids, for a test. Ends with 1 at the first kind that differs, with 77 where a package is missing.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import h5py
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+except ImportError as error:
+    print("check_tokenizers: skipped,", error)
+    sys.exit(77)
+
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + REST
+QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + REST
+NOT_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
+
+WORDS = """the of and to in is was for on that with by as at from his he it are were which this be also has had first one
+their its new after but who not they have her she two been other when there all during into school time may years more
+year would where some only city state world made over used area made he's it'll don't WE'VE I'M you're naïve café
+Zürich Привет мир здравствуйте 東京 日本語 한국어 안녕하세요 العربية हिन्दी ไทย return def class int void if else for while
+self import const std::vector x1 y2 1984 2024 31415926535 100,000 3.14 ½ ² Ⅷ ٣٤٥ é e\u0301 Å \u212b ﬁ ἄ q\u0323\u0307""".split()
+PIECES = ["'s", "'S", "'ll", "'LL", "'re", "'vE", "'m", "'D", "'t", "'\u017f", "'ll've", "''s", "\u2019s"] + [
+    " ", "  ", "   ", "     ", "\n", "\n\n", "\r\n", "\r", "\t", " \n ", "\n  ", "\u00a0", "\u2003", "\u3000", "\u0085", "\x0b"
+] + ["!", "?!", "...", "--", "==", "{", "}", "();", "\u201c", "\u2014", "\U0001f600", "\U0001f468\u200d\U0001f469", "_", "__x"] + [
+    "\u0301", "\u0323", "\u0327\u0301", "\u0334", "\u093c", "\u09be", "\u1161", "\u11a8", "\u1100", "\uac00", "\U00011de3",
+    "\U00016ff4", "\u0f71\u0f72", "\u1e9b\u0323", "\u2126", "\ufb1d", "\U0001d15e", "\U0002f800", "\U00011938", "\u0344",
+]  # fmt: skip
+
+
+def special(*contents):
+    return [AddedToken(content, special=True, normalized=False) for content in contents]
+
+
+def in_vocabulary(size):
+    """Special tokens that the model's vocabulary itself begins with."""
+    return ["<|endoftext|>", "<|padding|>", "<fim_prefix>", "<reponame>"][:size]
+
+
+def trained(tokenizer, alphabet, special_tokens, vocab_size=700):
+    generator = random.Random(7)
+    weights = [1 / (i + 3) for i in range(len(WORDS))]
+    lines = [" ".join(generator.choices(WORDS, weights, k=60)) + "\n    " for _ in range(300)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, initial_alphabet=alphabet, special_tokens=special_tokens, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return tokenizer
+
+
+def pipeline(steps, normalizer=None):
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = steps
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def split_then_bytes(pattern):
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+
+def byte_characters(without=()):
+    itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in itself]
+    characters = {b: chr(b) for b in itself} | {b: chr(256 + i) for i, b in enumerate(others)}
+    return [characters[b] for b in range(256) if b not in without]
+
+
+def ranked_merges(vocab):
+    """As converters from tiktoken's ranks make them: every way to cut a token into two, in the order of the tokens."""
+    merges = []
+    for token in sorted(vocab, key=vocab.get):
+        cuts = [(token[:i], token[i:]) for i in range(1, len(token)) if token[:i] in vocab and token[i:] in vocab]
+        merges += sorted(cuts, key=lambda cut: (vocab[cut[0]], vocab[cut[1]]))
+    return merges
+
+
+def llama3(generator):
+    made = trained(pipeline(split_then_bytes(LLAMA3)), byte_characters(), [])
+    # tiktoken's vocabularies have tokens that no merge makes, and some parts come after what they are parts of.
+    content = json.loads(made.to_str())
+    vocab = content["model"]["vocab"]
+    for extra in ["Ġwholly", "ĠunmergedĠpiece", "xyzzy", "zzy"]:
+        vocab[extra] = len(vocab)
+    tokens = sorted(vocab, key=vocab.get)
+    late = tokens[256:]
+    generator.shuffle(late)
+    vocab = content["model"]["vocab"] = {token: i for i, token in enumerate(tokens[:256] + late)}
+    content["model"]["merges"] = [list(merge) for merge in ranked_merges(vocab)]
+    content["model"]["ignore_merges"] = True
+    made = Tokenizer.from_str(json.dumps(content))
+    names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    made.add_special_tokens(special(*names, *(f"<|reserved_special_token_{i}|>" for i in range(12))))
+    begin = made.token_to_id("<|begin_of_text|>")
+    template = processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|>:1 $B:1",
+        special_tokens=[("<|begin_of_text|>", begin)],
+    )  # fmt: skip
+    made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    return made
+
+
+def qwen2(_generator):
+    made = trained(pipeline(split_then_bytes(QWEN2), normalizers.NFC()), byte_characters(), [])
+    made.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
+    made.add_tokens([AddedToken(name, normalized=False) for name in ("<tool_call>", "</tool_call>", "<think>", "</think>")])
+    return made
+
+
+def starcoder(_generator):
+    steps = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    made = trained(pipeline(pre_tokenizers.Sequence(steps)), byte_characters(), in_vocabulary(4))
+    made.add_special_tokens(special(*in_vocabulary(4)))
+    return made
+
+
+def neox(_generator):
+    alphabet = byte_characters(NOT_IN_UTF8)
+    made = trained(pipeline(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.NFC()), alphabet, in_vocabulary(2))
+    made.add_tokens([AddedToken(" " * n, normalized=True) for n in range(24, 1, -1)])
+    return made
+
+
+def flags(_generator):
+    """Every flag of an added token, which no published kind uses together."""
+    made = trained(pipeline(pre_tokenizers.ByteLevel(add_prefix_space=True), normalizers.NFC()), byte_characters(), in_vocabulary(1))
+    names = ["<w>", "<l>", "<r>", "<lr>", "<wlr>", "word", "  ", "\u6771", "e\u0301t\u00e9", "<", "wor", "<w><l>"]
+    made.add_tokens([
+        AddedToken(name, single_word="w" in name, lstrip="l" in name, rstrip="r" in name and name[0] == "<",
+                   normalized=i % 2 == 0) for i, name in enumerate(names)
+    ])  # fmt: skip
+    made.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False),
+                             AddedToken("<Mask word>", rstrip=True, single_word=True, special=True)])  # fmt: skip
+    return made
+
+
+KINDS = {"llama3": llama3, "qwen2": qwen2, "starcoder": starcoder, "gpt_neox": neox, "flags": flags}
+
+
+def random_code_point(generator):
+    while True:
+        c = generator.randrange(generator.choice([0x80, 0x250, 0x800, 0x3100, 0x10000, 0x110000]))
+        if c != 0 and not 0xD800 <= c < 0xE000:
+            return chr(c)
+
+
+def random_string(generator, added):
+    parts = []
+    for _ in range(generator.randint(1, 14)):
+        kind = generator.random()
+        if kind < 0.3:
+            parts.append(generator.choice(["", " "]) + generator.choice(WORDS))
+        elif kind < 0.65:
+            parts.append(generator.choice(PIECES))
+        elif kind < 0.75:
+            parts.append(generator.choice(["", " "]) + str(generator.randrange(10 ** generator.randint(1, 8))))
+        elif kind < 0.87:
+            parts.append("".join(random_code_point(generator) for _ in range(generator.randint(1, 4))))
+        elif added:
+            name = generator.choice(added)
+            parts.append(generator.choice([name, name, name[:-1], " " + name + "  ", name + "x"]))
+    return "".join(parts) or "x"
+
+
+def random_strings(kind, made, count, seed):
+    generator = random.Random(f"{kind} {seed}")
+    added = [token.content for token in made.get_added_tokens_decoder().values()]
+    return [random_string(generator, added) for _ in range(count)]
+
+
+def their_ids(made, texts, special_tokens):
+    made.encode_special_tokens = not special_tokens
+    return [encoding.ids for encoding in made.encode_batch(texts, add_special_tokens=False)]
+
+
+def our_ids(program, folder, path, texts, special_tokens):
+    source, target = os.path.join(folder, "texts.jsonl"), os.path.join(folder, "texts")
+    with open(source, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
+    command = [program, "--input", source, "--output", target, "--tokenizer", "gpt2", "--vocab-file", path]
+    command += ["--special-tokens"] if special_tokens else []
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    with h5py.File(target + "-00000.h5") as file:
+        tokens, starts = file["tokens"][:].tolist(), file["documents"][:].tolist()
+        end = int(file.attrs["eod_id"])
+    documents = [tokens[a:b] for a, b in zip(starts, starts[1:])]
+    assert all(document[-1] == end for document in documents)
+    return [document[:-1] for document in documents]
+
+
+def check(program, kind, count, seed):
+    made = KINDS[kind](random.Random(11))
+    texts = random_strings(kind, made, count, seed)
+    differing = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tokenizer.json")
+        made.save(path)
+        for special_tokens in (False, True):
+            theirs = their_ids(made, texts, special_tokens)
+            kept = [(text, ids) for text, ids in zip(texts, theirs) if ids]  # documents without tokens are left out
+            ours = our_ids(program, folder, path, [text for text, _ in kept], special_tokens)
+            assert len(ours) == len(kept), (len(ours), len(kept))
+            wrong = [(text, ids, mine) for (text, ids), mine in zip(kept, ours) if ids != mine]
+            for text, ids, mine in wrong[:3]:
+                print(f"{kind}: {text!r}\n  tokenizers {[made.id_to_token(i) for i in ids]}\n"
+                      f"  here       {[made.id_to_token(i) for i in mine]}")  # fmt: skip
+            differing += len(wrong)
+            tokens = "tokens" if special_tokens else "text"
+            print(f"{kind:<10} special tokens as {tokens:<6}: {len(kept)} strings, {len(wrong)} differ", flush=True)
+    return differing
+
+
+def write_golden(folder):
+    os.makedirs(folder, exist_ok=True)
+    for kind, make in KINDS.items():
+        made = make(random.Random(11))
+        made.save(os.path.join(folder, kind + ".json"), pretty=False)
+        texts = random_strings(kind, made, 100, "golden")
+        as_text, as_tokens = (their_ids(made, texts, special_tokens) for special_tokens in (False, True))
+        cases = [{"text": t, "ids": a, "special": b} for t, a, b in zip(texts, as_text, as_tokens)]
+        with open(os.path.join(folder, kind + ".cases.json"), "w", encoding="utf-8") as file:
+            file.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strings", type=int, default=100_000)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--program", default="./megatron_preprocess")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--golden")
+    arguments = parser.parse_args()
+    if arguments.golden:
+        return write_golden(arguments.golden)
+    kinds = [kind for kind in KINDS if kind.startswith(arguments.only)]
+    return 1 if sum(check(arguments.program, kind, arguments.strings, arguments.seed) for kind in kinds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+#include "tokenizer/tokenizer_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kCl100kPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UnsupportedStep{what};
+}
+
+std::string type_of(const json& step, const char* part) {
+  const auto type = step.is_object() ? step.find("type") : step.end();
+  if (type == step.end() || !type->is_string()) refuse(fmt::format("a {} without a type", part));
+  return type->get<std::string>();
+}
+
+/// The steps of a part: none of null, those of a Sequence (which names them `list`), or the one that it is.
+std::vector<json> steps_of(std::string_view text, const char* part, const char* list) {
+  const json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) refuse(fmt::format("a {} with a number that is too large", part));
+  if (value.is_null()) return {};
+  if (type_of(value, part) != "Sequence") return {value};
+  const auto found = value.find(list);
+  if (found == value.end() || !found->is_array()) refuse(fmt::format("a {} of type Sequence without {}", part, list));
+  return {found->begin(), found->end()};
+}
+
+bool flag(const json& step, const char* name, bool otherwise) {
+  const auto found = step.find(name);
+  if (found == step.end()) return otherwise;
+  if (!found->is_boolean()) refuse(fmt::format("{} = {}", name, found->dump()));
+  return found->get<bool>();
+}
+
+/// Refuses members that are not among these.
+void expect_members(const json& step, const char* part, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : step.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) refuse(fmt::format("{}.{}", part, key));
+  }
+}
+
+SplitPattern pattern_of(const json& split) {
+  expect_members(split, "pre_tokenizer", {"type", "pattern", "behavior", "invert"});
+  const std::string behavior = split.value("behavior", json()).dump();
+  const bool invert = flag(split, "invert", false);
+  // The patterns match all of a text: it is the same whether matches are kept or what is between them is removed.
+  const bool isolated = behavior == "\"Isolated\"" && !invert, others_removed = behavior == "\"Removed\"" && invert;
+  if (!isolated && !others_removed) refuse(fmt::format("a Split with behavior {} and invert {}", behavior, invert));
+  const json pattern = split.value("pattern", json());
+  const json regex = pattern.is_object() ? pattern.value("Regex", json()) : json();
+  if (regex == kGpt2Pattern) return SplitPattern::gpt2;
+  if (regex == kCl100kPattern) return SplitPattern::cl100k;
+  if (regex == kQwen2Pattern) return SplitPattern::qwen2;
+  refuse(fmt::format("a Split by the pattern {}", pattern.dump()));
+}
+
+void check_byte_level(const json& step, bool with_pattern) {
+  expect_members(step, "pre_tokenizer", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  const bool use_regex = flag(step, "use_regex", true);
+  if (use_regex != with_pattern) refuse(fmt::format("pre_tokenizer.use_regex = {} here", use_regex));
+}
+
+}  // namespace
+
+bool read_normalizer(std::string_view text) {
+  bool nfc = false;
+  for (const json& step : steps_of(text, "normalizer", "normalizers")) {
+    const std::string type = type_of(step, "normalizer");
+    if (type != "NFC") refuse(fmt::format("a normalizer of type {}", type));
+    nfc = true;
+  }
+  return nfc;
+}
+
+PreTokenizer read_pre_tokenizer(std::string_view text) {
+  const std::vector<json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
+  if (steps.empty()) refuse("no pre_tokenizer");
+  PreTokenizer made;
+  bool has_pattern = false;
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    const std::string type = type_of(steps[i], "pre_tokenizer");
+    if (i > 0) refuse(fmt::format("a pre_tokenizer of {} steps", steps.size()));
+    if (type == "Split") {
+      made.pattern = pattern_of(steps[i]);
+      has_pattern = true;
+    } else if (type == "Digits") {
+      expect_members(steps[i], "pre_tokenizer", {"type", "individual_digits"});
+      if (!flag(steps[i], "individual_digits", false)) refuse("Digits with individual_digits = false");
+      made.pattern = SplitPattern::single_digits;
+    } else {
+      refuse(fmt::format("a pre_tokenizer of type {}", type));
+    }
+  }
+  const json& last = steps.back();
+  const std::string type = type_of(last, "pre_tokenizer");
+  if (type != "ByteLevel") refuse(fmt::format("a pre_tokenizer of type {}", type));
+  check_byte_level(last, !has_pattern);
+  made.add_prefix_space = flag(last, "add_prefix_space", true);
+  if (made.add_prefix_space && steps.size() > 1) refuse("pre_tokenizer.add_prefix_space for each part of a text");
+  return made;
+}
+
+void check_decoder(std::string_view text) {
+  for (const json& step : steps_of(text, "decoder", "decoders")) {
+    const std::string type = type_of(step, "decoder");
+    if (type != "ByteLevel") refuse(fmt::format("a decoder of type {}", type));
+  }
+}
+
+void check_post_processor(std::string_view text) {
+  for (const json& step : steps_of(text, "post_processor", "processors")) {
+    const std::string type = type_of(step, "post_processor");
+    if (type == "ByteLevel" || type == "RobertaProcessing" || type == "BertProcessing") continue;
+    if (type != "TemplateProcessing") refuse(fmt::format("a post_processor of type {}", type));
+    std::size_t texts = 0;
+    for (const json& piece : step.value("single", json::array())) texts += piece.contains("Sequence") ? 1 : 0;
+    if (texts != 1) refuse(fmt::format("a TemplateProcessing that has the text {} times", texts));
+  }
+}
+
+}  // namespace megatron

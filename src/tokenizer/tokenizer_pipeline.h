@@ -1,0 +1,34 @@
+// TokenizerPipeline: what a tokenizer.json does to a text before and after the model (BPE) sees it, as far as this
+// program has it. Internal to src/tokenizer; must not know files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/piece_scanner.h"
+
+namespace megatron {
+
+/// Something that a file asks for and is not supported: the caller knows the place and says it.
+struct UnsupportedStep {
+  std::string what;
+};
+
+/// normalizer: null or NFC, or a Sequence of these. Whether it is NFC.
+bool read_normalizer(std::string_view json);
+
+struct PreTokenizer {
+  SplitPattern pattern = SplitPattern::gpt2;
+  bool add_prefix_space = false;
+};
+/// ByteLevel, or a Sequence of Split with a published pattern and ByteLevel without, or of Digits and ByteLevel.
+PreTokenizer read_pre_tokenizer(std::string_view json);
+
+/// decoder: null or ByteLevel, or a Sequence of these.
+void check_decoder(std::string_view json);
+
+/// post_processor: anything that leaves the ids alone but for special tokens around them, which are never added here.
+void check_post_processor(std::string_view json);
+
+}  // namespace megatron

@@ -1,0 +1,32 @@
+// Unicode data beyond the character classes of the split patterns: characters that words consist of (\w), combining
+// classes and canonical decompositions. From unicode_tables.cpp, which scripts/make_unicode_tables.py makes. All tables
+// are ascending; a code point that is in none of a table's rows has the default.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace megatron {
+
+/// [first, last]
+struct CodePointRange {
+  std::uint32_t first, last;
+};
+/// Code points of one canonical combining class; the default is 0.
+struct CombiningRange {
+  std::uint32_t first, last;
+  std::uint8_t of;
+};
+/// One level; `second` is 0 for a singleton. `composes`: NFC puts the two together again.
+struct Decomposition {
+  std::uint32_t code_point, first, second;
+  bool composes;
+};
+
+std::span<const CodePointRange> word_ranges();
+/// Digits of the pre-tokenizer Digits, which follows a newer Unicode, that the split patterns do not count as \p{N}.
+std::span<const CodePointRange> late_digit_ranges();
+std::span<const CombiningRange> combining_ranges();
+std::span<const Decomposition> canonical_decompositions();
+
+}  // namespace megatron

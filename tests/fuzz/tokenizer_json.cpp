@@ -1,0 +1,54 @@
+// The reader of tokenizer.json, and the tokenizer that it makes. The input is the values of pre_tokenizer, normalizer,
+// added_tokens, merges and ignore_merges, and a text, with a NUL byte between them; the vocabulary is the 256 bytes,
+// "ab" and <|endoftext|>.
+#include <nlohmann/json.hpp>
+
+#include "fuzz/fuzz.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/gpt2_tokenizer.h"
+
+using namespace megatron;
+
+namespace {
+
+const std::string& vocabulary() {
+  static const std::string text = [] {
+    const ByteAlphabet alphabet;
+    nlohmann::json vocab = {{"ab", 256}, {"<|endoftext|>", 257}};
+    for (int byte = 0; byte < 256; ++byte) vocab[alphabet.written(std::string(1, static_cast<char>(byte)))] = byte;
+    return vocab.dump();
+  }();
+  return text;
+}
+
+void use(const Gpt2Tokenizer& tokenizer, std::string_view text) {
+  for (const SpecialTokens special : {SpecialTokens::text, SpecialTokens::tokens}) {
+    const auto encoder = tokenizer.make_encoder(special);
+    std::vector<std::int32_t> ids, again;
+    encoder->encode(text, ids);
+    encoder->encode(text, again);  // out of its memory
+    fuzz::require(ids == again, "other ids for the same text");
+    for (const std::int32_t id : ids) {
+      fuzz::require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
+      fuzz::require(special == SpecialTokens::tokens || id != tokenizer.eod_id(), "a text that ends a document");
+    }
+    tokenizer.decode(ids);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  const auto part = [&] {
+    const std::string_view text = rest.substr(0, rest.find('\0'));
+    rest.remove_prefix(std::min(rest.size(), text.size() + 1));
+    return std::string(text);
+  };
+  std::string file = R"({"pre_tokenizer":)" + part();
+  file += R"(,"normalizer":)" + part() + R"(,"added_tokens":)" + part();
+  file += R"(,"model":{"type":"BPE","merges":)" + part() + R"(,"ignore_merges":)" + part();
+  const fuzz::ScratchFile json(file + R"(,"vocab":)" + vocabulary() + "}}");
+  fuzz::allow({ErrorKind::data}, [&] { use(Gpt2Tokenizer(json.path(), ""), rest); });
+  return 0;
+}

@@ -1,0 +1,150 @@
+// The kinds of tokenizer.json of published models: ids as Hugging Face's library gives them for random strings
+// (scripts/check_tokenizers.py --golden), and single rules of the split patterns, NFC and added tokens.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "gpt2_support.h"
+#include "support/require_error.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/normalization.h"
+#include "tokenizer/piece_scanner.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using nlohmann::json;
+
+namespace {
+
+const char* const kKinds[] = {"llama3", "qwen2", "starcoder", "gpt_neox", "flags"};
+
+std::string kind_file(const std::string& name) {
+  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind) {
+  return make_tokenizer({"gpt2", kind_file(kind + ".json"), ""});
+}
+
+std::string nfc(const std::string& text) {
+  std::string buffer;
+  return std::string(normalized_nfc(text, buffer));
+}
+
+using Pieces = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("tokenizer kinds: the ids of Hugging Face's library", "[tokenizer_kinds]") {
+  for (const std::string kind : kKinds) {
+    INFO(kind);
+    const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
+    REQUIRE(cases.size() == 100);
+    const auto tokenizer = tokenizer_of_kind(kind);
+    const auto as_text = tokenizer->make_encoder();
+    const auto as_tokens = tokenizer->make_encoder(SpecialTokens::tokens);
+    for (int round = 0; round < 2; ++round) {  // the second time from the encoders' memory
+      for (const json& one : cases) {
+        const std::string text = one.at("text");
+        INFO("text: " << one.at("text").dump(-1, ' ', true));
+        const auto ids = encode(*as_text, text);
+        CHECK(ids == one.at("ids").get<std::vector<std::int32_t>>());
+        CHECK(encode(*as_tokens, text) == one.at("special").get<std::vector<std::int32_t>>());
+        if (kind == "llama3" || kind == "starcoder") CHECK((tokenizer->decode(ids) == text));
+        if (kind == "qwen2" || kind == "gpt_neox") CHECK((tokenizer->decode(ids) == nfc(text)));
+      }
+    }
+  }
+}
+
+TEST_CASE("tokenizer kinds: each has another hash and its own end of documents", "[tokenizer_kinds]") {
+  std::set<std::uint64_t> hashes;
+  for (const std::string kind : kKinds) hashes.insert(tokenizer_of_kind(kind)->hash());
+  CHECK(hashes.size() == std::size(kKinds));
+  const auto end = [](const std::string& kind) {
+    const auto tokenizer = tokenizer_of_kind(kind);
+    const json file = json::parse(std::ifstream(kind_file(kind + ".json")));
+    for (const json& token : file.at("added_tokens")) {
+      if (token.at("id") == tokenizer->eod_id()) return token.at("content").get<std::string>();
+    }
+    return std::string("none");
+  };
+  CHECK(end("llama3") == "<|end_of_text|>");
+  CHECK(end("qwen2") == "<|endoftext|>");
+}
+
+TEST_CASE("split patterns: digits, contractions, newlines and spaces", "[tokenizer_kinds]") {
+  CHECK(pieces("x 12345", SplitPattern::cl100k) == Pieces{"x", " ", "123", "45"});
+  CHECK(pieces("x 12345", SplitPattern::qwen2) == Pieces{"x", " ", "1", "2", "3", "4", "5"});
+  CHECK(pieces("x 123 4", SplitPattern::single_digits) == Pieces{"x", " ", "1", "2", "3", " ", "4"});
+  CHECK(pieces("a   1", SplitPattern::single_digits) == Pieces{"a", "   ", "1"});
+  CHECK(pieces("a   1", SplitPattern::gpt2) == Pieces{"a", "  ", " 1"});
+  CHECK(pieces("it'S WE'LLx'\u017F", SplitPattern::cl100k) == Pieces{"it", "'S", " WE", "'LL", "x", "'\u017F"});
+  CHECK(pieces("it'S", SplitPattern::gpt2) == Pieces{"it", "'", "S"});
+  CHECK(pieces("(a) .\n\n\n  b", SplitPattern::cl100k) == Pieces{"(a", ")", " .\n\n\n", " ", " b"});
+  CHECK(pieces("a \r\n \n  b\tc", SplitPattern::cl100k) == Pieces{"a", " \r\n \n", " ", " b", "\tc"});
+  CHECK(pieces("\n\na", SplitPattern::qwen2) == Pieces{"\n\n", "a"});
+  CHECK(pieces("  \xFF\xFF z", SplitPattern::qwen2) == Pieces{" ", " \xFF\xFF", " z"});
+}
+
+TEST_CASE("split patterns: every byte is in a piece", "[tokenizer_kinds]") {
+  Draw draw(3);
+  for (const auto pattern : {SplitPattern::single_digits, SplitPattern::cl100k, SplitPattern::qwen2}) {
+    for (int i = 0; i < 300; ++i) {
+      const std::string text = i % 2 == 0 ? random_bytes(draw, 60) : random_utf8(draw, 60);
+      std::string together;
+      for (const std::string& piece : pieces(text, pattern)) together += piece;
+      CHECK((together == text));
+    }
+  }
+}
+
+TEST_CASE("NFC: composes, orders marks, keeps what is not UTF-8", "[tokenizer_kinds]") {
+  CHECK(nfc("plain \u00e9") == "plain \u00e9");
+  CHECK(nfc("e\u0301") == "\u00e9");
+  CHECK(nfc("q\u0307\u0323") == "q\u0323\u0307");  // another order, nothing to compose
+  CHECK(nfc("\u1e0a\u0323") == "\u1e0c\u0307");    // taken apart and put together otherwise
+  CHECK(nfc("\u212b \u2126") == "\u00c5 \u03a9");  // singletons
+  CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");    // Hangul, all three parts
+  CHECK(nfc("\ud558\u11ab") == "\ud55c");          // and a syllable with a trailing part
+  CHECK(nfc("\u0958") == "\u0915\u093c");          // excluded from composition
+  CHECK(nfc("\u0301e\u0301") == "\u0301\u00e9");   // a mark without a letter
+  CHECK(nfc("e\xFF\u0301\xCC") == "e\xFF\u0301\xCC");
+  const std::string marks = [] {
+    std::string text = "a";
+    for (int i = 0; i < 20000; ++i) text += i % 2 == 0 ? "\u0301" : "\u0323";
+    return text;
+  }();
+  CHECK(nfc(nfc(marks)) == nfc(marks));
+}
+
+TEST_CASE("added tokens: the longest first, words and spaces by their flags", "[tokenizer_kinds]") {
+  const AddedTokens tokens({{.content = "<a>", .id = 1},
+                            {.content = "<a><b>", .id = 2},
+                            {.content = "in", .id = 3, .single_word = true},
+                            {.content = "<l>", .id = 4, .lstrip = true},
+                            {.content = "<r>", .id = 5, .rstrip = true},
+                            {.content = "<s in>", .id = 6, .special = true}});
+  const auto split = [&](const std::string& text, bool special) {
+    std::string result;
+    tokens.split(
+        text, special, [&](std::string_view part) { result += "[" + std::string(part) + "]"; },
+        [&](std::int32_t id) { result += std::to_string(id); });
+    return result;
+  };
+  CHECK(split("<a><b><a>x", false) == "21[x]");
+  CHECK(split("in inn in", false) == "3[ inn ]3");
+  CHECK(split("x  <l> y", false) == "[x]4[ y]");
+  CHECK(split("x <r>\u2003 <l>y", false) == "[x ]54[y]");
+  CHECK(split("<s in>", false) == "[<s in>]");  // hides the token inside it
+  CHECK(split("<s in>", true) == "6");
+  CHECK(split("", true).empty());
+}
+
+TEST_CASE("a vocabulary without bytes that UTF-8 lacks refuses them", "[tokenizer_kinds][fault]") {
+  const auto tokenizer = tokenizer_of_kind("gpt_neox");
+  std::vector<std::int32_t> ids;
+  require_error(ErrorKind::data, {"byte 0xf5", "not UTF-8"}, [&] { tokenizer->make_encoder()->encode("a \xF5", ids); });
+}
