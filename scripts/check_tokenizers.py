@@ -196,7 +196,8 @@ def their_ids(made, texts, special_tokens):
 
 
 def our_ids(program, folder, path, texts, special_tokens):
-    source, target = os.path.join(folder, "texts.jsonl"), os.path.join(folder, "texts")
+    source = os.path.join(folder, "texts.jsonl")
+    target = os.path.join(folder, "tokens" if special_tokens else "text")
     with open(source, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
     command = [program, "--input", source, "--output", target, "--tokenizer", "gpt2", "--vocab-file", path]

@@ -158,7 +158,9 @@ std::string remove_checkpoint(const std::string& path) try {
   (void)::unlink((path + "/" + kManifestName).c_str());
   for (const std::string& name : names_in(path)) {
     const std::string file = path + "/" + name;
-    if (is_rank_file_name(name) && file_type(file) == FileType::regular) (void)::unlink(file.c_str());
+    const bool ours =
+        is_rank_file_name(name) || name == "vocab.json" || name == "merges.txt" || name == "tokenizer.json";
+    if (ours && file_type(file) == FileType::regular) (void)::unlink(file.c_str());
   }
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
   return fmt::format("{} could not be removed: {}", path, std::generic_category().message(errno));

@@ -200,7 +200,8 @@ std::string remove_export(const std::string& folder) {
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     const bool ours = name.ends_with(".safetensors") || name == "model.safetensors.index.json" ||
-                      name == "config.json" || name == "vocab.json" || name == "merges.txt" || name == "tokenizer.json";
+                      name == "config.json" || name == "vocab.json" || name == "merges.txt" ||
+                      name == "tokenizer.json" || name == "tokenizer_config.json";
     if (ours && at->symlink_status().type() == std::filesystem::file_type::regular) ::unlink(at->path().c_str());
   }
   if (::rmdir(folder.c_str()) == 0 || errno == ENOENT) return {};

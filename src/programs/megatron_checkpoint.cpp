@@ -195,6 +195,7 @@ void import_model(const CheckpointArguments& arguments) {
     const ConversionReport report = import_checkpoint(arguments.source, arguments.target, world, chosen);
     print_conversion(arguments, report);
     if (report.has_tokenizer) return;
+    if (!report.unsupported_tokenizer.empty()) fmt::print(stderr, "warning: {}\n", report.unsupported_tokenizer);
     fmt::print(stderr, "warning: nothing says which vocabulary the model has; to train it give --data-prefix PREFIX\n");
   });
 }

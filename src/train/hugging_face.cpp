@@ -10,6 +10,7 @@
 #include "config/unsupported.h"
 #include "hdf5/durable_file.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_export.h"
 #include "train/foreign_families.h"
 #include "train/foreign_reader.h"
 #include "train/inference_model.h"
@@ -49,16 +50,51 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source) {
   }
 }
 
-/// What the model's vocabulary is, by shards, by the tokenizer's files in the folder, or by our own key of config.json.
-std::optional<Vocabulary> vocabulary_of_foreign(const std::string& folder, const ForeignModel& foreign,
-                                                const std::string& data) {
-  if (!data.empty()) return TokenDataset(data).vocabulary();
-  std::error_code ignored;
-  const TokenizerChoice gpt2{"gpt2", folder + "/" + kVocabFile, folder + "/" + kMergeFile};
-  if (fs::exists(gpt2.vocab_file, ignored) && fs::exists(gpt2.merge_file, ignored)) {
-    return vocabulary_of(*make_tokenizer(gpt2));
+/// A model's vocabulary, and its tokenizer where there are files to make it from.
+struct ForeignVocabulary {
+  std::optional<Vocabulary> vocabulary;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
+/// By shards, by our own key of config.json, or by the tokenizer's files in the folder. A tokenizer.json that this
+/// program does not support is `unsupported`, and the model has no vocabulary.
+ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const ForeignModel& foreign, const std::string& data,
+                                        std::string& unsupported) {
+  const std::optional<Vocabulary> known = data.empty() ? foreign.vocabulary : TokenDataset(data).vocabulary();
+  if (known) {
+    const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
+    if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
+    return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
   }
-  return foreign.vocabulary;
+  std::error_code ignored;
+  const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
+  ForeignVocabulary found;
+  if (fs::exists(whole, ignored)) {
+    try {
+      found.tokenizer = make_tokenizer({"gpt2", whole, ""});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      unsupported = error.what();
+    }
+  } else if (fs::exists(vocab, ignored) && fs::exists(folder + "/" + kMergeFile, ignored)) {
+    found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
+  }
+  if (found.tokenizer != nullptr) found.vocabulary = vocabulary_of(*found.tokenizer);
+  return found;
+}
+
+void write_tokenizer_files(const Tokenizer& tokenizer, const std::string& folder) {
+  for (const TokenizerFile& file : tokenizer.files()) {
+    create_file_durably(folder + "/" + file.name, file.contents);
+  }
+}
+
+/// The tokenizer's own files, and what AutoTokenizer needs.
+void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const std::string& folder) {
+  write_tokenizer_files(tokenizer, folder);
+  const std::string whole = folder + "/" + kTokenizerFile;
+  if (!fs::exists(whole)) create_file_durably(whole, tokenizer.tokenizer_json());
+  create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
 }
 
 void require_all_exchanged(const CheckpointReader& source, const std::vector<ForeignTensor>& tensors) {
@@ -124,11 +160,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     report.has_tokenizer = tokenizer != nullptr;
     const json foreign = exported_config(config, source, format, options.type, tokenizer.get());
     create_file_durably(folder.path() + "/config.json", foreign.dump(2) + "\n");
-    if (tokenizer != nullptr) {
-      for (const TokenizerFile& file : tokenizer->files()) {
-        create_file_durably(folder.path() + "/" + file.name, file.contents);
-      }
-    }
+    if (tokenizer != nullptr) export_tokenizer(*tokenizer, config.model.sequence_length, folder.path());
     sync_path(folder.path());
     if (options.compare) {
       const ForeignReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
@@ -175,7 +207,9 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   SafetensorsModel files(source);
   const auto tensors = static_cast<std::int64_t>(files.names().size());
   ForeignModel foreign = read_from(config_path, [&] { return parse_foreign_config(theirs, tensors); });
-  const std::optional<Vocabulary> vocabulary = vocabulary_of_foreign(source, foreign, options.data);
+  ConversionReport report;
+  const auto [vocabulary, tokenizer] =
+      vocabulary_of_foreign(source, foreign, options.data, report.unsupported_tokenizer);
   ModelConfig& model = foreign.model;
   if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
@@ -186,7 +220,6 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
 
   const ForeignReader reader(source, std::move(files), foreign.format,
                              foreign_tensors(config.model, foreign.format, foreign.vocab_rows));
-  ConversionReport report;
   report.has_tokenizer = vocabulary.has_value();
   report.tensors = reader.tensors();
   const std::vector<Piece> pieces = reader.pieces();
@@ -200,7 +233,11 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
     return buffer;
   };
   const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
-  const auto check = [&](const std::string& written) {
+  const auto check = [&, &tokenizer = tokenizer](const std::string& written) {
+    if (tokenizer != nullptr) {
+      write_tokenizer_files(*tokenizer, written);
+      sync_path(written);
+    }
     if (!options.compare) return;
     std::vector<std::string> warnings;
     const CheckpointReader made = open_named_checkpoint(world, written, warnings);

@@ -21,6 +21,7 @@ struct ConversionReport {
   int files = 0;
   std::int64_t bytes = 0, tensors = 0;
   bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
+  std::string unsupported_tokenizer;        ///< why an import could not use the tokenizer.json; empty if it could
   std::optional<LogitComparison> compared;  ///< unless it was not asked for
 };
 
@@ -31,7 +32,8 @@ struct ExportOptions {
   bool compare = true;
 };
 
-/// Writes the folder `target`: safetensors, config.json, and the tokenizer's files if the run has them. Every tensor of
+/// Writes the folder `target`: safetensors, config.json, and, if the run has its tokenizer, that one's files with a
+/// tokenizer.json and a tokenizer_config.json for AutoTokenizer. Every tensor of
 /// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. If fp32 does not give the same
 /// logits bit by bit (Gemma, whose norms are shifted: to 1e-5), Error(internal).
 ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
@@ -45,7 +47,8 @@ struct ImportOptions {
 };
 
 /// Makes a checkpoint of the model in the folder `source`: weights alone, at step 0, in one file, for
-/// checkpoint.initialize_from. Every tensor there is used, or this is Error(checkpoint) naming one that is not.
+/// checkpoint.initialize_from, and the tokenizer's files if the folder has them. Every tensor there is used, or this is
+/// Error(checkpoint) naming one that is not.
 ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
                                    const ImportOptions& options);
 

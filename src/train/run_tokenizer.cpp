@@ -58,6 +58,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
   if (tokenizer_has_files(name) && vocab_file.empty() && merge_file.empty()) {
     fs::path step = fs::absolute(checkpoint_path).lexically_normal();
     if (!step.has_filename()) step = step.parent_path();  // it ended with a slash
+    KeptTokenizer imported = find_kept_tokenizer(name, hash, step.string() + "/");
+    if (imported.tokenizer != nullptr) return std::move(imported.tokenizer);
     const std::string folder = (step.parent_path().parent_path() / "tokenizer").string() + "/";
     KeptTokenizer kept = find_kept_tokenizer(name, hash, folder);
     verify(

@@ -21,9 +21,10 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
 /// shards, or is not known.
 std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets);
 
-/// The tokenizer of a checkpoint. Its files: those that are named, or those kept in the run directory that the
-/// checkpoint folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data if they are not there, or what is wrong in
-/// files that are named; ErrorKind::checkpoint if their vocabulary has another hash, or what was kept is damaged.
+/// The tokenizer of a checkpoint. Its files: those that are named, or those that an import kept in the checkpoint's
+/// folder, or those kept in the run directory that this folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data
+/// if they are not there, or what is wrong in files that are named; ErrorKind::checkpoint if their vocabulary has
+/// another hash, or what was kept is damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
                                                    std::uint64_t hash, const std::string& vocab_file,
                                                    const std::string& merge_file);

@@ -1,6 +1,7 @@
 // Data on its way through the programs: a vocabulary learned from the text, shards to Megatron-LM's files and back, and
 // a blend that is trained, stopped and resumed on another layout.
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "faults/runs.h"
 #include "support/temporary_folder.h"
@@ -38,7 +39,25 @@ TEST_CASE("a vocabulary of one's own, from text to generated text") {
          0);
   train(kOneRank, run, {"data.train=" + prefix, "train.steps=2", "checkpoint.every_steps=2"});
   CHECK(fs::exists(run + "/tokenizer/merges.txt"));
-  expect({generate_program(), run, "--prompt", "Once", "--max-new-tokens", "4"}, 0, {"Once"});
+  const auto text_of = [](const std::string& source) {
+    return expect({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "4"}, 0, {"Once"}).out;
+  };
+  const std::string text = text_of(run);
+  // Its export has what AutoTokenizer loads, and an import keeps the tokenizer.
+  const std::string exported = folder.file("exported"), imported = folder.file("imported");
+  expect({checkpoint_program(), "export", run, exported}, 0);
+  for (const char* file : {"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json"}) {
+    CHECK(fs::exists(exported + "/" + file));
+  }
+  expect({checkpoint_program(), "import", exported, imported}, 0);
+  CHECK(text_of(imported) == text);
+  fs::remove_all(imported);
+  write_file(exported + "/tokenizer.json", R"({"normalizer": {"type": "Lowercase"}})");
+  fs::remove(exported + "/vocab.json");
+  nlohmann::json config = nlohmann::json::parse(contents_of(exported + "/config.json"));
+  config.erase("megatron_train");  // our own key, which names the vocabulary
+  write_file(exported + "/config.json", config.dump());
+  expect({checkpoint_program(), "import", exported, imported}, 0, {"normalizer of type Lowercase", "--data-prefix"});
   expect(preprocess({"train-tokenizer", "--input", corpus()}), 2, {"--output"});
   expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "257"}), 2,
          {"--vocab-size 257"});
