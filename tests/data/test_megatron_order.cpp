@@ -277,7 +277,7 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
   pieces.reserve(5);
   const TokenRange* room = pieces.data();
   std::ostringstream out;
-  print_samples(dataset, order, 0, 8, out);
+  print_samples(dataset, order, 0, 8, {}, out);
   std::istringstream lines(out.str());
   const auto plan = [](std::int64_t step) {
     return StepSamples{static_cast<std::uint64_t>(2 * step), step < 4 ? 2 : 0};

@@ -1,4 +1,6 @@
 // Split, order and micro-batches: against oracles, and whatever the number of data ranks.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -290,7 +292,8 @@ TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
   const EpochOrder order(0, 101, 5, 3, EpochOrder::Kind::shuffled);
   CountingSource source(101);
   std::ostringstream out;
-  print_samples(source, order, 18, 4, out);
+  const DecodeTokens decode = [](std::span<const std::int32_t> tokens) { return fmt::format("from {}", tokens[0]); };
+  print_samples(source, order, 18, 4, decode, out);
   std::istringstream lines(out.str());
   std::string line;
   for (std::uint64_t sample = 18; sample < 22; ++sample) {
@@ -299,6 +302,7 @@ TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
     CHECK(json["sample"] == sample);
     REQUIRE(json["tokens"].size() == 6);
     for (std::uint64_t i = 0; i < 6; ++i) CHECK(json["tokens"][i] == order.first_token_of(sample) + i);
+    CHECK(json["text"] == fmt::format("from {}", order.first_token_of(sample)));
   }
   CHECK_FALSE(std::getline(lines, line));
 }
