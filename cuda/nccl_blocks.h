@@ -2,8 +2,8 @@
 //
 // A kernel of NCCL spins on its multiprocessors until the other ranks' kernels run. If more blocks were in flight than
 // fit, kernels could wait for each other's places, each for a rank that waits the same way. So all communicators of a
-// rank together get fewer blocks than any supported GPU has multiprocessors; and matrix products keep most of them
-// while the data ranks' sums run.
+// rank together get fewer blocks than an A100 has multiprocessors; smaller GPUs (A10, L4) have no such guarantee.
+// Matrix products keep most multiprocessors while the data ranks' sums run.
 #pragma once
 
 #include <string_view>

@@ -13,6 +13,12 @@ if (($# < 2)); then
   echo "usage: sbatch slurm/train.sbatch INPUT.toml [--set key=value]..." >&2
   exit 2
 fi
+for argument; do
+  if [[ $argument == --fresh ]]; then
+    echo "== --fresh would start over in every turn of this job: name another run.directory instead" >&2
+    exit 2
+  fi
+done
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
 echo "== job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NODELIST at $(date --iso-8601=seconds)"

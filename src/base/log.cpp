@@ -61,10 +61,15 @@ Log::~Log() {
 
 void Log::append_to(const std::string& path) {
   if (!speaking_) return;
-  if (file_ >= 0) ::close(file_);
-  path_ = path;
-  file_ = open_for_append(path);
-  if (file_ < 0) warning("cannot write {}: {}; going on without this file", path, std::strerror(errno));
+  int error = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (file_ >= 0) ::close(file_);
+    path_ = path;
+    file_ = open_for_append(path);
+    if (file_ < 0) error = errno;
+  }
+  if (error != 0) warning("cannot write {}: {}; continuing without this file", path, std::strerror(error));
 }
 
 void Log::write_to_file(std::string_view text) {

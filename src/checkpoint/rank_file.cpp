@@ -71,11 +71,11 @@ void check_finite(std::span<const float> block, std::int64_t position, const std
   std::int64_t element = position + (bad - block.data());
   auto piece = pieces.begin();
   while (element >= piece->count) element -= (piece++)->count;
-  fail(ErrorKind::numerics,
-       "the parameters are not finite any more ({} in tensor {}) and are not saved: go on from an older checkpoint "
-       "with a "
-       "lower learning_rate.peak",
-       *bad, piece->name);
+  fail(
+      ErrorKind::numerics,
+      "the parameters are no longer finite ({} in tensor {}) and are not saved: continue from an older checkpoint with "
+      "a lower learning_rate.peak",
+      *bad, piece->name);
 }
 
 void write_datasets(Hdf5File& file, const std::vector<Piece>& pieces, int moments, const NumberSource& numbers) {

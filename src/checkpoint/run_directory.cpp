@@ -6,20 +6,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/byte_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/free_space.h"
 
 namespace megatron {
-
-namespace {
-
-std::string gibibytes(std::int64_t bytes) {
-  return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
-}  // namespace
 
 std::optional<std::int64_t> free_space(const std::string& directory) {
   std::filesystem::path place = std::filesystem::absolute(directory);
@@ -35,7 +28,8 @@ void check_free_space(const std::string& directory, std::int64_t bytes) {
   const std::optional<std::int64_t> available = free_space(directory);
   verify(!available || *available >= bytes, ErrorKind::filesystem,
          "{}: a checkpoint needs {} ({} bytes) and {} ({} bytes) are free; make room or choose another run.directory",
-         directory, gibibytes(bytes), bytes, gibibytes(available.value_or(0)), available.value_or(0));
+         directory, format_bytes(static_cast<double>(bytes)), bytes,
+         format_bytes(static_cast<double>(available.value_or(0))), available.value_or(0));
 }
 
 void check_writable(const std::string& directory) {

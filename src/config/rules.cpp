@@ -349,6 +349,14 @@ std::vector<Violation> check_alone(const Config& config) {
 std::vector<Violation> check_with_ranks(const Config& config, int ranks) {
   Violations violations;
   const ParallelConfig& p = config.parallel;
+  // check_alone() refuses larger sizes; here their product must not overflow.
+  constexpr std::int64_t kMostRanks = std::numeric_limits<int>::max();
+  if (p.tensor <= 0 || p.context <= 0 || p.pipeline <= 0 || p.tensor > kMostRanks / p.context ||
+      p.tensor * p.context > kMostRanks / p.pipeline) {
+    violations.add({"parallel.tensor", "parallel.context", "parallel.pipeline"},
+                   "tensor {} × context {} × pipeline {} is more than 2^31 ranks", p.tensor, p.context, p.pipeline);
+    return violations.take();
+  }
   const std::int64_t replica = p.tensor * p.context * p.pipeline;
   const std::string arithmetic = fmt::format("tensor {} × {}pipeline {}", p.tensor,
                                              p.context > 1 ? fmt::format("context {} × ", p.context) : "", p.pipeline);

@@ -31,10 +31,14 @@ struct ExistingSet {
   std::uint64_t shards = 0, hash = 0;
 };
 
-/// Nothing if shards are missing, damaged or of different sets.
+/// Nothing if shards are missing, damaged or of different sets. ErrorKind::filesystem if they cannot be read, which is
+/// no reason to replace them.
 std::optional<ExistingSet> existing_set(const std::string& prefix) try {
-  std::error_code ignored;
-  if (!std::filesystem::exists(shard_path(prefix, 0), ignored)) return std::nullopt;
+  std::error_code error;
+  if (!std::filesystem::exists(shard_path(prefix, 0), error)) {
+    verify(!error, ErrorKind::filesystem, "cannot examine {}: {}", shard_path(prefix, 0), error.message());
+    return std::nullopt;
+  }
   const TokenShard first(shard_path(prefix, 0));
   for (std::uint64_t i = 1; i < first.count(); ++i) {
     const TokenShard shard(shard_path(prefix, i));
@@ -42,7 +46,8 @@ std::optional<ExistingSet> existing_set(const std::string& prefix) try {
       return std::nullopt;
   }
   return ExistingSet{first.vocabulary(), first.count(), first.set_hash()};
-} catch (const Error&) {
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::data) throw;
   return std::nullopt;
 }
 

@@ -171,9 +171,11 @@ void Hdf5Array::read_chunk(std::uint64_t index) const {
     // The checksum of zeros is zero, so a block that the disk has lost looks whole.
     const bool zeros =
         std::all_of(contents.begin(), contents.end(), [](std::byte byte) { return byte == std::byte{}; });
-    verify(!zeros, kind(),
-           "{}: elements {} to {} are all 0, which the checksum of this older file cannot tell from lost data", where(),
-           first, first + count - 1);
+    verify(
+        !zeros, kind(),
+        "{}: elements {} to {} are all 0, which the checksum of this older file cannot tell from lost data; make the "
+        "shards again with megatron_preprocess",
+        where(), first, first + count - 1);
   }
   buffered_ = index;
 }

@@ -59,7 +59,8 @@ class RowParallelLinear {
 };
 
 /// Adds a product, whose operands are whole, to its gradient. After a column-parallel layer the sum of the input's
-/// gradient may be in flight: tensor ranks do it in two halves, between which that sum moves along.
+/// gradient may be in flight: tensor ranks do it in two parts of whole 128-row tiles (in one below 256 rows), between
+/// which that sum progresses.
 void add_weight_gradient(Context& context, const WeightProduct& product);
 
 /// What column-parallel layers do with gathered operands: everything of a backward but what is before it. Sets dx =

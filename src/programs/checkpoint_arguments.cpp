@@ -76,8 +76,8 @@ po::options_description options(CheckpointArguments& arguments) {
   add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
       "bytes of a file, also as 500MB or 2GiB; default 5GB");
   add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
-      "token shards whose vocabulary the model has, if its folder does not have GPT-2's vocab.json and "
-      "merges.txt");
+      "token shards whose vocabulary the model has, if its folder has neither a supported tokenizer.json "
+      "nor vocab.json and merges.txt");
   add("vocab-size", po::value(&arguments.import.vocab_size)->value_name("N"),
       "tokens of the vocabulary, where the model's tables have more rows than that");
   add("sequence-length", po::value(&arguments.import.sequence_length)->value_name("N"),

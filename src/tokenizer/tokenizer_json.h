@@ -2,11 +2,16 @@
 // Qwen3, StarCoder and GPT-NeoX.
 //
 //   model            type BPE: vocab {"token": id}, merges ["left right"] or [["left", "right"]], ignore_merges
+//
 //   normalizer       NFC, or none
-//   pre_tokenizer    ByteLevel; or a Sequence of Split by a published pattern (piece_scanner.h) or Digits, and
-//   ByteLevel added_tokens     special ones are ids that no text has, unless it is asked for; the others are found in a
-//   text first decoder          ByteLevel, or none post_processor   special tokens around a text, which are never added
-//   here
+//
+//   pre_tokenizer    ByteLevel; or a Sequence of Split (patterns: piece_scanner.h) or Digits, then ByteLevel
+//
+//   added_tokens     special: found in a text only where this is asked for; others: found first
+//
+//   decoder          ByteLevel, or none
+//
+//   post_processor   special tokens around a text; never added here
 //
 // The vocabulary is checked as bpe_vocabulary.h says, but that an added token may repeat the bytes of another token,
 // that merges may come in any order, and that with ignore_merges tokens need not be made by merges. What else a file

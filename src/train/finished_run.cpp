@@ -15,10 +15,16 @@ namespace megatron {
 
 namespace {
 
-// The step that a run without checkpoints has reached, by its metrics: its own record that it was finished.
-std::int64_t last_recorded_step(Communicator& world, const std::string& directory) {
+std::string config_file(const std::string& directory) {
+  std::ifstream file(directory + "/config.toml", std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The step that a run which keeps no checkpoints has reached, by its metrics: its own record that it was finished. 0 of
+// a run that keeps some: it was killed before it saved any, and starts again.
+std::int64_t last_step_kept_nowhere(Communicator& world, const std::string& directory) {
   double step = 0;
-  if (world.rank() == 0) {
+  if (world.rank() == 0 && config_file(directory).find("\nevery_steps = \"never\"\n") != std::string::npos) {
     visit_metrics(directory + "/metrics.jsonl", [&](const nlohmann::json& line, std::string_view) {
       const auto kind = line.find("kind"), at = line.find("step");
       if (kind != line.end() && *kind == "train" && at != line.end() && at->is_number()) step = at->get<double>();
@@ -34,8 +40,7 @@ std::string saved_config(const Config& config, const std::optional<CheckpointRea
     read_state(*own, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
     return text;
   }
-  std::ifstream file(config.run.directory + "/config.toml", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return config_file(config.run.directory);
 }
 
 std::string differences(const Config& config, const std::string& saved) {
@@ -54,9 +59,8 @@ std::string already_complete(Communicator& world, const Config& config, const st
     if (own->state().step < config.train.steps || evaluations_due(*own)) return "";
     text = fmt::format("already complete: {} is at step {} of {}", own->path(), own->state().step, config.train.steps);
   } else {
-    // A run that keeps no checkpoints has its metrics as the record of having finished.
-    if (!config.checkpoint.never || !config.checkpoint.resume) return "";
-    if (last_recorded_step(world, config.run.directory) < config.train.steps) return "";
+    if (!config.checkpoint.resume) return "";
+    if (last_step_kept_nowhere(world, config.run.directory) < config.train.steps) return "";
     text = fmt::format("already complete: {} has {} steps, and no checkpoint (checkpoint.every_steps = \"never\")",
                        config.run.directory, config.train.steps);
   }

@@ -69,15 +69,15 @@ ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const Foreign
   std::error_code ignored;
   const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
   ForeignVocabulary found;
-  if (fs::exists(whole, ignored)) {
-    try {
+  try {
+    if (fs::exists(whole, ignored)) {
       found.tokenizer = make_tokenizer({"gpt2", whole, ""});
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      unsupported = error.what();
+    } else if (fs::exists(vocab, ignored) && fs::exists(folder + "/" + kMergeFile, ignored)) {
+      found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
     }
-  } else if (fs::exists(vocab, ignored) && fs::exists(folder + "/" + kMergeFile, ignored)) {
-    found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    unsupported = error.what();
   }
   if (found.tokenizer != nullptr) found.vocabulary = vocabulary_of(*found.tokenizer);
   return found;

@@ -112,7 +112,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
 
   // It stays until a person removes it: who stopped a run does not want the next turn in the queue to go on with it.
   if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
-    log.info("stopped on {} before the first step; remove that file and run the same command again to go on",
+    log.info("stopped on {} before the first step; remove that file and run the same command again to continue",
              stop_file_path(config.run.directory));
     signals.ignore_from_now_on();
     return kExitStoppedEarly;

@@ -29,9 +29,9 @@ RunLock::RunLock(const std::string& directory, Log& log) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   verify(file_ >= 0, ErrorKind::filesystem, "cannot open {}: {}", path, errno_text(errno));
   struct stat status {};
-  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) {
+  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(file_);
-    fail(ErrorKind::filesystem, "{} is not a file of a run's: remove it", path);
+    fail(ErrorKind::filesystem, "{} is not a regular file; if no job trains in this directory, remove it", path);
   }
   // A lock of the record kind: the one that network file systems carry.
   struct flock whole {};
@@ -40,7 +40,7 @@ RunLock::RunLock(const std::string& directory, Log& log) {
   if (::fcntl(file_, F_SETLK, &whole) != 0) {
     const int error = errno;
     if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL) {
-      // Lustre mounted without flock, for instance. Refusing would keep everybody there from training.
+      // Lustre mounted without flock, for instance. Refusing would make training impossible there.
       log.warning("{} cannot be locked ({}): nothing keeps a second job out of this directory", path,
                   std::strerror(error));
       return;

@@ -154,7 +154,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   const std::int64_t step = trainer_.step();
   const auto due = [&](std::int64_t every) { return step % every == 0 || trainer_.finished(); };
   if (step == 1 || due(config_.run.metrics_interval())) write_metrics(result);
-  if (!progress_begun_ || due(config_.run.log_every)) print_progress(result);
+  if (!progress_begun_ || due(config_.run.log_every) || step == config_.train.stop_after) print_progress(result);
 }
 
 void TrainingLoop::write_metrics(const StepResult& result) {
@@ -276,12 +276,12 @@ SavePoint TrainingLoop::here() const {
 void TrainingLoop::save() {
   if (saves_.covers(here())) return;
   watch_.begin("saving");
-  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to go on from
+  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to continue from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
   state[kEvaluatedOn] = evaluation_facts(datasets_);
   state[kLossSinceLine] = since_metrics_.loss_state();
-  saves_.save(here(), state, !stopping_ && !trainer_.finished());
+  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here());
 }
 
 void TrainingLoop::save_last() {
@@ -291,7 +291,7 @@ void TrainingLoop::save_last() {
   finish();
   fail(ErrorKind::filesystem,
        "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
-       "goes on from step {}",
+       "continues from step {}",
        trainer_.step(), saves_.newest_step());
 }
 

@@ -233,6 +233,11 @@ int error_lines(const Finished& finished) {
   return count;
 }
 
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n'), begin = text.rfind('\n', end);
+  return text.substr(begin + 1, end - begin);
+}
+
 bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

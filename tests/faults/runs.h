@@ -67,6 +67,7 @@ void copy_run(const std::string& from, const std::string& to, std::int64_t step)
 /// Lines of standard error that announce an error of ours.
 int error_lines(const Finished& finished);
 bool mentions(const std::string& text, const std::string& part);
+std::string last_line(const std::string& text);
 
 /// Waits until a started run has so many lines of metrics. False when it ends before, or after 60 s.
 bool wait_for_lines(Process& process, const std::string& directory, std::int64_t lines);

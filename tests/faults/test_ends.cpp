@@ -7,12 +7,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string last_line(const std::string& text) {
-  const auto end = text.find_last_not_of('\n');
-  const auto begin = text.rfind('\n', end);
-  return text.substr(begin + 1, end - begin);
-}
-
 Command with(Command command, const std::string& option) {
   command.push_back(option);
   return command;
@@ -50,6 +44,9 @@ TEST_CASE("every_steps = never: plan, banner and last line say so") {
   CHECK(mentions(again.out, "already complete: " + directory + " has 2 steps, and no checkpoint"));
   CHECK(mentions(again.out, "learning_rate.peak = 0.25 (was 0.001)"));
   CHECK(all_files(directory) == before);
+  // Whatever is asked for now: its metrics are all there is of it.
+  CHECK(mentions(train(kOneRank, directory, {"train.steps=2"}).out, "already complete"));
+  CHECK(all_files(directory) == before);
 }
 
 TEST_CASE("train.stop_after: the whole run's schedule, in parts") {
@@ -76,6 +73,13 @@ TEST_CASE("train.stop_after: the whole run's schedule, in parts") {
   train(kCube, directory, settings);
   CHECK(numbers(directory) == numbers(straight));
   CHECK(same_rank_files(directory, straight, kPlannedSteps));
+}
+
+TEST_CASE("train.stop_after: a save in the background is complete at the end") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  train(kCube, directory, {"checkpoint.async=true", "checkpoint.every_steps=5", "train.stop_after=3"});
+  CHECK(saved_steps(directory) == std::vector<std::int64_t>{3});
 }
 
 TEST_CASE("train.stop_after in a run that keeps nothing") {

@@ -14,11 +14,6 @@ void require_no_mpi_paragraphs(const Finished& finished) {
   }
 }
 
-std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of('\n'), begin = text.rfind('\n', end);
-  return text.substr(begin + 1, end - begin);
-}
-
 }  // namespace
 
 TEST_CASE("launch script: an error of the program, then one line with the exit code") {

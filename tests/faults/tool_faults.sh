@@ -133,10 +133,10 @@ cp -r "$base" "$before"
 cd "$before" || exit 1
 quietly "$preprocess" --input older.jsonl --output new --tokenizer byte
 quietly "$preprocess" export new out
-inject preprocess "$preprocess" --input text.jsonl --output new --tokenizer byte
-inject data-merge "$preprocess" merge set set new
+inject preprocess "$preprocess" --input text.jsonl --output new --tokenizer byte --overwrite
+inject data-merge "$preprocess" merge set set new --overwrite
 inject data-export "$preprocess" export set out
-inject data-import "$preprocess" import indexed new --tokenizer byte
+inject data-import "$preprocess" import indexed new --tokenizer byte --overwrite
 before=$base
 inject merge "$checkpoint" merge run out
 inject reshape "$checkpoint" reshape run out --tensor 2 --pipeline 1
