@@ -86,7 +86,6 @@ void write_datasets(Hdf5File& file, const std::vector<Piece>& pieces, int moment
     Hdf5Dataset dataset = file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements));
     for (std::int64_t position = 0; position < elements;) {
       const std::span<const float> block = numbers(kind, position);
-      if (kind == Stored::value) check_finite(block, position, pieces);
       dataset.write(static_cast<std::uint64_t>(position), block.data(), block.size());
       position += static_cast<std::int64_t>(block.size());
       flush.written(block.size_bytes());
@@ -158,7 +157,12 @@ FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step
 
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
                            int moments, const NumberSource& numbers) {
-  const std::string table = fill_rank_file(path, rank, step, pieces, moments, numbers);
+  const NumberSource finite = [&](Stored kind, std::int64_t position) {
+    const std::span<const float> block = numbers(kind, position);
+    if (kind == Stored::value) check_finite(block, position, pieces);
+    return block;
+  };
+  const std::string table = fill_rank_file(path, rank, step, pieces, moments, finite);
   return finish_rank_file(path, rank, step, table, moments);
 }
 

@@ -26,11 +26,12 @@ using NumberSource = std::function<std::span<const float>(Stored kind, std::int6
 
 /// Writes a new file of these pieces (of which the tensors do not count), with so many moments, closes and syncs it,
 /// and reopens it to prove that it can be read. Returns its size and hash, taken from what the file system gives back.
-/// `rank` and `step` go into the file. Throws Error.
+/// `rank` and `step` go into the file. Throws Error; ErrorKind::numerics if a parameter is not finite.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
                            int moments, const NumberSource& numbers);
 /// The same in two parts: all that needs the numbers, which gives the table of pieces, and the rest, which needs only
-/// the file and so may be done by another thread while the next file is being written.
+/// the file and so may be done by another thread while the next file is being written. For conversions: numbers that
+/// are not finite are copied as they are.
 std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
                            int moments, const NumberSource& numbers);
 FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table,
