@@ -129,11 +129,11 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   const SplitReport splits = report_splits(config, *datasets);
   for (const std::string& line : splits.lines) log.info(std::string_view(line));
   for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
-  check_checkpoint_space(world, config, stages);
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
   require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
                  "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
+  check_checkpoint_space(world, config, stages);
 
   TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment));
   tell_phase("loading");
