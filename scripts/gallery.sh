@@ -5,7 +5,7 @@
 # The last line names what passed, failed, or was skipped because its text is not there. Ends with 1 if anything failed.
 # From the environment: MEGATRON_TEXT (see fetch_text.sh), PROGRAMS (folder of the programs; default: the repository),
 # GALLERY_FOLDER (where data/ and runs/ go; default: the repository), GALLERY_PATIENCE (times the expected minutes that
-# an input may take; default 5, for slower or busy machines), GALLERY_STEPS (a try-out of so many steps, whose loss only
+# an input may take; default 5, for slower or busy machines), GALLERY_STEPS (a trial of that many steps, whose loss only
 # has to fall), GALLERY_MEGABYTES (of stories; default 4).
 #
 # A head has lines "# gallery.KEY = VALUE"; docs/gallery.md lists them.

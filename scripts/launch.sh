@@ -45,7 +45,7 @@ if [[ ${filtered:-0} == 2 ]] && (((16#${capabilities:-0} >> 19 & 1) == 0)); then
   export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
 fi
 
-# mpirun makes a terminal of its own for each rank, so that they cannot see whether there is one.
+# mpirun gives each rank a new terminal, so that they cannot see whether there is one.
 unset MEGATRON_TERMINAL
 if [[ -t 1 && -t 2 ]]; then
   size=$(stty size <&2 2> /dev/null || true)

@@ -208,7 +208,7 @@ def slopes(heads):
 
 
 def attention(model, query, key, value, norms):
-    """[s, b, width] each, the result [s, b, query's width]; heads are contiguous blocks of the last dimension, and so many query heads in a row read the
+    """[s, b, width] each, the result [s, b, query's width]; heads are contiguous blocks of the last dimension, and consecutive query heads read the
     same key and value head. norms: a function each that query and key heads go through, or nothing."""
     s, b, width = query.shape
     heads, groups = model["attention_heads"], model["query_groups"]

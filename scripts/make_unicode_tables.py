@@ -21,7 +21,7 @@ HANGUL = range(0xAC00, 0xD7A4)
 
 
 def word_characters():
-    """An added token of a single word is not found where a word goes on behind it."""
+    """An added token of a single word is not found where a word continues after it."""
     tokenizer = Tokenizer(models.BPE(vocab={"x": 0}, merges=[]))
     tokenizer.add_tokens([AddedToken("<t>", single_word=True, normalized=False)])
     return [c for c in CODE_POINTS if 1 not in tokenizer.encode("<t>" + chr(c)).ids]

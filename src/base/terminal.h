@@ -1,6 +1,6 @@
 // Terminal: whether people watch standard output on a terminal, where a line can be drawn again and in colour.
 //
-// Under an MPI launcher a rank's standard output says nothing: mpirun puts a terminal of its own there, whatever its
+// Under an MPI launcher a rank's standard output says nothing: mpirun puts a new terminal there, whatever its
 // output is. There scripts/launch.sh hands on what it sees, in MEGATRON_TERMINAL.
 #pragma once
 

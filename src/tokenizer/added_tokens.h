@@ -18,7 +18,7 @@ struct AddedToken {
   std::int32_t id = 0;
   bool special = false;      ///< of no text, unless special tokens are asked for
   bool normalized = false;   ///< looked for after the others, in the text that the normalizer made
-  bool single_word = false;  ///< only where no word goes on in front of it or behind it
+  bool single_word = false;  ///< only where no word continues before or after it
   bool lstrip = false;       ///< takes the spaces in front of it as well
   bool rstrip = false;       ///< takes the spaces behind it as well
 };

@@ -1,4 +1,4 @@
-// The run's first steps, played to be compared: by one rank, whose numbers are kept, and then by others beside it.
+// The run's first steps, played to be compared: by one rank, whose numbers are kept, and then by others to compare.
 //
 // All plays follow one path. After each backward a play's own gradients are compared and then replaced by the guide's,
 // those of the first play, before they update anything. So every step starts from the same parameters and moments but
@@ -25,7 +25,7 @@ struct PlayedSteps {
   std::int64_t steps() const { return static_cast<std::int64_t>(losses.size()); }
 };
 
-/// Plays the guide: a run of its own on a grid of one rank.
+/// Plays the guide: a separate run on a grid of one rank.
 PlayedSteps play_guide(Trainer& trainer, Device& device, std::int64_t steps, Log& log);
 
 struct ComparedPlay {

@@ -24,7 +24,7 @@ struct ForeignTensor {
     Shape shape;                ///< the rows that are exchanged: of vocabulary tables not all that we have
     Shape global_shape;         ///< as we store it
     std::int64_t first = 0;     ///< row of the tensor (column, if transposed) that is its first
-    std::int64_t together = 0;  ///< after every so many rows the tensor has others; 0: never. Not if transposed
+    std::int64_t together = 0;  ///< the interval in rows after which the tensor has others; 0: never. Not if transposed
     std::int64_t spacing = 0;   ///< then: from the first of these rows to the first of the next
   };
   std::string name;

@@ -37,7 +37,7 @@ std::int64_t bytes_of_checkpoint(const Config& config, const std::vector<MemoryP
   return checkpoint_bytes(elements, true, ranks_of(config));
 }
 
-// At most so many are on the disk at a time: with keep_last, the next one is complete before the oldest goes.
+// The most checkpoints on the disk at a time: with keep_last, the next one is complete before the oldest goes.
 std::int64_t checkpoints_kept(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.never) return 0;

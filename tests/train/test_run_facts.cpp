@@ -1,4 +1,4 @@
-// What a checkpoint says of its model, so that another model does not go on from it.
+// What a checkpoint says of its model, so that another model does not resume from it.
 #include <catch2/catch.hpp>
 
 #include "train/run_facts.h"
