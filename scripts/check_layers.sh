@@ -13,22 +13,32 @@ set -euo pipefail
 layers='
 base:
 tensor:
-ops:        tensor
-cpu:        tensor ops
-comm:       tensor
-parallel:   tensor ops comm
+ops:         tensor
+cpu:         tensor ops
+comm:        tensor
+parallel:    tensor ops comm
 config:
-nn:         tensor ops comm parallel
-model:      tensor ops comm parallel nn config
-pipeline:   tensor ops comm parallel nn model config
-optim:      tensor ops comm parallel
+nn:          tensor ops comm parallel
+model:       tensor ops comm parallel nn config
+pipeline:    tensor ops comm parallel nn model config
+optim:       tensor ops comm parallel
 tokenizer:
-hdf5:       tensor
-data:       tensor tokenizer hdf5
-checkpoint: tensor ops comm parallel hdf5
-train:      tensor ops cpu comm parallel config nn model pipeline optim tokenizer hdf5 data checkpoint cuda
-programs:   all
-cuda:       tensor ops comm
+hdf5:        tensor
+data:        tensor tokenizer hdf5
+preprocess:  tokenizer data
+checkpoint:  tensor ops comm parallel hdf5
+formats:     data preprocess checkpoint
+job:         ops comm
+diagnostics: comm ops optim parallel checkpoint
+monitor:     job checkpoint
+train:       tensor ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
+inference:   comm ops config model checkpoint train
+interop:     tensor config tokenizer data checkpoint formats train inference
+plan:        comm ops config model pipeline data checkpoint job monitor train
+run:         comm config tokenizer data checkpoint diagnostics job monitor train plan
+bench:       comm ops config nn model pipeline train plan
+programs:    all
+cuda:        tensor ops comm
 '
 
 # check ROOT: prints the violations below ROOT, ends with 1 if there are any.

@@ -1,5 +1,7 @@
 #include "base/memory_usage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -101,6 +103,10 @@ std::optional<std::size_t> free_memory_bytes(const MemoryFiles& files) {
 
 std::size_t free_swap_bytes(const MemoryFiles& files) {
   return field(files.proc + "/meminfo", "SwapFree:").value_or(0) * kKilobyte;
+}
+
+std::string program_bytes() {
+  return fmt::format("{:.0f} to {:.0f} MiB", kLeastProgramBytes / (1 << 20), kMostProgramBytes / (1 << 20));
 }
 
 }  // namespace megatron

@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include "hdf5/durable_file.h"
+#include "base/durable_file.h"
 
 namespace megatron {
 

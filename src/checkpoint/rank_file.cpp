@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/durable_file.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
-#include "hdf5/durable_file.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/hugging_face.h"
+#include "interop/hugging_face.h"
 
 namespace megatron {
 

@@ -7,13 +7,13 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "bench/benchmark.h"
+#include "bench/benchmark_memory.h"
+#include "bench/benchmark_overlap.h"
+#include "bench/benchmark_pipeline.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "programs/program.h"
-#include "train/benchmark.h"
-#include "train/benchmark_memory.h"
-#include "train/benchmark_overlap.h"
-#include "train/benchmark_pipeline.h"
 
 namespace megatron {
 namespace {

@@ -11,16 +11,16 @@
 #include <thread>
 
 #include "base/byte_text.h"
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "checkpoint/difference.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/new_checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "config/parse.h"
-#include "hdf5/durable_file.h"
+#include "interop/hugging_face.h"
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
-#include "train/hugging_face.h"
 #include "train/run_facts.h"
 #include "train/saved_layout.h"
 

@@ -5,10 +5,10 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "data/kept_tokenizer.h"
+#include "inference/generate.h"
 #include "programs/program.h"
 #include "train/compute.h"
-#include "train/generate.h"
-#include "train/run_tokenizer.h"
 
 namespace megatron {
 namespace {

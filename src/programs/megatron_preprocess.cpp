@@ -17,7 +17,7 @@
 #include "base/byte_text.h"
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "data/preprocess.h"
+#include "preprocess/preprocess.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
 

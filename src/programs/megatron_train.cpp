@@ -14,14 +14,14 @@
 #include "config/parse.h"
 #include "config/print.h"
 #include "data/batches.h"
+#include "data/kept_tokenizer.h"
+#include "job/hang_watch.h"
+#include "job/run_limits.h"
+#include "plan/dry_run.h"
 #include "programs/program.h"
+#include "run/run.h"
+#include "run/verify_layout.h"
 #include "train/datasets.h"
-#include "train/dry_run.h"
-#include "train/hang_watch.h"
-#include "train/run.h"
-#include "train/run_limits.h"
-#include "train/run_tokenizer.h"
-#include "train/verify_layout.h"
 
 namespace megatron {
 namespace {

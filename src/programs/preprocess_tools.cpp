@@ -5,12 +5,12 @@
 #include <sstream>
 
 #include "base/byte_text.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "config/suggestions.h"
-#include "data/conversion.h"
-#include "data/sample_corpus.h"
-#include "data/text_corpus.h"
-#include "hdf5/durable_file.h"
+#include "formats/conversion.h"
+#include "preprocess/sample_corpus.h"
+#include "preprocess/text_corpus.h"
 #include "programs/program.h"
 #include "tokenizer/bpe_trainer.h"
 

@@ -11,11 +11,11 @@
 
 #include "base/timers.h"
 #include "config/config.h"
+#include "diagnostics/bad_step.h"
 #include "model/gpt.h"
 #include "optim/optimizer.h"
 #include "parallel/gradient_sums.h"
 #include "pipeline/executor.h"
-#include "train/bad_step.h"
 
 namespace megatron {
 

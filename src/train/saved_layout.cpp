@@ -7,7 +7,7 @@
 #include "config/resolve.h"
 #include "config/rules.h"
 #include "model/gpt.h"
-#include "train/report.h"
+#include "train/grid.h"
 
 namespace megatron {
 

@@ -9,12 +9,12 @@
 #include "checkpoint/background_save.h"
 #include "checkpoint/checkpoint.h"
 #include "config/run_schedule.h"
+#include "diagnostics/replica_check.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
 #include "optim/weight_decay.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
-#include "train/replica_check.h"
 #include "train/run_facts.h"
 
 namespace megatron {

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "data/batches.h"
-#include "data_support.h"
+#include "support/data_support.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <thread>
 
-#include "data_support.h"
 #include "hdf5/hdf5_check.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
+#include "support/data_support.h"
 #include "support/file_size_limit.h"
 
 using namespace megatron;

@@ -9,7 +9,7 @@
 #include "data/megatron_order.h"
 #include "data/numpy_random.h"
 #include "data/split.h"
-#include "data_support.h"
+#include "support/data_support.h"
 #include "support/memory_limit.h"
 
 using namespace megatron;

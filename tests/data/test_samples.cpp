@@ -12,7 +12,7 @@
 #include "data/batches.h"
 #include "data/sample_order.h"
 #include "data/split.h"
-#include "data_support.h"
+#include "support/data_support.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "data/token_dataset.h"
-#include "data_support.h"
+#include "support/data_support.h"
 
 using namespace megatron;
 using namespace megatron::test;

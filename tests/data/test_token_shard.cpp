@@ -6,7 +6,7 @@
 
 #include "base/philox.h"
 #include "data/shard_files.h"
-#include "data_support.h"
+#include "support/data_support.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -8,7 +8,7 @@
 #include "config/resolve.h"
 #include "support/small_corpus.h"
 #include "train/compute.h"
-#include "train/report.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -1,8 +1,8 @@
 // A stranger's config.json beside files of a known number of tensors: what it makes of it before any tensor is looked
 // at, and whether what it accepts can be trained, listed and written again.
-#include "checkpoint/safetensors.h"
+#include "formats/safetensors.h"
 #include "fuzz/fuzz.h"
-#include "train/hugging_face_model.h"
+#include "interop/hugging_face_model.h"
 
 using namespace megatron;
 

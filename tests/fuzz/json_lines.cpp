@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
-#include "data/input_text.h"
-#include "data/json_text.h"
 #include "fuzz/fuzz.h"
+#include "preprocess/input_text.h"
+#include "preprocess/json_text.h"
 
 using namespace megatron;
 

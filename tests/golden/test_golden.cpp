@@ -7,7 +7,7 @@
 #include "comm/thread_communicator.h"
 #include "golden/golden_file.h"
 #include "support/tiny_training.h"
-#include "train/report.h"
+#include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "comm/thread_communicator.h"
+#include "interop/hugging_face.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
-#include "train/hugging_face.h"
 
 using namespace megatron;
 using namespace megatron::test;

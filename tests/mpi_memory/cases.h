@@ -2,7 +2,6 @@
 #pragma once
 
 #include "support/tiny_training.h"
-#include "train/report.h"
 
 namespace megatron::test {
 

@@ -7,7 +7,7 @@
 #include "comm/thread_communicator.h"
 #include "parity/covering_set.h"
 #include "support/small_corpus.h"
-#include "train/report.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
-#include "train/report.h"
+#include "train/grid.h"
 
 namespace megatron::test {
 

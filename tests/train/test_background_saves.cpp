@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
+#include "run/run_saves.h"
+#include "support/loop_on_threads.h"
 #include "train/compute.h"
-#include "train/loop_on_threads.h"
-#include "train/report.h"
-#include "train/run_saves.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "train/loop_on_threads.h"
+#include "support/loop_on_threads.h"
 
 using namespace megatron;
 using namespace megatron::test;

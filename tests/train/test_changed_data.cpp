@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoint/manifest.h"
+#include "support/loop_on_threads.h"
 #include "support/require_error.h"
-#include "train/loop_on_threads.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
+#include "plan/dry_run.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
 #include "support/small_corpus.h"
 #include "support/tiny_training.h"
 #include "train/compute.h"
-#include "train/dry_run.h"
 
 using namespace megatron;
 using namespace megatron::test;

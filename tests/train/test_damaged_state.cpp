@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "checkpoint/manifest.h"
-#include "train/loop_on_threads.h"
+#include "support/loop_on_threads.h"
 
 using namespace megatron;
 using namespace megatron::test;

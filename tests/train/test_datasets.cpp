@@ -6,7 +6,7 @@
 #include "data/data_support.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
-#include "train/dry_run.h"
+#include "plan/dry_run.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -4,9 +4,9 @@
 
 #include "comm/thread_communicator.h"
 #include "config/schema.h"
-#include "train/loop_on_threads.h"
+#include "support/loop_on_threads.h"
+#include "train/grid.h"
 #include "train/losses.h"
-#include "train/report.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -2,8 +2,8 @@
 // does between two steps waits for them: seen from inside a run's forwards.
 #include <catch2/catch.hpp>
 
+#include "support/loop_on_threads.h"
 #include "support/watching_communicator.h"
-#include "train/loop_on_threads.h"
 
 using namespace megatron;
 using namespace megatron::test;

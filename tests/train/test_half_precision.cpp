@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 #include "comm/thread_communicator.h"
-#include "train/loop_on_threads.h"
+#include "support/loop_on_threads.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoint/difference.h"
+#include "support/loop_on_threads.h"
 #include "support/open_checkpoint.h"
-#include "train/loop_on_threads.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "monitor/metrics.h"
+#include "support/loop_on_threads.h"
 #include "support/require_error.h"
 #include "train/interval.h"
-#include "train/loop_on_threads.h"
-#include "train/metrics.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
+#include "run/verify_layout.h"
 #include "support/forgetful_communicator.h"
 #include "support/planted_defects.h"
 #include "support/small_corpus.h"
-#include "train/verify_layout.h"
 
 using namespace megatron;
 using namespace megatron::test;

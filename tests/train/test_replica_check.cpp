@@ -4,8 +4,8 @@
 
 #include "comm/thread_communicator.h"
 #include "support/late_communicator.h"
-#include "train/loop_on_threads.h"
-#include "train/report.h"
+#include "support/loop_on_threads.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -8,8 +8,8 @@
 #include "model/flops.h"
 #include "support/counted_allocations.h"
 #include "support/tiny_training.h"
+#include "train/grid.h"
 #include "train/replica.h"
-#include "train/report.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -3,9 +3,9 @@
 
 #include "checkpoint/difference.h"
 #include "checkpoint/new_checkpoint.h"
+#include "support/loop_on_threads.h"
 #include "support/open_checkpoint.h"
 #include "support/require_error.h"
-#include "train/loop_on_threads.h"
 #include "train/saved_layout.h"
 
 using namespace megatron;

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "comm/thread_communicator.h"
+#include "diagnostics/tensor_comparison.h"
+#include "inference/generate.h"
 #include "parallel/staged_communicator.h"
 #include "support/communicator_cases.h"
-#include "train/generate.h"
-#include "train/loop_on_threads.h"
-#include "train/report.h"
-#include "train/tensor_comparison.h"
+#include "support/loop_on_threads.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;

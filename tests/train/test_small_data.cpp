@@ -3,9 +3,9 @@
 
 #include "data/data_support.h"
 #include "data/split.h"
+#include "plan/split_report.h"
 #include "train/datasets.h"
 #include "train/run_facts.h"
-#include "train/split_report.h"
 
 using namespace megatron;
 using namespace megatron::test;

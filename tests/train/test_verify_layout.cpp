@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "comm/thread_communicator.h"
+#include "diagnostics/layout_verdict.h"
+#include "run/verify_layout.h"
 #include "support/forgetful_communicator.h"
 #include "support/small_corpus.h"
-#include "train/layout_verdict.h"
-#include "train/verify_layout.h"
 
 using namespace megatron;
 using namespace megatron::test;

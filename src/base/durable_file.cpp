@@ -1,0 +1,162 @@
+#include "base/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/errno_text.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace megatron {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFlushBytes = std::size_t{32} << 20;
+constexpr std::string_view kReplaced = ".replaced";
+
+void rename_or_fail(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return;
+  const int reason = errno;
+  fail(ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, errno_text(reason));
+}
+
+/// Of what has this name, links not followed. What cannot be looked at may well be there: that is an error.
+fs::file_status status_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::status_known(status)) {
+    fail(ErrorKind::filesystem, "{}: cannot look at it: {}", path, errno_text(error.value()));
+  }
+  return status;
+}
+
+}  // namespace
+
+void sync_path(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail_with_errno("open and flush to disk", path);
+  const int result = ::fsync(file);
+  const int reason = errno;
+  ::close(file);
+  // Some file systems cannot flush a folder and say EINVAL; the rename is then as durable as they make it.
+  if (result == 0 || reason == EINVAL) return;
+  fail(ErrorKind::filesystem, "cannot flush {} to disk: {}", path, errno_text(reason));
+}
+
+EarlyFlush::EarlyFlush(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+EarlyFlush::~EarlyFlush() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void EarlyFlush::written(std::size_t bytes) {
+  waiting_ += bytes;
+  if (waiting_ < kFlushBytes || file_ < 0) return;
+  waiting_ = 0;
+  static_cast<void>(::sync_file_range(file_, 0, 0, SYNC_FILE_RANGE_WRITE));
+}
+
+void write_durably(const std::string& path, std::string_view contents) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int reason = file < 0 ? errno : 0;
+  while (reason == 0 && !contents.empty()) {
+    const ssize_t written = ::write(file, contents.data(), contents.size());
+    if (written >= 0) contents.remove_prefix(static_cast<std::size_t>(written));
+    if (written < 0 && errno != EINTR) reason = errno;
+  }
+  if (file >= 0 && ::close(file) != 0 && reason == 0) reason = errno;
+  if (reason != 0) fail(ErrorKind::filesystem, "{}: cannot write it: {}", path, errno_text(reason));
+  sync_path(path);
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  rename_or_fail(from, to);
+  sync_path(folder_of(to));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+void remove_quietly(const std::string& path) noexcept {
+  ::unlink(path.c_str());
+}
+
+bool is_behind_replaced(std::string_view rest) {
+  return rest.starts_with(kReplaced) && rest.find_first_not_of("0123456789", kReplaced.size()) == rest.npos;
+}
+
+void Publication::add(std::string temporary, std::string name) {
+  files_.push_back({std::move(temporary), std::move(name)});
+}
+
+void Publication::write(const std::string& name, std::string_view contents) {
+  add(name + ".tmp", name);
+  write_durably(files_.back().temporary, contents);
+}
+
+void Publication::move_aside(File& file) {
+  const fs::file_status status = status_of(file.name);
+  verify(!fs::is_directory(status), ErrorKind::filesystem, "{}: cannot write it: a folder has this name", file.name);
+  std::string free = fmt::format("{}{}", file.name, kReplaced);
+  while (fs::exists(status_of(free))) {
+    file.left.push_back(std::move(free));
+    free = fmt::format("{}{}{}", file.name, kReplaced, file.left.size() + 1);
+  }
+  if (!fs::exists(status)) return;
+  rename_or_fail(file.name, free);
+  file.older = std::move(free);
+}
+
+void Publication::publish() {
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) move_aside(*file);
+  sync_folders();
+  for (File& file : files_) {
+    rename_or_fail(file.temporary, file.name);
+    file.published = true;
+  }
+  sync_folders();
+}
+
+void Publication::sync_folders() const {
+  std::set<std::string> folders;
+  for (const File& file : files_) folders.insert(folder_of(file.name));
+  for (const std::string& folder : folders) sync_path(folder);
+}
+
+void Publication::commit() noexcept {
+  for (const File& file : files_) {
+    if (!file.older.empty()) remove_quietly(file.older);
+    // The last number first: a gap would hide those behind it.
+    for (auto older = file.left.rbegin(); older != file.left.rend(); ++older) remove_quietly(*older);
+  }
+  files_.clear();
+}
+
+void Publication::discard() noexcept {
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    remove_quietly(file->published ? file->name : file->temporary);
+  }
+  for (const File& file : files_) {
+    if (file.older.empty() || std::rename(file.older.c_str(), file.name.c_str()) == 0) continue;
+    const int reason = errno;
+    try {
+      fmt::print(stderr, "warning: {}\n",
+                 printable(fmt::format("{} cannot have its name {} back: {}; rename it by hand", file.older, file.name,
+                                       errno_text(reason))));
+    } catch (...) {  // no memory, or standard error takes nothing: there is nobody to tell
+    }
+  }
+  files_.clear();
+}
+
+}  // namespace megatron

@@ -1,0 +1,84 @@
+// Benchmark: how fast a job of one or a few ranks trains, as a share of what its machine's matrix multiplication could
+// do.
+//
+// A case is a model with a batch of one micro-batch a data rank, fp32 unless it says otherwise, no dropout. Whole
+// training steps (gradients to zero, forward, backward, update) and the bare products of the model's layers, these in
+// fp32 whatever the case, are timed in turn, so that whatever else the machine does meets both alike; ranks multiply at
+// the same time, as they do in a step. Model operations are counted causally (model/flops.h).
+//
+// Owns nothing after it returns. Must not know files or data sets: tokens are pseudo-random.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "comm/communicator.h"
+#include "config/config.h"
+
+namespace megatron {
+
+struct BenchmarkCase {
+  std::string name, title;
+  Config config;  ///< resolved for `ranks`
+  int steps = 0;  ///< that are measured by default
+  int ranks = 1;
+  bool gpu = false;  ///< too large for a CPU; scripts/bench_pytorch_gpu.py has the same
+};
+
+/// On one rank GPT-2 124M in two shapes, a small model, and the first in bf16; on two GPT-2 124M at tensor 2 and
+/// data 2. For a GPU, in bf16: GPT-2 124M and 1.5B at batches that others publish their speed for, and four layers of a
+/// 7B model.
+std::vector<BenchmarkCase> benchmark_cases();
+
+/// A part of a step: a section of it, all calls of one verb, or of one product of a layer.
+struct BenchmarkPart {
+  std::string name;
+  Seconds seconds;   ///< per step; of sections, by the clock on the wall alone
+  int calls = 0;     ///< per step; 0 for sections
+  double flops = 0;  ///< per step; 0 where they are not counted
+};
+
+/// Medians over the measured steps. Of a step the slowest rank's wall time counts and the ranks' mean CPU time (a rank
+/// that waits keeps its core busy); of products alone the ranks' mean.
+struct BenchmarkResult {
+  std::string device;                   ///< the first rank's
+  int ranks = 1, threads = 1;           ///< threads of each rank
+  double tokens = 0;                    ///< per step, of the job
+  double model_flops = 0;               ///< per step, of the job
+  double page_faults = 0;               ///< per step, of the first rank
+  double peak_resident_bytes = 0;       ///< of the process; summed over ranks
+  double planned_bytes = 0;             ///< of the first rank: what training holds (MemoryPlan)
+  Seconds step;                         ///< one training step
+  double communication = 0;             ///< seconds of it inside communication, of the rank that spent least there
+  Seconds overlapped_step;              ///< with parallel.overlap_gradients, in turn with the others; 0: no data ranks
+  double overlapped_communication = 0;  ///< seconds of it, as above
+  Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
+  double sgemm_flops = 0;               ///< of these
+  std::vector<BenchmarkPart> sections;  ///< of the first rank's step
+  std::vector<BenchmarkPart> verbs;  ///< of the first rank's step; of a device that works behind the host's back none
+  std::vector<BenchmarkPart> products;  ///< of the first rank's sgemm
+
+  /// Model FLOP/s over the ranks' sgemm FLOP/s, by either clock.
+  double share(double Seconds::*clock) const {
+    return (model_flops / ranks / step.*clock) / (sgemm_flops / sgemm.*clock);
+  }
+};
+
+struct BenchmarkSettings {
+  int steps = 0;               ///< 0: the case's
+  int threads = 1;             ///< a rank
+  std::string device = "cpu";  ///< as run.device
+  int local_rank = 0;          ///< among the ranks on this host
+  bool training_only = false;  ///< no bare products: their operands would count as memory of the training
+};
+
+/// Trains after two steps to warm up. Collective over `world`, which must have the case's ranks; the result is complete
+/// on the first.
+BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSettings& settings, Communicator& world);
+
+/// The result as lines for people, and as one line of JSON for scripts.
+std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& result);
+std::string to_json(const BenchmarkCase& benchmark, const BenchmarkResult& result);
+
+}  // namespace megatron

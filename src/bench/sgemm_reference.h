@@ -1,0 +1,50 @@
+// SgemmReference: how fast the backend multiplies matrices of a model's shapes when it does nothing else.
+//
+// The three products of every distinct weight matrix [out, in]: forward, input gradient, weight gradient. Owns operands
+// and results of its own, which are filled once and touched by nobody else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "config/config.h"
+#include "ops/device.h"
+#include "ops/ops.h"
+
+namespace megatron {
+
+class SgemmReference {
+ public:
+  /// The products that one of `tensor` ranks makes of `model` (resolved) for `rows` tokens. The backend must outlive
+  /// the reference.
+  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend);
+
+  /// Times a training step's worth of products once more. As long as the step itself, so that interruptions by other
+  /// processes meet both alike.
+  void measure();
+
+  struct Product {
+    std::string name;  ///< "mlp up, forward"
+    MatmulArgs args;
+    int calls = 0;                 ///< in a training step of one micro-batch
+    double flops = 0;              ///< of all calls
+    std::vector<Seconds> samples;  ///< of all calls
+  };
+  const std::vector<Product>& products() const { return products_; }
+
+  Seconds seconds() const { return median(totals_); }  ///< of a step's worth of products
+  double flops() const;                                ///< of a step's worth of products
+
+ private:
+  Buffer operand(std::int64_t elements, Backend& backend);
+  void add(const std::string& layer, std::int64_t rows, std::int64_t out, std::int64_t in, int calls);
+
+  Ops& ops_;
+  Device& device_;
+  Buffer input_, output_, weight_, result_;
+  std::vector<Product> products_;
+  std::vector<Seconds> totals_;
+};
+
+}  // namespace megatron

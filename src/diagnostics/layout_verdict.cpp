@@ -1,0 +1,189 @@
+#include "diagnostics/layout_verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace megatron {
+
+namespace {
+
+constexpr std::size_t kRowsShown = 5;
+constexpr double kRoundingMargin = 4;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double relative(const ComparedNumber& number) {
+  if (!std::isfinite(number.here) || !std::isfinite(number.reference)) return kInfinity;
+  return number.here == number.reference ? 0 : std::abs(number.here - number.reference) / std::abs(number.reference);
+}
+
+double largest_relative(const std::vector<TensorDifference>& differences) {
+  double largest = 0;
+  for (const TensorDifference& difference : differences) largest = std::max(largest, difference.relative);
+  return largest;
+}
+
+std::string number_failure(const char* what, std::size_t step, const ComparedNumber& number, double allowed) {
+  return fmt::format("the {} of step {} is {:.9g} instead of {:.9g} (off by {:.1e}; allowed {:.0e})", what, step + 1,
+                     number.here, number.reference, relative(number), allowed);
+}
+
+}  // namespace
+
+LayoutVerdict::LayoutVerdict(PlayComparison comparison, Promise promise)
+    : comparison_(std::move(comparison)), promise_(promise), rounding_(comparison_.steps.size()) {
+  for (std::size_t step = 0; step < rounding_.size(); ++step) {
+    rounding_[step].gradients.resize(comparison_.steps[step].gradients.size());
+  }
+}
+
+void LayoutVerdict::allow_rounding(const std::vector<StepComparison>& rounding) {
+  const auto raise = [](double& value, double moved) {
+    if (std::isfinite(moved)) value = std::max(value, moved);
+  };
+  for (std::size_t step = 0; step < rounding.size(); ++step) {
+    const StepComparison& moved = rounding[step];
+    raise(rounding_[step].loss, std::abs(moved.loss.here - moved.loss.reference));
+    for (std::size_t t = 0; t < moved.gradients.size(); ++t) {
+      raise(rounding_[step].gradients[t], moved.gradients[t].distance);
+    }
+  }
+}
+
+bool LayoutVerdict::loss_beyond(std::size_t step) const {
+  const ComparedNumber& loss = comparison_.steps[step].loss;
+  const double allowed = std::max(promise_.loss * std::abs(loss.reference), kRoundingMargin * rounding_[step].loss);
+  return !(std::abs(loss.here - loss.reference) <= allowed);  // a loss that is not finite as well
+}
+
+bool LayoutVerdict::gradient_beyond(std::size_t step, std::size_t tensor) const {
+  const TensorDifference& difference = comparison_.steps[step].gradients[tensor];
+  return difference.relative > promise_.gradient &&
+         difference.distance > kRoundingMargin * rounding_[step].gradients[tensor];
+}
+
+std::vector<std::size_t> LayoutVerdict::gradients_beyond(std::size_t step) const {
+  std::vector<std::size_t> beyond;
+  for (std::size_t t = 0; t < comparison_.steps[step].gradients.size(); ++t) {
+    if (gradient_beyond(step, t)) beyond.push_back(t);
+  }
+  return beyond;
+}
+
+std::size_t LayoutVerdict::first_step_beyond() const {
+  for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {
+    if (loss_beyond(step) || !gradients_beyond(step).empty()) return step + 1;
+  }
+  return 0;
+}
+
+std::string LayoutVerdict::tables() const {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "  {:>4} {:>12} {:>12} {:>10}   {:>13} {:>12} {:>10}   {}\n", "step", "loss", "reference",
+                 "difference", "gradient norm", "reference", "difference", "gradients");
+  for (std::size_t i = 0; i < comparison_.steps.size(); ++i) {
+    const auto& [loss, norm, gradients] = comparison_.steps[i];
+    fmt::format_to(out, "  {:>4} {:>12.7f} {:>12.7f} {:>10.1e}   {:>13.6g} {:>12.6g} {:>10.1e}   {:>9.1e}\n", i + 1,
+                   loss.here, loss.reference, relative(loss), norm.here, norm.reference, relative(norm),
+                   largest_relative(gradients));
+  }
+  const std::size_t shown = std::max<std::size_t>(first_step_beyond(), 1);
+  std::vector<TensorDifference> worst = comparison_.steps[shown - 1].gradients;
+  const std::size_t count = worst.size();
+  std::stable_sort(worst.begin(), worst.end(), [](const auto& a, const auto& b) { return a.relative > b.relative; });
+  if (worst.size() > kRowsShown) worst.resize(kRowsShown);
+  fmt::format_to(out, "  gradients of step {}, the {} of {} that differ most:\n", shown, worst.size(), count);
+  fmt::format_to(out, "  {:>10} {:>12} {:>5}   {}", "difference", "relative to", "rank", "parameter");
+  for (const TensorDifference& row : worst) {
+    fmt::format_to(out, "\n  {:>10.1e} {:>12.6g} {:>5}   {}", row.relative, row.scale, row.rank, row.name);
+  }
+  return text;
+}
+
+std::string LayoutVerdict::gradient_failure(std::size_t step) const {
+  const std::vector<TensorDifference>& gradients = comparison_.steps[step].gradients;
+  const std::vector<std::size_t> beyond = gradients_beyond(step);
+  const TensorDifference& last = gradients[beyond.back()];  // the nearest to the loss
+  const std::string text = fmt::format("{} of {} gradients of step {} are off by more than {:.0e}", beyond.size(),
+                                       gradients.size(), step + 1, promise_.gradient);
+  if (beyond.size() == 1) {
+    return fmt::format("{}: the only one is {}, by {:.1e}, most of it on rank {}", text, last.name, last.relative,
+                       last.rank);
+  }
+  return fmt::format(
+      "{}: backward from the loss, the first that is off is {}, by {:.1e}, most of it on rank {}, and errors travel "
+      "from there to the layers before it",
+      text, last.name, last.relative, last.rank);
+}
+
+std::string LayoutVerdict::failure() const {
+  std::vector<std::string> parts;
+  const std::vector<StepComparison>& steps = comparison_.steps;
+  const std::size_t first = first_step_beyond();
+  if (first > 0 && loss_beyond(first - 1)) {
+    parts.push_back(number_failure("loss", first - 1, steps[first - 1].loss, promise_.loss));
+    parts.push_back(first == 1 ? "so the forward pass is already another one"
+                               : "though the steps before it were right: look at what their updates left behind");
+  }
+  if (first > 0 && !gradients_beyond(first - 1).empty()) parts.push_back(gradient_failure(first - 1));
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    if (relative(steps[step].norm) <= kNormPromise) continue;
+    parts.push_back(number_failure("gradient norm", step, steps[step].norm, kNormPromise));
+    break;
+  }
+  std::size_t updated_otherwise = 0;
+  const TensorDifference* worst = nullptr;
+  for (const TensorDifference& parameter : comparison_.parameters) {
+    if (parameter.relative <= kUpdatePromise) continue;
+    ++updated_otherwise;
+    if (worst == nullptr || parameter.relative > worst->relative) worst = &parameter;
+  }
+  if (worst != nullptr) {
+    parts.push_back(
+        fmt::format("from the same gradients {} of {} parameters are updated otherwise, {} by {:.1e} of its way, most "
+                    "of it on rank {}",
+                    updated_otherwise, comparison_.parameters.size(), worst->name, worst->relative, worst->rank));
+  }
+  if (!comparison_.copies.empty()) parts.push_back(comparison_.copies);
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string LayoutVerdict::summary() const {
+  double loss = 0, norm = 0, gradient = 0;
+  std::size_t rounding_losses = 0, rounding_gradients = 0, gradients = 0;
+  for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {
+    const StepComparison& at = comparison_.steps[step];
+    norm = std::max(norm, relative(at.norm));
+    if (relative(at.loss) <= promise_.loss) {
+      loss = std::max(loss, relative(at.loss));
+    } else {
+      ++rounding_losses;
+    }
+    for (const TensorDifference& difference : at.gradients) {
+      ++gradients;
+      if (difference.relative <= promise_.gradient) {
+        gradient = std::max(gradient, difference.relative);
+      } else {
+        ++rounding_gradients;
+      }
+    }
+  }
+  std::string text = fmt::format(
+      "loss within {:.1e} ({:.0e} allowed), gradient norm {:.1e} ({:.0e}), {} gradients {:.1e} ({:.0e}), updates "
+      "{:.1e} "
+      "({:.0e})",
+      loss, promise_.loss, norm, kNormPromise, gradients, gradient, promise_.gradient,
+      largest_relative(comparison_.parameters), kUpdatePromise);
+  if (rounding_losses + rounding_gradients > 0) {
+    fmt::format_to(std::back_inserter(text), "; {} losses and {} gradients more, no further than rounding moves them",
+                   rounding_losses, rounding_gradients);
+  }
+  return text;
+}
+
+}  // namespace megatron

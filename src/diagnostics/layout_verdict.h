@@ -1,0 +1,75 @@
+// The verdict on a comparison of two plays of the same steps, such as a layout's and one rank's: the tables that people
+// read, and what differs by more than it may, with a hint where to look. Knows numbers and names: no ranks, no devices.
+//
+// A difference may be as large as a fixed promise says. Where it is larger, the verdict has to know how far rounding
+// alone moves the reference (allow_rounding): gradients that are zero but for rounding, or the kink of a ReLU, leave
+// rounding errors of any relative size, which no fixed promise can tell from a defect.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "diagnostics/tensor_comparison.h"
+
+namespace megatron {
+
+/// What may differ, relative to the reference.
+struct Promise {
+  double loss, gradient;
+};
+inline constexpr Promise kRounding{1e-5, 5e-5};  ///< fp32
+inline constexpr Promise kBand{5e-3, 5e-2};      ///< 16 bits
+/// Of norms and updates in any precision: both are made of the reference's gradients, in fp32.
+inline constexpr double kNormPromise = 1e-5, kUpdatePromise = 1e-4;
+
+struct ComparedNumber {
+  double here = 0, reference = 0;
+};
+
+struct StepComparison {
+  ComparedNumber loss, norm;
+  std::vector<TensorDifference> gradients;  ///< in the order of the model
+};
+
+struct PlayComparison {
+  std::vector<StepComparison> steps;
+  std::vector<TensorDifference> parameters;  ///< after the last step, relative to how far they have moved
+  std::string copies;                        ///< copies of parameters that differ, in words; empty: none
+};
+
+class LayoutVerdict {
+ public:
+  LayoutVerdict(PlayComparison comparison, Promise promise);
+
+  /// `rounding`: the reference's first steps, played by one rank with other rounding errors, compared with themselves.
+  /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved
+  /// them.
+  void allow_rounding(const std::vector<StepComparison>& rounding);
+
+  /// The first step (from 1) whose loss or gradients differ by more than they may; 0: none does.
+  std::size_t first_step_beyond() const;
+  /// Losses and norms of all steps, and the gradients that differ most.
+  std::string tables() const;
+  /// What differs by more than it may, and where to look first; empty: nothing.
+  std::string failure() const;
+  /// "loss within 2.1e-09 (1e-05 allowed), gradient norm ...": the largest differences.
+  std::string summary() const;
+
+ private:
+  /// How far rounding has moved a step of the reference; 0: as far as is known.
+  struct Rounding {
+    double loss = 0;
+    std::vector<double> gradients;
+  };
+
+  bool loss_beyond(std::size_t step) const;
+  bool gradient_beyond(std::size_t step, std::size_t tensor) const;
+  std::vector<std::size_t> gradients_beyond(std::size_t step) const;
+  std::string gradient_failure(std::size_t step) const;
+
+  PlayComparison comparison_;
+  Promise promise_;
+  std::vector<Rounding> rounding_;  // by step
+};
+
+}  // namespace megatron

@@ -1,0 +1,186 @@
+#include "diagnostics/replica_check.h"
+
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/host_name.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{256} << 10;  // stays in a core's cache
+constexpr std::size_t kMostNamed = 3, kMostRanks = 8;          // tensors of a message, and ranks of a list
+
+/// Ranks by the hash of their copy of one piece of a tensor.
+using Copies = std::map<std::uint64_t, std::vector<int>>;
+
+std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) {
+    if (names.size() == kMostRanks) {
+      names.push_back(fmt::format("{} more", ranks.size() - kMostRanks));
+      break;
+    }
+    names.push_back(fmt::format("{} ({})", rank, hosts[static_cast<std::size_t>(rank)]));
+  }
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(names, ", "));
+}
+
+/// Who is wrong is known where most copies agree.
+std::string describe_copies(const Copies& copies, const std::vector<std::string>& hosts) {
+  std::vector<std::vector<int>> groups;
+  std::size_t all = 0;
+  for (const auto& [hash, ranks] : copies) {
+    groups.push_back(ranks);
+    all += ranks.size();
+  }
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+  });
+  if (2 * groups.front().size() <= all) {
+    std::vector<std::string> lists;
+    for (const std::vector<int>& ranks : groups) lists.push_back(list_of(ranks, hosts));
+    return fmt::format("{} disagree, and which is right cannot be told", fmt::join(lists, " and "));
+  }
+  std::vector<int> odd;
+  for (std::size_t i = 1; i < groups.size(); ++i) odd.insert(odd.end(), groups[i].begin(), groups[i].end());
+  std::sort(odd.begin(), odd.end());
+  return fmt::format("{} disagree{} with the {} others", list_of(odd, hosts), odd.size() == 1 ? "s" : "",
+                     groups.front().size());
+}
+
+/// Compares what all ranks have described, whatever axis of the grid made the copies.
+std::string find_differences(const std::vector<std::string>& descriptions) {
+  std::vector<std::string> hosts, order;
+  std::map<std::string, Copies> copies;
+  for (std::size_t rank = 0; rank < descriptions.size(); ++rank) {
+    const auto description = nlohmann::json::parse(descriptions[rank]);
+    hosts.push_back(description.at("host"));
+    for (const auto& piece : description.at("pieces")) {
+      const std::string key = piece.at(0).get<std::string>() + piece.at(1).get<std::string>();
+      Copies& of_piece = copies[key];
+      if (of_piece.empty()) order.push_back(key);
+      of_piece[piece.at(2).get<std::uint64_t>()].push_back(static_cast<int>(rank));
+    }
+  }
+  std::string text;
+  std::size_t found = 0;
+  for (const std::string& key : order) {
+    const Copies& of_piece = copies.at(key);
+    if (of_piece.size() == 1) continue;
+    if (++found <= kMostNamed) text += fmt::format("\n  {}: {}", key, describe_copies(of_piece, hosts));
+  }
+  if (found > kMostNamed) text += fmt::format("\n  and {} more tensors", found - kMostNamed);
+  return text;
+}
+
+}  // namespace
+
+struct ReplicaCheck::HashState {
+  XXH3_state_t* state = XXH3_createState();
+  HashState() { internal_check(state != nullptr, "no memory for the state of a hash"); }
+  ~HashState() { XXH3_freeState(state); }
+  HashState(const HashState&) = delete;
+  HashState& operator=(const HashState&) = delete;
+};
+
+ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device,
+                           const Optimizer& optimizer)
+    : grid_(grid), device_(device), staging_(kStagingBytes), state_(std::make_unique<HashState>()) {
+  for (const Parameter& parameter : store.all()) {
+    add({&parameter, parameter.value, "", parameter.data != Placement::split});
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+      add_state(parameter, part, optimizer, store.shards() > 1);
+    }
+  }
+}
+
+void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer,
+                             bool shared_out) {
+  const Optimizer::State state = optimizer.state(part);
+  const std::int64_t first = part.first - parameter.first;
+  const std::string which = shared_out ? fmt::format(", elements {} to {}", first, first + part.count - 1) : "";
+  if (optimizer.master_copy()) {
+    add({&parameter, state.master, fmt::format(" (fp32 master{})", which),
+         !shared_out && parameter.data != Placement::split});
+  }
+  if (state.m) add({&parameter, state.m, fmt::format(" (first moment{})", which), false});
+  if (state.v) add({&parameter, state.v, fmt::format(" (second moment{})", which), false});
+}
+
+// What nobody else holds need not be read.
+void ReplicaCheck::add(Piece piece) {
+  if ((piece.over_data && grid_.data().size() > 1) || (piece.over_tensor() && grid_.tensor().size() > 1) ||
+      (piece.over_sharing() && grid_.sharing().size() > 1) || (piece.over_stages() && grid_.embedding().size() > 1)) {
+    pieces_.push_back(std::move(piece));
+  }
+}
+
+ReplicaCheck::~ReplicaCheck() = default;
+
+std::uint64_t ReplicaCheck::hash_of(ConstTensor values) {
+  XXH3_64bits_reset(state_->state);
+  const auto* from = static_cast<const std::byte*>(values.data());
+  for (std::size_t left = values.bytes(); left > 0;) {
+    const std::size_t now = std::min(left, staging_.size());
+    device_.copy_to_host(staging_.data(), from, now);
+    XXH3_64bits_update(state_->state, staging_.data(), now);
+    from += now;
+    left -= now;
+  }
+  return XXH3_64bits_digest(state_->state);
+}
+
+// One hash of the selected pieces, of which the largest and the smallest in the group are asked for: constant traffic
+// whatever the size of the group.
+template <class Select>
+bool ReplicaCheck::differ(Communicator& group, const Select& select) const {
+  if (group.size() == 1) return false;
+  XXH3_64bits_reset(state_->state);
+  for (const Piece& piece : pieces_) {
+    if (select(piece)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
+  }
+  const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
+  std::array<double, 2> extremes{hash, -hash};
+  group.all_reduce_values(extremes, Reduce::maximum);
+  return extremes[0] != -extremes[1];
+}
+
+std::string ReplicaCheck::describe() const {
+  nlohmann::json pieces = nlohmann::json::array();
+  for (const Piece& piece : pieces_) {
+    const Parameter& parameter = *piece.parameter;
+    const std::string part =
+        !(parameter.box.extent == parameter.global_shape)
+            ? fmt::format(" [part {} at {}]", parameter.box.extent.to_string(), parameter.box.offset.to_string())
+            : "";
+    pieces.push_back({parameter.name, part + piece.of, piece.hash});
+  }
+  return nlohmann::json{{"host", host_name()}, {"pieces", std::move(pieces)}}.dump();
+}
+
+void ReplicaCheck::run(const std::string& when) {
+  for (Piece& piece : pieces_) piece.hash = hash_of(piece.values);
+  bool bad = differ(grid_.data(), [](const Piece& piece) { return piece.over_data; });
+  bad = differ(grid_.tensor(), [](const Piece& piece) { return piece.over_tensor(); }) || bad;
+  bad = differ(grid_.sharing(), [](const Piece& piece) { return piece.over_sharing(); }) || bad;
+  bad = differ(grid_.embedding(), [](const Piece& piece) { return piece.over_stages(); }) || bad;
+  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) bad = axis->any(bad);
+  if (!bad) return;
+  Communicator& world = grid_.world();
+  const std::vector<std::string> descriptions = world.gather_texts(describe(), 0);
+  const std::string differences = world.broadcast_text(world.rank() == 0 ? find_differences(descriptions) : "", 0);
+  fail(ErrorKind::numerics,
+       "{}, ranks that must hold the same values do not; the memory, processor or network of a node that is named here "
+       "is the first to suspect. Take it out of the job and run the same command again: it goes on from the newest "
+       "checkpoint, whose copies were still the same{}",
+       when, differences);
+}
+
+}  // namespace megatron

@@ -1,0 +1,277 @@
+#include "diagnostics/tensor_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "checkpoint/overlap.h"
+#include "comm/agreement.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // elements on their way at once
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Header {
+  std::string name;
+  Shape shape;
+  double scale = 0;
+};
+
+double norm_of(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += double{value} * value;
+  return std::isfinite(sum) ? std::sqrt(sum) : kInfinity;
+}
+
+// Names, shapes and scales of the reference, to all.
+std::vector<Header> share_headers(Communicator& world, const WholeTensors* reference) {
+  internal_check((reference != nullptr) == (world.rank() == 0), "rank 0 has the reference, and no other");
+  nlohmann::json list = nlohmann::json::array();
+  if (reference != nullptr) {
+    for (const WholeTensors::Tensor& tensor : reference->tensors) {
+      nlohmann::json shape = nlohmann::json::array();
+      for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+      list.push_back({tensor.name, shape, tensor.scale});
+    }
+  }
+  std::vector<Header> headers;
+  for (const auto& entry : nlohmann::json::parse(world.broadcast_text(list.dump(), 0))) {
+    Header header{entry.at(0), {}, entry.at(2).is_number() ? entry.at(2).get<double>() : kInfinity};
+    const auto& extents = entry.at(1);
+    internal_check(extents.size() == 1 || extents.size() == 2, "a parameter is a vector or a matrix");
+    header.shape = extents.size() == 1 ? Shape{extents[0].get<std::int64_t>()}
+                                       : Shape{extents[0].get<std::int64_t>(), extents[1].get<std::int64_t>()};
+    headers.push_back(std::move(header));
+  }
+  return headers;
+}
+
+// Names that the reference lacks would never be looked at.
+void require_known(Communicator& world, const std::vector<Header>& headers, const std::vector<Piece>& held) {
+  std::set<std::string> known;
+  for (const Header& header : headers) known.insert(header.name);
+  agree(world, [&] {
+    for (const Piece& piece : held) {
+      verify(known.contains(piece.name), ErrorKind::internal, "the layout has the parameter {}, one rank does not",
+             piece.name);
+    }
+  });
+}
+
+// This rank's parts of the reference's tensors.
+class HeldTensors {
+ public:
+  HeldTensors(const std::vector<Piece>& held, double unit, Device& device) : unit_(unit), device_(device) {
+    for (const Piece& piece : held) pieces_[piece.name].push_back(&piece);
+  }
+
+  /// Of elements [first, first + chunk.size()) of a whole tensor: the sum of the differences' squares. `seen` counts,
+  /// for each of them, how often it was compared (adds).
+  double compare(const Header& header, std::int64_t first, std::span<const float> chunk, std::span<std::int32_t> seen) {
+    double squares = 0;
+    each_run(header, first, chunk, [&](const Piece& piece, const Run& run, std::span<const float> expected) {
+      squares += compare(piece, run, expected);
+      for (std::int32_t& times : seen.subspan(static_cast<std::size_t>(run.from), expected.size())) ++times;
+    });
+    return squares;
+  }
+
+  /// Sets those elements to the chunk times the unit.
+  void set(const Header& header, std::int64_t first, std::span<const float> chunk) {
+    each_run(header, first, chunk, [&](const Piece& piece, const Run& run, std::span<const float> values) {
+      mine_.resize(std::max(mine_.size(), values.size()));
+      std::transform(values.begin(), values.end(), mine_.begin(),
+                     [&](float value) { return static_cast<float>(unit_ * value); });
+      device_.copy_to_device(piece.value.as<float>() + run.to, mine_.data(), values.size_bytes());
+    });
+  }
+
+ private:
+  template <class Work>
+  void each_run(const Header& header, std::int64_t first, std::span<const float> chunk, const Work& work) {
+    const auto held = pieces_.find(header.name);
+    if (held == pieces_.end()) return;
+    Shape origin = header.shape;
+    for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
+    const StoredPiece stored{{origin, header.shape}, first, static_cast<std::int64_t>(chunk.size()), 0, 0};
+    for (const Piece* piece : held->second) {
+      runs_.clear();
+      append_overlap(*piece, 0, stored, runs_);
+      for (const Run& run : runs_) {
+        work(*piece, run, chunk.subspan(static_cast<std::size_t>(run.from), static_cast<std::size_t>(run.count)));
+      }
+    }
+  }
+
+  double compare(const Piece& piece, const Run& run, std::span<const float> expected) {
+    mine_.resize(std::max(mine_.size(), expected.size()));
+    device_.copy_to_host(mine_.data(), piece.value.as<float>() + run.to, expected.size_bytes());
+    double squares = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double difference = unit_ * mine_[i] - expected[i];
+      squares += difference * difference;
+    }
+    return std::isfinite(squares) ? squares : kInfinity;
+  }
+
+  double unit_;
+  Device& device_;
+  std::map<std::string, std::vector<const Piece*>> pieces_;
+  std::vector<Run> runs_;
+  std::vector<float> mine_;
+};
+
+// Every element of a tensor, each of them as often as there are copies of the tensor, and on one rank once.
+class Completeness {
+ public:
+  Completeness(Communicator& world, const Header& header) : world_(world), header_(header) {}
+
+  /// `seen`, of the elements from `first` on: how often this rank has compared each; is changed.
+  void add(std::int64_t first, std::span<std::int32_t> seen) {
+    for (std::int32_t& times : seen) times = times > 1 ? kTwice : times;
+    world_.all_reduce(Tensor(seen.data(), {static_cast<std::int64_t>(seen.size())}, DType::i32));
+    if (first == 0) copies_ = seen[0];
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      if (seen[i] == copies_ && copies_ > 0 && copies_ < kTwice) continue;
+      fail(ErrorKind::internal, "element {} of {} {} is held by {}, element 0 by {}",
+           first + static_cast<std::int64_t>(i), header_.name, header_.shape.to_string(), times(seen[i]),
+           times(copies_));
+    }
+  }
+  std::int32_t copies() const { return copies_; }
+
+ private:
+  static constexpr std::int32_t kTwice = 1 << 20;  // more than there are ranks
+  static std::string times(std::int32_t seen) {
+    return seen < kTwice ? fmt::format("{} ranks", seen) : "one rank twice";
+  }
+
+  Communicator& world_;
+  const Header& header_;
+  std::int32_t copies_ = 0;
+};
+
+// The reference in chunks, on all ranks: work(index of the tensor, its first element, values).
+template <class Work>
+void each_chunk(Communicator& world, const WholeTensors* reference, const std::vector<Header>& headers,
+                const Work& work) {
+  std::vector<float> chunk;
+  for (std::size_t t = 0; t < headers.size(); ++t) {
+    const std::int64_t elements = headers[t].shape.elements();
+    for (std::int64_t first = 0; first < elements; first += kChunk) {
+      const std::int64_t count = std::min(kChunk, elements - first);
+      chunk.resize(static_cast<std::size_t>(count));
+      if (reference != nullptr) std::copy_n(reference->tensors[t].values.data() + first, count, chunk.data());
+      world.broadcast(Tensor(chunk.data(), {count}, DType::f32), 0);
+      work(t, first, std::span<const float>(chunk));
+    }
+  }
+}
+
+std::vector<float> values_of(const Piece& piece, Device& device) {
+  internal_check(piece.count == piece.global_shape.elements(), "a reference of parts of tensors");
+  std::vector<float> values(static_cast<std::size_t>(piece.count));
+  device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
+  return values;
+}
+
+}  // namespace
+
+WholeTensors WholeTensors::of(const std::vector<Piece>& pieces, Device& device) {
+  WholeTensors whole;
+  for (const Piece& piece : pieces) {
+    Tensor& tensor = whole.tensors.emplace_back();
+    tensor.name = piece.name;
+    tensor.shape = piece.global_shape;
+    tensor.values = values_of(piece, device);
+    tensor.scale = norm_of(tensor.values);
+  }
+  return whole;
+}
+
+WholeTensors WholeTensors::of_gradients(const std::vector<Piece>& pieces, double unit, Device& device) {
+  constexpr std::string_view kKeyBias = "attention.key.bias", kQueryBias = "attention.query.bias";
+  WholeTensors whole = of(pieces, device);
+  std::map<std::string, double> norms;
+  for (Tensor& tensor : whole.tensors) {
+    for (float& value : tensor.values) value = static_cast<float>(unit * value);
+    norms[tensor.name] = tensor.scale = norm_of(tensor.values);
+  }
+  for (Tensor& tensor : whole.tensors) {
+    if (!tensor.name.ends_with(kKeyBias)) continue;
+    std::string query = tensor.name;
+    tensor.scale = norms.at(query.replace(query.size() - kKeyBias.size(), kKeyBias.size(), kQueryBias));
+  }
+  return whole;
+}
+
+void WholeTensors::move_to(const std::vector<Piece>& pieces, double floor, Device& device) {
+  internal_check(pieces.size() == tensors.size(), "as many tensors as before");
+  for (std::size_t t = 0; t < pieces.size(); ++t) {
+    Tensor& tensor = tensors[t];
+    internal_check(pieces[t].name == tensor.name, "the same parameters in the same order");
+    std::vector<float> values = values_of(pieces[t], device);
+    for (std::size_t i = 0; i < values.size(); ++i) tensor.values[i] -= values[i];
+    tensor.scale = norm_of(tensor.values) + floor * norm_of(values);
+    tensor.values = std::move(values);
+  }
+}
+
+void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<Piece>& held, double unit,
+                 Device& device) {
+  const std::vector<Header> headers = share_headers(world, reference);
+  HeldTensors mine(held, unit, device);
+  each_chunk(world, reference, headers, [&](std::size_t t, std::int64_t first, std::span<const float> chunk) {
+    mine.set(headers[t], first, chunk);
+  });
+}
+
+std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTensors* reference,
+                                              const std::vector<Piece>& held, double unit, Device& device) {
+  const std::vector<Header> headers = share_headers(world, reference);
+  require_known(world, headers, held);
+  const auto tensors = static_cast<std::int64_t>(headers.size());
+  // By tensor: squares of the differences, summed over all ranks, and the largest of one; and over how many copies.
+  std::vector<double> sums(headers.size()), worst(headers.size()), worst_rank(headers.size()), copies(headers.size());
+  HeldTensors mine(held, unit, device);
+  std::vector<std::int32_t> seen;
+  std::optional<Completeness> completeness;
+  each_chunk(world, reference, headers, [&](std::size_t t, std::int64_t first, std::span<const float> chunk) {
+    if (first == 0) completeness.emplace(world, headers[t]);
+    seen.assign(chunk.size(), 0);
+    worst[t] += mine.compare(headers[t], first, chunk, seen);
+    completeness->add(first, seen);
+    copies[t] = completeness->copies();
+  });
+  sums = worst;
+  const std::vector<double> own = worst;
+  world.all_reduce(Tensor(sums.data(), {tensors}, DType::f64));
+  world.all_reduce(Tensor(worst.data(), {tensors}, DType::f64), Reduce::maximum);
+  for (std::size_t t = 0; t < headers.size(); ++t) worst_rank[t] = own[t] == worst[t] ? world.rank() : -1;
+  world.all_reduce(Tensor(worst_rank.data(), {tensors}, DType::f64), Reduce::maximum);
+
+  std::vector<TensorDifference> differences;
+  for (std::size_t t = 0; t < headers.size(); ++t) {
+    TensorDifference& difference = differences.emplace_back();
+    difference.name = headers[t].name;
+    difference.scale = headers[t].scale;
+    difference.distance = std::sqrt(std::max(sums[t] / copies[t], worst[t]));
+    if (std::isnan(difference.distance)) difference.distance = kInfinity;  // neither of the two is finite
+    difference.rank = static_cast<int>(worst_rank[t]);
+    difference.relative = difference.distance == 0 ? 0
+                          : difference.scale > 0   ? difference.distance / difference.scale
+                                                   : kInfinity;
+    if (std::isnan(difference.relative)) difference.relative = kInfinity;
+  }
+  return differences;
+}
+
+}  // namespace megatron

@@ -1,0 +1,93 @@
+#include "formats/indexed_writer.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "base/errno_text.h"
+#include "base/error.h"
+#include "data/shard_files.h"
+
+namespace megatron {
+
+using namespace indexed;
+
+IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
+    : bin_path_(prefix + ".bin"), index_path_(prefix + ".idx"), type_(type) {
+  prepare_prefix(prefix, "TARGET");
+  publication_.add(bin_path_ + ".tmp", bin_path_);
+  publication_.add(index_path_ + ".tmp", index_path_);  // last: an index of other tokens would be worse than none
+  bin_ = std::fopen((bin_path_ + ".tmp").c_str(), "wb");
+  if (bin_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", bin_path_, errno_text(errno));
+}
+
+IndexedWriter::~IndexedWriter() {
+  if (bin_ != nullptr) std::fclose(bin_);
+  if (index_ != nullptr) std::fclose(index_);
+}
+
+/// Writes the buffer if it has grown to so many bytes.
+void IndexedWriter::flush_if(std::FILE* file, const std::string& path, std::size_t bytes) {
+  if (buffer_.size() < bytes) return;
+  const std::size_t written = std::fwrite(buffer_.data(), 1, buffer_.size(), file);
+  const int reason = errno;
+  if (written != buffer_.size()) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
+  buffer_.clear();
+}
+
+void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
+  verify(tokens.size() <= static_cast<std::size_t>(kLongest), ErrorKind::data,
+         "document {} has {} tokens; the format holds {} at most", documents(), tokens.size(), kLongest);
+  with_type(type_, [&](auto token) {
+    using Token = decltype(token);
+    for (const std::int32_t id : tokens) {
+      token = static_cast<Token>(id);
+      if (static_cast<std::int64_t>(token) != id) {
+        fail(ErrorKind::data, "document {}: token id {} does not fit into {}; choose another --dtype", documents(), id,
+             name_of(type_));
+      }
+      buffer_.append(reinterpret_cast<const char*>(&token), sizeof(Token));
+      if (buffer_.size() >= kBufferBytes) flush_if(bin_, bin_path_, kBufferBytes);
+    }
+  });
+  lengths_.push_back(static_cast<std::uint32_t>(tokens.size()));
+  tokens_ += tokens.size();
+}
+
+void IndexedWriter::write_index() {
+  index_ = std::fopen((index_path_ + ".tmp").c_str(), "wb");
+  if (index_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", index_path_, errno_text(errno));
+  const auto put = [&](auto number) {
+    buffer_.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    flush_if(index_, index_path_, kBufferBytes);
+  };
+  buffer_.assign(kMmapMagic);
+  put(kVersion);
+  put(static_cast<std::uint8_t>(type_));
+  put(documents());
+  put(documents() + 1);
+  for (const std::uint32_t length : lengths_) put(length);
+  std::uint64_t offset = 0;
+  for (const std::uint32_t length : lengths_) {
+    put(offset);
+    offset += length * bytes_of(type_);
+  }
+  for (std::uint64_t document = 0; document <= documents(); ++document) put(document);
+  flush_if(index_, index_path_, 0);
+}
+
+void IndexedWriter::finish() {
+  const auto close = [](std::FILE*& file, const std::string& path) {
+    const bool closed = std::fclose(std::exchange(file, nullptr)) == 0;
+    const int reason = errno;
+    if (!closed) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
+    sync_path(path + ".tmp");
+  };
+  flush_if(bin_, bin_path_, 0);
+  close(bin_, bin_path_);
+  write_index();
+  close(index_, index_path_);
+  publication_.publish();
+  publication_.commit();
+}
+
+}  // namespace megatron

@@ -1,0 +1,47 @@
+// IndexedWriter: one of Megatron-LM's indexed data sets in the mmap format, each sequence a document.
+//
+// Both files have temporary names until finish(), and are removed if it is not reached or fails: then older ones are
+// what they were. Memory: four bytes a document. Errors of writing are ErrorKind::filesystem.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/durable_file.h"
+#include "formats/indexed_format.h"
+
+namespace megatron {
+
+class IndexedWriter {
+ public:
+  /// Makes the folder that files of this prefix go to. ErrorKind::configuration if it is no prefix of file names.
+  IndexedWriter(const std::string& prefix, IndexedType type);
+  IndexedWriter(const IndexedWriter&) = delete;
+  IndexedWriter& operator=(const IndexedWriter&) = delete;
+  ~IndexedWriter();
+
+  /// ErrorKind::data for an id that the type does not hold.
+  void add_document(std::span<const std::int32_t> tokens);
+  void finish();
+
+  std::uint64_t documents() const { return lengths_.size(); }
+  std::uint64_t tokens() const { return tokens_; }
+
+ private:
+  void flush_if(std::FILE* file, const std::string& path, std::size_t bytes);
+  void write_index();
+
+  std::string bin_path_, index_path_;
+  Publication publication_;
+  IndexedType type_;
+  std::FILE* bin_ = nullptr;
+  std::FILE* index_ = nullptr;
+  std::string buffer_;
+  std::vector<std::uint32_t> lengths_;
+  std::uint64_t tokens_ = 0;
+};
+
+}  // namespace megatron

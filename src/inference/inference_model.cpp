@@ -1,0 +1,86 @@
+#include "inference/inference_model.h"
+
+#include <numeric>
+
+#include "config/parse.h"
+#include "config/resolve.h"
+#include "ops/counting_ops.h"
+
+namespace megatron {
+
+Config config_for_inference(const CheckpointReader& checkpoint) {
+  const nlohmann::json& extra = checkpoint.state().extra;
+  verify(extra.contains("config") && extra.at("config").is_string(), ErrorKind::checkpoint,
+         "{} was not written by megatron_train: it lacks the run's configuration", checkpoint.path());
+  Config config = parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
+  config.parallel = {};  // whatever the layout was that saved it
+  config.train.micro_batch_size = 1;
+  resolve(config, 1, nullptr);
+  return config;
+}
+
+InferenceModel::InferenceModel(Config config, Communicator& world, Compute compute)
+    : config_(std::move(config)), compute_(std::move(compute)) {
+  grid_ = std::make_unique<ProcessGrid>(world, GridShape{}, compute_.transport.get());
+  region_ = std::make_unique<TensorRegion>(*grid_, false);
+  stage_ = std::make_unique<GptStage>(config_.model, config_.parallel, *grid_, *region_, store_);
+  store_.allocate(*compute_.backend.device, DType::f32);
+}
+
+std::vector<Piece> InferenceModel::values() const {
+  std::vector<Piece> pieces;
+  for (const Parameter& parameter : store_.all()) {
+    const std::int64_t count = parameter.elements();
+    pieces.push_back({.name = parameter.name,
+                      .global_shape = parameter.global_shape,
+                      .box = parameter.box,
+                      .first = 0,
+                      .count = count,
+                      .value = parameter.value.view({count}),
+                      .m = {},
+                      .v = {}});
+  }
+  return pieces;
+}
+
+void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits) {
+  const auto s = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t vocab = config_.model.vocab_size, padded = config_.model.padded_vocab();
+  Device& device = *compute_.backend.device;
+  if (integers_.bytes() < 2 * tokens.size_bytes()) integers_ = Buffer(device, 2 * tokens.size_bytes());
+  std::vector<std::int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  MicroBatch batch;
+  const Tensor token_ids = integers_.tensor({s, 1}, DType::i32);
+  const Tensor position_ids = integers_.tensor({s, 1}, DType::i32, tokens.size_bytes());
+  device.copy_to_device(token_ids.data(), tokens.data(), tokens.size_bytes());
+  device.copy_to_device(position_ids.data(), positions.data(), tokens.size_bytes());
+  batch.tokens = token_ids;
+  batch.position_ids = position_ids;
+  batch.positions = position_ids.view({s});
+  batch.sequence = s;
+  batch.samples = 1;
+
+  // The same pass twice: once to learn how much memory this length needs, once for real.
+  const auto pass = [&](Ops& ops, Arena& saved, Arena& scratch) {
+    const Tensor all = saved.allocate("logits", {s, padded}, DType::f32);
+    Context pass_context{
+        .ops = ops, .region = *region_, .saved = saved, .scratch = scratch, .micro_batch = batch, .training = false};
+    stage_->logits(pass_context, all);
+    return all;
+  };
+  CountingOps counting;
+  Arena saved_size("saved"), scratch_size("scratch");
+  pass(counting, saved_size, scratch_size);
+  if (saved_memory_.bytes() < saved_size.high_water()) saved_memory_ = Buffer(device, saved_size.high_water());
+  if (scratch_memory_.bytes() < scratch_size.high_water()) scratch_memory_ = Buffer(device, scratch_size.high_water());
+  Arena saved("saved", saved_memory_), scratch("scratch", scratch_memory_);
+  const Tensor all = pass(*compute_.backend.ops, saved, scratch);
+  logits.resize(static_cast<std::size_t>((s - first_row) * vocab));
+  for (std::int64_t row = first_row; row < s; ++row) {
+    device.copy_to_host(logits.data() + (row - first_row) * vocab, all.slice(0, row, 1).data(),
+                        static_cast<std::size_t>(vocab) * sizeof(float));
+  }
+}
+
+}  // namespace megatron

@@ -1,0 +1,258 @@
+#include "interop/hugging_face.h"
+
+#include <filesystem>
+#include <set>
+
+#include "base/durable_file.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/new_checkpoint.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "config/unsupported.h"
+#include "data/kept_tokenizer.h"
+#include "inference/inference_model.h"
+#include "interop/foreign_families.h"
+#include "interop/foreign_reader.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_export.h"
+#include "train/trainer.h"
+
+namespace megatron {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Record = ForeignTensor::Record;
+
+FillValues values_of(const CheckpointReader& source) {
+  return [&](const std::vector<Piece>& values) { source.read_numbers(Stored::value, values); };
+}
+
+FillValues values_of(const ForeignReader& source) {
+  return [&](const std::vector<Piece>& values) {
+    for (const Piece& piece : values) {
+      source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
+    }
+  };
+}
+
+/// The tokenizer of a checkpoint's run, if its files are there and are the right ones.
+std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source) {
+  const json& facts = source.state().facts;
+  try {
+    return tokenizer_of_checkpoint(source.path(), facts.at("tokenizer").get<std::string>(),
+                                   facts.at("tokenizer_hash").get<std::uint64_t>(), "", "");
+  } catch (const json::exception&) {
+    return nullptr;
+  } catch (const Error&) {  // a tool does not know them, or they were not kept
+    return nullptr;
+  }
+}
+
+/// A model's vocabulary, and its tokenizer where there are files to make it from.
+struct ForeignVocabulary {
+  std::optional<Vocabulary> vocabulary;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
+/// By shards, by our own key of config.json, or by the tokenizer's files in the folder. A tokenizer.json that this
+/// program does not support is `unsupported`, and the model has no vocabulary.
+ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const ForeignModel& foreign, const std::string& data,
+                                        std::string& unsupported) {
+  const std::optional<Vocabulary> known = data.empty() ? foreign.vocabulary : TokenDataset(data).vocabulary();
+  if (known) {
+    const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
+    if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
+    return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
+  }
+  std::error_code ignored;
+  const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
+  ForeignVocabulary found;
+  try {
+    if (fs::exists(whole, ignored)) {
+      found.tokenizer = make_tokenizer({"gpt2", whole, ""});
+    } else if (fs::exists(vocab, ignored) && fs::exists(folder + "/" + kMergeFile, ignored)) {
+      found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    unsupported = error.what();
+  }
+  if (found.tokenizer != nullptr) found.vocabulary = vocabulary_of(*found.tokenizer);
+  return found;
+}
+
+void write_tokenizer_files(const Tokenizer& tokenizer, const std::string& folder) {
+  for (const TokenizerFile& file : tokenizer.files()) {
+    create_file_durably(folder + "/" + file.name, file.contents);
+  }
+}
+
+/// The tokenizer's own files, and what AutoTokenizer needs.
+void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const std::string& folder) {
+  write_tokenizer_files(tokenizer, folder);
+  const std::string whole = folder + "/" + kTokenizerFile;
+  if (!fs::exists(whole)) create_file_durably(whole, tokenizer.tokenizer_json());
+  create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
+}
+
+void require_all_exchanged(const CheckpointReader& source, const std::vector<ForeignTensor>& tensors) {
+  std::set<std::string> unused;
+  for (const auto& [name, tensor] : source.tensors()) unused.insert(name);
+  for (const ForeignTensor& tensor : tensors) {
+    for (const Record& record : tensor.records) {
+      verify(unused.erase(record.name) > 0, ErrorKind::checkpoint, "{}: has no tensor {}", source.path(), record.name);
+    }
+  }
+  verify(unused.empty(), ErrorKind::checkpoint, "{}: tensor {} has no place in the format", source.path(),
+         unused.empty() ? "" : *unused.begin());
+}
+
+json exported_config(const Config& config, const CheckpointReader& source, ForeignFormat format, SafetensorsType type,
+                     const Tokenizer* tokenizer) {
+  const char* dtype = type == SafetensorsType::f32 ? "float32" : type == SafetensorsType::bf16 ? "bfloat16" : "float16";
+  json out = foreign_config(config.model, format, dtype);
+  const json end = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
+  out["bos_token_id"] = out["eos_token_id"] = end;
+  out[kOwnConfigKey] = {{"vocab_size", config.model.vocab_size},
+                        {"vocab_multiple", config.model.vocab_multiple},
+                        {"sequence_length", config.model.sequence_length},
+                        {"step", source.state().step}};
+  const json& facts = source.state().facts;
+  if (facts.contains("tokenizer") && facts.contains("tokenizer_hash")) {
+    out[kOwnConfigKey]["tokenizer"] = facts.at("tokenizer");
+    out[kOwnConfigKey]["tokenizer_hash"] = fmt::format("{:016x}", facts.at("tokenizer_hash").get<std::uint64_t>());
+  }
+  return out;
+}
+
+/// To the last bit; in families that shift numbers, to rounding.
+bool agrees(const LogitComparison& compared, ForeignFormat format) {
+  if (family_of(format).norm_shift == 0) return compared.differing == 0;
+  return compared.largest_difference <= 1e-5 * std::max(1.0, compared.largest_logit);
+}
+
+}  // namespace
+
+ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
+                                   const ExportOptions& options) {
+  const Config config = config_for_inference(source);
+  refuse_what_is_to_come(config);
+  const ForeignFormat format = options.format ? *options.format : format_of(config.model);
+  require_format(config.model, format);
+  const std::vector<ForeignTensor> tensors = foreign_tensors(config.model, format, config.model.vocab_size);
+  require_all_exchanged(source, tensors);
+  std::vector<NewTensor> list;
+  for (const ForeignTensor& tensor : tensors) list.push_back({tensor.name, tensor.shape});
+
+  const PendingFolder folder = new_folder(target, remove_export);
+  try {
+    ConversionReport report;
+    ForeignGather gather(source);
+    const WrittenSafetensors written =
+        write_safetensors(folder.path(), list, options.type, options.max_shard_bytes,
+                          [&](std::size_t index, std::span<float> numbers) { gather.read(tensors[index], numbers); });
+    report.files = written.files;
+    report.bytes = written.bytes;
+    report.tensors = static_cast<std::int64_t>(tensors.size());
+    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_beside(source);
+    report.has_tokenizer = tokenizer != nullptr;
+    const json foreign = exported_config(config, source, format, options.type, tokenizer.get());
+    create_file_durably(folder.path() + "/config.json", foreign.dump(2) + "\n");
+    if (tokenizer != nullptr) export_tokenizer(*tokenizer, config.model.sequence_length, folder.path());
+    sync_path(folder.path());
+    if (options.compare) {
+      const ForeignReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
+      report.compared = compare_logits(config, world, values_of(source), values_of(exported));
+      internal_check(options.type != SafetensorsType::f32 || agrees(*report.compared, format),
+                     "an export that gives other logits");
+    }
+    source.require_verified();
+    folder.commit();
+    return report;
+  } catch (...) {
+    folder.discard();
+    throw;
+  }
+}
+
+namespace {
+
+TrainingState imported_state(const Config& config, const Vocabulary& vocabulary) {
+  TrainingState state;
+  state.facts = model_facts(config, vocabulary);
+  state.extra = {{"config", print_config(config)}};
+  return state;
+}
+
+/// Runs `work`; an Error(checkpoint) of its gets the path of what was read in front.
+template <class Work>
+auto read_from(const std::string& path, Work&& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::checkpoint) throw;
+    fail(ErrorKind::checkpoint, "{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
+ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
+                                   const ImportOptions& options) {
+  check_new_checkpoint(target, 0);
+  const std::string config_path = source + "/config.json";
+  const json theirs = read_json_file(config_path);
+  SafetensorsModel files(source);
+  const auto tensors = static_cast<std::int64_t>(files.names().size());
+  ForeignModel foreign = read_from(config_path, [&] { return parse_foreign_config(theirs, tensors); });
+  ConversionReport report;
+  const auto [vocabulary, tokenizer] =
+      vocabulary_of_foreign(source, foreign, options.data, report.unsupported_tokenizer);
+  ModelConfig& model = foreign.model;
+  if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
+  if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
+  verify(model.vocab_size <= foreign.vocab_rows, ErrorKind::checkpoint,
+         "{}: its tables have {} rows, the vocabulary has {} tokens", source, foreign.vocab_rows, model.vocab_size);
+  if (options.sequence_length > 0) model.sequence_length = options.sequence_length;
+  const Config config = read_from(config_path, [&] { return config_of(foreign); });
+
+  const ForeignReader reader(source, std::move(files), foreign.format,
+                             foreign_tensors(config.model, foreign.format, foreign.vocab_rows));
+  report.has_tokenizer = vocabulary.has_value();
+  report.tensors = reader.tensors();
+  const std::vector<Piece> pieces = reader.pieces();
+  std::vector<float> buffer;
+  std::size_t next = 0;
+  const NumberSource numbers = [&](Stored, std::int64_t position) -> std::span<const float> {
+    if (position == 0) next = 0;
+    const Piece& piece = pieces[next++];
+    buffer.resize(static_cast<std::size_t>(piece.count));
+    reader.read(piece.name, buffer);
+    return buffer;
+  };
+  const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
+  const auto check = [&, &tokenizer = tokenizer](const std::string& written) {
+    if (tokenizer != nullptr) {
+      write_tokenizer_files(*tokenizer, written);
+      sync_path(written);
+    }
+    if (!options.compare) return;
+    std::vector<std::string> warnings;
+    const CheckpointReader made = open_named_checkpoint(world, written, warnings);
+    report.compared = compare_logits(config, world, values_of(reader), values_of(made));
+    internal_check(report.compared->differing == 0, "an import that gives other logits");
+  };
+  const NewCheckpointReport made = write_new_checkpoint(
+      target, state, 1, 0,
+      [&](int) {
+        return NewRankFile{pieces, numbers};
+      },
+      check);
+  report.files = made.files;
+  report.bytes = made.bytes;
+  return report;
+}
+
+}  // namespace megatron

@@ -1,0 +1,55 @@
+// Checkpoints as Hugging Face models and back, as safetensors: the families of foreign_families.h.
+//
+// Streams tensor by tensor: memory is that of the largest one in fp32, or twice that where their matrices are
+// transposed (GPT-2), and in an export that of one more, which is written while the next one is read; but for the
+// comparison at the end, which runs the whole model. A target appears whole or not at all.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "data/token_shard.h"
+#include "formats/safetensors.h"
+#include "inference/logit_comparison.h"
+#include "interop/hugging_face_model.h"
+
+namespace megatron {
+
+struct ConversionReport {
+  int files = 0;
+  std::int64_t bytes = 0, tensors = 0;
+  bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
+  std::string unsupported_tokenizer;        ///< why an import could not use the tokenizer.json; empty if it could
+  std::optional<LogitComparison> compared;  ///< unless it was not asked for
+};
+
+struct ExportOptions {
+  std::optional<ForeignFormat> format = {};  ///< default: what the model is
+  SafetensorsType type = SafetensorsType::f32;
+  std::int64_t max_shard_bytes = 5'000'000'000;
+  bool compare = true;
+};
+
+/// Writes the folder `target`: safetensors, config.json, and, if the run has its tokenizer, that one's files with a
+/// tokenizer.json and a tokenizer_config.json for AutoTokenizer. Every tensor of
+/// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. If fp32 does not give the same
+/// logits bit by bit (Gemma, whose norms are shifted: to 1e-5), Error(internal).
+ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
+                                   const ExportOptions& options);
+
+struct ImportOptions {
+  std::string data;             ///< shards whose vocabulary the model has; default: the tokenizer's files in source
+  std::int64_t vocab_size = 0;  ///< default: the tokenizer's, or all rows of the tables
+  std::int64_t sequence_length = 0;  ///< default: all positions
+  bool compare = true;
+};
+
+/// Makes a checkpoint of the model in the folder `source`: weights alone, at step 0, in one file, for
+/// checkpoint.initialize_from, and the tokenizer's files if the folder has them. Every tensor there is used, or this is
+/// Error(checkpoint) naming one that is not.
+ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
+                                   const ImportOptions& options);
+
+}  // namespace megatron

@@ -1,0 +1,260 @@
+#include "interop/hugging_face_model.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "config/schema.h"
+#include "config/unsupported.h"
+#include "interop/foreign_families.h"
+
+namespace megatron {
+
+namespace {
+
+using nlohmann::json;
+
+/// Keys in which models of every family differ, or that do not belong to a model's form: they are read and written by
+/// ForeignSizes, or by the families themselves where positions are rotations.
+constexpr std::string_view kSizeKeys[] = {"preset",          "layers",           "hidden_size",
+                                          "attention_heads", "head_size",        "query_groups",
+                                          "rotary_base",     "ffn_hidden_size",  "max_position_embeddings",
+                                          "sequence_length", "rotary_scaling",   "vocab_size",
+                                          "vocab_multiple",  "norm_epsilon",     "init_std",
+                                          "hidden_dropout",  "attention_dropout"};
+
+std::string in_words(const std::vector<std::string>& names) {
+  if (names.size() == 1) return names[0];
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+/// What an input file would have to say for the model to be of this family.
+std::vector<std::string> obstacles(const ModelConfig& model, const ForeignFamily& family) {
+  std::vector<std::string> found;
+  Config ours, form;
+  ours.model = model;
+  form.model = family.form;
+  for (const Key& key : schema()) {
+    if (key.table != "model" || std::find(std::begin(kSizeKeys), std::end(kSizeKeys), key.name) != std::end(kSizeKeys))
+      continue;
+    const auto free = std::find_if(family.free.begin(), family.free.end(),
+                                   [&](const FreeKey& candidate) { return candidate.key == key.name; });
+    std::vector<std::string> allowed = {print_value(key, form)};
+    if (free != family.free.end()) allowed.assign(free->values.begin(), free->values.end());
+    if (allowed.empty() || std::find(allowed.begin(), allowed.end(), print_value(key, ours)) != allowed.end()) continue;
+    found.push_back(fmt::format("{} must be {}", key.full_name(), allowed[0].empty() ? "left out" : in_words(allowed)));
+  }
+  const auto want = [&](bool holds, const char* text) {
+    if (!holds) found.emplace_back(text);
+  };
+  const ForeignSizes& sizes = family.sizes;
+  want(sizes.groups != nullptr || model.query_groups == model.attention_heads,
+       "model.query_groups must be model.attention_heads");
+  want(sizes.head_size != nullptr || model.head_size() * model.attention_heads == model.hidden_size,
+       "model.head_size must be model.hidden_size / model.attention_heads");
+  want(sizes.ffn != nullptr || model.ffn_hidden_size == 4 * model.hidden_size,
+       "model.ffn_hidden_size must be 4 · model.hidden_size");
+  if (sizes.epsilon == nullptr && model.norm_epsilon != family.form.norm_epsilon) {
+    found.push_back(fmt::format("model.norm_epsilon must be {}", family.form.norm_epsilon));
+  }
+  return found;
+}
+
+/// Their name of an activation. Of a gated part: of its gate.
+const char* foreign_activation(const std::string& ours) {
+  if (ours == "swiglu") return "silu";
+  if (ours == "geglu") return "gelu_pytorch_tanh";
+  return ours == "gelu" ? "gelu_new" : ours == "gelu_exact" ? "gelu" : "relu";
+}
+
+std::string our_activation(std::string theirs, const ForeignFamily& family) {
+  if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
+  const bool tanh = theirs == "gelu_new" || theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast";
+  if (family.form.gated()) {
+    if (theirs == "silu" || theirs == "swish") return "swiglu";
+    if (tanh) return "geglu";
+  } else {
+    if (tanh) return "gelu";
+    if (theirs == "gelu") return "gelu_exact";
+    if (theirs == "relu") return "relu";
+  }
+  fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
+       family.form.gated() ? " behind a gate" : "");
+}
+
+}  // namespace
+
+std::vector<ForeignFormat> foreign_formats() {
+  std::vector<ForeignFormat> formats;
+  for (std::size_t i = 0; i < foreign_families().size(); ++i) formats.push_back(static_cast<ForeignFormat>(i));
+  return formats;
+}
+
+const char* name_of(ForeignFormat format) {
+  return family_of(format).name;
+}
+
+std::string names_of_formats() {
+  std::vector<std::string> names;
+  for (const ForeignFamily& family : foreign_families()) names.emplace_back(family.name);
+  return in_words(names);
+}
+
+ForeignFormat format_of(const ModelConfig& model) {
+  std::string all;
+  for (const ForeignFormat format : foreign_formats()) {
+    const std::vector<std::string> found = obstacles(model, family_of(format));
+    if (found.empty()) return format;
+    all += fmt::format("\n  {}: {}", name_of(format), fmt::join(found, "; "));
+  }
+  fail(ErrorKind::configuration, "Hugging Face has no model of this kind that we know to write:{}", all);
+}
+
+void require_format(const ModelConfig& model, ForeignFormat format) {
+  const std::vector<std::string> found = obstacles(model, family_of(format));
+  verify(found.empty(), ErrorKind::configuration, "the model cannot be written in this format:\n  {}: {}",
+         name_of(format), fmt::join(found, fmt::format("\n  {}: ", name_of(format))));
+}
+
+json foreign_config(const ModelConfig& model, ForeignFormat format, const char* dtype) {
+  const ForeignFamily& family = family_of(format);
+  const ForeignSizes& sizes = family.sizes;
+  json config = {{"model_type", family.name},
+                 {"architectures", {family.architecture}},
+                 {"vocab_size", model.vocab_size},
+                 {"tie_word_embeddings", model.tie_embeddings},
+                 {"torch_dtype", dtype},
+                 {"use_cache", true},
+                 {sizes.hidden, model.hidden_size},
+                 {sizes.layers, model.layers},
+                 {sizes.heads, model.attention_heads},
+                 {sizes.positions, model.max_position_embeddings},
+                 {sizes.initialization, model.init_std},
+                 {sizes.attention_dropout, model.attention_dropout}};
+  if (sizes.groups != nullptr) config[sizes.groups] = model.query_groups;
+  if (sizes.head_size != nullptr) config[sizes.head_size] = model.head_size();
+  if (sizes.ffn != nullptr) config[sizes.ffn] = model.ffn_hidden_size;
+  if (sizes.epsilon != nullptr) config[sizes.epsilon] = model.norm_epsilon;
+  if (sizes.activation != nullptr) config[sizes.activation] = foreign_activation(model.activation);
+  for (const char* key : sizes.hidden_dropout) config[key] = model.hidden_dropout;
+  family.write(model, config);
+  return config;
+}
+
+namespace {
+
+/// The sizes that all families name, and what an absent one is.
+void read_sizes(const ForeignKeys& keys, const ForeignFamily& family, ModelConfig& model) {
+  const ForeignSizes& sizes = family.sizes;
+  model.hidden_size = keys.size(sizes.hidden);
+  model.layers = keys.size(sizes.layers);
+  model.attention_heads = model.query_groups = keys.size(sizes.heads);
+  if (sizes.groups != nullptr) {
+    const bool absent = !keys.given(sizes.groups) && sizes.groups_if_absent > 0;
+    model.query_groups = keys.size(sizes.groups, absent ? sizes.groups_if_absent : model.attention_heads);
+  }
+  if (sizes.head_size != nullptr) {
+    const std::int64_t size = keys.size(sizes.head_size, sizes.head_size_if_absent);
+    // hidden_size is a multiple of attention_heads, or it is refused by that rule
+    const bool usual = size * model.attention_heads == model.hidden_size;
+    model.given_head_size = usual ? 0 : size;
+  }
+  const bool four = sizes.ffn == nullptr || (sizes.ffn_may_be_absent && !keys.has(sizes.ffn));
+  model.ffn_hidden_size = four ? 4 * model.hidden_size : keys.size(sizes.ffn);
+  model.max_position_embeddings = sizes.positions_if_absent > 0 ? keys.size(sizes.positions, sizes.positions_if_absent)
+                                                                : keys.size(sizes.positions);
+  if (sizes.epsilon != nullptr) model.norm_epsilon = keys.number(sizes.epsilon, model.norm_epsilon);
+  if (sizes.activation != nullptr && keys.has(sizes.activation)) {
+    model.activation = our_activation(keys.text(sizes.activation, ""), family);
+  }
+  if (!sizes.hidden_dropout.empty()) model.hidden_dropout = keys.number(sizes.hidden_dropout[0], model.hidden_dropout);
+  model.attention_dropout = keys.number(sizes.attention_dropout, model.attention_dropout);
+  model.init_std = keys.number(sizes.initialization, 0.02);
+  model.tie_embeddings = keys.flag("tie_word_embeddings", model.tie_embeddings);
+}
+
+/// Weights that are not numbers of their own.
+void refuse_quantized(const ForeignKeys& keys) {
+  if (!keys.has("quantization_config")) return;
+  const json quantization = keys.object("quantization_config");
+  fail(ErrorKind::checkpoint,
+       "\"quantization_config\": its weights are quantized (\"quant_method\": {}), and weights are read as fp32, bf16 "
+       "or "
+       "fp16 only; import the model that it was made from, or load it with transformers, call dequantize() and "
+       "save_pretrained()",
+       quantization.contains("quant_method") ? quantization.at("quant_method").dump().substr(0, 40) : "none given");
+}
+
+/// With keys under the names that the family's row has.
+json with_usual_names(json config, const ForeignFamily& family) {
+  for (const auto& [key, other] : family.aliases) {
+    if (config.contains(other) && !config.at(other).is_null()) config[key] = config.at(other);
+  }
+  return config;
+}
+
+/// What export adds for import.
+void read_own(const json& own, ForeignModel& foreign) {
+  foreign.model.sequence_length = integer_at(own, "sequence_length", 1, foreign.model.max_position_embeddings);
+  foreign.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
+  if (!own.contains("tokenizer")) return;
+  Vocabulary vocabulary;
+  vocabulary.tokenizer = text_at(own, "tokenizer", 64);
+  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMostForeign));
+  const std::string hash = text_at(own, "tokenizer_hash", 16);
+  const char* end = hash.data() + hash.size();
+  verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
+         "\"tokenizer_hash\" is no hexadecimal number");
+  foreign.vocabulary = vocabulary;
+}
+
+}  // namespace
+
+ForeignModel parse_foreign_config(const json& config, std::int64_t tensors) {
+  verify(config.is_object(), ErrorKind::checkpoint, "it is no object");
+  const std::string type = ForeignKeys(config).text("model_type", "");
+  const std::vector<ForeignFormat> formats = foreign_formats();
+  const auto known =
+      std::find_if(formats.begin(), formats.end(), [&](ForeignFormat format) { return type == name_of(format); });
+  verify(known != formats.end(), ErrorKind::checkpoint, "\"model_type\" is \"{}\"; what can be imported is {}", type,
+         names_of_formats());
+  const ForeignFamily& family = family_of(*known);
+  const json named = with_usual_names(config, family);
+  const ForeignKeys keys(named);
+  refuse_quantized(keys);
+  ForeignModel foreign;
+  foreign.format = *known;
+  foreign.vocab_rows = keys.size("vocab_size");
+  ModelConfig& model = foreign.model;
+  model = family.form;
+  model.vocab_size = foreign.vocab_rows;
+  read_sizes(keys, family, model);
+  verify(model.layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", model.layers,
+         tensors);
+  family.read(keys, model);
+  model.sequence_length = model.max_position_embeddings;
+  if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), foreign);
+  return foreign;
+}
+
+Config config_of(const ForeignModel& foreign) try {
+  Config config;
+  config.model = foreign.model;
+  config.train.steps = config.train.global_batch_size = 1;
+  config.learning_rate.decay = "constant";
+  config.data.train = "imported";
+  resolve(config, 1, nullptr);
+  refuse_what_is_to_come(config);
+  parse_config_text(print_config(config), "as a configuration of ours");  // what single keys may be
+  return config;
+} catch (const Error& error) {  // whichever rule it is, a stranger's file breaks it
+  if (error.kind() != ErrorKind::configuration) throw;
+  fail(ErrorKind::checkpoint, "{}", error.what());
+}
+
+}  // namespace megatron

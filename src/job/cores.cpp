@@ -1,0 +1,92 @@
+#include "job/cores.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+namespace megatron {
+
+namespace {
+
+std::string to_text(const RankCores& rank) {
+  std::string text = fmt::format("{} {}", rank.host, rank.of_host);
+  for (const int core : rank.cores) text += fmt::format(" {}", core);
+  return text;
+}
+
+RankCores from_text(const std::string& text) {
+  std::istringstream words(text);
+  RankCores rank;
+  words >> rank.host >> rank.of_host;
+  for (int core = 0; words >> core;) rank.cores.insert(core);
+  return rank;
+}
+
+}  // namespace
+
+RankCores cores_of_process(const std::string& host) {
+  RankCores rank{host, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), {}};
+  // OpenMP has placed this thread already, and the mask says only where.
+  for (const char* placed : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    if (std::getenv(placed) != nullptr) return rank;
+  }
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return rank;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) rank.cores.insert(core);
+  }
+  return rank;
+}
+
+std::vector<std::string> core_warnings(const std::vector<RankCores>& ranks, std::int64_t threads) {
+  struct Host {
+    std::set<int> cores;
+    std::int64_t ranks = 0;
+    bool bound = false;
+  };
+  std::map<std::string, Host> hosts;
+  std::size_t bound = 0, fewest = 0;
+  for (const RankCores& rank : ranks) {
+    if (threads == 1 || rank.cores.empty()) continue;
+    Host& host = hosts[rank.host];
+    host.cores.insert(rank.cores.begin(), rank.cores.end());
+    ++host.ranks;
+    const auto cores = static_cast<std::int64_t>(rank.cores.size());
+    if (cores >= threads || cores >= rank.of_host) continue;
+    host.bound = true;
+    fewest = bound == 0 ? rank.cores.size() : std::min(fewest, rank.cores.size());
+    ++bound;
+  }
+  std::vector<std::string> warnings;
+  if (bound > 0) {
+    warnings.push_back(
+        fmt::format("run.threads = {}, but {} of {} ranks are bound to fewer cores ({} at the least): their threads "
+                    "take turns. Give "
+                    "each rank its cores: --cpus-per-task={} under Slurm; mpirun --map-by slot:PE={} or --bind-to none",
+                    threads, bound, ranks.size(), fewest, threads, threads));
+  }
+  for (const auto& [name, host] : hosts) {
+    const std::int64_t wanted = host.ranks * threads, there = static_cast<std::int64_t>(host.cores.size());
+    if (wanted <= there || host.bound) continue;
+    warnings.push_back(fmt::format(
+        "{}: {} threads ({} of each rank) share {} cores, which is slow: waiting threads keep cores busy; use "
+        "fewer ranks or a smaller run.threads",
+        name, wanted, threads, there));
+  }
+  return warnings;
+}
+
+std::vector<std::string> core_warnings(Communicator& world, const std::string& host, std::int64_t threads) {
+  std::vector<RankCores> ranks;
+  for (const std::string& text : world.gather_texts(to_text(cores_of_process(host)), 0)) {
+    ranks.push_back(from_text(text));
+  }
+  return core_warnings(ranks, threads);
+}
+
+}  // namespace megatron

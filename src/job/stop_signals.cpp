@@ -1,0 +1,92 @@
+#include "job/stop_signals.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace megatron {
+
+namespace {
+
+std::atomic<int> first_signal{0};
+std::atomic<bool> installed{false};
+static_assert(std::atomic<int>::is_always_lock_free, "signal handlers may only use lock-free atomics");
+
+/// Async-signal-safe: an atomic exchange and _exit, nothing else. The old checkpoint is whole at any time, so ending
+/// in the middle of anything is safe.
+extern "C" void on_stop_signal(int signal) {
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, signal)) ::_exit(128 + signal);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() : stack_(kStackBytes) {
+  internal_check(!installed.exchange(true), "stop signals are installed once a process");
+  first_signal = 0;
+  // The handler must not run on the interrupted code's stack: oneDNN's matrix kernels may run with their stack pointer
+  // at the start of a heap buffer, and a signal's frame below it would overwrite whatever lies there.
+  stack_t stack{};
+  stack.ss_sp = stack_.data();
+  stack.ss_size = stack_.size();
+  ::sigaltstack(&stack, &previous_stack_);
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    ::sigaction(kStopSignals[i], nullptr, &previous_[i]);
+    const bool ignored = previous_[i].sa_handler == SIG_IGN;
+    if (kStopSignals[i] == SIGHUP && ignored) continue;
+    ::sigaction(kStopSignals[i], &action, nullptr);
+  }
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigemptyset(&ignore.sa_mask);
+  ::sigaction(SIGPIPE, &ignore, &previous_pipe_);
+}
+
+void StopSignals::ignore_from_now_on() {
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
+  ignored_ = true;
+}
+
+StopSignals::~StopSignals() {
+  installed = false;
+  ::sigaltstack(&previous_stack_, nullptr);
+  if (ignored_) return;
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &previous_[i], nullptr);
+  ::sigaction(SIGPIPE, &previous_pipe_, nullptr);
+}
+
+int StopSignals::received() const {
+  return first_signal.load(std::memory_order_relaxed);
+}
+
+std::string StopSignals::reason_for(int signal) {
+  if (signal == SIGUSR1) {
+    const char* const file = std::getenv("MEGATRON_SIGNAL_FILE");
+    std::string name;
+    if (file != nullptr) std::ifstream(file) >> name;
+    for (const int handed_on : kStopSignals) {
+      if (name == name_of(handed_on)) signal = handed_on;
+    }
+  }
+  return signal == SIGINT ? "Ctrl-C" : name_of(signal);
+}
+
+const char* StopSignals::name_of(int signal) {
+  switch (signal) {
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGHUP: return "SIGHUP";
+    default: return "a signal";
+  }
+}
+
+}  // namespace megatron

@@ -1,0 +1,121 @@
+#include "plan/dry_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "config/resolve.h"
+#include "config/unsupported.h"
+#include "data/megatron_order.h"
+#include "pipeline/simulate.h"
+#include "plan/machine_plan.h"
+#include "plan/plan_text.h"
+#include "plan/published_memory.h"
+#include "plan/split_report.h"
+#include "train/compute.h"
+#include "train/datasets.h"
+#include "train/grid.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kByteVocabulary = 257;
+
+// Lists features by whether the plan's numbers account for them.
+std::string list_features(const Config& config, bool planned) {
+  std::vector<std::string_view> keys;
+  for (const Unsupported& feature : unsupported_features()) {
+    if (feature.asked_for(config) && feature.planned == planned) keys.push_back(feature.key);
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+// The memory of Megatron's order without the data: how many documents and passes there are is unknown.
+std::string index_note(const Config& config) {
+  const auto samples = static_cast<std::uint64_t>(config.data.order_samples);
+  if (samples == 0)
+    return config.data.order + ": an index of 4 bytes a sample and 4 bytes a document and pass on ranks that read data";
+  return fmt::format(
+      "{}: made for {} samples, an index of {:.1f} MiB, and 4 bytes a document and pass, on ranks that read data",
+      config.data.order, samples, static_cast<double>(samples * CompactIndex::bytes_each(samples)) / (1 << 20));
+}
+
+std::string describe_splits(const Config& config, const Datasets& datasets) {
+  std::string text;
+  const SplitReport splits = report_splits(config, datasets);
+  for (const std::string& line : splits.lines) text += line + "\n";
+  for (const std::string& warning : splits.warnings) text += "warning: " + warning + "\n";
+  return text;
+}
+
+int count_ranks(const ParallelConfig& parallel) {
+  double ranks = 1;
+  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, parallel.data}) {
+    ranks *= static_cast<double>(std::max<std::int64_t>(1, extent));
+  }
+  verify(ranks < 1 << 30, ErrorKind::configuration, "parallel: {} ranks are more than there can be", ranks);
+  return static_cast<int>(ranks);
+}
+
+}  // namespace
+
+std::string dry_run(Config config, int ranks) {
+  if (ranks == 0) ranks = count_ranks(config.parallel);
+  const std::string in_numbers = list_features(config, true), not_in_numbers = list_features(config, false);
+
+  std::string data_note, order_note;
+  std::optional<DataFacts> facts;
+  std::unique_ptr<const Datasets> datasets;
+  try {
+    datasets = std::make_unique<const Datasets>(config);
+    facts = datasets->facts();
+    if (config.data.megatrons_order() || config.data.train.parts.size() > 1) {
+      order_note = datasets->train().order->description();
+    }
+    for (const std::string& note : datasets->notes()) data_note += note + "\n";
+  } catch (const Error& error) {
+    data_note = fmt::format("data: planned without ({})", error.what());
+    if (config.model.vocab_size == 0) {
+      config.model.vocab_size = kByteVocabulary;
+      data_note += fmt::format("; vocabulary taken as the byte tokenizer's {}", kByteVocabulary);
+    }
+    if (config.train.epochs > 0) data_note += "; steps unknown";
+    data_note += "\n";
+  }
+  std::vector<std::string> warnings;
+  resolve(config, ranks, facts ? &*facts : nullptr, &warnings);
+  for (const std::string& warning : warnings) data_note += "warning: " + warning + "\n";
+  choose_planned_device(config.run);
+
+  const GridShape shape = grid_shape(config);
+  const std::vector<MemoryPlan> stages = plan_stages(config, shape);
+  std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_published(config, stages.front()));
+  if (shape.pipeline > 1) {
+    text += draw_schedules(
+        make_schedules(config.parallel.schedule, shape.pipeline, static_cast<int>(micro_batches_per_step(config)),
+                       static_cast<int>(config.parallel.virtual_stages)),
+        100);
+  }
+  text += wrapped(data_note);
+  if (datasets != nullptr) text += wrapped(describe_splits(config, *datasets));
+  if (order_note.empty() && config.data.megatrons_order()) order_note = index_note(config);
+  if (!order_note.empty()) text += "data.order = " + order_note + "\n";
+  if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
+  if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
+  const bool built = on_host_memory(config.run) || cuda_build().cuda;
+  if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
+  const Machine machine = measure_machine(config);
+  const MachinePlan here = plan_for_machine(config, stages, facts ? &*facts : nullptr, machine, ranks);
+  text += wrapped(here.text);
+  if (!facts || !built || !in_numbers.empty() || !not_in_numbers.empty()) return text;
+  if (ranks > most_ranks_here(machine.cores))
+    return text + "this run can be trained where its ranks have what they need\n";
+  if (here.obstacles.empty()) return text + "this run can be trained as it is\n";
+  return text + fmt::format("this run cannot be trained on this machine: {}\n", fmt::join(here.obstacles, "; "));
+}
+
+}  // namespace megatron

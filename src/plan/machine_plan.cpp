@@ -1,0 +1,156 @@
+#include "plan/machine_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/byte_text.h"
+#include "base/host_name.h"
+#include "base/launcher.h"
+#include "base/memory_usage.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/free_space.h"
+#include "config/run_schedule.h"
+#include "job/cores.h"
+#include "monitor/progress.h"
+#include "monitor/run_watch.h"
+#include "train/compute.h"
+#include "train/grid.h"
+
+namespace megatron {
+
+namespace {
+
+int ranks_of(const Config& config) {
+  return grid_shape(config).ranks();
+}
+
+double bytes_needed(const Config& config, const std::vector<MemoryPlan>& stages) {
+  double bytes = 0;
+  for (const MemoryPlan& stage : stages) bytes += static_cast<double>(stage.total() + stage.host);
+  return bytes * ranks_of(config) / static_cast<double>(stages.size());
+}
+
+std::int64_t bytes_of_checkpoint(const Config& config, const std::vector<MemoryPlan>& stages) {
+  std::int64_t elements = 0;
+  for (const MemoryPlan& stage : stages) elements += stage.stage_parameters;
+  return checkpoint_bytes(elements, true, ranks_of(config));
+}
+
+// The most checkpoints on the disk at a time: with keep_last, the next one is complete before the oldest goes.
+std::int64_t checkpoints_kept(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.never) return 0;
+  const std::int64_t all = 1 + (checkpoint.every_steps > 0 ? (config.train.steps - 1) / checkpoint.every_steps : 0);
+  if (checkpoint.every_minutes > 0 && checkpoint.keep_last > 0) return checkpoint.keep_last + 1;
+  return checkpoint.keep_last > 0 ? std::min(all, checkpoint.keep_last + 1) : all;
+}
+
+std::string describe_data(const Config& config, const DataFacts& data) {
+  const std::int64_t samples = RunSchedule(config).samples_after(config.train.steps);
+  return fmt::format("data      {:.3g} passes over {} training samples of {} tokens\n", epochs_of(samples, data),
+                     data.train_samples, config.model.sequence_length);
+}
+
+std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine) {
+  const std::int64_t kept = checkpoints_kept(config);
+  if (kept == 0) return "disk      no checkpoints are written\n";
+  std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
+  if (kept > 1) text += fmt::format(", {} at a time {}", kept, format_bytes(static_cast<double>(kept * size)));
+  if (machine != nullptr && machine->free_disk) {
+    text +=
+        fmt::format("; {} free in {}", format_bytes(static_cast<double>(*machine->free_disk)), config.run.directory);
+  }
+  return text + "\n";
+}
+
+std::string describe_time(const Config& config, double seconds, const MachineSpeed& speed) {
+  const RunSchedule schedule(config);
+  const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+  std::string text = fmt::format("time      about {:.2g} s per step, {:.2g} tokens/s", seconds, step_tokens / seconds);
+  if (const std::int64_t steps = config.train.steps; steps > 0) {
+    const double run = seconds * static_cast<double>(schedule.tokens_after(steps)) / step_tokens;
+    text += fmt::format(", {} for {} steps", about(run), steps);
+  }
+  return text +
+         fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n", 1e-9 * speed.flops_per_second);
+}
+
+// What there is to say about running here, and what is in the way of it.
+void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const Machine& machine, int ranks_here,
+                   MachinePlan& plan) {
+  const double needed = bytes_needed(config, stages) * ranks_here / ranks_of(config);
+  const bool known = machine.free_memory.has_value();
+  const double free = known ? static_cast<double>(*machine.free_memory) : needed;
+  auto out = std::back_inserter(plan.text);
+  fmt::format_to(out, "machine   {}: {} here need{} {} and {} each for the program", machine.name,
+                 counted(ranks_here, "rank"), ranks_here == 1 ? "s" : "", format_bytes(needed), program_bytes());
+  if (known) fmt::format_to(out, "; {} are free: {}", format_bytes(free), needed <= free ? "it fits" : "too little");
+  plan.text += "\n";
+  if (needed > free) {
+    plan.obstacles.push_back(
+        fmt::format("it needs {} of memory, and {} are free", format_bytes(needed), format_bytes(free)));
+  }
+  const std::int64_t threads = ranks_here * config.run.threads;
+  if (threads > machine.cores) {
+    fmt::format_to(out, "          {} on {}: they take turns, slower than {}\n",
+                   config.run.threads == 1 ? counted(threads, "rank") : counted(threads, "thread"),
+                   counted(machine.cores, "core"), counted(machine.cores, config.run.threads == 1 ? "rank" : "thread"));
+  }
+  if (machine.speed.flops_per_second == 0) return;
+  plan.text +=
+      describe_time(config, step_seconds(config, stages, machine.speed, ranks_here, machine.cores), machine.speed);
+}
+
+}  // namespace
+
+int most_ranks_here(int cores) {
+  return 16 * cores;
+}
+
+Machine examine_machine(const Config& config) {
+  const RankCores cores = cores_of_process(host_name());
+  // A launcher's binding is of this rank alone.
+  const bool all = cores.cores.empty() || rank_by_launcher();
+  Machine machine{.name = cores.host,
+                  .cores = all ? cores.of_host : static_cast<int>(cores.cores.size()),
+                  .free_memory = free_memory_bytes()};
+  machine.free_disk = free_space(config.run.directory);
+  return machine;
+}
+
+Machine measure_machine(const Config& config) {
+  Machine machine = examine_machine(config);
+  if (on_host_memory(config.run)) machine.speed = measure_speed(config);
+  return machine;
+}
+
+MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts* data,
+                             const Machine& machine, int ranks_here) {
+  MachinePlan plan;
+  if (data != nullptr && data->train_samples > 0 && config.train.steps > 0) plan.text += describe_data(config, *data);
+  const bool elsewhere = ranks_here > most_ranks_here(machine.cores);
+  const std::int64_t size = bytes_of_checkpoint(config, stages);
+  plan.text += describe_disk(config, size, elsewhere ? nullptr : &machine);
+  if (elsewhere) {
+    plan.text += fmt::format(
+        "machine   not this one: {} are more than its {} would run; nothing here is about its memory, disk or speed\n",
+        counted(ranks_here, "rank"), counted(machine.cores, "core"));
+    return plan;
+  }
+  if (machine.free_disk && !config.checkpoint.never && *machine.free_disk < size) {
+    plan.obstacles.push_back(fmt::format("a checkpoint needs {} in {}, and {} are free",
+                                         format_bytes(static_cast<double>(size)), config.run.directory,
+                                         format_bytes(static_cast<double>(*machine.free_disk))));
+  }
+  if (on_host_memory(config.run)) {
+    describe_here(config, stages, machine, ranks_here, plan);
+  } else {
+    plan.text += "machine   the memory and speed of GPUs are not examined\n";
+  }
+  return plan;
+}
+
+}  // namespace megatron

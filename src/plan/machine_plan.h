@@ -1,0 +1,40 @@
+// The part of a plan that depends on the machine: whether a run fits its memory, cores and disk, how large checkpoints
+// are, how often the data is passed over, and about how long it takes. For --dry-run and a run's banner.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/resolve.h"
+#include "plan/time_estimate.h"
+
+namespace megatron {
+
+struct Machine {
+  std::string name;
+  int cores = 1;
+  std::optional<std::size_t> free_memory{};  ///< unknown: enough
+  std::optional<std::int64_t> free_disk{};   ///< in run.directory; unknown: enough
+  MachineSpeed speed{};                      ///< 0: not measured
+};
+
+/// This one, without its speed.
+Machine examine_machine(const Config& config);
+/// This one. Its speed is measured if the configuration computes on the CPU: about a tenth of a second.
+Machine measure_machine(const Config& config);
+
+struct MachinePlan {
+  std::string text;                    ///< whole lines
+  std::vector<std::string> obstacles;  ///< to training here, each half a sentence; empty: none
+};
+
+/// `config` resolved; `data` null: planned without. `ranks_here`: of all ranks, those on this machine. More than
+/// most_ranks_here() of them are taken to be meant for other machines, of which nothing is said.
+MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts* data,
+                             const Machine& machine, int ranks_here);
+
+/// Ranks that a plan supposes to be tried on one machine, however slow.
+int most_ranks_here(int cores);
+
+}  // namespace megatron

@@ -1,0 +1,143 @@
+#include "plan/split_report.h"
+
+#include <fmt/format.h>
+
+#include "config/split.h"
+
+namespace megatron {
+
+namespace {
+
+/// One of validation and test.
+struct Evaluated {
+  const char* name;
+  const std::optional<SampleSet>& samples;
+  const std::vector<SplitPart>& parts;
+  bool own_data;  ///< data.validation or data.test, not a share of data.train
+  double asked;   ///< share of data.train by data.split
+};
+
+std::uint64_t tokens_of(const std::vector<SplitPart>& parts) {
+  std::uint64_t tokens = 0;
+  for (const SplitPart& part : parts) tokens += part.tokens;
+  return tokens;
+}
+
+std::string counted(std::uint64_t tokens) {
+  return fmt::format("{} token{}", tokens, tokens == 1 ? "" : "s");
+}
+
+std::uint64_t samples_of_a_pass(const std::vector<SplitPart>& parts, std::int64_t sequence) {
+  std::uint64_t samples = 0;
+  for (const SplitPart& part : parts) {
+    if (part.tokens > 0) samples += (part.tokens - 1) / static_cast<std::uint64_t>(sequence);
+  }
+  return samples;
+}
+
+class Report {
+ public:
+  Report(const Config& config, const Datasets& datasets) : config_(config), datasets_(datasets) {
+    for (const SplitPart& part : datasets.train_parts()) total_ += part.source->tokens();
+  }
+
+  SplitReport run() {
+    const std::uint64_t tokens = tokens_of(datasets_.train_parts());
+    result_.lines.push_back(fmt::format("training  {}: {} samples a pass", describe(tokens),
+                                        samples_of_a_pass(datasets_.train_parts(), config_.model.sequence_length)));
+    const auto shares = parse_split(config_.data.split).value_or(std::array<double, 3>{1, 0, 0});
+    const double sum =
+        shares[0] + (config_.data.validation.empty() ? shares[1] : 0) + (config_.data.test.empty() ? shares[2] : 0);
+    add({"validation", datasets_.validation(), datasets_.validation_parts(), !config_.data.validation.empty(),
+         shares[1] / sum});
+    add({"test", datasets_.test(), datasets_.test_parts(), !config_.data.test.empty(), shares[2] / sum});
+    return std::move(result_);
+  }
+
+ private:
+  std::string describe(std::uint64_t tokens) const {
+    return fmt::format("{}, {:.3g} % of data.train", counted(tokens), percent(tokens));
+  }
+  double percent(std::uint64_t tokens) const { return 100 * static_cast<double>(tokens) / static_cast<double>(total_); }
+
+  void add(const Evaluated& split) {
+    if (!split.own_data && split.asked == 0) {
+      result_.lines.push_back(fmt::format("{:<9} none, by data.split = \"{}\"", split.name, config_.data.split));
+      return;
+    }
+    const std::uint64_t tokens = tokens_of(split.parts);
+    const std::string what =
+        split.own_data ? fmt::format("{} of data.{}", counted(tokens), split.name) : describe(tokens);
+    result_.lines.push_back(fmt::format("{:<9} {}: {}", split.name, what, evaluations(split)));
+    if (split.own_data) return;
+    if (!split.samples) return warn_about_nothing(split);
+    if (percent(tokens) < 100 * split.asked / 2) warn_about_share(split, tokens);
+  }
+
+  // How many samples there are, and which of them an evaluation takes.
+  std::string evaluations(const Evaluated& split) {
+    if (!split.samples) return fmt::format("not one sample of {} tokens", config_.model.sequence_length + 1);
+    const std::uint64_t there = samples_of_a_pass(split.parts, config_.model.sequence_length);
+    const std::int64_t batch = config_.train.global_batch_size;
+    const auto taken = static_cast<std::uint64_t>(evaluation_batches(config_, *split.samples) * batch);
+    if (config_.data.megatrons_order()) {
+      const std::uint64_t made = split.samples->order->samples();
+      return fmt::format("{} samples a pass, {} in Megatron's order; each evaluation takes the next {}{}", there, made,
+                         taken, taken > there ? ", so that samples repeat within it" : "");
+    }
+    if (split.parts.size() > 1) {
+      return fmt::format("{} samples; each evaluation takes the blend's first {}{}", there, taken,
+                         taken > there ? ", so that samples repeat within it" : "");
+    }
+    if (taken < there) return fmt::format("{} samples; each evaluation takes the first {}", there, taken);
+    if (taken == there) return fmt::format("{} samples; each evaluation takes all of them", there);
+    const std::uint64_t times = taken / there, once_more = taken % there;
+    if (once_more == 0) {
+      return fmt::format("{} samples; each evaluation takes all of them {} times to fill a batch of {}", there, times,
+                         batch);
+    }
+    result_.warnings.push_back(
+        fmt::format("{}: an evaluation fills its batch of {} from only {} samples: {} of them count {} times in its "
+                    "loss, the others {}; give it more data (data.split = \"90,10\", data.{}) or lower "
+                    "train.global_batch_size",
+                    split.name, batch, there, once_more, times + 1,
+                    times == 1 ? "once" : fmt::format("{} times", times), split.name));
+    return fmt::format("{} samples; each evaluation takes all of them, repeated to fill a batch of {}", there, batch);
+  }
+
+  // A run without a test is no surprise: its line says so.
+  void warn_about_nothing(const Evaluated& split) {
+    const std::string remedy = fmt::format(
+        "data.split = \"{}\", more text or a shorter model.sequence_length gives it some", remedy_for(split));
+    if (&split.samples == &datasets_.test()) {
+      result_.lines.back() += "; " + remedy;
+    } else {
+      result_.warnings.push_back(fmt::format("{}; {}", result_.lines.back(), remedy));
+    }
+  }
+
+  void warn_about_share(const Evaluated& split, std::uint64_t tokens) {
+    result_.warnings.push_back(fmt::format(
+        "{}: has {:.3g} % of the tokens where data.split = \"{}\" asks for {:.3g} %, because documents are "
+        "kept whole; {}data.split = \"{}\" gives it more",
+        split.name, percent(tokens), config_.data.split, 100 * split.asked,
+        config_.data.megatrons_order() ? "" : "data.split_by = \"tokens\" divides exactly, ", remedy_for(split)));
+  }
+
+  const char* remedy_for(const Evaluated& split) const {
+    return &split.samples == &datasets_.test() ? "90,5,5" : "90,10";
+  }
+
+  const Config& config_;
+  const Datasets& datasets_;
+  std::uint64_t total_ = 0;
+  SplitReport result_;
+};
+
+}  // namespace
+
+SplitReport report_splits(const Config& config, const Datasets& datasets) {
+  return Report(config, datasets).run();
+}
+
+}  // namespace megatron

@@ -1,0 +1,86 @@
+// Preprocessor: text files to the token shards of one prefix.
+//
+// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whoever processes the block. So
+// the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
+//
+//   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
+//                                                                      with block 0, those of the vocabulary
+//   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
+//   one rank:     check_target(all summaries)                       -> an error where another set lies there
+//   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
+//   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
+//   more
+//
+// A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
+//
+// Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
+// finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name
+// file and line: a bad document is ErrorKind::data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/shard_files.h"
+#include "preprocess/text_corpus.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+struct PreprocessJob {
+  TextInputs inputs;
+  std::string output;  ///< PREFIX
+  TokenizerChoice tokenizer;
+  SpecialTokens special_tokens = SpecialTokens::text;
+  bool append_eod = true;
+  std::uint64_t shard_bytes = std::uint64_t{256} << 20;
+};
+
+/// What one block gave. Plain numbers, so that ranks can exchange it.
+struct BlockSummary {
+  std::uint64_t block = 0, documents = 0, tokens = 0, bad = 0, empty = 0;
+  std::uint64_t hash = 0;  ///< of the shard's contents
+};
+
+class Preprocessor {
+ public:
+  /// Opens the inputs and checks the job; writes nothing.
+  explicit Preprocessor(PreprocessJob job);
+  Preprocessor(const Preprocessor&) = delete;
+  Preprocessor& operator=(const Preprocessor&) = delete;
+
+  std::uint64_t blocks() const { return blocks_.size(); }
+  std::uint64_t input_bytes() const { return corpus_->bytes(); }
+  std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  /// Called now and then with the bytes of input read in this block so far.
+  using Progress = std::function<void(std::uint64_t bytes)>;
+  BlockSummary process(std::uint64_t block, const Progress& progress = {});
+
+  /// Before the work, by one rank: whether a whole set lies under the prefix. ErrorKind::configuration if it was made
+  /// with another tokenizer.
+  bool target_exists() const;
+  /// Before any rank publishes, by one rank: ErrorKind::configuration if another whole set lies under the prefix.
+  void check_target(const std::vector<BlockSummary>& all) const;
+  /// Gives the shards of this object's blocks, and the vocabulary, their final names. `all`: the summaries of every
+  /// block, by block.
+  void publish(const std::vector<BlockSummary>& all);
+  /// All ranks have published. One of them removes what older runs have left under this prefix: shards of a longer set,
+  /// and temporary files of a killed run.
+  void finish(bool remove_leftovers);
+
+ private:
+  class BlockReader;
+  PreprocessJob job_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Encoder> encoder_;
+  std::unique_ptr<TextCorpus> corpus_;
+  std::vector<std::vector<Segment>> blocks_;
+  ShardSetFiles files_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,93 @@
+#include "run/compared_play.h"
+
+#include <cmath>
+
+#include "base/philox.h"
+
+namespace megatron {
+
+namespace {
+
+// Parameters are in fp32, as their updates are: a few of the last bits of a tensor may fall otherwise.
+constexpr double kParameterFloor = 1e-4;
+
+const WholeTensors* at(const std::vector<WholeTensors>& tensors, std::int64_t step) {
+  return tensors.empty() ? nullptr : &tensors[static_cast<std::size_t>(step)];
+}
+
+bool any_infinite(const std::vector<TensorDifference>& differences) {
+  for (const TensorDifference& difference : differences) {
+    if (!std::isfinite(difference.distance)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PlayedSteps play_guide(Trainer& trainer, Device& device, std::int64_t steps, Log& log) {
+  PlayedSteps guide;
+  const Replica& replica = trainer.replica();
+  guide.parameters = WholeTensors::of(replica.all_pieces(false), device);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const double start = Timers::steady_seconds();
+    const StepResult result = trainer.train_step([&](double loss_scale) {
+      guide.gradients.push_back(WholeTensors::of_gradients(replica.summed_gradients(), 1 / loss_scale, device));
+    });
+    guide.losses.push_back(result.loss);
+    guide.norms.push_back(result.gradient_norm);
+    log.info("reference step {} of {}: loss {:.6f}, {:.1f} s", step + 1, steps, result.loss,
+             Timers::steady_seconds() - start);
+  }
+  guide.parameters.move_to(replica.all_pieces(false), kParameterFloor, device);
+  return guide;
+}
+
+ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& device, const PlayedSteps& guide,
+                        const PlayedSteps& expected, std::int64_t steps, PlayedSteps* own) {
+  Communicator& world = grid.world();
+  const bool root = world.rank() == 0;
+  const Replica& replica = trainer.replica();
+  ComparedPlay play;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto index = static_cast<std::size_t>(step);
+    StepComparison& compared = play.comparison.steps.emplace_back();
+    const StepResult result = trainer.train_step([&](double loss_scale) {
+      const std::vector<Piece> held = replica.summed_gradients();
+      if (own != nullptr) own->gradients.push_back(WholeTensors::of_gradients(held, 1 / loss_scale, device));
+      const double unit = 1 / loss_scale;
+      compared.gradients = compare_tensors(world, at(expected.gradients, step), held, unit, device);
+      set_tensors(world, at(guide.gradients, step), held, loss_scale, device);
+    });
+    if (own != nullptr) own->losses.push_back(result.loss);
+    compared.loss = {result.loss, expected.losses[index]};
+    compared.norm = {result.gradient_norm, guide.norms[index]};
+    // Each rank has read the loss by itself, and must not part from the others over it.
+    const bool bad_gradient = any_infinite(compared.gradients), bad_loss = world.any(!std::isfinite(result.loss));
+    play.finite = play.finite && !bad_gradient && !bad_loss;
+    play.overflow = bad_gradient && !bad_loss;
+    if (play.overflow) return play;
+  }
+  if (steps == guide.steps()) {
+    play.comparison.parameters =
+        compare_tensors(world, root ? &guide.parameters : nullptr, replica.all_pieces(false), 1, device);
+  }
+  return play;
+}
+
+void perturb_weights(Trainer& trainer, Device& device, double share, std::uint64_t seed) {
+  const Replica& replica = trainer.replica();
+  std::vector<float> values;
+  for (const Piece& piece : replica.all_pieces(false)) {
+    values.resize(static_cast<std::size_t>(piece.count));
+    device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
+    const std::uint64_t key = random_key(seed, 0, hash_name(piece.name));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double uniform = static_cast<double>(mix64(key + i) >> 11) * 0x1p-52 - 1;  // from -1 to 1
+      values[i] = static_cast<float>(values[i] * (1 + share * uniform));
+    }
+    device.copy_to_device(piece.value.data(), values.data(), piece.value.bytes());
+  }
+  trainer.replica().optimizer().set_values_from_master();
+}
+
+}  // namespace megatron

@@ -1,0 +1,26 @@
+// The table at the end of a run: where the time went, and memory and traffic against what was predicted.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/timers.h"
+
+namespace megatron {
+
+/// What one rank reports at the end of a run.
+struct RankReport {
+  std::array<double, kSectionCount> seconds{};  ///< by Section
+  double peak_resident_bytes = 0;
+  double planned_bytes = 0, used_bytes = 0;  ///< predicted, and what buffers really hold and arenas used: the same
+  double sent_bytes = 0;
+
+  std::string to_text() const;
+  static RankReport from_text(const std::string& text);
+};
+
+/// Time of each section, min / average / max over ranks and its share; then memory against prediction.
+std::string end_table(const std::vector<RankReport>& ranks);
+
+}  // namespace megatron

@@ -1,0 +1,157 @@
+#include "run/run.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/files.h"
+#include "comm/agreement.h"
+#include "config/print.h"
+#include "data/kept_tokenizer.h"
+#include "job/cores.h"
+#include "job/node_memory.h"
+#include "job/run_lock.h"
+#include "monitor/metrics.h"
+#include "plan/machine_plan.h"
+#include "plan/plan_text.h"
+#include "plan/split_report.h"
+#include "run/finished_run.h"
+#include "run/run_start.h"
+#include "run/training_loop.h"
+#include "train/compute.h"
+#include "train/grid.h"
+
+namespace megatron {
+
+namespace {
+
+// Rank 0 prepares the run directory and locks it; what goes wrong there ends all ranks alike.
+std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& config, Log& log) {
+  std::unique_ptr<RunLock> lock;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    const std::string& directory = config.run.directory;
+    verify(config.checkpoint.resume || !directory_has_run(directory), ErrorKind::configuration,
+           "run.directory = \"{}\" holds a run already and checkpoint.resume = false; name another directory, "
+           "resume, or give --fresh, which starts over in a directory with another suffix",
+           directory);
+    check_writable(directory);
+    lock = std::make_unique<RunLock>(directory, log);
+    clean_checkpoints(directory);
+  });
+  return lock;
+}
+
+void write_config(Communicator& world, const Config& config) {
+  agree(
+      world,
+      [&] {
+        if (world.rank() == 0) replace_file_durably(config.run.directory, "config.toml", print_config(config));
+      },
+      ErrorKind::filesystem);
+}
+
+void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
+  if (config.checkpoint.never) return;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    std::int64_t elements = 0;
+    for (const MemoryPlan& plan : stages) elements += plan.parameters * config.parallel.tensor;
+    // The newest good one stays until its successor is complete.
+    check_free_space(config.run.directory, checkpoint_bytes(elements, true, world.size()));
+  });
+}
+
+TimeLimits time_limits(const Config& config, const RunEnvironment& environment) {
+  return {.started = environment.started, .max_minutes = config.run.max_minutes, .job_ends = environment.job_ends};
+}
+
+void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
+                const Compute& compute, const std::vector<MemoryPlan>& stages, const DataFacts& data, bool resumed) {
+  const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
+  const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
+  if (!log.speaking()) return;
+  const std::set<std::string> distinct(hosts.begin(), hosts.end());
+  log.info("megatron_train {}", environment.version);
+  log.info("hosts     {} on {}: {}", counted(world.size(), "rank"),
+           counted(static_cast<std::int64_t>(distinct.size()), "host"), fmt::join(distinct, " "));
+  if (!environment.job.empty()) log.info("job       {}", environment.job);
+  const std::string ends = RunLimits(time_limits(config, environment), config.run.directory).description();
+  if (!ends.empty()) log.info("ends      {}", ends);
+  log.info("device    {}", compute.backend.device->description());
+  if (!compute.description.empty()) log.info("transport {}", compute.description);
+  log.info(std::string_view(describe_plan(config, stages)));
+  // A resumed run has shown its speed before.
+  const Machine machine = resumed ? examine_machine(config) : measure_machine(config);
+  const auto ranks_here = static_cast<int>(std::count(hosts.begin(), hosts.end(), environment.host));
+  log.info(std::string_view(wrapped(plan_for_machine(config, stages, &data, machine, ranks_here).text)));
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
+}
+
+}  // namespace
+
+int run_training(Config config, Communicator& world, const RunEnvironment& environment, StopSignals& signals) {
+  Log log(world.rank() == 0);
+  const auto tell_phase = [&](const char* phase) {
+    if (Activity* activity = world.activity()) activity->set_phase(phase);
+  };
+  tell_phase("start");
+  std::vector<std::string> warnings = environment.notes;
+  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+  tell_phase("checkpoint");
+  if (environment.fresh) choose_fresh_directory(world, config, log);
+  const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
+
+  const std::optional<CheckpointReader> own =
+      config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
+  log.append_to(config.run.directory + "/run.log");
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
+  if (const std::string complete = already_complete(world, config, own); !complete.empty()) {
+    log.info(std::string_view(complete));
+    return 0;
+  }
+
+  // It stays until a person removes it: who stopped a run does not want the next turn in the queue to go on with it.
+  if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
+    log.info("stopped on {} before the first step; remove that file and run the same command again to continue",
+             stop_file_path(config.run.directory));
+    signals.ignore_from_now_on();
+    return kExitStoppedEarly;
+  }
+
+  tell_phase("setting up");
+  const GridShape shape = grid_shape(config);
+  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
+  const ProcessGrid grid(world, shape, compute.transport.get());
+  const std::vector<MemoryPlan> stages = plan_stages(config, shape);
+  log_banner(log, world, environment, config, compute, stages, datasets->facts(), own.has_value());
+  log.info(std::string_view(wrapped("order     " + datasets->train().order->description())));
+  for (const std::string& note : datasets->notes()) log.warning(std::string_view(note));
+  const SplitReport splits = report_splits(config, *datasets);
+  for (const std::string& line : splits.lines) log.info(std::string_view(line));
+  for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
+  const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
+  require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
+                 "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
+                 "recompute.mode = \"full\" (--dry-run says what a rank needs)");
+  check_checkpoint_space(world, config, stages);
+
+  TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment));
+  tell_phase("loading");
+  loop.load(own);
+  write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
+  agree(world, [&] {
+    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets->sources(), log);
+  });
+  agree(
+      world,
+      [&] {
+        if (world.rank() != 0) return;
+        truncate_metrics(config.run.directory + "/metrics.jsonl", loop.step(), loop.evaluations_due());
+      },
+      ErrorKind::filesystem);
+  return loop.run();
+}
+
+}  // namespace megatron

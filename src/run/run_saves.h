@@ -1,0 +1,74 @@
+// RunSaves: the checkpoints that a run writes into its directory, at once or beside the training: what has been saved,
+// what is being written, and what it means when that fails. When a save is due is TrainingLoop's to say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "job/run_limits.h"
+#include "monitor/loss_plot.h"
+#include "train/trainer.h"
+
+namespace megatron {
+
+/// A place in a run that can be gone on from: after this step, with so many of its evaluations yet to do.
+struct SavePoint {
+  std::int64_t step = -1;
+  std::size_t evaluations_due = 0;
+  bool operator==(const SavePoint&) const = default;
+};
+
+/// Every function that saves or goes on with a save is collective over all ranks.
+class RunSaves {
+ public:
+  /// All references must outlive it. `limits` is told how long saves take; `plot` is drawn anew with each.
+  RunSaves(const Config& config, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log);
+
+  /// The run went on from its own checkpoint of this place.
+  void resumed_at(const SavePoint& point) { saved_ = point; }
+  bool has(const SavePoint& point) const { return saved_ == point; }
+  bool any() const { return saved_.step >= 0; }
+  std::int64_t newest_step() const { return saved_.step; }
+  double seconds_since_last() const;  ///< by the steady clock; an attempt that failed counts
+
+  /// Whether this place is saved, or is being written: there is nothing to save.
+  bool covers(const SavePoint& point) const;
+  /// Saves where training is now, which is `point`; `loop` comes back from Trainer::resume(). `beside`: only begins to,
+  /// if the run writes its checkpoints beside the training; go_on() does the rest. Waits for what is being written
+  /// first, and says so. A save that fails is an error only if this run has no good checkpoint yet; else a warning.
+  void save(const SavePoint& point, const nlohmann::json& loop, bool beside);
+
+  bool under_way() const { return writing_.has_value(); }
+  bool working() const;  ///< this rank's thread is; not collective
+  /// When no rank is working any more: what is under way takes its next step, or is done. Waits for ranks that work.
+  void go_on();
+  /// Until nothing is under way.
+  void wait();
+
+ private:
+  struct Writing {
+    SavePoint point;
+    double stalled;  ///< seconds that training has waited for it here; steps wait for its copy beside these
+  };
+
+  void save_at_once(const SavePoint& point, const nlohmann::json& loop);
+  void start(const SavePoint& point, const nlohmann::json& loop);
+  void done(const SaveReport& report, const SavePoint& point, const std::string& how);
+  /// In a handler of what a save threw, on all ranks alike.
+  void failed(const Error& error, const SavePoint& point);
+
+  const std::string directory_;
+  Trainer& trainer_;
+  RunLimits& limits_;
+  LossPlot& plot_;
+  Log& log_;
+  SavePoint saved_;
+  std::optional<Writing> writing_;
+  double last_;  // by the steady clock
+};
+
+}  // namespace megatron

@@ -1,0 +1,378 @@
+#include "run/training_loop.h"
+
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "base/memory_usage.h"
+#include "checkpoint/manifest.h"
+#include "config/print.h"
+#include "run/end_table.h"
+#include "train/run_facts.h"
+
+namespace megatron {
+
+namespace {
+
+// In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
+constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
+// The loss since the last line of the metrics, so that the next line is the same after a resume.
+constexpr const char* kLossSinceLine = "loss_since_line";
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
+                           Log& log, StopSignals& signals, const TimeLimits& time_limits)
+    : config_(config),
+      grid_(grid),
+      world_(grid.world()),
+      datasets_(datasets),
+      log_(log),
+      signals_(signals),
+      limits_(time_limits, config.run.directory),
+      trainer_(config, grid, backend, datasets),
+      skips_(config.train.max_skipped_steps, trainer_, log),
+      metrics_(config.run.directory + "/metrics.jsonl", log),
+      progress_(log, config.train.steps),
+      plot_(config.run.directory, config.run.directory, log),
+      saves_(config, trainer_, limits_, plot_, log),
+      watch_(log, signals, passes_, config.train.steps) {
+  passes_.pass_on_to(backend.ops->ranges());
+  trainer_.timers().set_ranges(&passes_);
+}
+
+// A run goes on in the order it began with, or says that it does not.
+void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
+  std::uint64_t data_hash = 0;
+  read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });
+  const bool same_data = data_hash == datasets_.train_hash();
+  const std::string changes = list_of(true_changes_of_order(trainer_.changed_order(checkpoint), same_data));
+  if (changes.empty()) return;
+  verify(!own, ErrorKind::checkpoint,
+         "{}: the order of samples would change in the middle of the run, because it depends on these; go on with the "
+         "same (with Megatron's orders, data.order_samples keeps the order where the run's length changes), or "
+         "start a new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
+         checkpoint.path(), changes);
+  log_.warning(
+      "the samples from here on are in another order than the checkpoint's run had; some of a pass come again, "
+      "others not at all:{}",
+      changes);
+}
+
+void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by) {
+  const nlohmann::json loop = trainer_.resume(checkpoint, chosen_by);
+  std::string saved_config, evaluations;
+  std::uint64_t data_hash = 0;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    skips_.set_state(loop, trainer_.step());
+    const bool own = chosen_by == "run.directory";  // another run's lines are not in this run's metrics
+    if (own && loop.contains(kLossSinceLine)) since_metrics_.set_loss_state(object_at(loop, kLossSinceLine));
+    evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
+    for (const std::string& split : evaluations_due_) {
+      verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
+    }
+    if (loop.contains(kEvaluatedOn)) {
+      evaluations = list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_)));
+    }
+    saved_config = extra.at("config").get<std::string>();
+    data_hash = extra.at("data_hash").get<std::uint64_t>();
+  });
+  log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
+  for (const std::string& change : changed_keys(saved_config, config_)) {
+    log_.info("  changed since the checkpoint: {}", change);
+  }
+  if (data_hash != datasets_.train_hash()) {
+    log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
+  }
+  if (!evaluations.empty()) {
+    log_.warning("evaluations are of other samples than before: losses from here on do not compare with those:{}",
+                 evaluations);
+  }
+  if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);
+}
+
+void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
+  watch_.begin("loading");
+  std::vector<std::string> warnings;
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  if (own) {
+    check_order(*own, true);
+    go_on_from(*own, "run.directory");
+    saves_.resumed_at(here());
+  } else if (!checkpoint.load.empty()) {
+    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
+    check_order(other, false);
+    go_on_from(other, "checkpoint.load");
+  } else if (!checkpoint.initialize_from.empty()) {
+    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
+    const std::vector<FactDifference> changes = trainer_.initialize_from(other);
+    log_.info("weights from {}", other.path());
+    for (const FactDifference& change : changes) {
+      log_.info("  of a model with {} = {}, this run's has {}", change.key, change.saved, change.current);
+    }
+  }
+  for (const std::string& warning : warnings) log_.warning(std::string_view(warning));
+}
+
+TrainingLoop::Request TrainingLoop::request() {
+  if (stopping_) return Request::stop;
+  Request mine = Request::none;
+  const double minutes = config_.checkpoint.every_minutes;
+  if (world_.rank() == 0 && minutes > 0 && saves_.seconds_since_last() > 60 * minutes) mine = Request::save;
+  if (world_.rank() == 0) stop_for_ = limits_.reached();
+  if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
+  // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
+  // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
+  // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
+  std::array<double, 3> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0,
+                                  static_cast<double>(signals_.received())};
+  for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
+    axis->all_reduce_values(wishes, Reduce::maximum);
+  }
+  const auto agreed = static_cast<Request>(std::lround(wishes[0]));
+  stopping_ = agreed == Request::stop;
+  stop_signal_ = static_cast<int>(std::lround(wishes[2]));
+  if (!stopping_ && saves_.under_way() && wishes[1] == 0) saves_.go_on();
+  return agreed;
+}
+
+// For the middle of an evaluation; a save that is due can wait for its end.
+bool TrainingLoop::stop_requested() {
+  return request() == Request::stop;
+}
+
+// The first step has a line in the metrics, and this process' first one on the screen, whatever the intervals.
+void TrainingLoop::record(const StepResult& result, double seconds) {
+  const FlopsPerToken flops = flops_per_token(
+      config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute), result.batch.sequence);
+  since_metrics_.add(result, seconds, flops);
+  since_progress_.add(result, seconds, flops);
+  const std::int64_t step = trainer_.step();
+  const auto due = [&](std::int64_t every) { return step % every == 0 || trainer_.finished(); };
+  if (step == 1 || due(config_.run.metrics_interval())) write_metrics(result);
+  if (!progress_begun_ || due(config_.run.log_every) || step == config_.train.stop_after) print_progress(result);
+}
+
+void TrainingLoop::write_metrics(const StepResult& result) {
+  const double loss = since_metrics_.loss(), per_rank = 1e-12 / grid_.shape().ranks();
+  if (log_.speaking()) {
+    metrics_.write(TrainMetrics{.step = trainer_.step(),
+                                .loss = loss,
+                                .losses = {{config_.loss.name, loss}},
+                                .grad_norm = result.gradient_norm,
+                                .learning_rate = result.learning_rate,
+                                .samples = trainer_.samples(),
+                                .tokens = trainer_.tokens(),
+                                .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
+                                .global_batch_size = result.batch.samples,
+                                .step_seconds = since_metrics_.step_seconds(),
+                                .tokens_per_second = since_metrics_.tokens_per_second(),
+                                .model_tflops_per_rank = per_rank * since_metrics_.flops_per_second().model,
+                                .hardware_tflops_per_rank = per_rank * since_metrics_.flops_per_second().hardware,
+                                .loss_scale = result.loss_scale,
+                                .skipped = skips_.since_line(),
+                                .time = wall_seconds()});
+  }
+  since_metrics_ = {};
+  skips_.begin_line();
+}
+
+void TrainingLoop::print_progress(const StepResult& result) {
+  if (log_.speaking()) {
+    progress_.print({.step = trainer_.step(),
+                     .loss = since_progress_.loss(),
+                     .grad_norm = result.gradient_norm,
+                     .learning_rate = result.learning_rate,
+                     .step_seconds = since_progress_.step_seconds(),
+                     .tokens_per_second = since_progress_.tokens_per_second(),
+                     .remaining_tokens = trainer_.remaining_tokens(),
+                     .loss_scale = result.loss_scale,
+                     .skipped = result.skipped});
+  }
+  since_progress_ = {};
+  progress_begun_ = true;
+}
+
+bool TrainingLoop::evaluation_follows(std::int64_t step) const {
+  const DataFacts data = datasets_.facts();
+  return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
+}
+
+void TrainingLoop::train_one_step() {
+  const double start = Timers::steady_seconds();
+  passes_.begin_step(trainer_.next_step().samples / (config_.train.micro_batch_size * config_.parallel.data),
+                     config_.parallel.virtual_stages, config_.parallel.schedule == "zero_bubble");
+  watch_.begin_step(trainer_.step() + 1);
+  const StepResult result = trainer_.train_step();
+  const double seconds = Timers::steady_seconds() - start;
+  watch_.end_step(seconds, result.loss,
+                  seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
+  skips_.account_for(result);
+  // The next step may be longer, and may have to be played twice as well.
+  limits_.step_took((Timers::steady_seconds() - start) *
+                    std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
+  record(result, seconds);
+  if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
+    check_replicas();
+  }
+  if (trainer_.finished()) {
+    evaluations_due_ = {"validation", "test"};
+  } else if (evaluation_follows(trainer_.step())) {
+    evaluations_due_ = {"validation"};
+  }
+}
+
+// False when a stop came before its end.
+bool TrainingLoop::evaluate(const std::string& split) {
+  const bool test = split == "test";
+  const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
+  if (!samples) return true;
+  watch_.begin(test ? "evaluating on test" : "evaluating on validation");
+  const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
+  const std::optional<double> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
+  if (!loss) return false;
+  if (!log_.speaking()) return true;
+  metrics_.write(EvaluationMetrics{.split = split,
+                                   .step = trainer_.step(),
+                                   .loss = *loss,
+                                   .samples = trainer_.samples(),
+                                   .tokens = trainer_.tokens(),
+                                   .time = wall_seconds()});
+  if (std::isfinite(*loss)) {
+    log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
+  } else {
+    log_.warning(
+        "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "
+        "precision.compute holds; training goes on",
+        split, trainer_.step());
+  }
+  progress_.repeat_header();
+  plot_.redraw();
+  return true;
+}
+
+bool TrainingLoop::evaluate_what_is_due() {
+  while (!evaluations_due_.empty()) {
+    if (!evaluate(evaluations_due_.front())) return false;
+    evaluations_due_.erase(evaluations_due_.begin());
+  }
+  return true;
+}
+
+void TrainingLoop::check_replicas() {
+  if (checked_step_ == trainer_.step()) return;
+  trainer_.check_replicas();
+  checked_step_ = trainer_.step();
+}
+
+SavePoint TrainingLoop::here() const {
+  return {trainer_.step(), evaluations_due_.size()};
+}
+
+void TrainingLoop::save() {
+  if (saves_.covers(here())) return;
+  watch_.begin("saving");
+  if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to continue from
+  nlohmann::json state = skips_.state();
+  state[kEvaluationsDue] = evaluations_due_;
+  state[kEvaluatedOn] = evaluation_facts(datasets_);
+  state[kLossSinceLine] = since_metrics_.loss_state();
+  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here());
+}
+
+void TrainingLoop::save_last() {
+  saves_.wait();
+  save();
+  if (saves_.has(here())) return;
+  finish();
+  fail(ErrorKind::filesystem,
+       "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
+       "continues from step {}",
+       trainer_.step(), saves_.newest_step());
+}
+
+int TrainingLoop::stop() {
+  save_last();
+  log_.info("stopped on {} after step {}; {}run the same command again{} to continue",
+            stop_signal_ != 0 ? StopSignals::reason_for(stop_signal_) : stop_for_, trainer_.step(),
+            stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
+            config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
+  finish();
+  signals_.ignore_from_now_on();
+  return kExitStoppedEarly;
+}
+
+bool TrainingLoop::stops_here() const {
+  const std::int64_t last = config_.train.stop_after;
+  return last > 0 && trainer_.step() >= last && !trainer_.finished() && evaluations_due_.empty();
+}
+
+int TrainingLoop::end() {
+  const bool kept = !config_.checkpoint.never || saves_.any();  // a stopped run's checkpoint must not stay behind it
+  if (kept) save_last();
+  finish();
+  if (!trainer_.finished()) {
+    log_.info(
+        "ended after step {} of {}, as train.stop_after = {} says; to continue, raise or remove it and run the same "
+        "command again",
+        trainer_.step(), config_.train.steps, config_.train.stop_after);
+  }
+  if (!kept) {
+    log_.warning("the trained model is not kept: checkpoint.every_steps = \"never\"; {} has its metrics alone",
+                 config_.run.directory);
+  }
+  return 0;
+}
+
+int TrainingLoop::run() {
+  trainer_.timers().reset();
+  if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
+  while (!stops_here() && (!trainer_.finished() || !evaluations_due_.empty())) {
+    const Request request = this->request();
+    if (request == Request::stop) return stop();
+    if (request == Request::save) {
+      save();
+      if (stop_requested()) return stop();  // what time there is was reckoned for one save, not for two and a step
+    }
+    if (evaluations_due_.empty()) train_one_step();
+    if (!evaluate_what_is_due()) continue;  // to be stopped
+    const std::int64_t step = trainer_.step();
+    if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
+      save();
+  }
+  return end();
+}
+
+void TrainingLoop::finish() {
+  watch_.begin("");
+  RankReport mine;
+  for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
+  mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());
+  mine.planned_bytes = static_cast<double>(trainer_.replica().plan().total());
+  mine.used_bytes = static_cast<double>(trainer_.used().total());
+  mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
+  const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
+  if (!log_.speaking()) return;
+  std::vector<RankReport> ranks;
+  for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
+  plot_.redraw();
+  log_.info(std::string_view(end_table(ranks)));
+  if (skips_.in_all() > 0) {
+    log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skips_.in_all(), trainer_.step());
+  }
+  log_.info("loss plot: {}/loss.svg", config_.run.directory);
+}
+
+bool evaluations_due(const CheckpointReader& checkpoint) {
+  bool due = false;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    due = !extra.at("loop").value(kEvaluationsDue, std::vector<std::string>()).empty();
+  });
+  return due;
+}
+
+}  // namespace megatron

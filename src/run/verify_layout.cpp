@@ -1,0 +1,312 @@
+#include "run/verify_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/byte_text.h"
+#include "comm/agreement.h"
+#include "job/node_memory.h"
+#include "run/compared_play.h"
+#include "train/grid.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kSteps = 3;
+constexpr std::uint64_t kRoundingPlays = 6;  // a kink that rounding decides may fall the same way in one or two of them
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Config in_fp32(Config config) {
+  config.precision = PrecisionConfig{};
+  return config;
+}
+
+Config one_rank(Config config) {
+  config.parallel = ParallelConfig{};
+  config.parallel.data = 1;
+  config.train.micro_batch_size = 1;
+  config.recompute = RecomputeConfig{};
+  config.optimizer.distributed = false;
+  return config;
+}
+
+std::string grid_text(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  return fmt::format("tensor {} x data {} x pipeline {}", p.tensor, p.data, p.pipeline);
+}
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+// What is kept of the plays on one rank, in the host's memory: the gradients of all their steps, and the parameters.
+std::size_t kept_bytes(const MemoryPlan& plan, std::int64_t steps, bool own_precision) {
+  const std::int64_t copies = steps * (own_precision ? 2 : 1) + 1;
+  return static_cast<std::size_t>(plan.parameters * copies) * sizeof(float);
+}
+
+std::string bytes_text(double bytes) {
+  return format_bytes(bytes);
+}
+
+// The reference and what is kept of it, on rank 0's node or device.
+void check_reference_fits(const MemoryPlan& plan, std::size_t kept, const std::string& host, const Device& device) {
+  const auto needed = static_cast<double>(plan.total() + (device.is_host_memory() ? kept : 0));
+  const std::optional<std::size_t> free = device.free_bytes();
+  const double available = free ? static_cast<double>(*free) : kInfinity;
+  verify(needed <= available, ErrorKind::configuration,
+         "--verify compares with the whole model on one rank, in fp32, which needs {} on {} (weights {}, "
+         "gradients {}, optimizer {}, activations {}{}), and {} are free there; verify the same layout with a smaller "
+         "model: --set model.layers=..., model.hidden_size=... or train.global_batch_size=...",
+         bytes_text(needed), host, bytes_text(static_cast<double>(plan.weights)),
+         bytes_text(static_cast<double>(plan.gradients)), bytes_text(static_cast<double>(plan.optimizer)),
+         bytes_text(static_cast<double>(plan.activations + plan.scratch + plan.kernels + plan.batch)),
+         device.is_host_memory() ? ", kept to compare " + bytes_text(static_cast<double>(kept)) : "",
+         bytes_text(available));
+}
+
+// The layout is played in fp32, and then in its own precision, whose masters may make it the larger one.
+void check_memory(Communicator& world, const std::string& host, const Device& device, const Config& own,
+                  std::int64_t steps) {
+  const Config reference = in_fp32(one_rank(own)), rounded = in_fp32(own);
+  std::size_t kept = 0;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    const MemoryPlan plan = plan_memory(reference, {}, {});
+    kept = kept_bytes(plan, steps, own != rounded);
+    check_reference_fits(plan, kept, host, device);
+  });
+  const GridShape shape = grid_shape(own);
+  const GridCoordinates at = coordinates_of(world.rank(), shape);
+  const auto plan_of = [&](Config config) {
+    config.checkpoint.async = false;  // nothing is saved
+    return plan_memory(config, shape, at);
+  };
+  const MemoryPlan wide = plan_of(rounded), as_it_is = plan_of(own);
+  require_memory(
+      world, host, device,
+      {.device = std::max(wide.total(), as_it_is.total()), .host = std::max(wide.host, as_it_is.host) + kept},
+      "verify the same layout with a smaller model, or on more nodes");
+}
+
+// ---- Playing --------------------------------------------------------------------------------------------------------
+
+/// While it lives, this rank's waiting is not taken for a hang.
+class Patience {
+ public:
+  explicit Patience(Communicator& world) : activity_(world.activity()) {
+    if (activity_ == nullptr) return;
+    activity_->set_phase("reference");
+    activity_->set_patient(true);
+  }
+  ~Patience() {
+    if (activity_ != nullptr) activity_->set_patient(false);
+  }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Activity* activity_;
+};
+
+/// What all plays share.
+struct Plays {
+  Communicator& world;
+  Compute& compute;
+  Datasets& datasets;
+  Log& log;
+  std::int64_t steps;
+
+  Device& device() const { return *compute.backend.device; }
+  template <class Work>
+  auto with_trainer(const Config& config, Communicator& ranks, Communicator* transport, const Work& work) const {
+    const ProcessGrid grid(ranks, grid_shape(config), transport);
+    Trainer trainer(config, grid, compute.backend, datasets);
+    return work(trainer, grid);
+  }
+  template <class Work>
+  auto with_trainer(const Config& config, const Work& work) const {
+    return with_trainer(config, world, compute.transport.get(), work);
+  }
+};
+
+/// Rank 0 works alone, with a trainer, while the others wait.
+template <class Work>
+void on_one_rank(const Plays& plays, const Work& work) {
+  const std::unique_ptr<Communicator> alone =
+      plays.world.split(plays.world.rank() == 0 ? 0 : 1, plays.world.rank(), "reference");
+  if (plays.world.rank() == 0) {
+    const std::unique_ptr<Communicator> transport = staged_transport(*alone, plays.device());
+    work([&](const Config& config, const auto& with) {
+      return plays.with_trainer(config, *alone, transport.get(), with);
+    });
+  }
+  const std::optional<Patience> patience =
+      plays.world.rank() == 0 ? std::nullopt : std::make_optional<Patience>(plays.world);
+  plays.world.barrier();
+}
+
+void share(Communicator& world, std::vector<double>& numbers, std::int64_t count) {
+  numbers.resize(static_cast<std::size_t>(count));
+  world.broadcast(Tensor(numbers.data(), {count}, DType::f64), 0);
+}
+
+PlayedSteps play_reference(const Plays& plays, const Config& config) {
+  PlayedSteps guide;
+  on_one_rank(plays, [&](const auto& with_trainer) {
+    with_trainer(config, [&](Trainer& trainer, const ProcessGrid&) {
+      guide = play_guide(trainer, plays.device(), plays.steps, plays.log);
+    });
+  });
+  share(plays.world, guide.losses, plays.steps);
+  share(plays.world, guide.norms, plays.steps);
+  for (std::size_t step = 0; step < guide.losses.size(); ++step) {
+    verify(std::isfinite(guide.losses[step]) && std::isfinite(guide.norms[step]), ErrorKind::numerics,
+           "--verify: on one rank in fp32, step {} has loss {} and gradient norm {}: not the layout, but what it is to "
+           "train fails; look at learning_rate.peak, model.init_std and the weights that it starts from",
+           step + 1, guide.losses[step], guide.norms[step]);
+  }
+  return guide;
+}
+
+/// The layout's play; copies of parameters that differ after it are part of the comparison.
+ComparedPlay play_layout(const Plays& plays, const Config& config, const PlayedSteps& guide,
+                         const PlayedSteps& expected) {
+  return plays.with_trainer(config, [&](Trainer& trainer, const ProcessGrid& grid) {
+    ComparedPlay play = play_along(trainer, grid, plays.device(), guide, expected, plays.steps);
+    if (play.overflow) return play;
+    // A copy that was updated otherwise, or not gathered, shows in no gradient and in no master.
+    try {
+      trainer.check_replicas();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::numerics) throw;
+      play.comparison.copies = error.what();
+    }
+    return play;
+  });
+}
+
+// ---- Judging --------------------------------------------------------------------------------------------------------
+
+double unit_roundoff(DType type) {
+  return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-22;
+}
+
+/// Where a verdict finds differences: one rank plays again, with other rounding errors, to show how far these go.
+void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& guide, const PlayedSteps& expected,
+                      LayoutVerdict& verdict) {
+  if (!plays.world.any(verdict.first_step_beyond() > 0)) return;
+  plays.log.info("more than is usual: one rank plays again, with other rounding errors, to see how far these go");
+  on_one_rank(plays, [&](const auto& with_trainer) {
+    for (std::uint64_t seed = 1; seed <= kRoundingPlays && verdict.first_step_beyond() > 0; ++seed) {
+      const auto steps = static_cast<std::int64_t>(verdict.first_step_beyond());
+      // Another loss scale rounds the whole backward otherwise, gradients that fp16 can hardly hold above all.
+      Config other = one;
+      other.precision.loss_scale =
+          (one.precision.loss_scale > 0 ? one.precision.loss_scale : 1) * (1 - 0.07 * static_cast<double>(seed));
+      with_trainer(other, [&](Trainer& trainer, const ProcessGrid& grid) {
+        perturb_weights(trainer, plays.device(), unit_roundoff(one.precision.dtype()), seed);
+        verdict.allow_rounding(play_along(trainer, grid, plays.device(), guide, expected, steps).comparison.steps);
+      });
+    }
+  });
+}
+
+std::string ranks_text(const Communicator& world, const Config& config) {
+  return fmt::format("{} ({})", world.size() == 1 ? "one rank" : fmt::format("{} ranks", world.size()),
+                     grid_text(config));
+}
+
+void judge(const Plays& plays, const Config& config, const LayoutVerdict& verdict) {
+  const std::string& precision = config.precision.compute;
+  plays.log.info("{} on {} against one rank in {}:", precision, ranks_text(plays.world, config), precision);
+  plays.log.info(std::string_view(verdict.tables()));
+  const std::string failure = plays.world.broadcast_text(verdict.failure(), 0);
+  verify(failure.empty(), ErrorKind::numerics, "--verify: in {}, this layout does not train what one rank trains: {}",
+         precision, failure);
+  plays.log.info("verified: {}: {}", precision, verdict.summary());
+}
+
+/// The precision by itself, on one rank against one rank in fp32. Only numbers that are not finite end the program.
+void judge_precision(const Plays& plays, const Config& config, const ComparedPlay& play) {
+  const std::string& precision = config.precision.compute;
+  const LayoutVerdict verdict(play.comparison, kBand);
+  plays.log.info("{} on one rank against one rank in fp32:", precision);
+  if (plays.world.rank() == 0) plays.log.info(std::string_view(verdict.tables()));
+  const std::string failure = plays.world.broadcast_text(verdict.failure(), 0);
+  verify(!plays.world.any(!play.finite), ErrorKind::numerics,
+         "--verify: one rank in {} does not train what it trains in fp32, so it is not the layout but the precision "
+         "(precision.compute, precision.loss_scale): {}",
+         precision, failure);
+  if (failure.empty()) {
+    plays.log.info("precision: {}: {}", precision, verdict.summary());
+  } else {
+    plays.log.warning("one rank in {} is further from fp32 than is usual. That is the precision, not the layout: {}",
+                      precision, failure);
+  }
+}
+
+/// The layout in 16 bits, against one rank in the same. A dynamic loss scale would skip the steps that are to be
+/// compared: here it is the largest at which neither overflows.
+void verify_precision(const Plays& plays, Config config, const PlayedSteps& guide) {
+  PrecisionConfig& precision = config.precision;
+  const bool dynamic = precision.dtype() == DType::f16 && precision.loss_scale == 0;
+  if (dynamic) precision.loss_scale = precision.initial_loss_scale;
+  for (;; precision.loss_scale /= 2) {
+    const bool last = !dynamic || precision.loss_scale / 2 < precision.minimum_loss_scale;
+    const Config one = one_rank(config);
+    PlayedSteps expected;
+    ComparedPlay alone;
+    on_one_rank(plays, [&](const auto& with_trainer) {
+      with_trainer(one, [&](Trainer& trainer, const ProcessGrid& grid) {
+        alone = play_along(trainer, grid, plays.device(), guide, guide, plays.steps, &expected);
+      });
+    });
+    const bool overflow = plays.world.any(alone.overflow);
+    if (overflow && !last) continue;
+    if (overflow || config == one) return judge_precision(plays, config, alone);
+    share(plays.world, expected.losses, plays.steps);
+    const ComparedPlay play = play_layout(plays, config, guide, expected);
+    if (play.overflow && !last) continue;
+    judge_precision(plays, config, alone);
+    LayoutVerdict verdict(play.comparison, kBand);
+    measure_rounding(plays, one, guide, expected, verdict);
+    return judge(plays, config, verdict);
+  }
+}
+
+}  // namespace
+
+int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log) {
+  std::vector<std::string> warnings;
+  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
+  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
+  return verify_layout_on(config, world, compute, *datasets, environment, log);
+}
+
+int verify_layout_on(const Config& config, Communicator& world, Compute& compute, Datasets& datasets,
+                     const RunEnvironment& environment, Log& log) {
+  const Config rounded = in_fp32(config), reference = in_fp32(one_rank(config));
+  const Plays plays{world, compute, datasets, log, std::min(kSteps, config.train.steps)};
+  log.info("megatron_train {} --verify: {} steps from the initial weights; {} is left alone", environment.version,
+           plays.steps, config.run.directory);
+  if (config == reference) {
+    log.info(
+        "nothing to compare: this is one rank, one sample a micro-batch, no recomputation and no sharing: the "
+        "reference itself; start it on more ranks");
+    return 0;
+  }
+  check_memory(world, environment.host, plays.device(), config, plays.steps);
+  const PlayedSteps guide = play_reference(plays, reference);
+  if (rounded != reference) {
+    LayoutVerdict verdict(play_layout(plays, rounded, guide, guide).comparison, kRounding);
+    measure_rounding(plays, reference, guide, guide, verdict);
+    judge(plays, rounded, verdict);
+  }
+  if (config != rounded) verify_precision(plays, config, guide);
+  return 0;
+}
+
+}  // namespace megatron

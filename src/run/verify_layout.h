@@ -1,0 +1,26 @@
+// megatron_train --verify: does this layout train what one rank trains?
+//
+// Rank 0 plays the first steps of the run alone: the whole model in fp32, one sample a micro-batch. Then all ranks play
+// them on their layout, in fp32 too, along the same path (compared_play.h), and losses, gradients, norms and updates
+// are compared. If the input file asks for another precision, one rank plays in that precision as well, and the layout
+// is compared with it: so what is off is either the precision or the layout. Everything lives in memory: the run's
+// directory is not looked at.
+#pragma once
+
+#include "base/log.h"
+#include "comm/communicator.h"
+#include "config/config.h"
+#include "run/run_start.h"
+#include "train/compute.h"
+
+namespace megatron {
+
+/// `config` as parsed. Prints the comparison and returns 0. Collective; throws on all ranks Error(numerics) that says
+/// what differs, and, before anything is allocated, Error(configuration) if the reference or the layout needs more
+/// memory than its node has.
+int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log);
+/// The same with the resolved configuration, and with data and compute that the caller has opened.
+int verify_layout_on(const Config& config, Communicator& world, Compute& compute, Datasets& datasets,
+                     const RunEnvironment& environment, Log& log);
+
+}  // namespace megatron

@@ -1,0 +1,113 @@
+#include "bench/benchmark.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "comm/thread_communicator.h"
+#include "model/flops.h"
+
+using namespace megatron;
+
+namespace {
+
+// The small case, cut down until it takes milliseconds.
+BenchmarkCase tiny_case() {
+  BenchmarkCase tiny = benchmark_cases()[2];
+  tiny.config.model.layers = 2;
+  tiny.config.model.sequence_length = 32;
+  tiny.config.train.micro_batch_size = tiny.config.train.global_batch_size = 2;
+  return tiny;
+}
+
+BenchmarkResult run(const BenchmarkCase& benchmark, int steps) {
+  BenchmarkResult result;
+  run_as_threads(1, [&](Communicator& world) { result = run_benchmark(benchmark, {.steps = steps}, world); });
+  return result;
+}
+
+const BenchmarkPart& part(const std::vector<BenchmarkPart>& parts, const std::string& name) {
+  const auto found =
+      std::find_if(parts.begin(), parts.end(), [&](const BenchmarkPart& each) { return each.name == name; });
+  INFO(name);
+  REQUIRE(found != parts.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("the benchmark's products are the step's own") {
+  const BenchmarkCase tiny = tiny_case();
+  const BenchmarkResult result = run(tiny, 1);
+  CHECK(result.tokens == 64);
+  CHECK(result.model_flops == flops_per_token(tiny.config.model, {}).model * 64);
+  CHECK(result.sgemm_flops == 6.0 * 64 * static_cast<double>(multiplying_parameters(tiny.config.model)));
+  const BenchmarkPart& matmul = part(result.verbs, "matmul");
+  CHECK(matmul.flops == result.sgemm_flops);
+  int calls = 0;
+  for (const BenchmarkPart& product : result.products) calls += product.calls;
+  CHECK(matmul.calls == calls);
+  CHECK(part(result.verbs, "attention_backward").calls == 2);
+}
+
+TEST_CASE("the benchmark's parts are within the whole") {
+  const BenchmarkResult result = run(tiny_case(), 3);
+  for (const BenchmarkPart& verb : result.verbs) {
+    CAPTURE(verb.name);
+    CHECK(verb.seconds.wall > 0);
+    CHECK(verb.seconds.wall < result.step.wall);
+  }
+  CHECK(result.sections.size() == 5);
+  CHECK(result.share(&Seconds::wall) > 0);
+  const std::string text = describe(tiny_case(), result);
+  for (const char* word : {"small_8x256", "share of sgemm", "attention_backward", "head, weight gradient"}) {
+    CHECK_THAT(text, Catch::Contains(word));
+  }
+}
+
+TEST_CASE("two ranks share the products, or the samples, and their sums are timed both ways") {
+  const std::string name = GENERATE("gpt2_124m_tensor2", "gpt2_124m_data2");
+  std::vector<BenchmarkCase> cases = benchmark_cases();
+  BenchmarkCase tiny =
+      *std::find_if(cases.begin(), cases.end(), [&](const BenchmarkCase& each) { return each.name == name; });
+  ModelConfig& model = tiny.config.model;
+  model.layers = 2;
+  model.hidden_size = 64;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 256;
+  model.sequence_length = model.max_position_embeddings = 32;
+  model.vocab_size = 200;  // padded to 256, so that halves are halves
+  BenchmarkResult result;
+  run_as_threads(2, [&](Communicator& world) {
+    const BenchmarkResult mine = run_benchmark(tiny, {.steps = 2}, world);
+    if (world.rank() == 0) result = mine;
+  });
+  CHECK(result.ranks == 2);
+  CHECK(result.tokens == 4 * 32);
+  CHECK(result.model_flops == flops_per_token(model, {}).model * 4 * 32);
+  CHECK(2 * result.sgemm_flops == 6.0 * 4 * 32 * static_cast<double>(multiplying_parameters(model)));
+  CHECK(part(result.verbs, "matmul").flops == result.sgemm_flops);
+  CHECK(result.communication > 0);
+  CHECK((result.overlapped_step.wall > 0) == (name == "gpt2_124m_data2"));
+  const nlohmann::json json = nlohmann::json::parse(to_json(tiny, result));
+  CHECK(json.at("case") == name);
+  CHECK(json.at("tokens_per_second") == result.tokens / result.step.wall);
+  CHECK(json.contains("overlapped_step_seconds") == (name == "gpt2_124m_data2"));
+}
+
+TEST_CASE("training alone multiplies nothing beside it") {
+  BenchmarkResult result;
+  run_as_threads(
+      1, [&](Communicator& world) { result = run_benchmark(tiny_case(), {.steps = 1, .training_only = true}, world); });
+  CHECK(result.products.empty());
+  CHECK(result.step.wall > 0);
+  CHECK_FALSE(nlohmann::json::parse(to_json(tiny_case(), result)).contains("share_of_sgemm"));
+}
+
+TEST_CASE("medians are the middle") {
+  CHECK(median(std::vector<double>{5, 1, 100}) == 5);
+  CHECK(median(std::vector<double>{3}) == 3);
+  const Seconds each = median(std::vector<Seconds>{{1, 30}, {2, 20}, {3, 10}});
+  CHECK(each.wall == 2);
+  CHECK(each.cpu == 20);
+}

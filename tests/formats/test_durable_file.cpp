@@ -1,0 +1,187 @@
+// Files that belong together take their names all or none, whatever was there before.
+#include "base/durable_file.h"
+
+#include <fcntl.h>
+
+#include <cstdio>
+#include <functional>
+
+#include "formats/indexed_reader.h"
+#include "formats/indexed_writer.h"
+#include "support/data_support.h"
+#include "support/file_size_limit.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// A folder with older files a and b.
+struct OlderFiles {
+  ShardFolder folder;
+  std::string a = folder.file("a"), b = folder.file("b");
+
+  OlderFiles() {
+    write_file(a, "older a");
+    write_file(b, "older b");
+  }
+  void require_as_before() const {
+    CHECK(folder.files() == Names{"a", "b"});
+    CHECK(contents_of(a) == "older a");
+    CHECK(contents_of(b) == "older b");
+  }
+};
+
+/// Standard error goes to a file while this lives.
+class RedirectedError {
+ public:
+  explicit RedirectedError(const std::string& path) : former_(::dup(STDERR_FILENO)) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    ::dup2(file, STDERR_FILENO);
+    ::close(file);
+  }
+  ~RedirectedError() {
+    std::fflush(stderr);
+    ::dup2(former_, STDERR_FILENO);
+    ::close(former_);
+  }
+  RedirectedError(const RedirectedError&) = delete;
+  RedirectedError& operator=(const RedirectedError&) = delete;
+
+ private:
+  int former_;
+};
+
+}  // namespace
+
+TEST_CASE("publication: new files take the place of older ones, or of nothing", "[durable]") {
+  const OlderFiles older;
+  write_file(older.folder.file("c"), "another");
+  Publication files;
+  for (const std::string& name : {older.a, older.b, older.folder.file("d")}) files.write(name, "new " + name);
+  CHECK(contents_of(older.a) == "older a");
+  files.publish();
+  files.commit();
+  CHECK(older.folder.files() == Names{"a", "b", "c", "d"});
+  for (const std::string& name : {older.a, older.b, older.folder.file("d")}) CHECK(contents_of(name) == "new " + name);
+  files.write(older.a, "not published");
+  files.discard();
+  CHECK(older.folder.files() == Names{"a", "b", "c", "d"});
+  for (const std::string& name : {older.a, older.b, older.folder.file("d")}) CHECK(contents_of(name) == "new " + name);
+  CHECK(contents_of(older.folder.file("c")) == "another");
+}
+
+TEST_CASE("publication: what is not committed leaves no trace", "[durable][fault]") {
+  const OlderFiles older;
+  {
+    Publication files;
+    for (const std::string& name : {older.a, older.folder.file("c"), older.b}) files.write(name, "new");
+    files.publish();
+    CHECK(contents_of(older.b) == "new");
+    CHECK(contents_of(older.folder.file("c")) == "new");
+  }
+  older.require_as_before();
+}
+
+TEST_CASE("publication: one that fails half-way leaves what was there", "[durable][fault]") {
+  const OlderFiles older;
+  const auto fails = [&](const std::vector<std::string>& parts, const std::function<void(Publication&)>& spoil) {
+    require_error(ErrorKind::filesystem, parts, [&] {
+      Publication files;
+      files.write(older.a, "new a");
+      files.write(older.b, "new b");
+      spoil(files);
+      files.publish();
+    });
+    older.require_as_before();
+  };
+  fails({"cannot rename", "b.tmp"}, [&](Publication&) { std::filesystem::remove(older.b + ".tmp"); });
+  fails({"a folder has this name"}, [&](Publication& files) {
+    std::filesystem::create_directories(older.folder.file("d"));
+    files.write(older.folder.file("d"), "new d");
+  });
+  fails({"c.tmp: cannot write it: File too large", "ulimit -f"}, [&](Publication& files) {
+    const FileSizeLimit limit(1000);
+    files.write(older.folder.file("c"), std::string(2000, 'c'));
+  });
+}
+
+TEST_CASE("publication: what a killed one has left is written over by none, and goes away with the next complete one",
+          "[durable][fault]") {
+  const OlderFiles older;
+  const std::vector<std::string> left{older.a + ".replaced", older.a + ".replaced2", older.folder.file("d.replaced")};
+  for (const std::string& name : left) write_file(name, "left as " + name);
+  const auto write = [&](Publication& files) {
+    for (const std::string& name : {older.a, older.b, older.folder.file("d")}) files.write(name, "new " + name);
+  };
+  for (const bool published : {false, true}) {
+    CAPTURE(published);
+    Publication files;
+    write(files);
+    if (!published) std::filesystem::remove(older.b + ".tmp");
+    if (!published) require_error(ErrorKind::filesystem, {"cannot rename", "b.tmp"}, [&] { files.publish(); });
+    if (published) files.publish();
+    CHECK(contents_of(older.a + ".replaced3") == "older a");
+    files.discard();
+    CHECK(older.folder.files() == Names{"a", "a.replaced", "a.replaced2", "b", "d.replaced"});
+    CHECK(contents_of(older.a) == "older a");
+    CHECK(contents_of(older.b) == "older b");
+    for (const std::string& name : left) CHECK(contents_of(name) == "left as " + name);
+  }
+  Publication files;
+  write(files);
+  files.publish();
+  files.commit();
+  CHECK(older.folder.files() == Names{"a", "b", "d"});
+  CHECK(contents_of(older.a) == "new " + older.a);
+}
+
+TEST_CASE("publication: what cannot be looked at is not taken for absent", "[durable][fault]") {
+  const OlderFiles older;
+  std::filesystem::create_symlink("loop", older.folder.file("loop"));
+  Publication files;
+  write_file(older.folder.file("c.tmp"), "new");
+  files.add(older.folder.file("c.tmp"), older.folder.file("loop/c"));
+  require_error(ErrorKind::filesystem, {"loop/c: cannot look at it", "not the link"}, [&] { files.publish(); });
+  files.discard();
+  std::filesystem::remove(older.folder.file("loop"));
+  older.require_as_before();
+}
+
+TEST_CASE("publication: what cannot be put back is said, with the name it has", "[durable][fault]") {
+  const OlderFiles older;
+  const std::string said = older.folder.file("said");
+  Publication files;
+  files.write(older.a, "new a");
+  files.publish();
+  std::filesystem::remove(older.a);
+  std::filesystem::create_directories(older.a);
+  {
+    const RedirectedError redirected(said);
+    files.discard();
+  }
+  CHECK(contents_of(said).find("a.replaced cannot have its name " + older.a + " back: Is a directory") !=
+        std::string::npos);
+  CHECK(contents_of(older.a + ".replaced") == "older a");
+}
+
+TEST_CASE("indexed files: older ones are what they were if new ones cannot take both names", "[durable][fault]") {
+  const ShardFolder folder;
+  const auto write = [&] {
+    IndexedWriter writer(folder.file("x"), IndexedType::u16);
+    writer.add_document(std::vector<std::int32_t>{1, 2, 3});
+    writer.finish();
+  };
+  write_file(folder.file("x.bin"), "older");
+  write_file(folder.file("x.bin.replaced"), "of a killed run");
+  std::filesystem::create_directories(folder.file("x.idx"));
+  require_error(ErrorKind::filesystem, {"x.idx: cannot write it"}, write);
+  CHECK(folder.files() == Names{"x.bin", "x.bin.replaced"});
+  CHECK(contents_of(folder.file("x.bin")) == "older");
+  std::filesystem::remove(folder.file("x.idx"));
+  write();
+  CHECK(folder.files() == Names{"x.bin", "x.idx"});
+  CHECK(IndexedReader(folder.file("x")).tokens() == 3);
+}

@@ -1,0 +1,80 @@
+// Whether a node and its devices have what ranks are going to take, and that a rank which gets less than it needs tells
+// all of them.
+#include "job/node_memory.h"
+
+#include <catch2/catch.hpp>
+
+#include "comm/thread_communicator.h"
+#include "support/require_error.h"
+#include "support/separate_backend.h"
+#include "support/small_corpus.h"
+#include "train/compute.h"
+#include "train/grid.h"
+#include "train/trainer.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+TEST_CASE("a device with nothing left is refused, one that does not say what it has is taken") {
+  const auto ask = [](std::optional<std::size_t> free) {
+    run_as_threads(2, [&](Communicator& world) {
+      SeparateDevice device(Copies::late);
+      device.set_free_bytes(free);
+      require_memory(world, "a host", device, {.device = 1000}, "do something");
+    });
+  };
+  require_error(ErrorKind::configuration, {"the ranks on separate of a host need", "free there; do something"},
+                [&] { ask(0); });
+  require_error(ErrorKind::configuration, {"do something"}, [&] { ask(1999); });
+  CHECK_NOTHROW(ask(2000));
+  CHECK_NOTHROW(ask(std::nullopt));
+}
+
+TEST_CASE("what ranks pin beside a device is asked of their node, all together") {
+  const auto ask = [](std::size_t bytes, bool separate) {
+    run_as_threads(2, [&](Communicator& world) {
+      const Backend backend = separate ? make_separate_backend() : make_cpu_backend();
+      require_memory(world, "a host", *backend.device, {.device = 1000, .host = bytes}, "do something");
+    });
+  };
+  constexpr std::size_t kTooMuch = std::size_t{1} << 60;
+  require_error(ErrorKind::configuration,
+                {"the ranks on a host, in the host's own memory, need", "free there; start fewer", "checkpoint.async"},
+                [&] { ask(kTooMuch, true); });
+  require_error(ErrorKind::configuration, {"the ranks on a host need", "do something"}, [&] { ask(kTooMuch, false); });
+  CHECK_NOTHROW(ask(1000, true));
+}
+
+TEST_CASE("one rank that cannot pin what saves beside the training take ends all ranks alike") {
+  const ShardFolder folder;
+  Config given = tiny_config();
+  given.data.train = make_corpus(folder);
+  given.train.steps = 2;
+  given.parallel.data = 2;
+  given.checkpoint.async = true;
+  given.checkpoint.every_steps = 1;
+  given.run.device = "cuda";
+  std::vector<std::string> told(2);
+  run_as_threads(2, [&](Communicator& world) {
+    Config config = given;
+    Datasets datasets(config);
+    const DataFacts facts = datasets.facts();
+    resolve(config, world.size(), &facts);
+    Backend backend = make_separate_backend();
+    const std::unique_ptr<Communicator> transport = staged_transport(world, *backend.device);
+    const ProcessGrid grid(world, grid_shape(config), transport.get());
+    const MemoryPlan plan = plan_memory(config, grid_shape(config), grid.at());
+    config.checkpoint.async = false;
+    const std::size_t snapshot = plan.host - plan_memory(config, grid_shape(config), grid.at()).host;
+    config.checkpoint.async = true;
+    if (world.rank() == 1) dynamic_cast<SeparateDevice&>(*backend.device).refuse_pinned(snapshot);
+    try {
+      Trainer trainer(config, grid, backend, datasets);
+    } catch (const Error& error) {
+      internal_check(error.kind() == ErrorKind::configuration, "of another kind");
+      told[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+  });
+  CHECK_THAT(told[0], Catch::Contains("pinned bytes"));
+  CHECK(told[0] == told[1]);
+}

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "monitor/loss_plot.h"
+#include "monitor/metrics.h"
+#include "support/temporary_folder.h"
+
+using namespace megatron;
+
+namespace {
+
+/// A small well-formedness check: every tag closes in order, attributes are quoted, entities are known.
+void check_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  std::size_t at = 0;
+  while (at < xml.size()) {
+    if (xml[at] == '&') {
+      bool known = false;
+      for (const char* entity : {"&amp;", "&lt;", "&gt;", "&quot;"})
+        known |= xml.compare(at, std::string(entity).size(), entity) == 0;
+      REQUIRE(known);
+    }
+    if (xml[at] != '<') {
+      ++at;
+      continue;
+    }
+    const std::size_t end = xml.find('>', at);
+    REQUIRE(end != std::string::npos);
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    REQUIRE(tag.find('<') == std::string::npos);
+    REQUIRE(std::count(tag.begin(), tag.end(), '"') % 2 == 0);
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      REQUIRE_FALSE(open.empty());
+      REQUIRE(open.back() == tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    at = end + 1;
+  }
+  REQUIRE(open.empty());
+  CHECK(xml.find("nan") == std::string::npos);
+  CHECK(xml.find("inf") == std::string::npos);
+  CHECK(xml.compare(0, 5, "<svg ") == 0);
+}
+
+std::size_t count_of(const std::string& text, const std::string& what) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("decimation keeps extremes, means and counts in bounded memory") {
+  DecimatedCurve curve;
+  double sum = 0;
+  const int points = 123457;
+  for (int i = 0; i < points; ++i) {
+    const double y = i == 77777 ? 50.0 : i == 99999 ? -3.0 : 5.0 + std::sin(i);
+    sum += y;
+    curve.add(i, y);
+    if (i % 100 == 0) curve.add(i, std::nan(""));
+  }
+  CHECK(curve.buckets().size() <= 1000);
+  CHECK(curve.buckets().size() > 400);
+  double total = 0, high = -1e9, low = 1e9, previous = -1;
+  std::int64_t count = 0;
+  for (const auto& bucket : curve.buckets()) {
+    total += bucket.mean * static_cast<double>(bucket.count);
+    count += bucket.count;
+    high = std::max(high, bucket.maximum);
+    low = std::min(low, bucket.minimum);
+    CHECK(bucket.x > previous);
+    previous = bucket.x;
+    CHECK(bucket.count <= curve.points_per_bucket());
+  }
+  CHECK(count == points);
+  CHECK(total == Approx(sum));
+  CHECK(high == 50);
+  CHECK(low == -3);
+}
+
+TEST_CASE("smoothing leaves a constant and a short curve alone and averages noise") {
+  DecimatedCurve flat, noisy;
+  for (int i = 0; i < 600; ++i) {
+    flat.add(i, 2.5);
+    noisy.add(i, i % 2 == 0 ? 1.0 : 3.0);
+  }
+  for (const double y : smoothed(flat.buckets())) CHECK(y == Approx(2.5));
+  const auto means = smoothed(noisy.buckets());
+  for (std::size_t i = 20; i < means.size(); ++i) CHECK(means[i] == Approx(2).margin(0.2));
+  CHECK(means.front() == 1.0);
+  CHECK(smoothed({}).empty());
+}
+
+TEST_CASE("ticks are round numbers inside the range") {
+  CHECK(nice_ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
+  CHECK(nice_ticks(-1, 1, 4) == std::vector<double>{-1, -0.5, 0, 0.5, 1});
+  CHECK(nice_ticks(1, 1500, 3) == std::vector<double>{500, 1000, 1500});
+  CHECK(nice_ticks(3, 3, 4).empty());
+  for (const double scale : {1e-12, 1e-4, 1.0, 3e7, 1e15}) {
+    const auto ticks = nice_ticks(0.13 * scale, 9.7 * scale, 6);
+    CHECK(ticks.size() >= 3);
+    CHECK(ticks.size() <= 7);
+    CHECK(ticks.front() >= 0.13 * scale);
+    CHECK(ticks.back() <= 9.7 * scale * (1 + 1e-12));
+  }
+}
+
+TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
+  const TemporaryFolder folder;
+  Log log(false);
+  {
+    MetricsWriter writer(folder.file("metrics.jsonl"), log);
+    for (std::int64_t step = 1; step <= 5000; ++step) {
+      TrainMetrics metrics;
+      metrics.step = step;
+      metrics.loss =
+          step == 17 ? std::nan("") : 2 + 8 * std::exp(-static_cast<double>(step) / 500) + 0.1 * std::sin(step);
+      metrics.learning_rate = 1e-4;
+      writer.write(metrics);
+      if (step % 1000 == 0) writer.write(EvaluationMetrics{"validation", step, metrics.loss + 0.2});
+    }
+    writer.write(EvaluationMetrics{"test", 5000, 2.3});
+  }
+  LossPlot plot(folder.path(), "GPT <tiny> & \"quoted\" \x1b", log);
+  plot.redraw();
+  const std::string svg = contents_of(folder.file("loss.svg"));
+  check_well_formed(svg);
+  CHECK(svg.size() < 200000);
+  CHECK(svg.find("GPT &lt;tiny&gt; &amp; &quot;quoted&quot; \\x1b") != std::string::npos);
+  CHECK(svg.find(">validation</text>") != std::string::npos);
+  CHECK(svg.find(">test</text>") != std::string::npos);
+  CHECK(svg.find("step 5,000: training loss 2.0") != std::string::npos);
+  CHECK(count_of(svg, "<circle") == 5 + 1 + 2);  // evaluations and their two marks in the legend
+  CHECK(count_of(svg, "http") == 1);             // the name space; nothing is loaded from anywhere
+  CHECK(count_of(svg, "<polyline") == 2 + 1 + 1);
+  CHECK(svg.find("training, every step") != std::string::npos);
+  CHECK(svg.find("loss (nats per token)") != std::string::npos);
+}
+
+TEST_CASE("loss plot: short curves are not smoothed and begin at the first step") {
+  const TemporaryFolder folder;
+  Log log(false);
+  MetricsWriter writer(folder.file("metrics.jsonl"), log);
+  for (const std::int64_t step : {1, 10, 20, 30, 40}) {
+    TrainMetrics metrics;
+    metrics.step = step;
+    metrics.loss = 5 - 0.05 * static_cast<double>(step);
+    metrics.losses = {{"language_model", metrics.loss}};
+    writer.write(metrics);
+  }
+  const PlotData data = read_plot_data(folder.file("metrics.jsonl"));
+  std::vector<double> middles;
+  for (const auto& bucket : data.train_loss.buckets()) middles.push_back(bucket.x);
+  CHECK(middles == std::vector<double>{1, 6, 15.5, 25.5, 35.5});
+  CHECK(data.steps_per_line() == 10);
+  const std::string svg = draw_loss_plot(data, "short");
+  check_well_formed(svg);
+  CHECK(count_of(svg, "<polyline") == 1 + 1);  // training and learning rate
+  CHECK(svg.find("training, mean of 10 steps") != std::string::npos);
+  CHECK(count_of(svg, ">training, ") == 1);
+}
+
+TEST_CASE("loss plot: another training loss has its name and its own axis") {
+  PlotData data;
+  data.loss_name = "key_tokens";
+  for (int step = 1; step <= 5; ++step) data.train_loss.add(step, 60 + step);
+  data.evaluation("validation")->add(5, 3.5);
+  const std::string svg = draw_loss_plot(data, "weighted");
+  check_well_formed(svg);
+  CHECK(svg.find("training loss (key_tokens)") != std::string::npos);
+  CHECK(svg.find("validation (nats per token)") != std::string::npos);
+  // In the middle of its own axis, not at the bottom of the training's.
+  const std::size_t circle = svg.find("<circle");
+  REQUIRE(circle != std::string::npos);
+  CHECK(svg.substr(circle, 40).find("cy=\"246.0\"") != std::string::npos);
+}
+
+TEST_CASE("no metrics, one point, equal points and only nulls still give a picture") {
+  check_well_formed(draw_loss_plot({}, ""));
+  PlotData one;
+  one.train_loss.add(1, 5);
+  check_well_formed(draw_loss_plot(one, "one"));
+  one.train_loss.add(2, 5);
+  one.learning_rate.add(1, 0);
+  check_well_formed(draw_loss_plot(one, "equal"));
+  PlotData evaluated;
+  evaluated.evaluation("validation")->add(10, 3.5);
+  const std::string svg = draw_loss_plot(evaluated, "evaluation only");
+  check_well_formed(svg);
+  CHECK(svg.find("validation loss 3.5000") != std::string::npos);
+}
+
+TEST_CASE("a plot that cannot be written does not end the run") {
+  Log log(false);
+  const TemporaryFolder folder;
+  LossPlot plot(folder.file("missing/folder"), "title", log);
+  plot.redraw();
+  plot.redraw();
+}

@@ -1,0 +1,231 @@
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "monitor/metrics.h"
+#include "support/require_error.h"
+#include "support/temporary_folder.h"
+
+using namespace megatron;
+using megatron::test::require_error;
+
+namespace {
+
+TrainMetrics some_step(std::int64_t step) {
+  TrainMetrics metrics;
+  metrics.step = step;
+  metrics.loss = 2.5 + 1.0 / static_cast<double>(3 * step);
+  metrics.losses = {{"language_model", metrics.loss}};
+  metrics.samples = 8 * step;
+  return metrics;
+}
+
+std::vector<std::int64_t> steps_in(const std::string& path, const std::string& kind) {
+  std::vector<std::int64_t> steps;
+  visit_metrics(path, [&](const nlohmann::json& object, std::string_view) {
+    if (object.at("kind") == kind) steps.push_back(object.at("step"));
+  });
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("a training line has exactly the promised fields in the promised order") {
+  TrainMetrics metrics;
+  metrics.step = 7;
+  metrics.loss = 0.1;
+  metrics.losses = {{"language_model", 0.1}, {"key\"tokens", 1e-300}};
+  metrics.grad_norm = 1.0 / 3;
+  metrics.learning_rate = 6e-5;
+  metrics.samples = 336;
+  metrics.tokens = 344064;
+  metrics.epoch = 0.25;
+  metrics.global_batch_size = 48;
+  metrics.step_seconds = 1.5;
+  metrics.tokens_per_second = 32768;
+  metrics.model_tflops_per_rank = 0.125;
+  metrics.hardware_tflops_per_rank = 0.15;
+  metrics.loss_scale = 4294967296.0;
+  metrics.skipped = 1;
+  metrics.time = 1700000000.25;
+  CHECK(metrics_line(metrics) ==
+        R"({"kind":"train","step":7,"loss":0.1,"losses":{"language_model":0.1,"key\"tokens":1e-300},)"
+        R"("grad_norm":0.3333333333333333,"learning_rate":6e-05,"samples":336,"tokens":344064,"epoch":0.25,)"
+        R"("global_batch_size":48,"step_seconds":1.5,"tokens_per_second":32768,"model_tflops_per_rank":0.125,)"
+        R"("hardware_tflops_per_rank":0.15,"loss_scale":4294967296,"skipped":1,"time":1700000000.25})");
+  CHECK(metrics_line(EvaluationMetrics{"test", 7, 0.0, 336, 344064, 1700000000.25}) ==
+        R"({"kind":"eval","split":"test","step":7,"loss":0,"perplexity":1,"samples":336,"tokens":344064,)"
+        R"("time":1700000000.25})");
+}
+
+TEST_CASE("doubles read back as the same bits and non-finite ones are null") {
+  for (const double value : {0.1, 1.0 / 3, 6.02214076e23, 5e-324, std::numeric_limits<double>::max(), 2.0, -7.25}) {
+    TrainMetrics metrics;
+    metrics.loss = value;
+    const auto object = nlohmann::json::parse(metrics_line(metrics));
+    const double read = object.at("loss").get<double>();
+    CHECK(std::memcmp(&read, &value, sizeof value) == 0);
+  }
+  TrainMetrics metrics;
+  metrics.loss = std::nan("");
+  metrics.grad_norm = INFINITY;
+  metrics.losses = {{"language_model", -INFINITY}};
+  const auto object = nlohmann::json::parse(metrics_line(metrics));
+  CHECK(object.at("loss").is_null());
+  CHECK(object.at("grad_norm").is_null());
+  CHECK(object.at("losses").at("language_model").is_null());
+  CHECK(perplexity(0) == 1);
+  CHECK(perplexity(1000) == std::exp(20.0));
+}
+
+TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for byte, and mends a torn end") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  {
+    MetricsWriter writer(path, log);
+    for (std::int64_t step = 1; step <= 10; ++step) {
+      writer.write(some_step(step));
+      if (step % 5 == 0) writer.write(EvaluationMetrics{"validation", step, 3.0});
+    }
+  }
+  const std::string whole = contents_of(path);
+  const std::size_t eighth = whole.find("{\"kind\":\"train\",\"step\":8");
+  write_file(path, whole + "{\"kind\":\"train\",\"step\":11,\"lo");
+
+  CHECK(truncate_metrics(path, 7) == 3 + 1 + 1);  // steps 8, 9, 10, an evaluation at 10, the torn line
+  CHECK(contents_of(path) == whole.substr(0, eighth));
+  CHECK(steps_in(path, "train") == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7});
+  CHECK(steps_in(path, "eval") == std::vector<std::int64_t>{5});
+  CHECK(truncate_metrics(path, 7) == 0);
+
+  // What a resumed run appends then makes the same file as the run that never stopped.
+  MetricsWriter writer(path, log);
+  for (std::int64_t step = 8; step <= 10; ++step) writer.write(some_step(step));
+  writer.write(EvaluationMetrics{"validation", 10, 3.0});
+  CHECK(contents_of(path) == whole);
+  CHECK_FALSE(std::filesystem::exists(path + ".partial"));
+
+  CHECK(truncate_metrics(path, 0) == 12);
+  CHECK(contents_of(path).empty());
+}
+
+TEST_CASE("a torn end at every byte gives the whole lines before it") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  const std::string first = metrics_line(some_step(1)) + '\n', second = metrics_line(some_step(2));
+  for (std::size_t length = 0; length < second.size(); ++length) {
+    write_file(path, first + second.substr(0, length));
+    CHECK(truncate_metrics(path, 5) == (length > 0 ? 1 : 0));
+    CHECK(contents_of(path) == first);
+  }
+  write_file(path, first + second);  // only the line end is missing: the line is whole
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(contents_of(path) == first + second + '\n');
+}
+
+TEST_CASE("no file, foreign lines and endless lines are survived") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK_FALSE(std::filesystem::exists(path));
+  const std::string line = metrics_line(some_step(1)) + '\n';
+  write_file(path, line + std::string(1000000, '[') + "\n12\nnot json\n\n{\"note\":true}\n" + std::string(200000, 'x'));
+  CHECK(truncate_metrics(path, 5) == 5);
+  CHECK(contents_of(path) == line + "{\"note\":true}\n");
+}
+
+TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl"), other = folder.file("other");
+  const auto refused = [&] { require_error(ErrorKind::filesystem, {path}, [&] { truncate_metrics(path, 5); }); };
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  refused();
+  CHECK(std::filesystem::is_fifo(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(path, path);  // what cannot be opened, even by root
+  refused();
+  CHECK(std::filesystem::is_symlink(path));
+  std::filesystem::remove(path);
+  // A link in the place of the new file is not followed.
+  const std::string line = metrics_line(some_step(1)) + '\n';
+  write_file(path, line);
+  write_file(other, "another's");
+  std::filesystem::create_symlink(other, path + ".partial");
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(contents_of(path) == line);
+  CHECK(contents_of(other) == "another's");
+}
+
+TEST_CASE("a folder that cannot be written is a filesystem error when truncating") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  write_file(path, metrics_line(some_step(1)) + '\n');
+  std::filesystem::create_directory(path + ".partial");  // in the way
+  try {
+    truncate_metrics(path, 0);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::filesystem);
+    CHECK(std::string(error.what()).find(path) != std::string::npos);
+  }
+  CHECK(steps_in(path, "train") == std::vector<std::int64_t>{1});
+}
+
+TEST_CASE("a deleted file is begun anew, an impossible or full one only loses lines", "[fault-45][fault-48]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  MetricsWriter writer(path, log);
+  writer.write(some_step(1));
+  std::filesystem::remove(path);
+  writer.write(some_step(2));
+  CHECK(steps_in(path, "train") == std::vector<std::int64_t>{2});
+
+  MetricsWriter full("/dev/full", log);
+  full.write(some_step(1));
+  full.write(some_step(2));
+  const std::string later = folder.file("later/metrics.jsonl");
+  MetricsWriter impossible(later, log);
+  impossible.write(some_step(1));
+  std::filesystem::create_directory(folder.file("later"));
+  impossible.write(some_step(2));
+  CHECK(steps_in(later, "train") == std::vector<std::int64_t>{2});
+}
+
+TEST_CASE("a line that only half fits on the disk is taken back") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    Log log(false);
+    MetricsWriter writer(path, log);
+    writer.write(some_step(1));
+    struct stat status {};
+    ::stat(path.c_str(), &status);
+    struct rlimit limit {};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(status.st_size) + 10;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    writer.write(some_step(2));
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    writer.write(some_step(3));
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(contents_of(path) == metrics_line(some_step(1)) + '\n' + metrics_line(some_step(3)) + '\n');
+}
