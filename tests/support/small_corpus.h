@@ -1,7 +1,7 @@
 // Shards for runs of the tiny model: 60 documents of 11 to 70 tokens, vocabulary 50.
 #pragma once
 
-#include "data/data_support.h"
+#include "support/data_support.h"
 #include "support/tiny_training.h"
 
 namespace megatron::test {

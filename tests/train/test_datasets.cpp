@@ -3,10 +3,10 @@
 
 #include "data/batches.h"
 #include "data/blend.h"
-#include "data/data_support.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
 #include "plan/dry_run.h"
+#include "support/data_support.h"
 #include "train/trainer.h"
 
 using namespace megatron;

@@ -1,7 +1,7 @@
 // Runs whose batches or sequences grow: what does not grow with them, and what the plan says.
 #include "comm/thread_communicator.h"
-#include "data/data_support.h"
 #include "plan/dry_run.h"
+#include "support/data_support.h"
 #include "support/loop_on_threads.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/batches.h"
-#include "data/data_support.h"
+#include "support/data_support.h"
 #include "train/datasets.h"
 
 using namespace megatron;

@@ -1,9 +1,9 @@
 // Splits of small sets: cut by tokens, told in words, and recorded in checkpoints.
 #include <catch2/catch.hpp>
 
-#include "data/data_support.h"
 #include "data/split.h"
 #include "plan/split_report.h"
+#include "support/data_support.h"
 #include "train/datasets.h"
 #include "train/run_facts.h"
 
