@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "comm/messages.h"
+
 namespace megatron {
 
 namespace {
@@ -38,6 +40,10 @@ void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const 
 
 std::int64_t bytes_of(ConstTensor tensor) {
   return static_cast<std::int64_t>(tensor.bytes());
+}
+
+std::int64_t width_of(ConstTensor tensor) {
+  return static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
 }  // namespace
@@ -103,10 +109,11 @@ bool Pending::ready() const {
   return communicator_ == nullptr || communicator_->ready(ticket_);
 }
 
-Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, const Waiting& what) {
+Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what) {
   if (meter_ != nullptr) {
     meter_->bytes_sent += std::llround(bytes_sent);
     meter_->operations += 1;
+    meter_->messages += messages;
   }
   return {this, ticket, what};
 }
@@ -125,6 +132,7 @@ Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
   check_reducible(values.dtype(), "all-reduce");
   if (size_ == 1 || values.elements() == 0) return {};
   return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
+                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_),
                  {Verb::all_reduce, -1, bytes_of(values)});
 }
 
@@ -138,6 +146,7 @@ Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
     return {};
   }
   return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1),
+                 messages_of_all_gather(part.elements(), width_of(part), size_),
                  {Verb::all_gather, -1, bytes_of(whole)});
 }
 
@@ -152,6 +161,7 @@ Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
     return {};
   }
   return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
+                 messages_of_reduce_scatter(part.elements(), width_of(part), size_),
                  {Verb::reduce_scatter, -1, bytes_of(whole)});
 }
 
@@ -160,6 +170,7 @@ Pending Communicator::start_broadcast(Tensor values, int root) {
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group");
   if (size_ == 1 || values.elements() == 0) return {};
   return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
+                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_),
                  {Verb::broadcast, root, bytes_of(values)});
 }
 
@@ -168,7 +179,8 @@ Pending Communicator::start_send(ConstTensor values, int to, int channel) {
   internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range");
   if (values.elements() == 0) return {};
-  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), {Verb::send, to, bytes_of(values)});
+  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), messages_of_send(bytes_of(values)),
+                 {Verb::send, to, bytes_of(values)});
 }
 
 Pending Communicator::start_receive(Tensor values, int from, int channel) {
@@ -176,7 +188,7 @@ Pending Communicator::start_receive(Tensor values, int from, int channel) {
   internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range");
   if (values.elements() == 0) return {};
-  return pending(do_receive(values, from, channel), 0, {Verb::receive, from, bytes_of(values)});
+  return pending(do_receive(values, from, channel), 0, 0, {Verb::receive, from, bytes_of(values)});
 }
 
 void Communicator::barrier() {
@@ -210,26 +222,59 @@ std::string Communicator::broadcast_text(const std::string& text, int root) {
   return result;
 }
 
+namespace {
+
+// Texts on their way up a tree: each is its length in 8 bytes and its bytes.
+void append_text(std::string& texts, std::string_view text) {
+  const auto length = static_cast<std::uint64_t>(text.size());
+  texts.append(reinterpret_cast<const char*>(&length), sizeof length);
+  texts += text;
+}
+
+std::string_view take_text(std::string_view& texts) {
+  std::uint64_t length = 0;
+  internal_check(texts.size() >= sizeof length, "a gathered text without its length");
+  std::memcpy(&length, texts.data(), sizeof length);
+  texts.remove_prefix(sizeof length);
+  internal_check(texts.size() >= length, "a gathered text is shorter than its length");
+  const std::string_view text = texts.substr(0, length);
+  texts.remove_prefix(length);
+  return text;
+}
+
+}  // namespace
+
+// Up a binomial tree: every rank sends its own text and those of the ranks below it to its parent.
 std::vector<std::string> Communicator::gather_texts(const std::string& text, int root) {
   verify(text.size() <= 1U << 30, ErrorKind::internal, "gather of a text of {} bytes", text.size());
-  const auto length = static_cast<std::int32_t>(text.size());
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(size_));
-  host().all_gather(ConstTensor(&length, {1}, DType::i32), Tensor(lengths.data(), {size_}, DType::i32));
-  if (rank_ != root) {
-    host().start_send(ConstTensor(text.data(), {length}, DType::u8), root, kChannels).wait();
+  const int number = (rank_ + size_ - root) % size_;
+  const auto rank_of_number = [&](int n) { return (n + root) % size_; };
+  std::string below;
+  append_text(below, text);
+  for (int child = 0; child < tree_children(number, size_); ++child) {
+    const int from = rank_of_number(number + (1 << child));
+    double length = 0;
+    host().start_receive(Tensor(&length, {1}, DType::f64), from, kChannels).wait();
+    const auto bytes = static_cast<std::size_t>(length), before = below.size();
+    below.resize(before + bytes);
+    host()
+        .start_receive(Tensor(below.data() + before, {static_cast<std::int64_t>(bytes)}, DType::u8), from, kChannels)
+        .wait();
+  }
+  if (number != 0) {
+    const int parent = rank_of_number(number & (number - 1));
+    auto length = static_cast<double>(below.size());
+    host().start_send(ConstTensor(&length, {1}, DType::f64), parent, kChannels).wait();
+    host()
+        .start_send(ConstTensor(below.data(), {static_cast<std::int64_t>(below.size())}, DType::u8), parent, kChannels)
+        .wait();
     return {};
   }
   std::vector<std::string> texts(static_cast<std::size_t>(size_));
-  for (int from = 0; from < size_; ++from) {
-    std::string& target = texts[static_cast<std::size_t>(from)];
-    if (from == rank_) {
-      target = text;
-      continue;
-    }
-    target.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(from)]));
-    host()
-        .start_receive(Tensor(target.data(), {static_cast<std::int64_t>(target.size())}, DType::u8), from, kChannels)
-        .wait();
+  std::string_view rest = below;
+  // Counting communicators bring nothing: the others' texts stay empty.
+  for (int other = 0; other < size_ && !rest.empty(); ++other) {
+    texts[static_cast<std::size_t>(rank_of_number(other))] = take_text(rest);
   }
   return texts;
 }

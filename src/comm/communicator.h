@@ -38,7 +38,8 @@ struct TrafficMeter {
   /// (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
-  Timers* timers = nullptr;  ///< optional: wait() and progress() are entered there as Section::communication
+  std::int64_t messages = 0;  ///< that MPI's communicators send for them (comm/messages.h)
+  Timers* timers = nullptr;   ///< optional: wait() and progress() are entered there as Section::communication
 };
 
 class Communicator;
@@ -112,7 +113,8 @@ class Communicator {
   /// The same ranks' communicator for tensors in host memory: itself, unless this one moves a device's.
   virtual Communicator& host() { return *this; }
 
-  // Host scalars and texts, for control decisions (not for the hot path): through host().
+  // Host scalars and texts, for control decisions (not for the hot path): through host(). In groups of any size no rank
+  // sends or receives more than about 2·log2(size) messages for one of them.
   void all_reduce_values(std::span<double> values, Reduce reduce = Reduce::sum);
   double all_reduce_value(double value, Reduce reduce = Reduce::sum);
   bool any(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
@@ -153,7 +155,7 @@ class Communicator {
   friend class Pending;
   class Wait;
   void check_reducible(DType type, const char* verb) const;
-  Pending pending(std::uint64_t ticket, double bytes_sent, const Waiting& what);
+  Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what);
 
   int rank_, size_;
   std::string name_;

@@ -45,9 +45,11 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int colour, int key, con
 }
 
 std::uint64_t MpiCommunicator::do_all_reduce(Tensor values, Reduce reduce) {
-  const bool small = goes_whole(static_cast<std::int64_t>(values.bytes()), size());
-  MpiOperation& operation = create(small ? Kind::all_reduce_small : Kind::all_reduce, values.dtype(), values.elements(),
-                                   values.data(), values.data());
+  const auto bytes = static_cast<std::int64_t>(values.bytes());
+  const Kind kind = goes_by_tree(bytes, size()) ? Kind::all_reduce_tree
+                    : goes_whole(bytes, size()) ? Kind::all_reduce_direct
+                                                : Kind::all_reduce;
+  MpiOperation& operation = create(kind, values.dtype(), values.elements(), values.data(), values.data());
   operation.reduce = reduce;
   return start_collective(operation);
 }

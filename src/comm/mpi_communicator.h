@@ -17,6 +17,8 @@ class MpiCommunicator : public Communicator {
 
   void reserve_staging(const StagingPlan& plan) override { staging_.reserve(plan.reductions); }
   std::size_t staging_bytes() const override { return staging_.bytes(); }
+  /// By this process so far, in all groups.
+  std::int64_t messages_sent() const { return engine_->messages_sent(); }
 
  private:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override;

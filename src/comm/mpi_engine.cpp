@@ -13,8 +13,6 @@ namespace {
 using Kind = MpiOperation::Kind;
 using Piece = MpiOperation::Piece;
 
-constexpr std::int64_t kMessageBytes = 1 << 30;  // MPI counts are ints
-
 // Where rank k's share of a piece lies in the tensor (all-reduce: cut into as many slices as there are ranks) or in the
 // whole (gather and scatter: the same range of each rank's part). In elements.
 struct Slice {
@@ -38,8 +36,8 @@ std::byte* staged(const MpiOperation& operation, const Piece& piece, int from, s
 }
 
 bool reduces(const MpiOperation& operation) {
-  return operation.kind == Kind::all_reduce || operation.kind == Kind::all_reduce_small ||
-         operation.kind == Kind::reduce_scatter;
+  return operation.kind == Kind::all_reduce || operation.kind == Kind::all_reduce_direct ||
+         operation.kind == Kind::all_reduce_tree || operation.kind == Kind::reduce_scatter;
 }
 
 // Collectives that move tensors.
@@ -52,7 +50,8 @@ bool waits_its_turn(const MpiOperation& operation) {
 const char* name_of(MpiOperation::Kind kind) {
   switch (kind) {
     case Kind::all_reduce:
-    case Kind::all_reduce_small: return "all-reduce";
+    case Kind::all_reduce_direct:
+    case Kind::all_reduce_tree: return "all-reduce";
     case Kind::all_gather: return "all-gather";
     case Kind::reduce_scatter: return "reduce-scatter";
     case Kind::broadcast: return "broadcast";
@@ -79,10 +78,11 @@ void MpiEngine::start(MpiOperation& operation) {
   const std::int64_t width = element_bytes(operation), per_piece = kPieceBytes / width;
   switch (operation.kind) {
     case Kind::all_reduce:
-    case Kind::all_reduce_small: operation.need = all_reduce_need(operation.elements, width, operation.size); break;
+    case Kind::all_reduce_direct:
+    case Kind::all_reduce_tree: operation.need = all_reduce_need(operation.elements, width, operation.size); break;
     case Kind::reduce_scatter: operation.need = reduce_scatter_need(operation.elements, width, operation.size); break;
     case Kind::broadcast: operation.piece_elements = per_piece; break;
-    case Kind::all_gather: operation.piece_elements = std::max<std::int64_t>(1, per_piece / operation.size); break;
+    case Kind::all_gather: operation.piece_elements = gather_piece_elements(width, operation.size); break;
     default: operation.piece_elements = operation.elements; break;
   }
   if (reduces(operation)) operation.piece_elements = operation.need.piece_elements;
@@ -173,7 +173,8 @@ bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
         gather_slices(operation, piece);
       }
       return piece.phase < 2;
-    case Kind::all_reduce_small:
+    case Kind::all_reduce_tree: return tree_phase(operation, piece);
+    case Kind::all_reduce_direct:
     case Kind::reduce_scatter:
       if (piece.phase == 0) exchange_slices(operation, piece);
       if (piece.phase == 1) reduce_slice(operation, piece);
@@ -205,10 +206,10 @@ bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
 
 // Everybody sends each rank its slice (small tensors: the whole) and receives its own from all into its lane.
 void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
-  const bool small = operation.kind == Kind::all_reduce_small;
+  const bool whole = operation.kind == Kind::all_reduce_direct;
   const std::int64_t width = element_bytes(operation);
   const Slice everything{piece.first, piece.count};
-  const std::int64_t own_bytes = (small ? everything : slice_of(operation, piece, operation.rank)).count * width;
+  const std::int64_t own_bytes = (whole ? everything : slice_of(operation, piece, operation.rank)).count * width;
   internal_check(static_cast<std::size_t>(own_bytes * (operation.size - 1)) <= operation.need.piece_bytes,
                  "a piece larger than its staging");
   for (int step = 1; step < operation.size; ++step) {
@@ -217,7 +218,7 @@ void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
   }
   for (int step = 1; step < operation.size; ++step) {
     const int to = (operation.rank + step) % operation.size;
-    const Slice slice = small ? everything : slice_of(operation, piece, to);
+    const Slice slice = whole ? everything : slice_of(operation, piece, to);
     send(operation, piece, to, operation.input + slice.first * width, slice.count * width);
   }
 }
@@ -225,8 +226,8 @@ void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
 // Combines what exchange_slices() brought with this rank's own, in rank order, into the output.
 void MpiEngine::reduce_slice(const MpiOperation& operation, Piece& piece) {
   const std::int64_t width = element_bytes(operation);
-  const bool small = operation.kind == Kind::all_reduce_small;
-  const Slice own = small ? Slice{piece.first, piece.count} : slice_of(operation, piece, operation.rank);
+  const bool whole = operation.kind == Kind::all_reduce_direct;
+  const Slice own = whole ? Slice{piece.first, piece.count} : slice_of(operation, piece, operation.rank);
   sources_.clear();
   for (int from = 0; from < operation.size; ++from) {
     sources_.push_back(from == operation.rank ? operation.input + own.first * width
@@ -259,6 +260,37 @@ void MpiEngine::gather_slices(const MpiOperation& operation, Piece& piece) {
   }
 }
 
+// Up a binomial tree to rank 0, which adds everybody's in rank order, and down again. A rank's lane holds its own and
+// those of the ranks below it, which are the next ones by number: one message to its parent.
+bool MpiEngine::tree_phase(const MpiOperation& operation, Piece& piece) {
+  const std::int64_t bytes = piece.count * element_bytes(operation);
+  const int rank = operation.rank, size = operation.size;
+  const int children = tree_children(rank, size), parent = rank & (rank - 1);
+  if (piece.phase == 0) {
+    std::memcpy(operation.lane, operation.input, static_cast<std::size_t>(bytes));
+    for (int child = 0; child < children; ++child) {
+      const int below = 1 << child, ranks = std::min(below, size - rank - below);
+      receive(operation, piece, rank + below, operation.lane + below * bytes, ranks * bytes);
+    }
+  }
+  if (piece.phase == 1 && rank != 0) {
+    const int below = rank & -rank, ranks = std::min(below, size - rank);
+    receive(operation, piece, parent, operation.output, bytes);
+    send(operation, piece, parent, operation.lane, ranks * bytes);
+  }
+  if (piece.phase == 2) {
+    if (rank == 0) {
+      sources_.clear();
+      for (int from = 0; from < size; ++from) sources_.push_back(operation.lane + from * bytes);
+      reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output, piece.count);
+    }
+    for (int child = 0; child < children; ++child) {
+      send(operation, piece, rank + (1 << child), operation.output, bytes);
+    }
+  }
+  return piece.phase < 3;
+}
+
 // Down a binomial tree rooted at peer: a rank's parent is its number (counted from the root) without the lowest set
 // bit.
 bool MpiEngine::broadcast_phase(const MpiOperation& operation, Piece& piece) {
@@ -270,10 +302,8 @@ bool MpiEngine::broadcast_phase(const MpiOperation& operation, Piece& piece) {
     receive(operation, piece, rank_of_number(number & (number - 1)), data, piece.count * width);
   }
   if (piece.phase == 1) {
-    for (int bit = 1; bit < operation.size && (number & bit) == 0; bit *= 2) {
-      if (number + bit < operation.size) {
-        send(operation, piece, rank_of_number(number + bit), data, piece.count * width);
-      }
+    for (int child = 0; child < tree_children(number, operation.size); ++child) {
+      send(operation, piece, rank_of_number(number + (1 << child)), data, piece.count * width);
     }
   }
   return piece.phase < 2;
@@ -284,8 +314,9 @@ namespace {
 int tag_of(const MpiOperation& operation, const Piece& piece) {
   if (operation.kind == Kind::send || operation.kind == Kind::receive) return operation.tag;
   // Messages of different pieces and phases may be posted in another order on the other side: they must not mix.
-  // (Down a tree the parent's second phase is the child's first.)
-  const int phase = operation.kind == Kind::broadcast ? 0 : piece.phase;
+  // (On the edge of a tree they cannot: one goes up, one down. A parent's phase is not its child's.)
+  const bool tree = operation.kind == Kind::broadcast || operation.kind == Kind::all_reduce_tree;
+  const int phase = tree ? 0 : piece.phase;
   return operation.tag + static_cast<int>(&piece - operation.pieces.data()) * 2 + phase;
 }
 
@@ -296,6 +327,7 @@ void MpiEngine::send(const MpiOperation& operation, Piece& piece, int to, const 
     const int count = static_cast<int>(std::min(kMessageBytes, bytes - done));
     piece.requests.push_back(MPI_REQUEST_NULL);
     piece.expected.push_back(-1);
+    ++messages_sent_;
     MPI_CHECK(
         MPI_Isend(data + done, count, MPI_BYTE, to, tag_of(operation, piece), operation.comm, &piece.requests.back()));
   }

@@ -20,7 +20,17 @@
 namespace megatron {
 
 struct MpiOperation {
-  enum class Kind { all_reduce, all_reduce_small, all_gather, reduce_scatter, broadcast, send, receive, barrier };
+  enum class Kind {
+    all_reduce,         // in pieces: slices to their owners, sums back
+    all_reduce_direct,  // whole, to everybody
+    all_reduce_tree,    // whole, to rank 0 and back
+    all_gather,
+    reduce_scatter,
+    broadcast,
+    send,
+    receive,
+    barrier
+  };
 
   struct Piece {
     bool active = false;
@@ -66,6 +76,8 @@ class MpiEngine {
   bool progress();
   /// Returns when it is complete, and takes it back. Throws Error(communication).
   void finish(MpiOperation& operation);
+  /// Messages that this rank has sent so far, in all groups; MPI's own (barriers, splits) are not known.
+  std::int64_t messages_sent() const { return messages_sent_; }
   /// After an exception on this rank: no more communication, the job is about to be aborted.
   void give_up() noexcept { broken_ = true; }
 
@@ -81,11 +93,13 @@ class MpiEngine {
   void reduce_slice(const MpiOperation& operation, Piece& piece);
   void copy_own_part(const MpiOperation& operation, const Piece& piece);
   void gather_slices(const MpiOperation& operation, Piece& piece);
+  bool tree_phase(const MpiOperation& operation, Piece& piece);
   bool broadcast_phase(const MpiOperation& operation, Piece& piece);
   void send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes);
   void receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes);
 
   bool broken_ = false;
+  std::int64_t messages_sent_ = 0;
   std::vector<std::unique_ptr<MpiOperation>> active_, idle_;
   std::vector<const void*> sources_;
 };

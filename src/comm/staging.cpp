@@ -24,8 +24,21 @@ bool goes_whole(std::int64_t bytes, int ranks) {
   return bytes <= kWholeBytes && bytes * ranks <= kPieceBytes;
 }
 
+bool goes_by_tree(std::int64_t bytes, int ranks) {
+  return goes_whole(bytes, ranks) && ranks > kDirectRanks;
+}
+
+int tree_children(int number, int ranks) {
+  int children = 0;
+  for (int bit = 1; bit < ranks && (number & bit) == 0 && number + bit < ranks; bit *= 2) ++children;
+  return children;
+}
+
 StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, int ranks) {
-  if (goes_whole(elements * element_bytes, ranks)) return need(elements, elements, elements, element_bytes, ranks);
+  const std::int64_t bytes = elements * element_bytes;
+  // The root of the tree holds everybody's, its own among them.
+  if (goes_by_tree(bytes, ranks)) return need(elements, elements, elements, element_bytes, ranks + 1);
+  if (goes_whole(bytes, ranks)) return need(elements, elements, elements, element_bytes, ranks);
   const std::int64_t piece = kPieceBytes / element_bytes, most = std::min(piece, elements);
   return need(elements, piece, (most + ranks - 1) / ranks, element_bytes, ranks);
 }
@@ -39,6 +52,10 @@ std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_byt
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks) {
   const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / element_bytes / ranks);
   return need(part_elements, piece, std::min(piece, part_elements), element_bytes, ranks);
+}
+
+std::int64_t gather_piece_elements(std::int64_t element_bytes, int ranks) {
+  return std::max<std::int64_t>(1, kPieceBytes / element_bytes / ranks);
 }
 
 PinnedPieces pinned_pieces(std::int64_t elements, std::int64_t element_bytes, int parts) {

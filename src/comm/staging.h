@@ -17,13 +17,20 @@
 
 namespace megatron {
 
-/// All-reduces of at most this many bytes go to everybody whole, where everybody's fit a piece.
+/// All-reduces of at most this many bytes are not cut up, where everybody's fit a piece: up to kDirectRanks ranks send
+/// them to everybody, more of them up a binomial tree to rank 0, which adds, and down again.
 inline constexpr std::int64_t kWholeBytes = 16 << 10;
+inline constexpr int kDirectRanks = 8;
 inline constexpr std::int64_t kPieceBytes = 4 << 20;
+inline constexpr std::int64_t kMessageBytes = 1 << 30;  ///< the most in one message: MPI counts are ints
 inline constexpr int kPiecesInFlight = 2, kCollectivesInFlight = 2;
 
-/// Whether an all-reduce of so many bytes goes to everybody whole, in one step.
+/// Whether an all-reduce of so many bytes travels whole.
 bool goes_whole(std::int64_t bytes, int ranks);
+/// Whether one that does goes over the tree: 2·log2(ranks) steps, and no rank sends more than log2(ranks) + 1 messages.
+bool goes_by_tree(std::int64_t bytes, int ranks);
+/// Children of a rank in the binomial tree of `ranks` ranks whose root is 0: number + 1, + 2, + 4, ...
+int tree_children(int number, int ranks);
 
 /// What one reduction holds on each rank.
 struct StagingNeed {
@@ -36,6 +43,9 @@ StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, i
 /// The most that all-reduces of at most so many elements hold: what goes whole needs more than what is little larger.
 std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_bytes, int ranks);
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
+
+/// Elements of each rank's part in a piece of an all-gather.
+std::int64_t gather_piece_elements(std::int64_t element_bytes, int ranks);
 
 /// How a device's tensor goes through pinned memory: `parts` ranks' parts of `elements` each lie side by side in it
 /// (gathers and scatters), or it is one.

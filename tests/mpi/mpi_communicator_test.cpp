@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "comm/mpi_check.h"
+#include "comm/mpi_communicator.h"
 #include "comm/process_grid.h"
 #include "mpi/session_of_tests.h"
 #include "support/communicator_cases.h"
@@ -28,6 +29,34 @@ TEST_CASE("MPI: results are the same bits in every run") {
       world.all_reduce(communicator_cases::tensor_of(again));
       communicator_cases::expect_same_bits(again, first.data(), "all-reduce", world);
     }
+  });
+}
+
+TEST_CASE("MPI: a rank sends as many messages as the meter says") {
+  run_on_all_ranks("messages", [](Communicator& world) {
+    const auto& sender = dynamic_cast<const MpiCommunicator&>(world);
+    const int size = world.size();
+    std::vector<float> large(3 << 20, 1), small(100, 1), part(200000),
+        whole(part.size() * static_cast<std::size_t>(size));
+    TrafficMeter meter;
+    world.set_meter(&meter);
+    const auto compare = [&](const char* what, auto operation) {
+      const std::int64_t before = sender.messages_sent();
+      meter = {};
+      operation();
+      const std::int64_t sent = sender.messages_sent() - before;
+      communicator_cases::expect(sent == meter.messages, "{}: {} messages sent, {} on the meter", what, sent,
+                                 meter.messages);
+    };
+    compare("small all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(small)); });
+    compare("large all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(large)); });
+    compare("all-gather",
+            [&] { world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole)); });
+    compare("reduce-scatter",
+            [&] { world.reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part)); });
+    compare("broadcast", [&] { world.broadcast(communicator_cases::tensor_of(large), size - 1); });
+    compare("texts", [&] { world.gather_texts("text", size / 2); });
+    world.set_meter(nullptr);
   });
 }
 

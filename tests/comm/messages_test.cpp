@@ -1,0 +1,69 @@
+// How the number of messages that a rank sends grows with the job: decisions with its logarithm, sums with their group.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "comm/agreement.h"
+#include "comm/counting_communicator.h"
+#include "comm/messages.h"
+#include "comm/process_grid.h"
+
+using namespace megatron;
+
+namespace {
+
+std::vector<int> some_ranks(int ranks) {
+  return {0, 1, 2, 3, ranks / 2, ranks / 2 - 1, ranks - 2, ranks - 1};
+}
+
+}  // namespace
+
+TEST_CASE("messages: decisions and texts grow with the logarithm of the job") {
+  for (const int ranks : {8, 64, 512, 4096}) {
+    const auto steps = static_cast<std::int64_t>(std::log2(ranks));
+    for (const int rank : some_ranks(ranks)) {
+      CAPTURE(ranks, rank);
+      CountingCommunicator world(rank, ranks);
+      TrafficMeter meter;
+      world.set_meter(&meter);
+      const auto sent = [&](auto&& operation) {
+        meter = {};
+        operation();
+        return meter.messages;
+      };
+      CHECK(sent([&] { world.any(false); }) <= std::max(7, static_cast<int>(steps) + 1));  // 7: direct, among 8
+      CHECK(sent([&] { agree(world, [] {}); }) <= std::max(7, static_cast<int>(steps) + 1));
+      CHECK(sent([&] { world.broadcast_text("a configuration", 0); }) <= 2 * steps);
+      CHECK(sent([&] { world.gather_texts("a host", 0); }) <= 2);
+      std::vector<double> wishes(4);
+      CHECK(sent([&] { world.all_reduce_values(wishes, Reduce::maximum); }) <=
+            std::max(7, static_cast<int>(steps) + 1));
+    }
+  }
+}
+
+TEST_CASE("messages: all ranks together send two for each other rank in a small all-reduce over the tree") {
+  for (const int ranks : {9, 12, 64, 1000, 4096}) {
+    std::int64_t all = 0;
+    for (int rank = 0; rank < ranks; ++rank) all += messages_of_all_reduce(1, 8, rank, ranks);
+    CHECK(all == 2 * (ranks - 1));
+  }
+}
+
+TEST_CASE("messages: sums in pieces are exchanged with every rank of their group, once for each piece and way") {
+  const std::int64_t piece = kPieceBytes / 4;
+  for (const int ranks : {2, 8, 512}) {
+    CHECK(messages_of_all_reduce(3 * piece, 4, 0, ranks) == 2 * 3 * (ranks - 1));
+    CHECK(messages_of_reduce_scatter(3 * piece / ranks, 4, ranks) == 3 * (ranks - 1));
+  }
+  CHECK(messages_of_all_gather(3 * piece / 8, 4, 8) == 3 * 7);
+  CHECK(messages_of_send(1) == 1);
+  CHECK(messages_of_send((std::int64_t{1} << 30) + 1) == 2);
+}
+
+TEST_CASE("messages: a tree reaches every rank once") {
+  for (const int ranks : {1, 2, 3, 8, 9, 31, 1000}) {
+    int reached = 1;
+    for (int rank = 0; rank < ranks; ++rank) reached += tree_children(rank, ranks);
+    CHECK(reached == ranks);
+  }
+}
