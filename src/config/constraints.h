@@ -37,6 +37,15 @@ inline Constraint below_one() {
   result.below_maximum = true;
   return result;
 }
+inline Constraint in_fp32(Constraint constraint) {
+  constraint.held_in = HeldIn::f32;
+  return constraint;
+}
+inline Constraint dropout() {
+  Constraint result = below_one();
+  result.held_in = HeldIn::dropout_steps;
+  return result;
+}
 inline Constraint one_of(std::vector<std::string> choices) {
   Constraint result;
   result.choices = std::move(choices);

@@ -231,7 +231,9 @@ class ValueReader {
     const bool low = value < c.minimum || (c.above_minimum && value == c.minimum);
     const bool high = value > c.maximum || (c.below_maximum && value == c.maximum);
     if (low || high) set(fmt::format("{}{} = {} is out of range: {}", name(), part, text, range_text(c)));
-    return !low && !high;
+    const std::string lost = low || high ? "" : lost_in_use(c, value);
+    if (!lost.empty()) set(fmt::format("{}{} = {} {}", name(), part, text, lost));
+    return !low && !high && lost.empty();
   }
 
   bool acceptable(std::string& value) {

@@ -29,6 +29,10 @@ using FieldAccess =
                  Access<RotaryScalingConfig>, Access<BatchRampUp>, Access<Curriculum>, Access<TrainConfig>,
                  Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>>;
 
+/// What a number is rounded to where it is used: nothing coarser than the double that was read, fp32, or dropout's
+/// steps of 1/65536 (ops/dropout_rule.h).
+enum class HeldIn { f64, f32, dropout_steps };
+
 /// What one value must satisfy by itself. Numbers: the range; the elements of arrays and small tables: the same range.
 struct Constraint {
   double minimum = -std::numeric_limits<double>::infinity();
@@ -37,6 +41,7 @@ struct Constraint {
   bool below_maximum = false;        ///< the maximum itself is not allowed
   std::vector<std::string> choices;  ///< strings: empty = any
   bool path = false;                 ///< `${VARIABLE}` is expanded
+  HeldIn held_in = HeldIn::f64;      ///< what is in range must stay so there, and not become 0
   std::string note;                  ///< a rule with other keys, for the documentation
 };
 
@@ -70,6 +75,9 @@ std::string expected_type(const Key& key);
 
 /// The range in words, "" if any value is good: "at least 1", "above 0", "from 0 to below 1".
 std::string range_text(const Constraint& constraint);
+
+/// "is 0 in fp32, ..." if a value in range is not there as the program computes with it, or has become 0; else "".
+std::string lost_in_use(const Constraint& constraint, double value);
 
 /// Copies one key's value between configurations.
 void copy_value(const Key& key, const Config& from, Config& to);

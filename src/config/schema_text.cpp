@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "config/schema.h"
 
@@ -38,7 +39,38 @@ std::string short_number(double value) {
   return fmt::format("{}", value);
 }
 
+bool in_range(const Constraint& c, double value) {
+  return value >= c.minimum && value <= c.maximum && !(c.above_minimum && value == c.minimum) &&
+         !(c.below_maximum && value == c.maximum);
+}
+
+/// As the program computes with it. Processors may take what is smaller than normal for 0.
+double as_held(HeldIn held_in, double value) {
+  switch (held_in) {
+    case HeldIn::f64: break;
+    case HeldIn::f32: return std::fpclassify(static_cast<float>(value)) == FP_SUBNORMAL ? 0 : static_cast<float>(value);
+    case HeldIn::dropout_steps: return std::round(value * 65536) / 65536;
+  }
+  return value;
+}
+
 }  // namespace
+
+std::string lost_in_use(const Constraint& constraint, double value) {
+  const double held = as_held(constraint.held_in, value);
+  if (std::isfinite(held) && in_range(constraint, held) && (held != 0 || value == 0)) return "";
+  if (constraint.held_in == HeldIn::dropout_steps) {
+    return fmt::format("is {} in the steps of 1/65536 of dropout; give a probability from 1/65536 to 65535/65536{}",
+                       held, held == 0 ? ", or 0" : "");
+  }
+  using Fp32 = std::numeric_limits<float>;
+  if (!std::isfinite(held)) return fmt::format("is infinity in fp32, whose largest number is {:.8g}", Fp32::max());
+  if (held == 0) return fmt::format("is 0 in fp32, whose smallest number above 0 is {:.8g}", Fp32::min());
+  return value < held ? fmt::format("is {} in fp32, whose largest number below is {:.8g}", held,
+                                    std::nextafter(static_cast<float>(held), 0.0f))
+                      : fmt::format("is {} in fp32, whose smallest number above is {:.8g}", held,
+                                    std::nextafter(static_cast<float>(held), Fp32::max()));
+}
 
 std::string expected_type(const Key& key) {
   return std::visit(TypeName{}, key.access);

@@ -204,6 +204,43 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
   CHECK(contains(parse_error("[model]\nlayers = 99999999999999999999\n"), "f.toml:2:"));
 }
 
+TEST_CASE("numbers that become 0, 1 or infinity where they are used are refused", "[config][fault-5]") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"optimizer.epsilon=1e-50", "optimizer.epsilon = 1e-50 is 0 in fp32, whose smallest number above 0 is"},
+      {"optimizer.epsilon=1e-40", "optimizer.epsilon = 1e-40 is 0 in fp32"},  // less than normal: on some processors
+      {"optimizer.betas=[0.9999999999999999, 0.999]",
+       "optimizer.betas[0] = 0.9999999999999999 is 1 in fp32, whose largest number below is 0.99999994"},
+      {"optimizer.betas=[0.9, 1e-60]", "optimizer.betas[1] = 1e-60 is 0 in fp32"},
+      {"learning_rate.peak=1e39",
+       "learning_rate.peak = 1e+39 is infinity in fp32, whose largest number is 3.4028235e+38"},
+      {"learning_rate.peak=1e-46", "learning_rate.peak = 1e-46 is 0 in fp32"},
+      {"learning_rate.minimum=1e-46", "learning_rate.minimum = 1e-46 is 0 in fp32"},
+      {"optimizer.weight_decay=1e39", "optimizer.weight_decay = 1e+39 is infinity in fp32"},
+      {"optimizer.weight_decay_end=1e39", "optimizer.weight_decay_end = 1e+39 is infinity in fp32"},
+      {"optimizer.momentum=0.99999999", "optimizer.momentum = 0.99999999 is 1 in fp32"},
+      {"optimizer.clip_grad_norm=1e-50", "optimizer.clip_grad_norm = 1e-50 is 0 in fp32"},
+      {"optimizer.clip_grad_norm=1e39", "optimizer.clip_grad_norm = 1e+39 is infinity in fp32"},
+      {"model.norm_epsilon=1e-50", "model.norm_epsilon = 1e-50 is 0 in fp32"},
+      {"model.init_std=1e200", "model.init_std = 1e+200 is infinity in fp32"},
+      {"model.rotary_base=1.000000001", "model.rotary_base = 1.000000001 is 1 in fp32, whose smallest number above is"},
+      {"model.hidden_dropout=0.999999", "model.hidden_dropout = 0.999999 is 1 in the steps of 1/65536 of dropout"},
+      {"model.attention_dropout=1e-6", "model.attention_dropout = 1e-06 is 0 in the steps of 1/65536 of dropout"},
+      {"precision.loss_scale=1e-50", "precision.loss_scale = 1e-50 is 0 in fp32"},
+      {"loss.alpha=1e-50", "loss.alpha = 1e-50 is 0 in fp32"},
+  };
+  for (const auto& [setting, message] : cases) {
+    CAPTURE(setting);
+    const std::string error = set_error(setting);
+    INFO(error);
+    CHECK(contains(error, message));
+  }
+  const Config kept =
+      parse_small({"optimizer.epsilon=1e-37", "optimizer.betas=[0, 0.99999994]", "optimizer.weight_decay=0",
+                   "optimizer.clip_grad_norm=0", "model.hidden_dropout=0.99998", "learning_rate.peak=3e38"});
+  CHECK(kept.optimizer.epsilon == 1e-37);
+  CHECK(kept.model.hidden_dropout == 0.99998);
+}
+
 TEST_CASE("broken --set options", "[config]") {
   CHECK(contains(set_error("train.steps"), "--set train.steps: error: expected table.key=value"));
   CHECK(contains(set_error("steps=3"), "unknown key 'steps'; did you mean 'train.steps'?"));
