@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/tiny_training.h"
+#include "train/grid.h"
 
 namespace megatron::test {
 
