@@ -47,5 +47,5 @@ Next:
   ./megatron_generate $run --prompt "The old king" --temperature 0.5
   scripts/launch.sh 8 ./megatron_train inputs/demo.toml --set run.directory=runs/mine --set parallel.tensor=4
   scripts/launch.sh 2 ./megatron_preprocess --input YOUR_TEXT.jsonl --output data/mine --tokenizer byte
-  README.md, "Your own text", goes on from there.
+  README.md shows the same with your own text; docs/README.md is the guide.
 TEXT

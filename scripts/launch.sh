@@ -103,7 +103,7 @@ trap 'stop 143 SIGTERM' TERM
 trap 'stop 129 SIGHUP' HUP
 trap 'stop 138 SIGUSR1' USR1
 
-# The last line, on how the job has ended. Exit codes: README.md.
+# The last line, on how the job has ended. Exit codes: docs/reference.md.
 last_words() {  # EXIT_CODE
   local kinds=([1]='a defect, or out of memory' [2]=configuration [3]=data [4]=checkpoint [5]=numerics [6]=communication
     [7]=filesystem)

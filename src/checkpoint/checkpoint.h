@@ -1,6 +1,6 @@
 // Checkpoints: saving a run so that a crash at any moment leaves a good one, and loading it on any layout.
 //
-// On disk, under the run directory (docs/checkpoint.md has the format field by field):
+// On disk, under the run directory (docs/checkpoint_format.md has it field by field):
 //   checkpoints/latest                     the newest committed folder's name, for people; loading scans by itself
 //   checkpoints/step_00000100/manifest.json
 //   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of pieces

@@ -2,7 +2,7 @@
 //
 // JSON: {"format", "format_version": "major.minor", "checksum", "content"}; the checksum is over version and content,
 // so that a flipped digit of a step is as much a damaged checkpoint as a flipped weight. A newer minor version only
-// adds keys and is read; a newer major version is refused. docs/checkpoint.md lists the keys.
+// adds keys and is read; a newer major version is refused. docs/checkpoint_format.md lists the keys.
 #pragma once
 
 #include <cstdint>

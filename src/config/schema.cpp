@@ -175,7 +175,7 @@ std::vector<Key> train_keys() {
        "multiple "
        "= 8} or \"fixed_root\" with root_degree = 2 as well grow from start to model.sequence_length within so many "
        "steps, in multiples; {schedule = \"fixed_discrete\", lengths, until} has lengths[i] up to step until[i], then "
-       "the last. Evaluation is at full length (README.md).",
+       "the last. Evaluation is at full length (docs/training.md).",
        ""},
       {MEGATRON_KEY(train, seed), from_to(0, 9e18), "", "", "Of initial weights, dropout and sample order.", ""},
       {MEGATRON_KEY_IN(train, evaluate_every, train), from_to(0, kMaxSteps), "updates", "",

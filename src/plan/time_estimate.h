@@ -1,5 +1,5 @@
 // How long a step will take on this machine's CPU, before there has been one: the operations that the plan counts, at
-// rates measured on the spot. An estimate, for a machine that does nothing else: README.md says how good it is.
+// rates measured on the spot. An estimate, for a machine that does nothing else: docs/training.md says how good it is.
 #pragma once
 
 #include <vector>
