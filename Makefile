@@ -81,7 +81,7 @@ install: build ## programs into PREFIX/bin (/usr/local), launch.sh there as mega
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/inputs $(SHARE)/docs
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 scripts/launch.sh $(DESTDIR)$(PREFIX)/bin/megatron_launch
-	install -m 644 README.md LICENSE $(SHARE)
+	install -m 644 README.md CONTRIBUTING.md LICENSE $(SHARE)
 	install -m 644 inputs/* $(SHARE)/inputs
 	install -m 644 docs/* $(SHARE)/docs
 	@if [ -e $(BUILD)/libmegatron_cuda.so ]; then install -d $(DESTDIR)$(PREFIX)/lib && \
