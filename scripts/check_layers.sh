@@ -35,7 +35,7 @@ train:       tensor ops cpu comm parallel config nn model pipeline optim data ch
 inference:   comm ops config model checkpoint train
 interop:     tensor config tokenizer data checkpoint formats train inference
 plan:        comm ops config model pipeline data checkpoint job monitor train
-run:         comm config tokenizer data checkpoint diagnostics job monitor train plan
+run:         comm config model tokenizer data checkpoint diagnostics job monitor train plan
 bench:       comm ops config nn model pipeline train plan
 programs:    all
 cuda:        tensor ops comm

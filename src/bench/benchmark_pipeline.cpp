@@ -29,12 +29,10 @@ double seconds_since(Clock::time_point start) {
 class SleepingStage final : public Stage {
  public:
   SleepingStage(bool first, bool last, double seconds, double& busy)
-      : first_(first), last_(last), seconds_(seconds), busy_(&busy) {}
+      : receives_(first ? 0 : 1, kNumber), sends_(last ? 0 : 1, kNumber), seconds_(seconds), busy_(&busy) {}
 
-  bool first() const override { return first_; }
-  bool last() const override { return last_; }
-  int links() const override { return 1; }
-  Shape link_shape(int, std::int64_t, std::int64_t) const override { return {1}; }
+  std::span<const Link> receives() const override { return receives_; }
+  std::span<const Link> sends() const override { return sends_; }
   std::unique_ptr<StageSaved> make_saved() const override { return std::make_unique<StageSaved>(); }
   void forward(Context&, const StageData&, const StageData&, Tensor, StageSaved&) const override { sleep(1); }
   void backward(Context& context, const StageData&, const StageData&, StageSaved&) const override {
@@ -49,7 +47,8 @@ class SleepingStage final : public Stage {
     *busy_ += seconds_since(start);
   }
 
-  bool first_, last_;
+  static constexpr Link kNumber{.width = 1};
+  std::vector<Link> receives_, sends_;
   double seconds_;
   double* busy_;
 };
@@ -82,7 +81,9 @@ RankTimes play(const PipelineCase& benchmark, double seconds, int rounds, Commun
                             {std::vector<std::size_t>(static_cast<std::size_t>(slot_count(actions)), kSomeBytes),
                              std::vector<std::size_t>(buffers, kSomeBytes)},
                             *backend.device);
-  const std::vector<MicroBatch> micro_batches(static_cast<std::size_t>(benchmark.micro_batches));
+  MicroBatch one_number;
+  one_number.main.sequence = one_number.samples = 1;
+  const std::vector<MicroBatch> micro_batches(static_cast<std::size_t>(benchmark.micro_batches), one_number);
   Arena scratch("scratch");
   Timers timers;
   RankTimes times;

@@ -16,11 +16,11 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) {
   }
   for (std::int64_t i = 0; i < s; ++i) positions.push_back(static_cast<std::int32_t>(i));
   memory_.reserve(4);
-  batch_.tokens = upload(device, tokens, {s, b});
+  batch_.main.tokens = upload(device, tokens, {s, b});
   batch_.targets = upload(device, targets, {s, b});
-  batch_.position_ids = upload(device, position_ids, {s, b});
-  batch_.positions = upload(device, positions, {s});
-  batch_.sequence = s;
+  batch_.main.position_ids = upload(device, position_ids, {s, b});
+  batch_.main.positions = upload(device, positions, {s});
+  batch_.main.sequence = s;
   batch_.samples = b;
   batch_.gradient_scale = 1 / static_cast<double>(s * config.train.global_batch_size);
 }

@@ -23,7 +23,7 @@ InferenceModel::InferenceModel(Config config, Communicator& world, Compute compu
     : config_(std::move(config)), compute_(std::move(compute)) {
   grid_ = std::make_unique<ProcessGrid>(world, GridShape{}, compute_.transport.get());
   region_ = std::make_unique<TensorRegion>(*grid_, false);
-  stage_ = std::make_unique<GptStage>(config_.model, config_.parallel, *grid_, *region_, store_);
+  stages_ = make_stages(config_, *grid_, *region_, store_);
   store_.allocate(*compute_.backend.device, DType::f32);
 }
 
@@ -55,10 +55,10 @@ void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t f
   const Tensor position_ids = integers_.tensor({s, 1}, DType::i32, tokens.size_bytes());
   device.copy_to_device(token_ids.data(), tokens.data(), tokens.size_bytes());
   device.copy_to_device(position_ids.data(), positions.data(), tokens.size_bytes());
-  batch.tokens = token_ids;
-  batch.position_ids = position_ids;
-  batch.positions = position_ids.view({s});
-  batch.sequence = s;
+  batch.main.tokens = token_ids;
+  batch.main.position_ids = position_ids;
+  batch.main.positions = position_ids.view({s});
+  batch.main.sequence = s;
   batch.samples = 1;
 
   // The same pass twice: once to learn how much memory this length needs, once for real.
@@ -66,7 +66,7 @@ void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t f
     const Tensor all = saved.allocate("logits", {s, padded}, DType::f32);
     Context pass_context{
         .ops = ops, .region = *region_, .saved = saved, .scratch = scratch, .micro_batch = batch, .training = false};
-    stage_->logits(pass_context, all);
+    stages_.front()->logits(pass_context, all);
     return all;
   };
   CountingOps counting;

@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/process_grid.h"
 #include "config/config.h"
-#include "model/gpt.h"
+#include "model/family.h"
 #include "train/compute.h"
 
 namespace megatron {
@@ -35,7 +35,7 @@ class InferenceModel {
   std::unique_ptr<ProcessGrid> grid_;
   ParameterStore store_;
   std::unique_ptr<TensorRegion> region_;
-  std::unique_ptr<GptStage> stage_;
+  Stages stages_;  // one: the whole model
   Buffer integers_, saved_memory_, scratch_memory_;
 };
 

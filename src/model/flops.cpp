@@ -22,7 +22,7 @@ std::int64_t multiplying_parameters(const ModelConfig& model) {
   return model.layers * multiplying_parameters_of_a_layer(model) + model.hidden_size * model.padded_vocab();
 }
 
-FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
+FlopsPerToken decoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
   if (sequence == 0) sequence = model.sequence_length;
   const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
   // Scores and their product with the values, forward, over what the mask leaves of the square.

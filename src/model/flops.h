@@ -28,5 +28,7 @@ std::int64_t multiplying_parameters(const ModelConfig& model);
 /// projection (ffn to hidden), whose result no backward reads; published counts repeat that as well. (What attention's
 /// backward computes again in any case is a part of its kernel, and not counted.)
 FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers = 0, std::int64_t sequence = 0);
+/// The same of a family whose layers are a decoder's (model/family.h has the table).
+FlopsPerToken decoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
 
 }  // namespace megatron

@@ -14,20 +14,6 @@ struct GptStage::Saved final : StageSaved {
   Head::Saved head;
 };
 
-std::vector<std::int64_t> layers_per_chunk(const ModelConfig& model, const ParallelConfig& parallel) {
-  if (!parallel.layers_per_stage.empty()) return parallel.layers_per_stage;
-  const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
-  const std::int64_t each = exact_division(model.layers, chunks, "layers over pipeline stages and their chunks");
-  return std::vector<std::int64_t>(static_cast<std::size_t>(chunks), each);
-}
-
-std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
-                               const RecomputeConfig& recompute) {
-  std::int64_t sum = 0;
-  for (const std::int64_t layers : layers_per_chunk(model, parallel)) sum += recompute.of_chunk(layers);
-  return sum;
-}
-
 namespace {
 
 NormSizes norm_sizes(const ModelConfig& model) {
@@ -112,7 +98,7 @@ int declare_word_table(Declare& declare, const ModelConfig& model, const Process
 
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
                    const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
-    : model_(model), region_(region) {
+    : link_{Link{.width = model.hidden_size}}, region_(region) {
   Declare declare(store, region);
   const std::vector<std::int64_t> split = layers_per_chunk(model, parallel);
   const auto at = static_cast<std::size_t>(chunk * grid.shape().pipeline + grid.at().pipeline);
@@ -133,18 +119,8 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
 }
 
-std::vector<std::unique_ptr<GptStage>> make_gpt_chunks(const Config& config, const ProcessGrid& grid,
-                                                       const TensorRegion& region, ParameterStore& store) {
-  std::vector<std::unique_ptr<GptStage>> chunks;
-  for (int chunk = 0; chunk < config.parallel.virtual_stages; ++chunk) {
-    chunks.push_back(
-        std::make_unique<GptStage>(config.model, config.parallel, grid, region, store, config.recompute, chunk));
-  }
-  return chunks;
-}
-
-Shape GptStage::link_shape(int /*link*/, std::int64_t sequence, std::int64_t samples) const {
-  return {region_.outside_rows(sequence), samples, model_.hidden_size};
+Shape GptStage::activation_shape(const Context& context) const {
+  return {region_.outside_rows(context.rows().sequence), context.micro_batch.samples, link_[0].width};
 }
 
 std::unique_ptr<StageSaved> GptStage::make_saved() const {
@@ -154,7 +130,7 @@ std::unique_ptr<StageSaved> GptStage::make_saved() const {
 }
 
 ConstTensor GptStage::embed(Context& context, Saved& saved) const {
-  const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);
+  const Shape shape = activation_shape(context);
   const Tensor x = context.saved.allocate("embedding", shape, context.activation_type);
   embedding_->forward(context, x, saved.embedding);
   return x;
@@ -182,7 +158,7 @@ void GptStage::forward(Context& context, const StageData& in, const StageData& o
 void GptStage::backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const {
   auto& saved = static_cast<Saved&>(stage_saved);
   const ArenaScope scope(context.scratch);
-  const Shape shape = link_shape(0, context.micro_batch.sequence, context.micro_batch.samples);
+  const Shape shape = activation_shape(context);
   const Tensor dx = first() ? context.scratch.allocate("stage input gradient", shape, context.activation_type) : din[0];
   ConstTensor dy = last() ? dx : dout[0];
   if (last()) head_->backward(context, saved.head, dx);

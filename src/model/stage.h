@@ -3,13 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "nn/context.h"
 
 namespace megatron {
 
-/// Tensors that travel between stages: one for a decoder, two for an encoder-decoder.
+/// A tensor that travels from one stage to the next, [rows of its stream outside the tensor region, b, width]; its
+/// gradient travels back.
+struct Link {
+  Stream stream = Stream::main;
+  std::int64_t width = 0;
+};
+
+/// One tensor for each link, in their order.
 using StageData = std::vector<Tensor>;
 
 /// What a stage keeps of one micro-batch from forward to backward; each model derives its own. Its tensors live in the
@@ -22,12 +30,12 @@ class Stage {
  public:
   virtual ~Stage() = default;
 
-  virtual bool first() const = 0;  ///< receives nothing
-  virtual bool last() const = 0;   ///< sends nothing; computes the loss
-  /// Number and shapes of the tensors that arrive from the previous stage and leave for the next one (and of their
-  /// gradients).
-  virtual int links() const = 0;
-  virtual Shape link_shape(int link, std::int64_t sequence, std::int64_t samples) const = 0;
+  /// What comes from the previous stage and what goes to the next one: a stage sends what the next one receives. They
+  /// differ where a stream begins or ends.
+  virtual std::span<const Link> receives() const = 0;
+  virtual std::span<const Link> sends() const = 0;
+  bool first() const { return receives().empty(); }
+  bool last() const { return sends().empty(); }  ///< computes the loss
 
   virtual std::unique_ptr<StageSaved> make_saved() const = 0;
 
@@ -40,6 +48,10 @@ class Stage {
   virtual void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const = 0;
   /// Adds the gradients of matrices that a backward with context.weight_work has put off in `work`.
   virtual void backward_weight(Context& context, WeightWork& work, StageSaved& /*saved*/) const { work.run(context); }
+
+  /// Without a loss and without dropout: sets logits [s·b, V/t], of the token behind each row. Of a stage that is the
+  /// whole model; Error(internal) where a model predicts no next token.
+  virtual void logits(Context& context, Tensor logits) const;
 };
 
 }  // namespace megatron

@@ -85,13 +85,13 @@ void Attention::rotate(Context& context, Tensor query_and_key, bool inverse) con
   if (frequencies_ == kNone) return;
   const std::int64_t heads = local_heads_ + local_groups_;
   context.ops.rotary({.x = query_and_key.slice(2, 0, heads * sizes_.head_size).split_last(heads),
-                      .positions = context.micro_batch.position_ids,
+                      .positions = context.rows().position_ids,
                       .inverse_frequencies = store_->constant(frequencies_),
                       .inverse = inverse});
 }
 
 void Attention::normalise(Context& context, Saved& saved) const {
-  const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
+  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
   saved.normed = context.saved.allocate(
       "normalised query, key", {s, b, (local_heads_ + local_groups_) * sizes_.head_size}, context.activation_type);
   saved.query_rstd = context.saved.allocate("query norm rstd", {s * b * local_heads_}, DType::f32);
@@ -137,10 +137,10 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
                                    .dbeta = {}});
 }
 
-AttentionMask Attention::mask(const MicroBatch& micro_batch) const {
+AttentionMask Attention::mask(const Rows& rows) const {
   AttentionMask mask;
   mask.window = sizes_.window;
-  mask.document_starts = micro_batch.document_starts;
+  mask.document_starts = rows.document_starts;
   if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);
   return mask;
 }
@@ -150,7 +150,7 @@ float Attention::scale() const {
 }
 
 void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
-  const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
+  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
   const std::int64_t width = local_heads_ * sizes_.head_size;
   saved.x = x;
   saved.qkv = context.saved.allocate("query, key, value", {s, b, qkv_.local_out()}, context.activation_type);
@@ -167,7 +167,7 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
                                  .out = saved.out.split_last(local_heads_),
                                  .log_sum_exp = saved.log_sum_exp,
                                  .scale = scale(),
-                                 .mask = mask(context.micro_batch),
+                                 .mask = mask(context.rows()),
                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
 }
@@ -189,7 +189,7 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .dk = gradient.key,
                                   .dv = gradient.value,
                                   .scale = scale(),
-                                  .mask = mask(context.micro_batch),
+                                  .mask = mask(context.rows()),
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);

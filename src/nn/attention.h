@@ -59,7 +59,7 @@ class Attention {
   void rotate(Context& context, Tensor query_and_key, bool inverse) const;
   void normalise(Context& context, Saved& saved) const;
   void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;
-  AttentionMask mask(const MicroBatch& micro_batch) const;
+  AttentionMask mask(const Rows& rows) const;
   float scale() const;
 
   const ParameterStore* store_;

@@ -1,9 +1,9 @@
-// Context: what a layer is given besides its tensors. Passed by reference through a forward or backward pass.
-//
-// MicroBatch: the integers of one micro-batch and its place in the global batch. Both know nothing of schedules.
+// Context: what a layer is given besides its tensors. Passed by reference through a forward or backward pass. Knows
+// nothing of schedules; a layer asks for rows() and does not know which stream of which model it is on.
 #pragma once
 
 #include "base/philox.h"
+#include "nn/micro_batch.h"
 #include "nn/weight_work.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sums.h"
@@ -11,19 +11,6 @@
 #include "parallel/tensor_region.h"
 
 namespace megatron {
-
-/// All tensors are the device's. Rows are sequence positions, columns are samples.
-struct MicroBatch {
-  ConstTensor tokens;                      ///< i32 [s, b]; needed on the first stage
-  ConstTensor targets;                     ///< i32 [s, b]; needed on the last stage
-  ConstTensor position_ids;                ///< i32 [s, b]: rows of the position table, or turns of rotary embedding
-  ConstTensor positions;                   ///< i32 [s]: global sequence position of each row (masks and randomness)
-  ConstTensor document_starts;             ///< optional, i32 [b, s]: first row that each may attend to; on every stage
-  ConstTensor weights;                     ///< optional, f32 [s, b]: of the targets' losses; on the last stage
-  std::int64_t first_sample = 0;           ///< column 0 is this sample of the global batch
-  std::int64_t sequence = 0, samples = 0;  ///< s and b
-  double gradient_scale = 1;  ///< seed of the loss' gradient: coefficient · loss scale / count of the global batch
-};
 
 /// Where in a layer a dropout mask is used.
 enum class RandomSite : std::uint64_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
@@ -41,6 +28,10 @@ struct Context {
   GradientSums* gradient_sums = nullptr;  ///< set in the backward after which gradients are complete, to sum under it
   WeightWork* weight_work = nullptr;      ///< set in a backward that puts its matrices' gradients off
   ParameterGathers* gathers = nullptr;    ///< if set: values may still be on their way when a forward begins
+  Stream stream = Stream::main;           ///< that the layer at work is on
+
+  /// Of the stream that the layer at work is on.
+  const Rows& rows() const { return micro_batch.rows(stream); }
 
   /// Before a forward reads the values of parameters up to this one, in the order of declaration.
   void acquire(const Parameter& last) const {
@@ -69,17 +60,25 @@ struct Context {
   /// The same, but what backward reads goes to `arena`.
   Context saving_in(Arena& arena) const {
     // Names every member: one that is added and forgotten here does not compile.
-    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_] = *this;
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_, at] =
+        *this;
     static_cast<void>(saved_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_};
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_, at};
+  }
+
+  /// The same for layers on another stream.
+  Context on(Stream other) const {
+    Context context = saving_in(saved);
+    context.stream = other;
+    return context;
   }
 
   /// The mask of one site over [s, b, h] outside a tensor region (layer -1: before the first).
   Dropout hidden_dropout(double probability, std::int64_t layer, RandomSite site) const {
     Dropout dropout = dropout_at(probability, layer, site);
     if (dropout.probability > 0) {
-      const std::int64_t s = micro_batch.sequence;
-      dropout.positions = micro_batch.positions.slice(0, region.first_outside_row(s), region.outside_rows(s));
+      const std::int64_t s = rows().sequence;
+      dropout.positions = rows().positions.slice(0, region.first_outside_row(s), region.outside_rows(s));
     }
     return dropout;
   }
@@ -87,7 +86,7 @@ struct Context {
   /// The mask over attention probabilities; `first_head` is the global index of local head 0.
   Dropout attention_dropout(double probability, std::int64_t layer, std::int64_t first_head) const {
     Dropout dropout = dropout_at(probability, layer, RandomSite::attention);
-    dropout.positions = micro_batch.positions;
+    dropout.positions = rows().positions;
     dropout.first_head = first_head;
     return dropout;
   }

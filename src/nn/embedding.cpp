@@ -21,9 +21,9 @@ Embedding::Embedding(Declare& declare, int word, const EmbeddingSizes& sizes)
       last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
 
 ConstTensor Embedding::outside_position_ids(const Context& context) const {
-  const MicroBatch& batch = context.micro_batch;
-  return as_vector(batch.position_ids.slice(0, context.region.first_outside_row(batch.sequence),
-                                            context.region.outside_rows(batch.sequence)));
+  const Rows& rows = context.rows();
+  return as_vector(rows.position_ids.slice(0, context.region.first_outside_row(rows.sequence),
+                                           context.region.outside_rows(rows.sequence)));
 }
 
 void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
@@ -34,7 +34,7 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
   const Tensor share = context.region.share(context.scratch, sum);
-  context.ops.embedding_forward({.ids = as_vector(context.micro_batch.tokens),
+  context.ops.embedding_forward({.ids = as_vector(context.rows().tokens),
                                  .weight = word.value,
                                  .first_row = word.box.offset[0],
                                  .y = as_matrix(share)});
@@ -68,7 +68,7 @@ void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const 
   if (sizes_.scale != 1) context.ops.scale(dy, sizes_.scale);
   const Parameter& word = store_->at(word_);
   const ConstTensor whole = context.region.enter(context.scratch, dy);
-  context.ops.embedding_backward({.ids = as_vector(context.micro_batch.tokens),
+  context.ops.embedding_backward({.ids = as_vector(context.rows().tokens),
                                   .dy = as_matrix(whole),
                                   .first_row = word.box.offset[0],
                                   .dweight = word.gradient});

@@ -42,7 +42,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
   const ArenaScope scope(context.scratch);
   Arena& keep = context.saved;
   const Parameter& word = store_->at(word_);
-  const std::int64_t rows = context.micro_batch.sequence * context.micro_batch.samples;
+  const std::int64_t rows = context.rows().sequence * context.micro_batch.samples;
   const ConstTensor targets = context.micro_batch.targets.view({rows});
 
   const Tensor normed = keep.allocate("final norm", x.shape(), context.activation_type);

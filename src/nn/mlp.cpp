@@ -40,7 +40,7 @@ void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const
 }
 
 void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
-  const std::int64_t s = context.micro_batch.sequence, b = context.micro_batch.samples;
+  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
   saved.x = x;
   saved.up = context.saved.allocate("mlp up", {s, b, up_.local_out()}, context.activation_type);
   saved.activated = context.saved.allocate("mlp activated", {s, b, down_.local_in()}, context.activation_type);

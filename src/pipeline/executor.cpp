@@ -85,13 +85,12 @@ ExecutorMemory PipelineExecutor::used() const {
   return memory;
 }
 
-void PipelineExecutor::allocate_link(StageData& link, bool there, const char* what, const Stage& stage, Arena& arena,
-                                     const Context& context) const {
-  link.resize(there ? static_cast<std::size_t>(stage.links()) : 0);
-  for (std::size_t i = 0; i < link.size(); ++i) {
-    const Shape shape =
-        stage.link_shape(static_cast<int>(i), context.micro_batch.sequence, context.micro_batch.samples);
-    link[i] = arena.allocate(what, shape, context.activation_type);
+void PipelineExecutor::allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
+                                      const Context& context) const {
+  data.resize(links.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const std::int64_t rows = region_.outside_rows(context.micro_batch.rows(links[i].stream).sequence);
+    data[i] = arena.allocate(what, {rows, context.micro_batch.samples, links[i].width}, context.activation_type);
   }
 }
 
@@ -103,20 +102,20 @@ void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, i
 void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total) {
   slot.place.start_again();
   if (sizing_) slot.place.arena = Arena("slot");  // its high water is to be this chunk's
-  allocate_link(slot.in, !stage.first(), "stage input", stage, slot.place.arena, context);
+  allocate_links(slot.in, stage.receives(), "stage input", slot.place.arena, context);
   for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
-  allocate_link(slot.out, !stage.last(), "stage output", stage, slot.place.arena, context);
+  allocate_links(slot.out, stage.sends(), "stage output", slot.place.arena, context);
   stage.forward(context, slot.in, slot.out, loss_total, saved);
   send(slot.out, slot.place.sent, next_, kForwardChannel);
 }
 
 void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
-  allocate_link(slot.dout, !stage.last(), "stage output gradient", stage, slot.place.arena, context);
+  allocate_links(slot.dout, stage.sends(), "stage output gradient", slot.place.arena, context);
   GradientBuffer* buffer = nullptr;
   if (!stage.first()) {
     buffer = &gradient_buffers_[gradients_sent_++ % gradient_buffers_.size()];
     buffer->place.start_again();
-    allocate_link(buffer->din, true, "stage input gradient", stage, buffer->place.arena, context);
+    allocate_links(buffer->din, stage.receives(), "stage input gradient", buffer->place.arena, context);
   }
   for (Tensor& tensor : slot.dout) grid_.pipeline().start_receive(tensor, next_, kBackwardChannel).wait();
   const StageData& din = buffer == nullptr ? no_links_ : buffer->din;

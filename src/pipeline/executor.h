@@ -90,8 +90,8 @@ class PipelineExecutor {
   void make_room(const std::vector<Action>& actions);
   void forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total);
   void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
-  void allocate_link(StageData& link, bool there, const char* what, const Stage& stage, Arena& arena,
-                     const Context& context) const;
+  void allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
+                      const Context& context) const;
   void send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const;
 
   Chunks chunks_;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "config/run_schedule.h"
 #include "model/flops.h"
+#include "model/layers.h"
 #include "pipeline/simulate.h"
 #include "train/grid.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/byte_text.h"
+#include "model/layers.h"
 
 namespace megatron {
 

@@ -7,6 +7,7 @@
 #include "base/memory_usage.h"
 #include "checkpoint/manifest.h"
 #include "config/print.h"
+#include "model/layers.h"
 #include "run/end_table.h"
 #include "train/run_facts.h"
 

@@ -94,14 +94,14 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
       internal_check(batch->micro_batches[k].first_in_batch == to.first_sample, "micro-batch out of place");
       start_uploads(batch->micro_batches[k], k, s);
     }
-    to.tokens = memory_.tokens(k, s);
+    to.main.tokens = memory_.tokens(k, s);
     to.targets = memory_.targets(k, s);
-    to.document_starts = memory_.document_starts(k, s);
+    to.main.document_starts = memory_.document_starts(k, s);
     const Tensor within_documents = memory_.document_position_ids(k, s);
-    to.position_ids = within_documents ? ConstTensor(within_documents) : memory_.position_ids(s);
+    to.main.position_ids = within_documents ? ConstTensor(within_documents) : memory_.position_ids(s);
     to.weights = has_weights_ ? memory_.weights(k, s) : Tensor();
-    to.positions = memory_.positions(s);
-    to.sequence = s;
+    to.main.positions = memory_.positions(s);
+    to.main.sequence = s;
     to.gradient_scale = loss_scale / loss_count_;
   }
   device.order_after(uploaded_);

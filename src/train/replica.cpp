@@ -63,7 +63,7 @@ std::vector<Action> evaluation_schedule(const Config& config, const ProcessGrid&
                       chunks_of(config));
 }
 
-PipelineExecutor::Chunks pointers(const std::vector<std::unique_ptr<GptStage>>& chunks) {
+PipelineExecutor::Chunks pointers(const Stages& chunks) {
   PipelineExecutor::Chunks stages;
   for (const auto& chunk : chunks) stages.push_back(chunk.get());
   return stages;
@@ -91,14 +91,14 @@ Tensor allocate_loss(Arena& scratch) {
 MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   MicroBatch batch;
-  batch.tokens = arena.allocate("tokens", {s, b}, DType::i32);
+  batch.main.tokens = arena.allocate("tokens", {s, b}, DType::i32);
   batch.targets = arena.allocate("targets", {s, b}, DType::i32);
-  batch.position_ids = arena.allocate("position ids", {s, b}, DType::i32);
-  batch.positions = arena.allocate("positions", {s}, DType::i32);
+  batch.main.position_ids = arena.allocate("position ids", {s, b}, DType::i32);
+  batch.main.positions = arena.allocate("positions", {s}, DType::i32);
   const BatchContents contents = training_contents(config);
-  if (contents.document_starts) batch.document_starts = arena.allocate("document starts", {b, s}, DType::i32);
+  if (contents.document_starts) batch.main.document_starts = arena.allocate("document starts", {b, s}, DType::i32);
   if (contents.weights) batch.weights = arena.allocate("loss weights", {s, b}, DType::f32);
-  batch.sequence = s;
+  batch.main.sequence = s;
   batch.samples = b;
   return batch;
 }
@@ -119,7 +119,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
   ParameterStore store;
-  const std::vector<std::unique_ptr<GptStage>> chunks = make_gpt_chunks(config, grid, region, store);
+  const Stages chunks = make_stages(config, grid, region, store);
   store.allocate_sizing(type, shards(config, shape));
 
   const TrainingActions schedules = training_schedules(config, grid);
@@ -192,7 +192,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       plan_(plan_memory(config, grid.shape(), grid.at())),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
-      chunks_(make_gpt_chunks(config, grid, region_, store_)),
+      chunks_(make_stages(config, grid, region_, store_)),
       scratch_("scratch"),
       training_actions_(training_schedules(config, grid)),
       evaluation_actions_(evaluation_schedule(config, grid)) {

@@ -12,7 +12,7 @@
 #include "base/timers.h"
 #include "config/config.h"
 #include "diagnostics/bad_step.h"
-#include "model/gpt.h"
+#include "model/family.h"
 #include "optim/optimizer.h"
 #include "parallel/gradient_sums.h"
 #include "pipeline/executor.h"
@@ -98,7 +98,7 @@ class Replica {
   }
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
-  const GptStage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
+  const Stage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }
@@ -130,7 +130,7 @@ class Replica {
   bool overlap_gradients_;
   TensorRegion region_;
   ParameterStore store_;
-  std::vector<std::unique_ptr<GptStage>> chunks_;
+  Stages chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::unique_ptr<GradientSums> gradient_sums_;
   std::unique_ptr<ParameterGathers> gathers_;

@@ -6,7 +6,7 @@
 #include "config/parse.h"
 #include "config/resolve.h"
 #include "config/rules.h"
-#include "model/gpt.h"
+#include "model/family.h"
 #include "train/grid.h"
 
 namespace megatron {
@@ -32,7 +32,7 @@ std::vector<Piece> saved_layout(const Config& config, int rank) {
   const ProcessGrid grid(world, shape);
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   ParameterStore store;
-  make_gpt_chunks(config, grid, region, store);
+  make_stages(config, grid, region, store);
   store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.data : 1);
   std::vector<Piece> pieces;
   for (const SavedPart& part : saved_parts(store, grid.at().data, shape.data)) {

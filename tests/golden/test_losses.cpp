@@ -100,13 +100,14 @@ Results compute(const Config& config) {
     std::vector<MicroBatch> micro_batches;
     for (const MicroBatchTokens& from : batch.micro_batches) {
       MicroBatch& to = micro_batches.emplace_back();
-      to.tokens = from.tokens;
+      to.main.tokens = from.tokens;
       to.targets = from.targets;
-      to.document_starts = from.document_starts;
-      to.position_ids = from.position_ids ? from.position_ids : ConstTensor(position_ids.data(), {s, b}, DType::i32);
+      to.main.document_starts = from.document_starts;
+      to.main.position_ids =
+          from.position_ids ? from.position_ids : ConstTensor(position_ids.data(), {s, b}, DType::i32);
       to.weights = from.weights;
-      to.positions = ConstTensor(positions.data(), {s}, DType::i32);
-      to.sequence = s;
+      to.main.positions = ConstTensor(positions.data(), {s}, DType::i32);
+      to.main.sequence = s;
       to.samples = b;
       to.gradient_scale = 1 / batch.loss_count;
     }

@@ -8,7 +8,7 @@
 
 #include "comm/counting_communicator.h"
 #include "config/presets.h"
-#include "model/gpt.h"
+#include "model/family.h"
 #include "support/boxes.h"
 
 using namespace megatron;
@@ -43,7 +43,7 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
     Config config;
     config.model = model;
     config.parallel = parallel;
-    const auto chunks = make_gpt_chunks(config, grid, region, store);
+    const auto chunks = make_stages(config, grid, region, store);
     visit(store, grid.at());
   }
 }

@@ -65,14 +65,15 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
   scratch_memory_ = Buffer(*backend_.device, kArenaBytes);
   saved_ = Arena("saved", saved_memory_);
   scratch_ = Arena("scratch", scratch_memory_);
-  micro_batch_ = {.tokens = tokens_,
+  micro_batch_ = {.main = {.tokens = tokens_,
+                           .position_ids = position_ids_,
+                           .positions = positions_,
+                           .document_starts = {},
+                           .sequence = kSequence},
+                  .encoder = {},
                   .targets = targets_,
-                  .position_ids = position_ids_,
-                  .positions = positions_,
-                  .document_starts = {},
                   .weights = {},
                   .first_sample = 5,
-                  .sequence = kSequence,
                   .samples = kSamples,
                   .gradient_scale = kLossScale};
 }

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "comm/counting_communicator.h"
-#include "model/gpt.h"
+#include "model/family.h"
 #include "ops/counting_ops.h"
 #include "pipeline/executor.h"
 
@@ -38,7 +38,7 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
   Config config;
   config.model = model;
   config.parallel = parallel;
-  const auto stages_here = make_gpt_chunks(config, grid, region, store);
+  const auto stages_here = make_stages(config, grid, region, store);
   PipelineExecutor::Chunks pointers;
   for (const auto& chunk : stages_here) pointers.push_back(chunk.get());
   store.allocate_sizing(DType::f32);
@@ -46,11 +46,11 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
 
   Arena scratch("scratch"), batch("batch");
   MicroBatch micro_batch;
-  for (ConstTensor* ids : {&micro_batch.tokens, &micro_batch.targets, &micro_batch.position_ids}) {
+  for (ConstTensor* ids : {&micro_batch.main.tokens, &micro_batch.targets, &micro_batch.main.position_ids}) {
     *ids = batch.allocate("ids", {8, 1}, DType::i32);
   }
-  micro_batch.positions = batch.allocate("positions", {8}, DType::i32);
-  micro_batch.sequence = 8;
+  micro_batch.main.positions = batch.allocate("positions", {8}, DType::i32);
+  micro_batch.main.sequence = 8;
   micro_batch.samples = 1;
   const std::vector<MicroBatch> micro_batches(3, micro_batch);
   const std::vector<Action> actions = make_schedule(schedule, stage, stages, 3, chunks);

@@ -2,6 +2,7 @@
 // does between two steps waits for them: seen from inside a run's forwards.
 #include <catch2/catch.hpp>
 
+#include "model/layers.h"
 #include "support/loop_on_threads.h"
 #include "support/watching_communicator.h"
 

@@ -57,13 +57,13 @@ LocalGradients run(int tensor, bool sequence_parallel, const std::string& broken
     const TensorRegion region(grid, sequence_parallel);
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    const GptStage stage(config.model, config.parallel, grid, region, store);
+    const Stages stages = make_stages(config, grid, region, store);
     store.allocate(*backend.device, DType::f32);
     store.draw_initial(*backend.ops, config.train.seed, store.values());
     backend.ops->fill(store.gradients(), 0);
 
     const MemoryPlan plan = plan_memory(config, {.tensor = tensor}, grid.at());
-    PipelineExecutor executor({&stage}, grid, region, plan.passes, *backend.device);
+    PipelineExecutor executor({stages.front().get()}, grid, region, plan.passes, *backend.device);
     const Buffer scratch_memory(*backend.device, plan.scratch);
     Arena scratch("scratch", scratch_memory);
     double loss = 0;

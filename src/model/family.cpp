@@ -1,0 +1,39 @@
+#include "model/family.h"
+
+#include <algorithm>
+#include <array>
+
+#include "model/gpt.h"
+
+namespace megatron {
+
+namespace {
+
+template <class FamilyStage>
+Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegion& region, ParameterStore& store) {
+  Stages stages;
+  for (int chunk = 0; chunk < config.parallel.virtual_stages; ++chunk) {
+    stages.push_back(
+        std::make_unique<FamilyStage>(config.model, config.parallel, grid, region, store, config.recompute, chunk));
+  }
+  return stages;
+}
+
+constexpr std::array kFamilies = {
+    ModelFamily{.name = "gpt", .make_stages = stages_of<GptStage>, .flops = decoder_flops_per_token},
+};
+
+}  // namespace
+
+const ModelFamily& family_of(const ModelConfig& model) {
+  const auto* const found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                         [&](const ModelFamily& family) { return family.name == model.family; });
+  internal_check(found != kFamilies.end(), "a model family that nobody has written");
+  return *found;
+}
+
+FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
+  return family_of(model).flops(model, recomputed_layers, sequence);
+}
+
+}  // namespace megatron
