@@ -4,9 +4,9 @@
 Usage: python3 scripts/verify_random_layouts.py [--count 500] [--first 0] [--seed 1] [--together 1] [--folder FOLDER]
 
 Configuration N of a seed is always the same: tiny models of every kind (positions, activations, norms, groups, biases,
-ties), documents, losses, precisions, dropout, growing batches and sequences, optimizers, on layouts of up to 8 ranks
-with every schedule. What is not verified is printed with the command that repeats it. Ends with 1 if there was any.
-A test runs the first dozen: tests/CMakeLists.txt.
+ties, windows, residuals), documents, orders, losses, precisions, dropout, growing batches and sequences, optimizers, on
+layouts of up to 8 ranks with every schedule. What is not verified is printed with the command that repeats it. Ends
+with 1 if there was any. A test runs the first dozen: tests/CMakeLists.txt.
 """
 
 import argparse
@@ -46,6 +46,7 @@ class Draw:
         self.draw_growth()
         self.draw_data()
         self.draw_training()
+        self.draw_families()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -166,6 +167,23 @@ class Draw:
         self.set("optimizer.distributed", self.sometimes(0.5))
         self.set("learning_rate.peak", self.one_of(1e-5, 1e-3, 1e-2, 0.3))
         self.set("learning_rate.decay", self.one_of("cosine", "constant", "linear"))
+
+    def draw_families(self):
+        """What models of other families have. Drawn last, so that the draws above stay what they were."""
+        if self.sometimes(0.3):
+            self.set("model.residual", self.one_of("parallel", "parallel_one_norm"))
+        if self.sometimes(0.3):
+            self.set("model.attention_window", self.one_of(1, 2, 3, 5, 8, 40))
+        if self.sometimes(0.3):
+            half_is_rotated = self.keys.get("model.rotary_fraction") == 0.5
+            self.set("model.head_size", self.one_of(4, 8, 12) if half_is_rotated else self.one_of(2, 6, 8, 12))
+        for key in ("scale_embeddings", "embedding_norm", "head_bias"):
+            if self.sometimes(0.2):
+                self.set(f"model.{key}", True)
+        if self.sometimes(0.3):
+            self.set("model.bias", self.one_of("attention", "query_key_value", "feed_forward"))
+        if self.sometimes(0.25):
+            self.set("data.order", "megatron_core")
 
 
 def make_corpus(folder, preprocess):
