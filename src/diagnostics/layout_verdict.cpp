@@ -13,7 +13,7 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kRowsShown = 5;
-constexpr double kRoundingMargin = 4;
+constexpr double kRoundingMargin = 4, kPrecisionMargin = 2;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double relative(const ComparedNumber& number) {
@@ -27,6 +27,19 @@ double largest_relative(const std::vector<TensorDifference>& differences) {
   return largest;
 }
 
+// Raises what each step's loss and gradients may differ by to `margin` times what they have moved.
+void raise(std::vector<std::vector<double>>& numbers, const std::vector<StepComparison>& moved, double margin) {
+  const auto raise_one = [margin](double& number, double distance) {
+    if (std::isfinite(distance)) number = std::max(number, margin * distance);
+  };
+  for (std::size_t step = 0; step < moved.size(); ++step) {
+    raise_one(numbers[step][0], std::abs(moved[step].loss.here - moved[step].loss.reference));
+    for (std::size_t t = 0; t < moved[step].gradients.size(); ++t) {
+      raise_one(numbers[step][1 + t], moved[step].gradients[t].distance);
+    }
+  }
+}
+
 std::string number_failure(const char* what, std::size_t step, const ComparedNumber& number, double allowed) {
   return fmt::format("the {} of step {} is {:.9g} instead of {:.9g} (off by {:.1e}; allowed {:.0e})", what, step + 1,
                      number.here, number.reference, relative(number), allowed);
@@ -35,35 +48,47 @@ std::string number_failure(const char* what, std::size_t step, const ComparedNum
 }  // namespace
 
 LayoutVerdict::LayoutVerdict(PlayComparison comparison, Promise promise)
-    : comparison_(std::move(comparison)), promise_(promise), rounding_(comparison_.steps.size()) {
-  for (std::size_t step = 0; step < rounding_.size(); ++step) {
-    rounding_[step].gradients.resize(comparison_.steps[step].gradients.size());
-  }
+    : comparison_(std::move(comparison)), promise_(promise) {
+  for (const StepComparison& step : comparison_.steps) rounding_.emplace_back(1 + step.gradients.size());
+  precision_ = rounding_;
 }
 
 void LayoutVerdict::allow_rounding(const std::vector<StepComparison>& rounding) {
-  const auto raise = [](double& value, double moved) {
-    if (std::isfinite(moved)) value = std::max(value, moved);
-  };
-  for (std::size_t step = 0; step < rounding.size(); ++step) {
-    const StepComparison& moved = rounding[step];
-    raise(rounding_[step].loss, std::abs(moved.loss.here - moved.loss.reference));
-    for (std::size_t t = 0; t < moved.gradients.size(); ++t) {
-      raise(rounding_[step].gradients[t], moved.gradients[t].distance);
-    }
+  raise(rounding_, rounding, kRoundingMargin);
+}
+
+void LayoutVerdict::allow_precision(const std::vector<StepComparison>& precision) {
+  raise(precision_, precision, kPrecisionMargin);
+}
+
+double LayoutVerdict::scale_of(std::size_t step, std::size_t number) const {
+  const StepComparison& at = comparison_.steps[step];
+  return number == 0 ? std::abs(at.loss.reference) : at.gradients[number - 1].scale;
+}
+
+double LayoutVerdict::allowed(std::size_t step, std::size_t number) const {
+  const double scale = scale_of(step, number);
+  double most = rounding_[step][number];
+  if (!(scale > 0)) return most;
+  for (std::size_t other = 0; other < rounding_.size(); ++other) {
+    // Another step's counts as it is or relative to its number, whichever is less: a gradient that is nothing but
+    // rounding there says nothing about one that is more here.
+    const double known = std::max(rounding_[other][number], precision_[other][number]);
+    const double share = std::min(known / scale_of(other, number), kMostElsewhere);
+    most = std::max(most, std::min(known, share * scale));
   }
+  return most;
 }
 
 bool LayoutVerdict::loss_beyond(std::size_t step) const {
   const ComparedNumber& loss = comparison_.steps[step].loss;
-  const double allowed = std::max(promise_.loss * std::abs(loss.reference), kRoundingMargin * rounding_[step].loss);
-  return !(std::abs(loss.here - loss.reference) <= allowed);  // a loss that is not finite as well
+  const double most = std::max(promise_.loss * std::abs(loss.reference), allowed(step, 0));
+  return !(std::abs(loss.here - loss.reference) <= most);  // a loss that is not finite as well
 }
 
 bool LayoutVerdict::gradient_beyond(std::size_t step, std::size_t tensor) const {
   const TensorDifference& difference = comparison_.steps[step].gradients[tensor];
-  return difference.relative > promise_.gradient &&
-         difference.distance > kRoundingMargin * rounding_[step].gradients[tensor];
+  return difference.relative > promise_.gradient && difference.distance > allowed(step, 1 + tensor);
 }
 
 std::vector<std::size_t> LayoutVerdict::gradients_beyond(std::size_t step) const {

@@ -2,8 +2,8 @@
 // read, and what differs by more than it may, with a hint where to look. Knows numbers and names: no ranks, no devices.
 //
 // A difference may be as large as a fixed promise says. Where it is larger, the verdict has to know how far rounding
-// alone moves the reference (allow_rounding): gradients that are zero but for rounding, or the kink of a ReLU, leave
-// rounding errors of any relative size, which no fixed promise can tell from a defect.
+// moves the reference: gradients that are zero but for rounding, or the kink of a ReLU, leave rounding errors of any
+// relative size, which no fixed promise can tell from a defect.
 #pragma once
 
 #include <string>
@@ -21,6 +21,8 @@ inline constexpr Promise kRounding{1e-5, 5e-5};  ///< fp32
 inline constexpr Promise kBand{5e-3, 5e-2};      ///< 16 bits
 /// Of norms and updates in any precision: both are made of the reference's gradients, in fp32.
 inline constexpr double kNormPromise = 1e-5, kUpdatePromise = 1e-4;
+/// What was not measured in the step itself allows no more than this share of a number: a sum that is left out is more.
+inline constexpr double kMostElsewhere = 0.4;
 
 struct ComparedNumber {
   double here = 0, reference = 0;
@@ -43,8 +45,12 @@ class LayoutVerdict {
 
   /// `rounding`: the reference's first steps, played by one rank with other rounding errors, compared with themselves.
   /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved
-  /// them.
+  /// them. What it has moved in one step also counts in the others, within kMostElsewhere: a kink that falls the same
+  /// way in all plays of this step falls the other way in those of another.
   void allow_rounding(const std::vector<StepComparison>& rounding);
+  /// `precision`: the reference's steps compared with fp32. The layout may be as far from fp32 on the other side, so
+  /// twice as far from the reference, within kMostElsewhere.
+  void allow_precision(const std::vector<StepComparison>& precision);
 
   /// The first step (from 1) whose loss or gradients differ by more than they may; 0: none does.
   std::size_t first_step_beyond() const;
@@ -56,12 +62,11 @@ class LayoutVerdict {
   std::string summary() const;
 
  private:
-  /// How far rounding has moved a step of the reference; 0: as far as is known.
-  struct Rounding {
-    double loss = 0;
-    std::vector<double> gradients;
-  };
+  /// Numbers of a step: its loss, then its gradients.
+  using Numbers = std::vector<double>;
 
+  double scale_of(std::size_t step, std::size_t number) const;
+  double allowed(std::size_t step, std::size_t number) const;
   bool loss_beyond(std::size_t step) const;
   bool gradient_beyond(std::size_t step, std::size_t tensor) const;
   std::vector<std::size_t> gradients_beyond(std::size_t step) const;
@@ -69,7 +74,8 @@ class LayoutVerdict {
 
   PlayComparison comparison_;
   Promise promise_;
-  std::vector<Rounding> rounding_;  // by step
+  // By step: how far plays of this step allow its numbers to differ, and what else is known of them.
+  std::vector<Numbers> rounding_, precision_;
 };
 
 }  // namespace megatron

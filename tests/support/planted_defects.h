@@ -25,13 +25,23 @@ struct CommunicationDefect {
   bool repeats_received_messages = false;  ///< each second one is the one before it again
 };
 
+/// When a rank's defects begin: before anything else, or with the comparison in 16 bits, before which one rank alone
+/// has played for the second time.
+struct Onset {
+  bool in_16_bits = false;
+  int plays_alone = 0;  ///< that this rank has seen begin
+  bool come() const { return !in_16_bits || plays_alone > 1; }
+};
+
 class DefectiveCommunicator final : public PassingCommunicator {
  public:
-  /// `inner` and `defect` must outlive it and the groups split off it.
-  DefectiveCommunicator(Communicator& inner, const CommunicationDefect& defect)
-      : PassingCommunicator(inner), defect_(defect) {}
-  DefectiveCommunicator(std::unique_ptr<Communicator> inner, const CommunicationDefect& defect)
-      : PassingCommunicator(std::move(inner)), defect_(defect) {}
+  /// `inner`, `defect` and `onset` must outlive it and the groups split off it.
+  DefectiveCommunicator(Communicator& inner, const CommunicationDefect& defect, Onset& onset)
+      : PassingCommunicator(inner), defect_(defect), onset_(onset) {}
+  DefectiveCommunicator(std::unique_ptr<Communicator> inner, const CommunicationDefect& defect, Onset& onset)
+      : PassingCommunicator(std::move(inner)), defect_(defect), onset_(onset) {
+    if (name() == "reference") ++onset_.plays_alone;
+  }
 
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
@@ -71,13 +81,14 @@ class DefectiveCommunicator final : public PassingCommunicator {
     if (const auto after = after_.extract(ticket)) after.mapped()();
   }
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
-    return std::make_unique<DefectiveCommunicator>(std::move(inner), defect_);
+    return std::make_unique<DefectiveCommunicator>(std::move(inner), defect_, onset_);
   }
 
  private:
-  bool here() const { return name() == defect_.group; }
+  bool here() const { return name() == defect_.group && onset_.come(); }
 
   const CommunicationDefect& defect_;
+  Onset& onset_;
   std::map<std::uint64_t, std::function<void()>> after_;  // by ticket
   std::vector<char> last_;
   int received_ = 0;
@@ -86,7 +97,8 @@ class DefectiveCommunicator final : public PassingCommunicator {
 /// Operations whose arguments may be changed before each call.
 class DefectiveOps final : public PassingOps {
  public:
-  using PassingOps::PassingOps;
+  /// `onset` must outlive it.
+  DefectiveOps(std::unique_ptr<Ops> inner, const Onset& onset) : PassingOps(std::move(inner)), onset_(onset) {}
   std::function<void(Dropout&)> with_dropout;
   std::function<void(RotaryArgs&)> with_rotary;
   std::function<void(std::int64_t& first_row)> with_embedding;
@@ -100,7 +112,7 @@ class DefectiveOps final : public PassingOps {
   }
   void rotary(const RotaryArgs& args) override {
     RotaryArgs changed = args;
-    if (with_rotary) with_rotary(changed);
+    if (with_rotary && onset_.come()) with_rotary(changed);
     PassingOps::rotary(changed);
   }
   void embedding_forward(const EmbeddingForwardArgs& args) override {
@@ -111,17 +123,19 @@ class DefectiveOps final : public PassingOps {
   }
   void adamw(const AdamWArgs& args) override {
     AdamWArgs changed = args;
-    if (with_adamw) with_adamw(changed);
+    if (with_adamw && onset_.come()) with_adamw(changed);
     PassingOps::adamw(changed);
   }
 
  private:
   template <class Args, class Part>
-  static Args changed(Args args, const std::function<void(Part&)>& change, Part Args::*part) {
-    if (change) change(args.*part);
+  Args changed(Args args, const std::function<void(Part&)>& change, Part Args::*part) const {
+    if (change && onset_.come()) change(args.*part);
     return args;
   }
   void pass(const char*, const std::function<void()>& call) override { call(); }
+
+  const Onset& onset_;
 };
 
 }  // namespace megatron::test

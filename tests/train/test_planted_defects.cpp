@@ -1,5 +1,5 @@
 // Defects of the kinds that parallel trainers have had, planted one by one into a layout: --verify finds each of them,
-// and verifies the same layout without it.
+// and verifies the same layout without it. So it does where a defect is one of 16 bits alone.
 #include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
@@ -18,14 +18,15 @@ struct Planted {
   std::function<void(DefectiveOps& ops)> operations;  ///< of the last rank
 };
 
-void verify_with(int ranks, const Config& input, const Planted& planted) {
+void verify_with(int ranks, const Config& input, const Planted& planted, bool in_16_bits = false) {
   run_as_threads(ranks, [&](Communicator& threads) {
-    DefectiveCommunicator world(threads, planted.communication);
+    Onset onset{in_16_bits};
+    DefectiveCommunicator world(threads, planted.communication, onset);
     Config config = input;
     std::vector<std::string> warnings;
     const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
     Backend cpu = make_cpu_backend();
-    auto ops = std::make_unique<DefectiveOps>(std::move(cpu.ops));
+    auto ops = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
     if (planted.operations && world.rank() == ranks - 1) planted.operations(*ops);
     Compute compute{Backend(std::move(cpu.device), std::move(ops)), nullptr, ""};
     Log log(false);
@@ -35,11 +36,21 @@ void verify_with(int ranks, const Config& input, const Planted& planted) {
   });
 }
 
-/// The layout is verified as it is, and not with the defect, of which `finding` is said.
-void check_found(int ranks, const Config& config, const Planted& defect, const std::string& finding) {
+/// The layout is verified as it is, and not with the defect, of which `finding` is said in fp32. A defect of 16 bits
+/// alone is found there.
+void check_found(int ranks, Config config, const Planted& defect, const std::string& finding) {
   verify_with(ranks, config, {});
-  require_error(ErrorKind::numerics, {"does not train what one rank trains", finding},
+  require_error(ErrorKind::numerics, {"in fp32, this layout does not train what one rank trains", finding},
                 [&] { verify_with(ranks, config, defect); });
+  for (const char* const precision : {"bf16", "fp16"}) {
+    CAPTURE(precision);
+    config.precision.compute = precision;
+    config.precision.loss_scale = 4096;
+    verify_with(ranks, config, {});
+    require_error(ErrorKind::numerics,
+                  {fmt::format("in {}, this layout does not train what one rank trains", precision)},
+                  [&] { verify_with(ranks, config, defect, true); });
+  }
 }
 
 bool is_sum(DType type, const Tensor& values, Reduce reduce) {

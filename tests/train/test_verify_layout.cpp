@@ -1,11 +1,11 @@
-// megatron_train --verify, with ranks as threads: right layouts pass, and planted defects are found and named. Under a
-// launcher: faults/test_verify.cpp.
+// megatron_train --verify, with ranks as threads: right layouts pass, and planted defects are found and named. The
+// verdict by itself: test_layout_verdict.cpp; under a launcher: faults/test_verify.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "comm/thread_communicator.h"
-#include "diagnostics/layout_verdict.h"
+#include "diagnostics/tensor_comparison.h"
 #include "run/verify_layout.h"
 #include "support/forgetful_communicator.h"
 #include "support/small_corpus.h"
@@ -139,76 +139,6 @@ TEST_CASE("rounding that Adam makes full steps of is verified") {
   verify_on(4, config);
   require_error(ErrorKind::numerics, {"the first that is off is final_norm.bias"},
                 [&] { verify_on(4, config, "data"); });
-}
-
-namespace {
-
-StepComparison step_of(ComparedNumber loss, ComparedNumber norm, std::vector<TensorDifference> gradients) {
-  return {loss, norm, std::move(gradients)};
-}
-
-TensorDifference off_by(const char* name, double relative, int rank = 0) {
-  return {.name = name, .scale = 2, .distance = 2 * relative, .rank = rank, .relative = relative};
-}
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
-
-TEST_CASE("a verdict says what is off, and where to look") {
-  const std::vector<TensorDifference> right = {off_by("first", 1e-6), off_by("second", 2e-6, 1)};
-  const auto verdict = [&](StepComparison first, StepComparison second, std::vector<TensorDifference> parameters = {}) {
-    LayoutVerdict result({{std::move(first), std::move(second)}, std::move(parameters), ""}, kRounding);
-    CHECK(contains(result.tables(), "that differ most"));
-    return result;
-  };
-  const StepComparison good = step_of({4, 4}, {1, 1}, right), close = step_of({4.00002, 4}, {1, 1}, right);
-  CHECK(verdict(good, good).failure().empty());
-  CHECK(verdict(close, good).first_step_beyond() == 0);
-  CHECK(verdict(close, good, {off_by("first", 3e-5)}).summary() ==
-        "loss within 5.0e-06 (1e-05 allowed), gradient norm 0.0e+00 (1e-05), 4 gradients 2.0e-06 (5e-05), updates "
-        "3.0e-05 (1e-04)");
-
-  std::string text = verdict(good, step_of({3.1, 3}, {1, 1}, right)).failure();
-  CHECK(contains(text, "the loss of step 2 is 3.1 instead of 3"));
-  CHECK(contains(text, "look at what their updates left behind"));
-  text =
-      verdict(step_of({4.1, 4}, {1, 1}, {off_by("first", 0.1), off_by("second", 0.2, 1), off_by("third", 1e-6)}), good)
-          .failure();
-  CHECK(contains(text, "the loss of step 1 is 4.1 instead of 4"));
-  CHECK(contains(text, "2 of 3 gradients of step 1"));
-  CHECK(contains(text, "so the forward pass is already another one"));
-  CHECK(contains(text, "the first that is off is second, by 2.0e-01, most of it on rank 1"));
-  CHECK(contains(verdict(good, step_of({4, 4}, {1.1, 1}, right)).failure(), "the gradient norm of step 2 is 1.1"));
-  CHECK(contains(verdict(good, good, {off_by("first", 1e-6), off_by("second", 0.5, 3)}).failure(),
-                 "1 of 2 parameters are updated otherwise, second by 5.0e-01 of its way, most of it on rank 3"));
-  for (const double other : {4.0, double(NAN)}) {
-    CHECK(contains(verdict(good, step_of({NAN, other}, {1, 1}, right)).failure(), "the loss of step 2 is nan"));
-  }
-}
-
-TEST_CASE("a verdict allows four times what rounding does, no more") {
-  const auto gradients = [](double first, double second) {
-    return std::vector<TensorDifference>{off_by("first", first), off_by("second", second)};
-  };
-  const StepComparison good = step_of({4, 4}, {1, 1}, gradients(1e-6, 1e-6));
-  const StepComparison noisy = step_of({4.01, 4}, {1, 1}, gradients(1e-6, 0.9));
-  LayoutVerdict verdict({{good, noisy}, {}, ""}, kRounding);
-  CHECK(verdict.first_step_beyond() == 2);
-  verdict.allow_rounding({good});
-  CHECK(verdict.first_step_beyond() == 2);
-  verdict.allow_rounding({good, step_of({3.997, 4}, {1, 1}, gradients(0.9, 0.2))});
-  CHECK(contains(verdict.failure(), "1 of 2 gradients of step 2"));
-  verdict.allow_rounding({good, step_of({4, 4}, {1, 1}, gradients(0, 0.3))});
-  CHECK(verdict.failure().empty());
-  CHECK(contains(verdict.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
-  // Rounding that is not finite explains nothing.
-  LayoutVerdict infinite({{step_of({NAN, 4}, {1, 1}, gradients(INFINITY, 0))}, {}, ""}, kRounding);
-  infinite.allow_rounding({step_of({INFINITY, 4}, {1, 1}, gradients(INFINITY, 0))});
-  CHECK(contains(infinite.failure(), "the loss of step 1 is nan"));
-  CHECK(contains(infinite.failure(), "the only one is first, by inf"));
 }
 
 namespace {
