@@ -71,7 +71,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   return sorted[count - 1].token;
 }
 
-Generator::Generator(const std::string& path, Communicator& world, Compute compute) {
+Generator::Generator(const std::string& path, Communicator& world, Compute compute, const std::string& precision) {
   std::vector<std::string> warnings;
   const CheckpointReader checkpoint = open_named_checkpoint(world, path, warnings);
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
@@ -81,9 +81,11 @@ Generator::Generator(const std::string& path, Communicator& world, Compute compu
          "{} was not written by megatron_train: it has no tokenizer", path_);
   tokenizer_ = facts.at("tokenizer").get<std::string>();
   tokenizer_hash_ = facts.value("tokenizer_hash", std::uint64_t{0});
-  Device& device = *compute.backend.device;
-  model_ = std::make_unique<InferenceModel>(config_for_inference(checkpoint), world, std::move(compute));
-  checkpoint.read(world, model_->values(), device);
+  Config config = config_for_inference(checkpoint);
+  if (precision != "checkpoint") config.precision.compute = precision;
+  const DType type = config.precision.dtype();
+  model_ = std::make_unique<InferenceModel>(std::move(config), world, std::move(compute), type);
+  model_->load(world, checkpoint);
 }
 
 void Generator::generate(std::vector<std::int32_t> prompt, std::int32_t end, const SamplingOptions& options,

@@ -29,7 +29,8 @@ class Generator {
  public:
   /// Reads the newest good checkpoint of a run directory, or the checkpoint folder that `path` is; any layout. Computes
   /// where it is told (start_compute of the world). `world` must have one rank.
-  Generator(const std::string& path, Communicator& world, Compute compute);
+  /// `precision`: "fp32", "bf16", "fp16", or "checkpoint" for the one that it was trained with.
+  Generator(const std::string& path, Communicator& world, Compute compute, const std::string& precision = "fp32");
 
   const std::string& checkpoint_path() const { return path_; }
   const std::string& tokenizer() const { return tokenizer_; }  ///< name and hash of the one that made the data

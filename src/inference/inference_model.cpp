@@ -19,28 +19,63 @@ Config config_for_inference(const CheckpointReader& checkpoint) {
   return config;
 }
 
-InferenceModel::InferenceModel(Config config, Communicator& world, Compute compute)
-    : config_(std::move(config)), compute_(std::move(compute)) {
+namespace {
+
+// The whole of a parameter, to be filled with f32 numbers.
+Piece whole(const Parameter& parameter, Tensor value) {
+  const std::int64_t count = parameter.elements();
+  return {.name = parameter.name,
+          .global_shape = parameter.global_shape,
+          .box = parameter.box,
+          .first = 0,
+          .count = count,
+          .value = value.view({count}),
+          .m = {},
+          .v = {}};
+}
+
+}  // namespace
+
+InferenceModel::InferenceModel(Config config, Communicator& world, Compute compute, DType type)
+    : config_(std::move(config)), compute_(std::move(compute)), type_(type) {
   grid_ = std::make_unique<ProcessGrid>(world, GridShape{}, compute_.transport.get());
   region_ = std::make_unique<TensorRegion>(*grid_, false);
   stages_ = make_stages(config_, *grid_, *region_, store_);
-  store_.allocate(*compute_.backend.device, DType::f32);
+  store_.allocate_values(*compute_.backend.device, type_);
 }
 
 std::vector<Piece> InferenceModel::values() const {
+  internal_check(type_ == DType::f32, "the pieces of a checkpoint are f32");
   std::vector<Piece> pieces;
-  for (const Parameter& parameter : store_.all()) {
-    const std::int64_t count = parameter.elements();
-    pieces.push_back({.name = parameter.name,
-                      .global_shape = parameter.global_shape,
-                      .box = parameter.box,
-                      .first = 0,
-                      .count = count,
-                      .value = parameter.value.view({count}),
-                      .m = {},
-                      .v = {}});
-  }
+  for (const Parameter& parameter : store_.all()) pieces.push_back(whole(parameter, parameter.value));
   return pieces;
+}
+
+void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoint) {
+  Device& device = *compute_.backend.device;
+  if (type_ == DType::f32) return checkpoint.read(world, values(), device);
+  constexpr std::int64_t kNumbersTogether = std::int64_t{16} << 20;  // 64 MiB, or one larger parameter
+  Buffer memory;
+  const std::vector<Parameter>& all = store_.all();
+  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    std::int64_t numbers = 0;
+    while (end < all.size() && (end == begin || numbers + all[end].elements() <= kNumbersTogether)) {
+      numbers += all[end++].elements();
+    }
+    const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
+    if (memory.bytes() < bytes) memory = Buffer();  // the old one is not needed beside the new one
+    if (memory.bytes() < bytes) memory = Buffer(device, bytes);
+    std::vector<Piece> pieces;
+    std::size_t used = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      pieces.push_back(whole(all[i], memory.tensor({all[i].elements()}, DType::f32, used)));
+      used += pieces.back().value.bytes();
+    }
+    checkpoint.read(world, pieces, device);
+    for (std::size_t i = begin; i < end; ++i) {
+      compute_.backend.ops->copy(pieces[i - begin].value, all[i].value.view({all[i].elements()}));
+    }
+  }
 }
 
 void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits) {
@@ -63,11 +98,19 @@ void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t f
 
   // The same pass twice: once to learn how much memory this length needs, once for real.
   const auto pass = [&](Ops& ops, Arena& saved, Arena& scratch) {
-    const Tensor all = saved.allocate("logits", {s, padded}, DType::f32);
-    Context pass_context{
-        .ops = ops, .region = *region_, .saved = saved, .scratch = scratch, .micro_batch = batch, .training = false};
+    const Tensor all = saved.allocate("logits", {s, padded}, type_);
+    Context pass_context{.ops = ops,
+                         .region = *region_,
+                         .saved = saved,
+                         .scratch = scratch,
+                         .micro_batch = batch,
+                         .activation_type = type_,
+                         .training = false};
     stages_.front()->logits(pass_context, all);
-    return all;
+    if (type_ == DType::f32) return all;
+    const Tensor wide = saved.allocate("logits in f32", {s, padded}, DType::f32);
+    ops.copy(all, wide);
+    return wide;
   };
   CountingOps counting;
   Arena saved_size("saved"), scratch_size("scratch");

@@ -1,5 +1,5 @@
-// A whole model on one rank that only looks ahead: fp32, no dropout, no cache. For text from a checkpoint, and for the
-// comparison of two forms of the same weights.
+// A whole model on one rank that only runs forward: weights without gradients, in any precision; no dropout, no cache.
+// For text from a checkpoint, and for the comparison of two forms of the same weights.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,18 @@ Config config_for_inference(const CheckpointReader& checkpoint);
 
 class InferenceModel {
  public:
-  /// `config` resolved for one rank, which `world` has; computes where it is told. Weights are anything until they are
-  /// written through values().
-  InferenceModel(Config config, Communicator& world, Compute compute);
+  /// `config` resolved for one rank, which `world` has; computes where it is told, in f32, bf16 or f16. Weights are
+  /// anything until load() or until they are written through values().
+  InferenceModel(Config config, Communicator& world, Compute compute, DType type = DType::f32);
 
   const Config& config() const { return config_; }
-  /// All weights, whole, as views on the device.
+  /// Reads the weights, f32 in every checkpoint, and rounds them to this model's precision; a few parameters at a time
+  /// are in memory in both. Errors as CheckpointReader::read().
+  void load(Communicator& world, const CheckpointReader& checkpoint);
+  /// All weights of an f32 model, whole, as views on the device.
   std::vector<Piece> values() const;
+  /// Bytes that the weights take on the device.
+  std::size_t weight_bytes() const { return store_.values().bytes() + store_.constant_bytes(); }
   /// Next-token logits behind each token from number `first_row` on, [rows, vocab_size], row-major.
   void logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits);
 
@@ -36,6 +41,7 @@ class InferenceModel {
   ParameterStore store_;
   std::unique_ptr<TensorRegion> region_;
   Stages stages_;  // one: the whole model
+  DType type_;
   Buffer integers_, saved_memory_, scratch_memory_;
 };
 

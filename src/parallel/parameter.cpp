@@ -20,9 +20,7 @@ Tensor allocate_constant(Arena& arena, const std::vector<float>& numbers) {
 
 int ParameterStore::declare(Parameter parameter, bool adjacent) {
   internal_check(values_.empty(), "parameter declared after the store was allocated");
-  for (const Parameter& other : parameters_) {
-    internal_check(other.name != parameter.name, "two parameters of one name on one rank");
-  }
+  internal_check(names_.insert(parameter.name).second, "two parameters of one name on one rank");
   parameter.adjacent = adjacent;
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
@@ -60,7 +58,7 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
   for (Parameter& parameter : parameters_) {
     const std::int64_t count = parameter.elements();
     parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
-    parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
+    if (gradients) parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
   }
 }
 
@@ -129,10 +127,23 @@ std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, cons
 void ParameterStore::allocate(Device& device, DType value_type, int shards, std::int64_t bucket_elements) {
   shards_ = shards;
   lay_out(bucket_elements);
-  const auto elements = static_cast<std::size_t>(flat_elements_);
-  value_buffer_ = Buffer(device, elements * size_of(value_type));
-  gradient_buffer_ = Buffer(device, elements * size_of(DType::f32));
-  set_views(value_buffer_.tensor({flat_elements_}, value_type), gradient_buffer_.tensor({flat_elements_}, DType::f32));
+  const Tensor values = allocate_flat(value_buffer_, device, value_type);
+  set_views(values, allocate_flat(gradient_buffer_, device, DType::f32));
+  allocate_constants(device);
+}
+
+void ParameterStore::allocate_values(Device& device, DType value_type) {
+  lay_out(kBucketElements);
+  set_views(allocate_flat(value_buffer_, device, value_type), {});
+  allocate_constants(device);
+}
+
+Tensor ParameterStore::allocate_flat(Buffer& buffer, Device& device, DType type) const {
+  buffer = Buffer(device, static_cast<std::size_t>(flat_elements_) * size_of(type));
+  return buffer.tensor({flat_elements_}, type);
+}
+
+void ParameterStore::allocate_constants(Device& device) {
   constant_buffer_ = Buffer(device, constant_bytes());
   Arena constants("constants", constant_buffer_);
   for (Constant& constant : constants_) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,8 @@ class ParameterStore {
   /// that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are then the
   /// same elements on each of its stages.
   void allocate(Device& device, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
+  /// Values alone, for models that only run forward: gradients() stays empty.
+  void allocate_values(Device& device, DType value_type);
   /// As allocate, but with addresses that must not be dereferenced: for planning.
   void allocate_sizing(DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
 
@@ -134,6 +137,8 @@ class ParameterStore {
   static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
 
  private:
+  Tensor allocate_flat(Buffer& buffer, Device& device, DType type) const;
+  void allocate_constants(Device& device);
   void set_views(Tensor values, Tensor gradients);
   void lay_out(std::int64_t bucket_elements);
   void close_bucket(FlatRange& bucket);
@@ -146,6 +151,7 @@ class ParameterStore {
   };
 
   std::vector<Parameter> parameters_;
+  std::set<std::string> names_;
   std::vector<Constant> constants_;
   Buffer constant_buffer_;
   std::int64_t flat_elements_ = 0;

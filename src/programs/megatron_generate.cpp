@@ -16,7 +16,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string source, prompt, vocab_file, merge_file;
+  std::string source, prompt, vocab_file, merge_file, precision;
   RunConfig run;
   SamplingOptions sampling;
   bool no_begin_token = false, special_tokens = false, greedy = false, version = false, help = false;
@@ -48,6 +48,8 @@ po::options_description options(Arguments& arguments) {
   add("greedy", po::bool_switch(&arguments.greedy), "always the likeliest token");
   add("device", po::value(&arguments.run.device)->default_value("auto")->value_name("DEVICE"),
       "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
+  add("precision", po::value(&arguments.precision)->default_value("fp32")->value_name("NAME"),
+      "of weights and arithmetic: fp32, bf16, fp16, or checkpoint for the one the model was trained with");
   add("seed", po::value(&sampling.seed)->default_value(1234)->value_name("S"), "the same seed gives the same text");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
@@ -72,6 +74,9 @@ Arguments parse_arguments(int argc, char** argv) {
           "--no-begin-token needs a --prompt of at least one character: there is no other token to start with");
   const std::string& device = arguments.run.device;
   require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
+  const std::string& precision = arguments.precision;
+  require(precision == "fp32" || precision == "bf16" || precision == "fp16" || precision == "checkpoint",
+          "--precision: fp32, bf16, fp16 or checkpoint");
   require(sampling.max_new_tokens >= 0, "--max-new-tokens: 0 or more");
   require(sampling.temperature > 0, "--temperature: more than 0 (--greedy for the limit)");
   require(sampling.top_k >= 0, "--top-k: 0 or more");
@@ -90,7 +95,8 @@ void generate(const Arguments& arguments, MpiSession& session) {
   std::vector<std::string> warnings;
   choose_device(run, world, warnings);
   for (const std::string& warning : warnings) Log(true).warning(std::string_view(warning));
-  Generator generator(arguments.source, world, start_compute(run, world, session.host(), session.local_rank()));
+  Generator generator(arguments.source, world, start_compute(run, world, session.host(), session.local_rank()),
+                      arguments.precision);
   const std::unique_ptr<Tokenizer> tokenizer =
       tokenizer_of_checkpoint(generator.checkpoint_path(), generator.tokenizer(), generator.tokenizer_hash(),
                               arguments.vocab_file, arguments.merge_file);

@@ -278,3 +278,31 @@ TEST_CASE("a tied copy is partial over the pipeline, and counts only if it is to
   CHECK_FALSE(store.at(second).counted);
   CHECK_FALSE(store.at(third).counted);
 }
+
+TEST_CASE("parameter store: values alone lie where they would with gradients, and there are none") {
+  Backend backend = make_cpu_backend();
+  ParameterStore whole, values;
+  for (ParameterStore* store : {&whole, &values}) {
+    for (const std::int64_t size : {37, 100, 5}) {
+      Parameter parameter;
+      parameter.name = std::to_string(size);
+      parameter.global_shape = {size};
+      parameter.box = {{0}, {size}};
+      store->declare(parameter);
+    }
+  }
+  whole.allocate(*backend.device, DType::f32);
+  values.allocate_values(*backend.device, DType::bf16);
+  CHECK(values.gradients().empty());
+  CHECK(values.values().bytes() * 2 == whole.values().bytes());
+  for (int i = 0; i < 3; ++i) {
+    CHECK(values.at(i).first == whole.at(i).first);
+    CHECK(values.at(i).gradient.empty());
+    CHECK(values.at(i).value.shape() == whole.at(i).value.shape());
+  }
+  Parameter again;
+  again.name = "37";
+  ParameterStore twice;
+  twice.declare(again);
+  CHECK_THROWS_AS(twice.declare(again), Error);
+}
