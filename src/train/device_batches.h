@@ -55,7 +55,8 @@ class BatchMemory {
 class DeviceBatches {
  public:
   /// Delivers what `plan` says, step after step from 0: at most train.global_batch_size samples of at most
-  /// model.sequence_length tokens. `contents` are no more than training's. Grid and memory must outlive it.
+  /// model.sequence_length tokens. `contents` are no more than training's, and weights. Grid and memory must outlive
+  /// it.
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
                 StepPlan plan, const BatchContents& contents);
 

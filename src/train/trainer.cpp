@@ -122,13 +122,18 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
 
 std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
                                         const std::function<bool()>& stop) {
-  const std::int64_t batch = config_.train.global_batch_size, steps = evaluation_batches(config_, samples);
+  const std::int64_t batch = config_.train.global_batch_size, counted = evaluation_samples(config_, samples);
+  const std::int64_t steps = (counted + batch - 1) / batch;
   const StepPlan plan = [=](std::int64_t step) {
-    return step < steps ? StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), batch} : StepSamples{};
+    if (step >= steps) return StepSamples{};
+    return StepSamples{.first_sample = static_cast<std::uint64_t>(first_sample + step * batch),
+                       .samples = batch,
+                       .padding = std::max<std::int64_t>(0, (step + 1) * batch - counted)};
   };
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
-  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan, evaluation_contents(config_, end_of_document_));
+  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan,
+                        evaluation_contents(config_, end_of_document_, counted % batch != 0));
   double sum = 0, count = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;

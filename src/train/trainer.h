@@ -42,8 +42,8 @@ class Trainer {
   /// `before_update`, if given, may look at the replica's summed gradients, which are the loss' times the loss scale
   /// that it is told, and replace them.
   StepResult train_step(const std::function<void(double loss_scale)>& before_update = {});
-  /// Mean loss over the evaluation_batches() of a set from the given sample on. `stop` is asked before each batch,
-  /// collectively; nothing when it said yes.
+  /// Mean loss over the evaluation_samples() of a set from the given one on, each of which counts once. `stop` is asked
+  /// before each batch, collectively; nothing when it said yes.
   std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
                                  const std::function<bool()>& stop);
 
