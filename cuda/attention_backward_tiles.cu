@@ -118,7 +118,7 @@ struct Part {
   __device__ int first_head() const { return kKeysAreRows ? key_head * problem.heads_per_key_head : own_head; }
   __device__ int rows() const { return (kKeysAreRows ? problem.masks.keys : problem.masks.queries) - first; }
 
-  /// Goes on to the next tile that the block has to do with, from this one of this head on: of queries of every head
+  /// Moves to the next tile that the block has to do with, from this one of this head on: of queries of every head
   /// that shares the key head, or of keys. False if there is none.
   __device__ bool seek(int& head, int& tile) const {
     if constexpr (kKeysAreRows) {

@@ -34,7 +34,7 @@ void PendingFolder::commit() const {
 void PendingFolder::discard() const noexcept {
   try {
     remove_(temporary_);
-  } catch (...) {  // no memory for a path: whoever writes there next cleans up
+  } catch (...) {  // no memory for a path: the next save there cleans up
   }
 }
 

@@ -1,7 +1,7 @@
 // Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and nobody but the
 // device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
 //
-// Work on a device goes on behind the host's back. There are three queues, each in order of its own:
+// A device works while the host does something else. There are three queues, each in order of its own:
 //
 //   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
 //   copies out    start_copy_to_host()

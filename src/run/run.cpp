@@ -112,7 +112,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
-  // It stays until a person removes it: who stopped a run does not want the next turn in the queue to go on with it.
+  // It stays until a person removes it: a run that was stopped must not be resumed by the next job in the queue.
   if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
     log.info("stopped on {} before the first step; remove that file and run the same command again to continue",
              stop_file_path(config.run.directory));

@@ -46,7 +46,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
   trainer_.timers().set_ranges(&passes_);
 }
 
-// A run goes on in the order it began with, or says that it does not.
+// A run continues in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });

@@ -1,5 +1,5 @@
-// Saves beside the training: the same bytes as the other kind's, of the moment when they were begun; and what is left
-// when they fail, or nobody waits for them. A disk that is slow: somebody else holds the HDF5 lock.
+// Background saves: the same bytes as foreground saves at the moment they were started; and what is left when they
+// fail, or are not waited for. A slow disk: another thread holds the HDF5 lock.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -178,7 +178,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
   CHECK(load_newest(run, kWideTensors, layout).step == 2);
 }
 
-TEST_CASE("the seconds of a save in the background are its own, not those of what goes on meanwhile", "[checkpoint]") {
+TEST_CASE("the seconds of a save in the background are its own, not those of other work", "[checkpoint]") {
   const TemporaryFolder folder;
   const SaveReport report =
       save_beside(folder.file("run"), split_along(kWideTensors, 2, 0), 1, 2,

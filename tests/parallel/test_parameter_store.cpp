@@ -210,7 +210,7 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
       }
     }
     CHECK(store.flat_elements() == end);
-    // Every element of every parameter is somebody's, once.
+    // Every element of every parameter has exactly one owner.
     for (const Parameter& parameter : store.all()) {
       std::int64_t next = parameter.first;
       std::map<std::int64_t, std::int64_t> parts;

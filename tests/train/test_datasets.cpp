@@ -49,7 +49,7 @@ TEST_CASE("datasets: the program's order", "[datasets]") {
   for (const std::int64_t step : {1, 30, 60, 100}) CHECK(datasets.first_validation_sample(step) == 0);
 }
 
-TEST_CASE("datasets: Megatron's sample counts, and evaluations that go on where the last one ended", "[datasets]") {
+TEST_CASE("datasets: Megatron's sample counts, and evaluations that continue where the last one ended", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.order = "megatron";
