@@ -85,7 +85,7 @@ std::vector<MemoryCase> memory_cases() {
 
 std::string describe(const std::vector<MemoryCase>& cases) {
   std::string text =
-      "memory of the fullest rank, MiB: GPT-2 124M, 4 x 1024 tokens a micro-batch, 8 of them, tensor 2, pipeline 2, "
+      "memory of the fullest rank, MiB: GPT-2 124M, 4 x 1024 tokens per micro-batch, 8 of them, tensor 2, pipeline 2, "
       "data "
       "2\n";
   text +=

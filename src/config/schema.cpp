@@ -186,7 +186,7 @@ std::vector<Key> train_keys() {
        "learning rate moves on, parameters and moments stay. After so many in a row the run ends with 5. Where a "
        "dynamic "
        "loss scale is still on its way down, the last of these is repeated at the smallest one: if its gradient is "
-       "finite there, the search goes on and counting begins anew.",
+       "finite there, the search continues and counting starts again.",
        ""},
       {MEGATRON_KEY(train, check_replicas_every), from_to(0, kMaxSteps), "updates", "",
        "Compare the copies of parameters that ranks hold so often, and before each save: ones that differ (a fault of "
@@ -221,7 +221,7 @@ std::vector<Key> recipe_keys() {
        "compute \"fp16\", else 1.",
        ""},
       {MEGATRON_KEY(precision, initial_loss_scale), noted(powers, dynamic + "; at least minimum_loss_scale"), "", "",
-       "What a new run begins with; a resumed one goes on with its own.", ""},
+       "What a new run begins with; a resumed one continues with its own.", ""},
       {MEGATRON_KEY(precision, minimum_loss_scale), noted(powers, dynamic), "", "", "It is never lowered below this.",
        ""},
       {MEGATRON_KEY(precision, loss_scale_window), noted(from_to(1, kMaxSteps), dynamic), "updates", "",
@@ -336,7 +336,7 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(checkpoint, keep_last), from_to(0, kMaxExtent), "checkpoints", "",
        "Older ones are removed; 0: keep all.", ""},
       {MEGATRON_KEY(checkpoint, resume), any(), "", "",
-       "Go on from this run's newest checkpoint; false: refuse a directory that has one.", ""},
+       "Resume from this run's newest checkpoint; false: refuse a directory that has one.", ""},
       {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
        ""},
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
@@ -345,7 +345,8 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints beside the training, in which an update waits until they are copied into memory kept for "
-       "that: on each rank what it saves, on all together 12 bytes a parameter with AdamW. A save that comes while one "
+       "that: on each rank what it saves, on all together 12 bytes per parameter with AdamW. A save that comes while "
+       "one "
        "is being written waits for it; the last one, and one before a stop, is written at once.",
        ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Everything the run writes goes here.", ""},
@@ -354,7 +355,7 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "",
        "What moves tensors between ranks; auto: NCCL where each has a CUDA device of its own, else MPI.", ""},
-      {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads a rank", "",
+      {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads per rank", "",
        "Of the CPU's mathematics. With the same number two runs are bit-identical; with another they agree to "
        "rounding.",
        ""},

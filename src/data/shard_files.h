@@ -48,7 +48,7 @@ class ShardSetFiles {
   /// one. An equal set, or one that is not whole, may be replaced.
   void require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const;
   /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
-  /// of the set hold, on whichever rank they were written; those without documents make no shard, and there is another.
+  /// of the set hold, whoever has written them; those without documents make no shard, and there is another.
   void publish(std::span<const ShardSummary> parts);
   /// Everyone who writes parts of the set has published.
   void commit() noexcept { publication_.commit(); }

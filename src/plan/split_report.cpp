@@ -43,7 +43,7 @@ class Report {
 
   SplitReport run() {
     const std::uint64_t tokens = tokens_of(datasets_.train_parts());
-    result_.lines.push_back(fmt::format("training  {}: {} samples a pass", describe(tokens),
+    result_.lines.push_back(fmt::format("training  {}: {} samples per pass", describe(tokens),
                                         samples_of_a_pass(datasets_.train_parts(), config_.model.sequence_length)));
     const auto shares = parse_split(config_.data.split).value_or(std::array<double, 3>{1, 0, 0});
     const double sum =
@@ -81,8 +81,8 @@ class Report {
     const auto taken = static_cast<std::uint64_t>(evaluation_samples(config_, *split.samples));
     if (config_.data.megatrons_order()) {
       const std::uint64_t made = split.samples->order->samples();
-      return fmt::format("{} samples a pass, {} in Megatron's order; each evaluation takes the next {}{}", there, made,
-                         taken, taken > there ? ", so that samples repeat within it" : "");
+      return fmt::format("{} samples per pass, {} in Megatron's order; each evaluation takes the next {}{}", there,
+                         made, taken, taken > there ? ", so that samples repeat within it" : "");
     }
     if (split.parts.size() > 1) {
       return fmt::format("{} samples; each evaluation takes the blend's first {}", there, taken);

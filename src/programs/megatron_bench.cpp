@@ -38,7 +38,7 @@ po::options_description options(Arguments& arguments) {
   add("all", po::bool_switch(&arguments.all), "all cases of as many ranks as there are: several minutes");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
-  add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads a rank (default: 1)");
+  add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads per rank (default: 1)");
   add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("DEVICE"),
       "\"cpu\", \"cuda\", or \"auto\": a CUDA device where every rank sees one; of cases of training steps");
   add("training-only", po::bool_switch(&arguments.settings.training_only),

@@ -15,20 +15,20 @@
 
 namespace megatron {
 
-/// A place in a run that it can resume from: after this step, with so many of its evaluations yet to do.
+/// A place in a run that can be gone on from: after this step, with so many of its evaluations yet to do.
 struct SavePoint {
   std::int64_t step = -1;
   std::size_t evaluations_due = 0;
   bool operator==(const SavePoint&) const = default;
 };
 
-/// Every function that starts or continues a save is collective over all ranks.
+/// Every function that saves or goes on with a save is collective over all ranks.
 class RunSaves {
  public:
   /// All references must outlive it. `limits` is told how long saves take; `plot` is drawn anew with each.
   RunSaves(const Config& config, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log);
 
-  /// The run resumed from its own checkpoint of this place.
+  /// The run went on from its own checkpoint of this place.
   void resumed_at(const SavePoint& point) { saved_ = point; }
   bool has(const SavePoint& point) const { return saved_ == point; }
   bool any() const { return saved_.step >= 0; }

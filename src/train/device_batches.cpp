@@ -108,7 +108,7 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   return std::span(micro_batches_).first(count);
 }
 
-// What this stage reads; whoever asks where documents begin has attention.
+// What this stage reads; stages that need the beginnings of documents have attention.
 void DeviceBatches::start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s) {
   if (grid_.first_stage()) upload(from.tokens, memory_.tokens(k, s));
   if (grid_.last_stage()) upload(from.targets, memory_.targets(k, s));

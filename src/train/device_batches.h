@@ -4,7 +4,7 @@
 // through GptBatches. Stages in the middle of a pipeline need no tokens and read none, unless they have to know where
 // documents begin or how much a loss counts: that is made of the tokens wherever it is needed.
 //
-// Training and evaluation take turns in the same memory: whoever asked for a step last has it there.
+// Training and evaluation take turns in the same memory: it holds the step that was asked for last.
 #pragma once
 
 #include <memory>

@@ -176,7 +176,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
-  // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
+  // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a search of its own.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
     state.extra[kLossScalerKey] = {
@@ -226,7 +226,7 @@ void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
                            difference.current);
   }
   verify(changes.empty(), ErrorKind::checkpoint,
-         "{} was trained in other batches than this run's; go on with the same, or start a new run with "
+         "{} was trained in other batches than this run's; resume with the same, or start a new run with "
          "checkpoint.initialize_from:{}",
          checkpoint.path(), changes);
 }
@@ -237,15 +237,15 @@ void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     if (extra.contains(kOptimizerKey)) rule = text_at(extra, kOptimizerKey, 64);
   });
-  verify(rule == optimizer.name, ErrorKind::checkpoint,
-         "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; go on with "
-         "the same, or start a new run with checkpoint.initialize_from",
-         checkpoint.path(), rule, optimizer.name);
   verify(
-      rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
-      "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could go on with; "
-      "go on with 0, or start a new run with checkpoint.initialize_from",
-      checkpoint.path(), optimizer.momentum);
+      rule == optimizer.name, ErrorKind::checkpoint,
+      "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; resume with "
+      "the same, or start a new run with checkpoint.initialize_from",
+      checkpoint.path(), rule, optimizer.name);
+  verify(rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
+         "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could continue; "
+         "resume with 0, or start a new run with checkpoint.initialize_from",
+         checkpoint.path(), optimizer.momentum);
 }
 
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {

@@ -64,7 +64,7 @@ TEST_CASE("a disk too small for a checkpoint is refused at the start", "[fault-4
   CHECK_FALSE(mentions(finished.out, "1/8"));
 }
 
-TEST_CASE("a disk that fills up: training goes on beside the old checkpoint, and ends with 7", "[fault-45]") {
+TEST_CASE("a disk that fills up: training continues with the old checkpoint, and ends with 7", "[fault-45]") {
   const TemporaryFolder folder;
   const SmallDisk disk(folder.file("disk"), "size=12m");
   if (!disk.mounted()) {

@@ -145,7 +145,7 @@ TEST_CASE("the reference learns: the loss starts near ln(vocabulary) and moves")
   CHECK(trace.gradients.size() == 2 + 8 * 16 + 2);
 }
 
-TEST_CASE("several threads a rank train the same model, and bit-identically with the same number") {
+TEST_CASE("several threads per rank train the same model, and bit-identically with the same number") {
   // Wide enough that products, norms and the rest are worth cutting up.
   Config config = tiny_config();
   config.model.hidden_size = 128;

@@ -67,7 +67,7 @@ TEST_CASE("published activations of the first stage: all layers' worth, and the 
 }
 
 TEST_CASE(
-    "published bytes a parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
+    "published bytes per parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
   Config config = gpt(2, 256, 4, 1, 1);
   config.train.micro_batch_size = 2;
   const MemoryPlan two = plan_memory(config, {}, {});

@@ -135,7 +135,7 @@ TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and
   CHECK(dry_run(config, 1).find("data.order = megatron: made for 1073741824 samples, 8855603 passes") !=
         std::string::npos);
   config.data.train = corpus.folder.file("absent");
-  CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes a document") !=
+  CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes per document") !=
         std::string::npos);
 }
 

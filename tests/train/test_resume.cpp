@@ -317,7 +317,7 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   plain.optimizer.momentum = 0;
   train(plain, "", folder.file("plain"));
   require_error(ErrorKind::checkpoint,
-                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "go on with 0"},
+                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "resume with 0"},
                 [&] { train(sgd, at(folder.file("plain"), 2), folder.file("other")); });
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }
