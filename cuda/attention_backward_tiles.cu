@@ -28,7 +28,7 @@ struct Division {
   static constexpr int kBlocks = kKeysAreRows ? (kWide ? 1 : 2) : (kWide ? 2 : 3);  ///< on a multiprocessor
   static constexpr int kStatistics = 2 * (kKeysAreRows ? 2 * kTile : kRows);
   static constexpr int kExchanges = kGeneral ? kThreads / 32 : 1;
-  /// Shared memory: the block's own rows, twice a tile of the other side's; and what the kernel has beside it.
+  /// Shared memory: the block's own rows, twice a tile of the other side's; and what the kernel has besides.
   static constexpr std::size_t kTileBytes = Tile<std::uint16_t, kSize>::bytes(2 * kRows + 4 * kTile);
   static constexpr std::size_t kBytes = kTileBytes + kStatistics * sizeof(float) + kExchanges * kExchangedDraws * 2;
 

@@ -2,7 +2,7 @@
 // thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files and the
 // protocol are save_checkpoint()'s (checkpoint.h).
 //
-// The copy too is made beside the training, which reads the same numbers meanwhile: in a step, nothing changes them
+// The copy too is made in the background; training reads the same numbers meanwhile: in a step, nothing changes them
 // before its update. So a function that changes them (an update, loading) calls wait_until_copied() first, by when
 // there is mostly nothing left to wait for. Host memory the thread copies; from a device's the device itself does,
 // among its copies out, and only its own thread asks about them.

@@ -79,7 +79,7 @@ std::vector<Key> model_keys() {
        "those of slow rotations.",
        ""},
       {MEGATRON_KEY(model, activation), one_of({"gelu", "gelu_exact", "relu", "swiglu", "geglu"}), "", "",
-       "Of the feed-forward part; gelu is the tanh form. swiglu and geglu have a gate beside it: three matrices.", ""},
+       "Of the feed-forward part; gelu is the tanh form. swiglu and geglu also have a gate: three matrices.", ""},
       {MEGATRON_KEY(model, normalization), one_of({"layernorm", "rmsnorm"}), "", "", "Before each part of a layer.",
        ""},
       {MEGATRON_KEY(model, norm_epsilon), in_fp32(above(0)), "", "", "Added to the variance in a normalization.", ""},
@@ -344,7 +344,7 @@ std::vector<Key> run_keys() {
        "and rotary_scaling need not be the ones the weights were trained with: so a context is extended.",
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
-       "Write checkpoints beside the training, in which an update waits until they are copied into memory kept for "
+       "Write checkpoints in the background. The next update waits until they are copied into memory reserved for "
        "that: on each rank what it saves, on all together 12 bytes per parameter with AdamW. A save that comes while "
        "one "
        "is being written waits for it; the last one, and one before a stop, is written at once.",

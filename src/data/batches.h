@@ -44,7 +44,7 @@ using StepPlan = std::function<StepSamples(std::int64_t step)>;
 /// weighted sum is divided by. Pure; called from the reading thread.
 using LossWeights = std::function<double(std::span<const std::int32_t> tokens, std::span<float> weights)>;
 
-/// What micro-batches have beside tokens and targets. A document ends with the token `end_of_document`, which belongs
+/// What micro-batches have besides tokens and targets. A document ends with the token `end_of_document`, which belongs
 /// to it; what follows begins the next.
 struct BatchContents {
   bool document_starts = false, position_ids = false;

@@ -28,7 +28,7 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double clip_norm = 1;  ///< 0: no clipping
 
-  /// Numbers of state that the rule keeps beside a value: m and v, m alone, or nothing.
+  /// Numbers of state that the rule keeps for each value: m and v, m alone, or nothing.
   int moments() const { return rule == UpdateRule::adamw ? 2 : momentum != 0 ? 1 : 0; }
 };
 

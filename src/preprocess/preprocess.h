@@ -11,7 +11,7 @@
 //   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
 //   more
 //
-// A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
+// A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
 // finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name

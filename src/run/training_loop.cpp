@@ -128,7 +128,7 @@ TrainingLoop::Request TrainingLoop::request() {
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // One axis after the other: a few messages per rank, where all ranks at once would be one for every other rank. Over
   // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
-  // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
+  // A background save takes its steps when all ranks are ready for them, told by the same messages.
   std::array<double, 3> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0,
                                   static_cast<double>(signals_.received())};
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {

@@ -9,7 +9,7 @@
 
 namespace megatron {
 
-/// Keys of what a checkpoint's `extra` holds of the optimizer, beside the moments: its name, the updates it has made,
+/// Keys of what a checkpoint's `extra` holds of the optimizer, besides the moments: its name, the updates it has made,
 /// and the state of a dynamic loss scale.
 inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
 

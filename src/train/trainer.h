@@ -123,7 +123,7 @@ class Trainer {
   std::unique_ptr<DeviceBatches> batches_;           // from the first step after a start or resume
   std::span<const MicroBatch> micro_batches_;        // of the last step, until an evaluation
   std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
-  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training; reads replica_
+  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written in the background; reads replica_
   std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
 };
 

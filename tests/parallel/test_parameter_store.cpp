@@ -57,7 +57,7 @@ TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unle
   }
 }
 
-TEST_CASE("gradients are f32 beside 16-bit values") {
+TEST_CASE("gradients of 16-bit values are f32") {
   const Backend backend = make_cpu_backend();
   ParameterStore store;
   store.declare(vector_of("a", 5));

@@ -87,7 +87,7 @@ TEST_CASE(
   CHECK(published_memory(config).bytes_a_parameter == 9);
 }
 
-TEST_CASE("the plan prints the published numbers beside ours, and why they differ") {
+TEST_CASE("the plan prints the published numbers next to ours, and why they differ") {
   Config config = tiny_config();
   const auto text = [&] { return compare_with_published(config, plan_memory(config, {}, {})); };
   CHECK(text().find("s b h (34 + 5 a s / h)") != std::string::npos);
