@@ -72,7 +72,7 @@ class BackgroundSave {
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;            // of each kind of number, all pieces one behind the other: as in the file
+  Buffer snapshot_;            // of each kind of number, all pieces one after the other: as in the file
   std::int64_t elements_ = 0;  // of one kind
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;

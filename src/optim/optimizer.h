@@ -76,7 +76,7 @@ class Optimizer {
     Tensor master, m, v;
   };
   State state(const FlatRange& range) const;
-  Tensor m() const { return m_; }  ///< f32, all ranges one behind the other; absent where the rule has none
+  Tensor m() const { return m_; }  ///< f32, all ranges one after the other; absent where the rule has none
   Tensor v() const { return v_; }  ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
   std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }

@@ -48,7 +48,7 @@ LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t e
   if (settings.name == LossConfig{}.name && !masked && !padded) return nullptr;
   return [=, weigh = loss_named(settings.name).weigh](std::span<const std::int32_t> tokens, std::span<float> weights) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // nothing foretells what follows the end
+      weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // no text predicts what follows the end
     }
     return weigh(settings, tokens, weights);
   };
