@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <set>
 #include <utility>
 
 #include "base/errno_text.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/notes.h"
+#include "base/regular_file.h"
 
 namespace megatron {
 
@@ -20,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFlushBytes = std::size_t{32} << 20;
-constexpr std::string_view kReplaced = ".replaced";
+constexpr std::string_view kReplaced = ".replaced", kTemporary = ".tmp";
 
 void rename_or_fail(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
@@ -91,6 +94,45 @@ void remove_quietly(const std::string& path) noexcept {
   ::unlink(path.c_str());
 }
 
+std::string temporary_name(const std::string& name) {
+  static const std::string token = fmt::format("{:08x}", std::random_device{}());
+  return fmt::format("{}.{}{}", name, token, kTemporary);
+}
+
+bool is_behind_temporary(std::string_view rest) {
+  constexpr std::size_t kDigits = 8;
+  return rest.size() == 1 + kDigits + kTemporary.size() && rest.starts_with('.') && rest.ends_with(kTemporary) &&
+         rest.substr(1, kDigits).find_first_not_of("0123456789abcdef") == rest.npos;
+}
+
+void remove_temporaries(const std::vector<std::string>& names) noexcept try {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(names.at(0)))) {
+    const std::string file = entry.path().filename().string();
+    for (const std::string& path : names) {
+      const std::string name = fs::path(path).filename().string();
+      const bool of_it = file.starts_with(name) && is_behind_temporary(std::string_view(file).substr(name.size()));
+      if (of_it && fs::is_regular_file(entry.symlink_status())) found.push_back(entry.path().string());
+    }
+  }
+  for (const std::string& path : found) remove_quietly(path);
+} catch (const std::exception&) {
+}
+
+bool replaces_nothing_else(const std::string& temporary, const std::string& name) {
+  if (!fs::exists(status_of(name))) return true;
+  const RegularFile mine(temporary, ErrorKind::filesystem), theirs(name, ErrorKind::filesystem);
+  if (mine.bytes() != theirs.bytes()) return false;
+  std::string a(std::min<std::uint64_t>(mine.bytes(), 1 << 20), '\0'), b(a.size(), '\0');
+  for (std::uint64_t first = 0; first < mine.bytes(); first += a.size()) {
+    const std::uint64_t count = std::min<std::uint64_t>(a.size(), mine.bytes() - first);
+    mine.read(first, a.data(), count);
+    theirs.read(first, b.data(), count);
+    if (a != b) return false;
+  }
+  return true;
+}
+
 bool is_behind_replaced(std::string_view rest) {
   return rest.starts_with(kReplaced) && rest.find_first_not_of("0123456789", kReplaced.size()) == rest.npos;
 }
@@ -100,7 +142,7 @@ void Publication::add(std::string temporary, std::string name) {
 }
 
 void Publication::write(const std::string& name, std::string_view contents) {
-  add(name + ".tmp", name);
+  add(temporary_name(name), name);
   write_durably(files_.back().temporary, contents);
 }
 
@@ -150,10 +192,9 @@ void Publication::discard() noexcept {
     if (file.older.empty() || std::rename(file.older.c_str(), file.name.c_str()) == 0) continue;
     const int reason = errno;
     try {
-      fmt::print(stderr, "warning: {}\n",
-                 printable(fmt::format("{} cannot have its name {} back: {}; rename it by hand", file.older, file.name,
-                                       errno_text(reason))));
-    } catch (...) {  // no memory, or standard error takes nothing: there is nobody to tell
+      print_warning(fmt::format("{} cannot have its name {} back: {}; rename it by hand", file.older, file.name,
+                                errno_text(reason)));
+    } catch (const std::exception&) {  // no memory to say it
     }
   }
   files_.clear();

@@ -37,6 +37,17 @@ std::string folder_of(const std::string& path);
 /// Removes a file if it is there; never throws (for cleaning up after another error).
 void remove_quietly(const std::string& path) noexcept;
 
+/// NAME.3f9a2c71.tmp: where a file is written that will be NAME. Another process has another one.
+std::string temporary_name(const std::string& name);
+/// Whether this is what stands behind a file's name in its temporary_name(), of whatever process.
+bool is_behind_temporary(std::string_view rest);
+/// Removes the temporary files of these names, all in one folder, which killed processes have left. For who alone
+/// writes them; what cannot be removed stays.
+void remove_temporaries(const std::vector<std::string>& names) noexcept;
+
+/// Whether this file may have that name without anybody's consent: nothing has it, or a file of the same contents.
+bool replaces_nothing_else(const std::string& temporary, const std::string& name);
+
 /// Whether this is what stands behind a file's name where a Publication keeps the older one: ".replaced", ".replaced2".
 bool is_behind_replaced(std::string_view rest);
 
@@ -46,7 +57,7 @@ bool is_behind_replaced(std::string_view rest);
 ///
 /// While it publishes, older files lie under NAME.replaced, or NAME.replaced2 and so on where a killed publication has
 /// left one there, which may be all there is: none is written over. The last file comes last and its predecessor goes
-/// first, so where that one is what names the others, a crash never leaves it with files of another make: it is
+/// first, so where that one is what names the others, a crash never leaves it beside files of another make: it is
 /// missing, and what is missing lies under NAME.replaced, or is complete.
 class Publication {
  public:
@@ -57,7 +68,7 @@ class Publication {
 
   /// `temporary`, perhaps not written yet, will be `name`.
   void add(std::string temporary, std::string name);
-  /// Writes NAME.tmp, durably, and adds it.
+  /// Writes a temporary file, durably, and adds it.
   void write(const std::string& name, std::string_view contents);
   /// All temporary files must have been written and synced.
   void publish();

@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 
+#include "base/durable_file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/piece_stream.h"
 
@@ -20,8 +21,43 @@ fs::path place_of(const std::string& target) {
   return place;
 }
 
+void require_absent(const std::string& target) {
+  verify(file_type(place_of(target).string()) == FileType::absent, ErrorKind::configuration,
+         "{} is there already; remove it or give another target", target);
+}
+
+/// The place, in a folder that is there.
+std::string prepared_place(const std::string& target) {
+  const fs::path place = place_of(target);
+  create_folder_durably(place.parent_path().string());
+  return place.string();
+}
+
+/// Another name than a run's own saves have before they count: a run cleans those up, and so may be running here.
+std::string making_name(const fs::path& place) {
+  return ".making_" + place.filename().string();
+}
+
+PendingFolder pending_folder(const fs::path& place, FolderRemoval removal) {
+  const std::string parent = place.parent_path().string();
+  return {parent, temporary_name(making_name(place)), place.filename().string(), "", removal};
+}
+
+/// What commands that died have left; what cannot be removed stays.
+void remove_unfinished(const fs::path& place, FolderRemoval removal) {
+  const std::string stem = making_name(place);
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(place.parent_path(), error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool of_it = name.starts_with(stem) && is_behind_temporary(std::string_view(name).substr(stem.size()));
+    if (of_it && file_type(at->path().string()) == FileType::directory) found.push_back(at->path().string());
+  }
+  for (const std::string& path : found) removal(path);
+}
+
 /// Each file is hashed and flushed while the next one is being written.
-NewCheckpointReport fill(const PendingFolder& folder, const TrainingState& state, int ranks, int moments,
+NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, int ranks, int moments,
                          const std::function<NewRankFile(int rank)>& contents) {
   NewCheckpointReport report;
   ManifestBuilder manifest(state, ranks);
@@ -55,31 +91,24 @@ void check_new_checkpoint(const std::string& target, std::int64_t step) {
   verify(!target.empty(), ErrorKind::configuration, "the target has no name");
   const fs::path place = place_of(target);
   const std::string name = place.filename().string();
-  verify(file_type(place.string()) == FileType::absent, ErrorKind::configuration,
-         "{} is there already; remove it or give another target", target);
+  require_absent(target);
   const auto named = step_in_name(name);
   verify(!named || *named == step, ErrorKind::configuration,
          "{} would be the name of another step than this checkpoint's, {}; give another target", target, step);
 }
 
-PendingFolder new_folder(const std::string& target, FolderRemoval removal) {
-  const fs::path place = place_of(target);
-  verify(file_type(place.string()) == FileType::absent, ErrorKind::configuration,
-         "{} is there already; remove it or give another target", target);
-  const std::string parent = place.parent_path().string(), name = place.filename().string();
-  create_folder_durably(parent);
-  // Another name than a run's own saves have before they count: a run cleans those up, and so may be running here.
-  const PendingFolder folder(parent, ".making_" + name, name, "", removal);
-  folder.discard();
-  folder.create();
-  return folder;
+NewFolder::NewFolder(const std::string& target, FolderRemoval removal)
+    : lock_(prepared_place(target)), folder_(pending_folder(place_of(target), removal)) {
+  require_absent(target);
+  remove_unfinished(place_of(target), removal);
+  folder_.create();
 }
 
 NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
                                          const std::function<NewRankFile(int rank)>& contents,
                                          const std::function<void(const std::string& folder)>& check) {
   check_new_checkpoint(target, state.step);
-  const PendingFolder folder = new_folder(target, remove_checkpoint);
+  const NewFolder folder(target, remove_checkpoint);
   try {
     const NewCheckpointReport report = fill(folder, state, ranks, moments, contents);
     if (check) check(folder.path());
@@ -92,7 +121,8 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
 }
 
 NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
-                                       const PieceLayout& layout) {
+                                       const PieceLayout& layout,
+                                       const std::function<void(const std::string& folder)>& add) {
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : source.tensors()) elements += tensor.shape.elements();
   check_new_checkpoint(target, source.state().step);
@@ -108,7 +138,10 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
                        [stream](Stored kind, std::int64_t position) { return stream->read(kind, position); }};
   };
   return write_new_checkpoint(target, source.state(), ranks, source.moments(), contents,
-                              [&](const std::string&) { source.require_verified(); });
+                              [&](const std::string& folder) {
+                                if (add) add(folder);
+                                source.require_verified();
+                              });
 }
 
 }  // namespace megatron

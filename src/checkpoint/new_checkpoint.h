@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/rank_file.h"
@@ -26,9 +27,20 @@ struct NewCheckpointReport {
 /// step says this one.
 void check_new_checkpoint(const std::string& target, std::int64_t step);
 
-/// An empty folder that will be `target`, which must not be there yet. What a tool that died has left under its
-/// temporary name is removed.
-PendingFolder new_folder(const std::string& target, FolderRemoval removal);
+/// An empty folder that will be `target`, which must not be there yet, and which no other command makes as long as this
+/// lives. What commands that died have left of it is removed.
+class NewFolder {
+ public:
+  NewFolder(const std::string& target, FolderRemoval removal);
+  const std::string& path() const { return folder_.path(); }
+  std::int64_t write_manifest(const Manifest& manifest) const { return folder_.write_manifest(manifest); }
+  void commit() const { folder_.commit(); }
+  void discard() const noexcept { folder_.discard(); }
+
+ private:
+  TargetLock lock_;
+  PendingFolder folder_;
+};
 
 /// Writes the folder `target` with what `contents` says of each rank, in their order; all pieces together cover every
 /// tensor once. `check`, if given, may look at the folder before it gets its name. Throws Error(filesystem), or what
@@ -41,8 +53,9 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
 using PieceLayout = std::function<std::vector<Piece>(int rank)>;
 
 /// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables
-/// and of one buffer.
+/// and of one buffer. `add`, if given, may put files into the folder before it gets its name.
 NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
-                                       const PieceLayout& layout);
+                                       const PieceLayout& layout,
+                                       const std::function<void(const std::string& folder)>& add = nullptr);
 
 }  // namespace megatron

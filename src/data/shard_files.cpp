@@ -69,21 +69,48 @@ std::vector<ShardSummary> with_documents(std::span<const ShardSummary> parts) {
   return shards;
 }
 
-/// Of a file's name behind "PREFIX-".
-bool is_leftover(std::string_view rest, std::uint64_t shards) {
-  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-  const std::string_view extension = rest.substr(digits);
-  if (digits >= 5 && digits <= 9) {
-    return (extension == ".h5" && std::stoull(std::string(rest.substr(0, digits))) >= shards) ||
-           (extension.starts_with(".h5") && is_behind_replaced(extension.substr(3)));
+/// The number in front of ".h5" and what stands behind it: of "00007.h5.replaced" 7 and ".replaced". Nothing if it is
+/// not written as in the names of shards.
+std::optional<std::pair<std::uint64_t, std::string_view>> numbered(std::string_view text) {
+  constexpr std::size_t kMostDigits = 9;
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits > kMostDigits || !text.substr(digits).starts_with(".h5")) return std::nullopt;
+  const std::uint64_t number = std::stoull(std::string(text.substr(0, digits)));
+  if (fmt::format("{:05}", number) != text.substr(0, digits)) return std::nullopt;
+  return std::pair(number, text.substr(digits + 3));
+}
+
+/// By name and contents: a user's own file may be called books-20240101.h5.
+bool is_shard(const std::string& path, std::uint64_t index) try {
+  return std::filesystem::is_regular_file(std::filesystem::symlink_status(path)) && TokenShard(path).index() == index;
+} catch (const Error&) {
+  return false;
+}
+
+/// A shard of a longer set that was there, or what a killed command has left. `rest`: of its name behind the prefix.
+bool is_leftover(const std::string& path, std::string_view rest, std::uint64_t shards) {
+  constexpr std::string_view kPart = "-part-";
+  if (rest.starts_with(kPart)) {
+    const auto part = numbered(rest.substr(kPart.size()));
+    return part && is_behind_temporary(part->second);
   }
-  return rest.starts_with("part-") && rest.ends_with(".h5.tmp");
+  if (!rest.starts_with('-')) {
+    return std::any_of(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), [&](const char* name) {
+      const std::string written = fmt::format(".{}", name);
+      return rest.starts_with(written) && is_behind_temporary(rest.substr(written.size()));
+    });
+  }
+  const auto shard = numbered(rest.substr(1));
+  if (!shard) return false;
+  const bool longer = shard->second.empty() && shard->first >= shards;
+  return (longer || is_behind_replaced(shard->second)) && is_shard(path, shard->first);
 }
 
 }  // namespace
 
 void check_prefix(const std::string& prefix, const char* option) {
-  verify(!prefix.empty() && prefix.back() != '/', ErrorKind::configuration,
+  const std::string name = std::filesystem::path(prefix).filename().string();
+  verify(!name.empty() && name != "." && name != "..", ErrorKind::configuration,
          "{} \"{}\": give a prefix of file names, as in data/stories", option, prefix);
 }
 
@@ -103,9 +130,28 @@ bool find_replaceable(const std::string& prefix, const Vocabulary& vocabulary) {
 
 void ShardSetFiles::require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const {
   const std::optional<ExistingSet> existing = existing_set(prefix_);
-  if (existing) require_vocabulary(prefix_, *existing, vocabulary);
-  if (!existing || existing->hash == hash_of_set(with_documents(parts))) return;
+  const std::vector<ShardSummary> shards = with_documents(parts);
+  if (!existing) return require_no_others(shards.size());
+  require_vocabulary(prefix_, *existing, vocabulary);
+  if (existing->hash == hash_of_set(shards)) return;
   refuse_to_replace(prefix_, *existing, "with other documents, or divided into other shards");
+}
+
+/// Of a set that is not whole, shards and the same vocabulary may be replaced. Anything else is not known to be ours.
+void ShardSetFiles::require_no_others(std::uint64_t shards) const {
+  const auto refuse = [](const std::string& path, const char* what) {
+    fail(ErrorKind::configuration,
+         "{} is there already and is {}; add --overwrite to replace it, or choose another name", path, what);
+  };
+  for (std::uint64_t i = 0; i < shards; ++i) {
+    const std::string path = shard_path(prefix_, i);
+    if (std::filesystem::exists(std::filesystem::symlink_status(path)) && !is_shard(path, i)) {
+      refuse(path, "no shard of a set, or a damaged one");
+    }
+  }
+  for (const std::string& path : vocabulary_files_) {
+    if (!replaces_nothing_else(temporary_name(path), path)) refuse(path, "of another vocabulary");
+  }
 }
 
 ShardSetFiles::~ShardSetFiles() {
@@ -113,7 +159,7 @@ ShardSetFiles::~ShardSetFiles() {
 }
 
 std::string ShardSetFiles::temporary_path(std::uint64_t part) const {
-  return fmt::format("{}-part-{:05}.h5.tmp", prefix_, part);
+  return temporary_name(fmt::format("{}-part-{:05}.h5", prefix_, part));
 }
 
 std::string ShardSetFiles::begin_part(std::uint64_t part) {
@@ -122,7 +168,8 @@ std::string ShardSetFiles::begin_part(std::uint64_t part) {
 }
 
 void ShardSetFiles::write_vocabulary(const std::string& file, std::string_view contents) {
-  publication_.write(vocabulary_path(prefix_, file), contents);
+  vocabulary_files_.push_back(vocabulary_path(prefix_, file));
+  publication_.write(vocabulary_files_.back(), contents);
 }
 
 void ShardSetFiles::publish(std::span<const ShardSummary> parts) {
@@ -145,14 +192,16 @@ void ShardSetFiles::publish(std::span<const ShardSummary> parts) {
 }
 
 void ShardSetFiles::remove_leftovers() const noexcept try {
-  const std::string stem = std::filesystem::path(prefix_).filename().string() + "-";
+  const std::string stem = std::filesystem::path(prefix_).filename().string();
+  std::vector<std::string> leftovers;
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_of(prefix_))) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(stem) && is_leftover(std::string_view(name).substr(stem.size()), shards_)) {
-      remove_quietly(entry.path().string());
+    if (name.starts_with(stem) &&
+        is_leftover(entry.path().string(), std::string_view(name).substr(stem.size()), shards_)) {
+      leftovers.push_back(entry.path().string());
     }
   }
-  for (const char* file : kTokenizerFiles) remove_quietly(vocabulary_path(prefix_, file) + ".tmp");
+  for (const std::string& path : leftovers) remove_quietly(path);
   sync_path(folder_of(prefix_));
 } catch (const std::exception&) {  // the set is complete: nobody reads what stays, and the next set removes it
 }

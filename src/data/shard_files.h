@@ -44,23 +44,26 @@ class ShardSetFiles {
   std::string begin_part(std::uint64_t part);
   /// Writes a file of the tokenizer (of kTokenizerFiles), to be kept beside the shards.
   void write_vocabulary(const std::string& file, std::string_view contents);
-  /// Before publish(): ErrorKind::configuration if a whole set of shards lies under the prefix that differs from this
-  /// one. An equal set, or one that is not whole, may be replaced.
+  /// Before publish() and after write_vocabulary(): ErrorKind::configuration if a whole set of shards lies under the
+  /// prefix that differs from this one, or something else than shards. An equal set, or one that is not whole, may be
+  /// replaced.
   void require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const;
   /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
   /// of the set hold, whoever has written them; those without documents make no shard, and there is another.
   void publish(std::span<const ShardSummary> parts);
   /// Everyone who writes parts of the set has published.
   void commit() noexcept { publication_.commit(); }
-  /// After commit(), for one of them: removes the shards of a longer set that was there, and what killed runs have
-  /// left. What cannot be removed stays.
+  /// After commit(), for one of them: removes the shards of a longer set that was there, and what killed commands have
+  /// left. What cannot be removed stays, and so does what is not a shard by name and contents.
   void remove_leftovers() const noexcept;
 
  private:
   std::string temporary_path(std::uint64_t part) const;
+  void require_no_others(std::uint64_t shards) const;
 
   std::string prefix_;
   std::vector<std::uint64_t> begun_;  // parts without a name as yet
+  std::vector<std::string> vocabulary_files_;
   Publication publication_;
   std::uint64_t shards_ = 0;  // of the whole set
 };

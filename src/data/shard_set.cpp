@@ -17,6 +17,7 @@ ShardSetWriter::ShardSetWriter(const std::string& prefix, const Vocabulary& voca
       tokens_per_shard_(tokens_per_shard),
       vocabulary_files_(std::move(files)) {
   prepare_prefix(prefix, "TARGET");
+  lock_.emplace(prefix);
 }
 
 void ShardSetWriter::add_document(std::span<const std::int32_t> tokens) {
@@ -38,8 +39,8 @@ void ShardSetWriter::end_shard() {
 void ShardSetWriter::finish(bool overwrite) {
   if (shard_ != nullptr) end_shard();
   verify(documents_ > 0, ErrorKind::data, "{}: there are no documents to write", files_.prefix());
-  if (!overwrite) files_.require_replaceable(finished_shards_, vocabulary_);
   for (const VocabularyFile& file : vocabulary_files_) files_.write_vocabulary(file.name, file.contents);
+  if (!overwrite) files_.require_replaceable(finished_shards_, vocabulary_);
   files_.publish(finished_shards_);
   files_.commit();
   files_.remove_leftovers();
@@ -86,7 +87,7 @@ std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_pt
     }
   }
   verify(others.empty(), ErrorKind::data,
-         "{}; the shards next to it were made with the one of hash {:016x}: put that there, or remove this", others,
+         "{}; the shards beside it were made with the one of hash {:016x}: put that there, or remove this", others,
          vocabulary.hash);
   return {};
 }

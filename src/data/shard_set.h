@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "data/shard_files.h"
 #include "data/token_dataset.h"
 #include "data/token_shard.h"
@@ -18,7 +20,8 @@ struct VocabularyFile {
   std::string name, contents;  ///< one of kTokenizerFiles
 };
 
-/// Nothing has its final name until finish(); without it, or if it fails, what was there before is as it was.
+/// Nothing has its final name until finish(); without it, or if it fails, what was there before is as it was. Nobody
+/// else writes this prefix meanwhile.
 class ShardSetWriter {
  public:
   /// A new shard is begun after `tokens_per_shard`, with the next document.
@@ -40,6 +43,7 @@ class ShardSetWriter {
  private:
   void end_shard();
 
+  std::optional<TargetLock> lock_;
   ShardSetFiles files_;
   Vocabulary vocabulary_;
   std::uint64_t tokens_per_shard_;
@@ -59,7 +63,7 @@ void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
 
 /// Copies of the files that a tokenizer was made from; none if it was made from none.
 std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer);
-/// The files of the tokenizer of these sets, which are of one, found next to the first of them that has them; none
+/// The files of the tokenizer of these sets, which are of one, from beside the first of them that has them there; none
 /// if the tokenizer has none or they are nowhere. ErrorKind::data if all that lie there are damaged or of other
 /// vocabularies.
 std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_ptr<TokenDataset>>& sets);

@@ -44,8 +44,9 @@ std::vector<std::uint64_t> document_starts(const IndexedReader& reader, const Im
 }
 
 std::uint64_t tokens_per_shard(std::uint64_t shard_bytes, std::uint64_t bytes_of_token) {
-  constexpr std::uint64_t kSmallest = 4096;
-  verify(shard_bytes >= kSmallest, ErrorKind::configuration, "--shard-bytes {}: at least {}", shard_bytes, kSmallest);
+  constexpr std::uint64_t kSmallest = 4096, kLargest = std::uint64_t{1} << 50;  // -1 is read as 2^64 - 1
+  verify(shard_bytes >= kSmallest && shard_bytes <= kLargest, ErrorKind::configuration,
+         "--shard-bytes: at least {}, at most {}", kSmallest, kLargest);
   return shard_bytes / bytes_of_token;
 }
 
@@ -105,14 +106,14 @@ ConversionSummary import_indexed(const ImportJob& job) {
   return summary;
 }
 
-ConversionSummary export_indexed(const std::string& source, const std::string& target,
-                                 std::optional<IndexedType> type) {
+ConversionSummary export_indexed(const std::string& source, const std::string& target, std::optional<IndexedType> type,
+                                 bool overwrite) {
   TokenDataset dataset(source);
   ConversionSummary summary{dataset.documents(), dataset.tokens(), dataset.shards(), 0,
                             type.value_or(indexed_type_for(dataset.vocabulary().size))};
   IndexedWriter writer(without_extension(target), summary.type);
   visit_documents(dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
-  writer.finish();
+  writer.finish(overwrite);
   return summary;
 }
 

@@ -14,7 +14,7 @@ namespace megatron {
 /// What becomes a document of the shards.
 enum class ImportedDocuments {
   exact,     ///< each sequence; refused if Megatron's documents are anything else
-  joined,    ///< each of Megatron's documents, its sequences (sentences) one after the other
+  joined,    ///< each of Megatron's documents, its sequences (sentences) one behind the other
   sequences  ///< each sequence, whatever Megatron's documents are
 };
 
@@ -35,7 +35,8 @@ struct ConversionSummary {
 
 ConversionSummary import_indexed(const ImportJob& job);
 /// `source` is a path as data.train takes it. Without a type: indexed_type_for.
-ConversionSummary export_indexed(const std::string& source, const std::string& target, std::optional<IndexedType> type);
+ConversionSummary export_indexed(const std::string& source, const std::string& target, std::optional<IndexedType> type,
+                                 bool overwrite = false);
 /// Documents in the order of the sources, which are paths as data.train takes them, of one tokenizer, and all with the
 /// end-of-document token at the end of documents or all without.
 ConversionSummary merge_sets(const std::vector<std::string>& sources, const std::string& target,

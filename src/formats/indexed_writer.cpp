@@ -12,12 +12,17 @@ namespace megatron {
 using namespace indexed;
 
 IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
-    : bin_path_(prefix + ".bin"), index_path_(prefix + ".idx"), type_(type) {
+    : bin_path_(prefix + ".bin"),
+      index_path_(prefix + ".idx"),
+      bin_temporary_(temporary_name(bin_path_)),
+      index_temporary_(temporary_name(index_path_)),
+      type_(type) {
   prepare_prefix(prefix, "TARGET");
-  publication_.add(bin_path_ + ".tmp", bin_path_);
-  publication_.add(index_path_ + ".tmp", index_path_);  // last: an index of other tokens would be worse than none
-  bin_ = std::fopen((bin_path_ + ".tmp").c_str(), "wb");
-  if (bin_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", bin_path_, errno_text(errno));
+  lock_.emplace(prefix);
+  publication_.add(bin_temporary_, bin_path_);
+  publication_.add(index_temporary_, index_path_);  // last: an index of other tokens would be worse than none
+  bin_ = std::fopen(bin_temporary_.c_str(), "wb");
+  if (bin_ == nullptr) fail(ErrorKind::filesystem, "{}: cannot write it: {}", bin_temporary_, errno_text(errno));
 }
 
 IndexedWriter::~IndexedWriter() {
@@ -30,7 +35,7 @@ void IndexedWriter::flush_if(std::FILE* file, const std::string& path, std::size
   if (buffer_.size() < bytes) return;
   const std::size_t written = std::fwrite(buffer_.data(), 1, buffer_.size(), file);
   const int reason = errno;
-  if (written != buffer_.size()) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
+  if (written != buffer_.size()) fail(ErrorKind::filesystem, "{}: cannot write it: {}", path, errno_text(reason));
   buffer_.clear();
 }
 
@@ -46,7 +51,7 @@ void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
              name_of(type_));
       }
       buffer_.append(reinterpret_cast<const char*>(&token), sizeof(Token));
-      if (buffer_.size() >= kBufferBytes) flush_if(bin_, bin_path_, kBufferBytes);
+      if (buffer_.size() >= kBufferBytes) flush_if(bin_, bin_temporary_, kBufferBytes);
     }
   });
   lengths_.push_back(static_cast<std::uint32_t>(tokens.size()));
@@ -54,11 +59,11 @@ void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
 }
 
 void IndexedWriter::write_index() {
-  index_ = std::fopen((index_path_ + ".tmp").c_str(), "wb");
-  if (index_ == nullptr) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", index_path_, errno_text(errno));
+  index_ = std::fopen(index_temporary_.c_str(), "wb");
+  if (index_ == nullptr) fail(ErrorKind::filesystem, "{}: cannot write it: {}", index_temporary_, errno_text(errno));
   const auto put = [&](auto number) {
     buffer_.append(reinterpret_cast<const char*>(&number), sizeof(number));
-    flush_if(index_, index_path_, kBufferBytes);
+    flush_if(index_, index_temporary_, kBufferBytes);
   };
   buffer_.assign(kMmapMagic);
   put(kVersion);
@@ -72,22 +77,27 @@ void IndexedWriter::write_index() {
     offset += length * bytes_of(type_);
   }
   for (std::uint64_t document = 0; document <= documents(); ++document) put(document);
-  flush_if(index_, index_path_, 0);
+  flush_if(index_, index_temporary_, 0);
 }
 
-void IndexedWriter::finish() {
+void IndexedWriter::finish(bool overwrite) {
   const auto close = [](std::FILE*& file, const std::string& path) {
     const bool closed = std::fclose(std::exchange(file, nullptr)) == 0;
     const int reason = errno;
-    if (!closed) fail(ErrorKind::filesystem, "{}.tmp: cannot write it: {}", path, errno_text(reason));
-    sync_path(path + ".tmp");
+    if (!closed) fail(ErrorKind::filesystem, "{}: cannot write it: {}", path, errno_text(reason));
+    sync_path(path);
   };
-  flush_if(bin_, bin_path_, 0);
-  close(bin_, bin_path_);
+  flush_if(bin_, bin_temporary_, 0);
+  close(bin_, bin_temporary_);
   write_index();
-  close(index_, index_path_);
+  close(index_, index_temporary_);
+  for (const auto& [temporary, name] : {std::pair(bin_temporary_, bin_path_), {index_temporary_, index_path_}}) {
+    verify(overwrite || replaces_nothing_else(temporary, name), ErrorKind::configuration,
+           "{} is there already and has other contents; add --overwrite to replace it, or choose another name", name);
+  }
   publication_.publish();
   publication_.commit();
+  remove_temporaries({bin_path_, index_path_});
 }
 
 }  // namespace megatron

@@ -1,16 +1,18 @@
 // IndexedWriter: one of Megatron-LM's indexed data sets in the mmap format, each sequence a document.
 //
 // Both files have temporary names until finish(), and are removed if it is not reached or fails: then older ones are
-// what they were. Memory: four bytes per document. Errors of writing are ErrorKind::filesystem.
+// what they were. Memory: four bytes a document. Errors of writing are ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/durable_file.h"
+#include "base/file_lock.h"
 #include "formats/indexed_format.h"
 
 namespace megatron {
@@ -25,7 +27,8 @@ class IndexedWriter {
 
   /// ErrorKind::data for an id that the type does not hold.
   void add_document(std::span<const std::int32_t> tokens);
-  void finish();
+  /// ErrorKind::configuration if files of other contents lie there that are not to be overwritten.
+  void finish(bool overwrite);
 
   std::uint64_t documents() const { return lengths_.size(); }
   std::uint64_t tokens() const { return tokens_; }
@@ -34,7 +37,8 @@ class IndexedWriter {
   void flush_if(std::FILE* file, const std::string& path, std::size_t bytes);
   void write_index();
 
-  std::string bin_path_, index_path_;
+  std::optional<TargetLock> lock_;
+  std::string bin_path_, index_path_, bin_temporary_, index_temporary_;
   Publication publication_;
   IndexedType type_;
   std::FILE* bin_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/notes.h"
 #include "base/philox.h"
 
 namespace megatron {
@@ -74,7 +75,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 Generator::Generator(const std::string& path, Communicator& world, Compute compute, const std::string& precision) {
   std::vector<std::string> warnings;
   const CheckpointReader checkpoint = open_named_checkpoint(world, path, warnings);
-  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& warning : warnings) print_warning(warning);
   path_ = checkpoint.path();
   const nlohmann::json& facts = checkpoint.state().facts;
   verify(facts.contains("tokenizer"), ErrorKind::checkpoint,

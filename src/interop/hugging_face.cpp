@@ -1,16 +1,15 @@
 #include "interop/hugging_face.h"
 
-#include <filesystem>
 #include <set>
 
 #include "base/durable_file.h"
-#include "checkpoint/commit.h"
 #include "checkpoint/new_checkpoint.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "config/unsupported.h"
 #include "data/kept_tokenizer.h"
 #include "inference/inference_model.h"
+#include "interop/checkpoint_tokenizer.h"
 #include "interop/foreign_families.h"
 #include "interop/foreign_reader.h"
 #include "tokenizer/tokenizer.h"
@@ -21,7 +20,6 @@ namespace megatron {
 
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using Record = ForeignTensor::Record;
 
@@ -35,19 +33,6 @@ FillValues values_of(const ForeignReader& source) {
       source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
     }
   };
-}
-
-/// The tokenizer of a checkpoint's run, if its files are there and are the right ones.
-std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source) {
-  const json& facts = source.state().facts;
-  try {
-    return tokenizer_of_checkpoint(source.path(), facts.at("tokenizer").get<std::string>(),
-                                   facts.at("tokenizer_hash").get<std::uint64_t>(), "", "");
-  } catch (const json::exception&) {
-    return nullptr;
-  } catch (const Error&) {  // a tool does not know them, or they were not kept
-    return nullptr;
-  }
 }
 
 /// A model's vocabulary, and its tokenizer where there are files to make it from.
@@ -66,13 +51,12 @@ ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const Foreign
     if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
     return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
   }
-  std::error_code ignored;
   const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
   ForeignVocabulary found;
   try {
-    if (fs::exists(whole, ignored)) {
+    if (tokenizer_file_exists(whole)) {
       found.tokenizer = make_tokenizer({"gpt2", whole, ""});
-    } else if (fs::exists(vocab, ignored) && fs::exists(folder + "/" + kMergeFile, ignored)) {
+    } else if (tokenizer_file_exists(vocab) && tokenizer_file_exists(folder + "/" + kMergeFile)) {
       found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
     }
   } catch (const Error& error) {
@@ -83,17 +67,11 @@ ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const Foreign
   return found;
 }
 
-void write_tokenizer_files(const Tokenizer& tokenizer, const std::string& folder) {
-  for (const TokenizerFile& file : tokenizer.files()) {
-    create_file_durably(folder + "/" + file.name, file.contents);
-  }
-}
-
 /// The tokenizer's own files, and what AutoTokenizer needs.
 void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const std::string& folder) {
   write_tokenizer_files(tokenizer, folder);
   const std::string whole = folder + "/" + kTokenizerFile;
-  if (!fs::exists(whole)) create_file_durably(whole, tokenizer.tokenizer_json());
+  if (!tokenizer_file_exists(whole)) create_file_durably(whole, tokenizer.tokenizer_json());
   create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
 }
 
@@ -146,7 +124,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
   std::vector<NewTensor> list;
   for (const ForeignTensor& tensor : tensors) list.push_back({tensor.name, tensor.shape});
 
-  const PendingFolder folder = new_folder(target, remove_export);
+  const NewFolder folder(target, remove_export);
   try {
     ConversionReport report;
     ForeignGather gather(source);
@@ -234,10 +212,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   };
   const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
   const auto check = [&, &tokenizer = tokenizer](const std::string& written) {
-    if (tokenizer != nullptr) {
-      write_tokenizer_files(*tokenizer, written);
-      sync_path(written);
-    }
+    if (tokenizer != nullptr) write_tokenizer_files(*tokenizer, written);
     if (!options.compare) return;
     std::vector<std::string> warnings;
     const CheckpointReader made = open_named_checkpoint(world, written, warnings);

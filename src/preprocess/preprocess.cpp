@@ -11,7 +11,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::uint64_t kSmallestShard = 4096, kMostBlocks = 1'000'000;
+constexpr std::uint64_t kSmallestShard = 4096, kLargestShard = std::uint64_t{1} << 50, kMostBlocks = 1'000'000;
 
 }  // namespace
 
@@ -22,8 +22,8 @@ Preprocessor::Preprocessor(PreprocessJob job)
       files_(job_.output) {
   verify(!job_.inputs.paths.empty(), ErrorKind::configuration, "give at least one --input");
   check_prefix(job_.output, "--output");
-  verify(job_.shard_bytes >= kSmallestShard, ErrorKind::configuration, "--shard-bytes {}: at least {}",
-         job_.shard_bytes, kSmallestShard);
+  verify(job_.shard_bytes >= kSmallestShard && job_.shard_bytes <= kLargestShard, ErrorKind::configuration,
+         "--shard-bytes: at least {}, at most {}", kSmallestShard, kLargestShard);
   corpus_ = std::make_unique<TextCorpus>(job_.inputs);
   verify(input_bytes() / job_.shard_bytes < kMostBlocks, ErrorKind::configuration,
          "--shard-bytes {}: {} bytes of input would make more than {} shards; choose larger ones", job_.shard_bytes,
@@ -35,6 +35,13 @@ std::uint64_t Preprocessor::block_bytes(std::uint64_t block) const {
   std::uint64_t sum = 0;
   for (const Segment& segment : blocks_.at(block)) sum += segment.end - segment.begin;
   return sum;
+}
+
+std::vector<InputIdentity> Preprocessor::identify_inputs() const {
+  std::vector<InputIdentity> files;
+  const std::size_t count = corpus_->file_bytes().size();
+  for (std::size_t i = 0; i < count; ++i) files.push_back(identify_input(corpus_->path(i)));
+  return files;
 }
 
 /// Turns the documents of one block into one shard.

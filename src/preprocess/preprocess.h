@@ -1,7 +1,7 @@
 // Preprocessor: text files to the token shards of one prefix.
 //
-// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
-// block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
+// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whoever processes the block. So
+// the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
 //
 //   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
 //                                                                      with block 0, those of the vocabulary
@@ -11,7 +11,7 @@
 //   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
 //   more
 //
-// A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt.
+// A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
 // finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "data/shard_files.h"
+#include "preprocess/input_identity.h"
 #include "preprocess/text_corpus.h"
 #include "tokenizer/tokenizer.h"
 
@@ -56,6 +57,8 @@ class Preprocessor {
   std::uint64_t input_bytes() const { return corpus_->bytes(); }
   std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Of all files, in their order; reads some of each.
+  std::vector<InputIdentity> identify_inputs() const;
 
   /// Called now and then with the bytes of input read in this block so far.
   using Progress = std::function<void(std::uint64_t bytes)>;

@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/errno_text.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/philox.h"
 #include "data/shard_files.h"
 
@@ -201,8 +202,9 @@ std::string sample_story(std::uint64_t seed, std::uint64_t number) {
 }
 
 SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = temporary_name(path);
   prepare_prefix(path, "--output");
+  const TargetLock lock(path);
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(temporary.c_str(), "wb"), std::fclose);
   if (file == nullptr) fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, errno_text(errno));
   SampleCorpusSummary summary;
@@ -220,6 +222,7 @@ SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t b
   }
   sync_path(temporary);
   rename_durably(temporary, path);
+  remove_temporaries({path});
   return summary;
 }
 

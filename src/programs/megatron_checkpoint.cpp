@@ -13,11 +13,13 @@
 #include "base/byte_text.h"
 #include "base/durable_file.h"
 #include "base/log.h"
+#include "base/notes.h"
 #include "checkpoint/difference.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/new_checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "config/parse.h"
+#include "interop/checkpoint_tokenizer.h"
 #include "interop/hugging_face.h"
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
@@ -30,7 +32,7 @@ namespace {
 std::string find(const std::string& source) {
   std::vector<std::string> warnings;
   const std::string path = find_named_checkpoint(source, warnings);
-  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", printable(warning));
+  for (const std::string& warning : warnings) print_warning(warning);
   return path;
 }
 
@@ -38,8 +40,8 @@ std::size_t cores() {
   return std::max<std::size_t>(1, std::thread::hardware_concurrency());
 }
 
-/// For work that has a core of its own while the files are verified in the background. Where the work fails, damage
-/// that is found in the files is why.
+/// For work that has a core of its own while the files are verified beside it. Where the work fails, damage that is
+/// found in the files is why.
 template <class Work>
 void convert(const std::string& source, Work&& work) {
   const CheckpointReader reader = open_unverified(find(source), std::max<std::size_t>(1, cores() - 1));
@@ -168,9 +170,8 @@ void print_conversion(const CheckpointArguments& arguments, const ConversionRepo
   fmt::print("logits on {} fixed tokens: largest difference {:.3g}, largest logit {:.3g}\n", compared.tokens.size(),
              compared.largest_difference, compared.largest_logit);
   if (compared.not_numbers > 0) {
-    fmt::print(stderr,
-               "warning: {} of the source's {} logits are not numbers: the model is broken, its copy is exact\n",
-               compared.not_numbers, compared.logits.size());
+    print_warning(fmt::format("{} of the source's {} logits are not numbers: the model is broken, its copy is exact",
+                              compared.not_numbers, compared.logits.size()));
   }
   if (arguments.logits.empty()) return;
   const nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
@@ -195,8 +196,8 @@ void import_model(const CheckpointArguments& arguments) {
     const ConversionReport report = import_checkpoint(arguments.source, arguments.target, world, chosen);
     print_conversion(arguments, report);
     if (report.has_tokenizer) return;
-    if (!report.unsupported_tokenizer.empty()) fmt::print(stderr, "warning: {}\n", report.unsupported_tokenizer);
-    fmt::print(stderr, "warning: nothing says which vocabulary the model has; to train it give --data-prefix PREFIX\n");
+    if (!report.unsupported_tokenizer.empty()) print_warning(report.unsupported_tokenizer);
+    print_warning("nothing says which vocabulary the model has; to train it give --data-prefix PREFIX");
   });
 }
 
@@ -204,7 +205,8 @@ void merge(const CheckpointArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   convert(arguments.source, [&](const CheckpointReader& source) {
     const auto everything = [&](int) { return whole_tensors(source); };
-    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, 1, everything), start);
+    const auto tokenizer = [&](const std::string& folder) { carry_tokenizer(source, folder); };
+    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, 1, everything, tokenizer), start);
   });
 }
 
@@ -214,7 +216,9 @@ void reshape(const CheckpointArguments& arguments) {
   convert(arguments.source, [&](const CheckpointReader& source) {
     const Config config = config_for_layout(source, shape, arguments.virtual_stages);
     const auto layout = [&](int rank) { return saved_layout(config, rank); };
-    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, shape.ranks(), layout), start);
+    const auto tokenizer = [&](const std::string& folder) { carry_tokenizer(source, folder); };
+    print_report(arguments, source, rewrite_checkpoint(source, arguments.target, shape.ranks(), layout, tokenizer),
+                 start);
   });
 }
 
@@ -222,6 +226,7 @@ int run(const CheckpointArguments& arguments) {
   if (arguments.command == "diff") return diff(arguments);
   if (arguments.command == "info") info(arguments);
   if (arguments.command == "verify") verify_checkpoint(arguments);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever stops reading what is printed does not end the work
   if (arguments.command == "merge") merge(arguments);
   if (arguments.command == "reshape") reshape(arguments);
   if (arguments.command == "export") export_model(arguments);

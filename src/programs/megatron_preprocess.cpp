@@ -2,9 +2,12 @@
 //
 // Under mpirun the ranks take the blocks of the input in turn, one each a round. After each round they agree: an error
 // on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -15,8 +18,11 @@
 #include <vector>
 
 #include "base/byte_text.h"
-#include "base/log.h"
+#include "base/file_lock.h"
+#include "base/host_name.h"
+#include "base/notes.h"
 #include "comm/agreement.h"
+#include "preprocess/input_identity.h"
 #include "preprocess/preprocess.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
@@ -62,8 +68,8 @@ class ProgressLine {
     last_ = seconds();
     bytes = std::min(bytes, total_);
     const auto done = static_cast<double>(bytes), all = static_cast<double>(total_);
-    fmt::print(stderr, "{:>10} of {} {:5.1f} %  {}/s\n", format_bytes(done), format_bytes(all), 100 * done / all,
-               format_bytes(done / last_));
+    print_note(fmt::format("{:>10} of {} {:5.1f} %  {}/s", format_bytes(done), format_bytes(all), 100 * done / all,
+                           format_bytes(done / last_)));
   }
 
  private:
@@ -92,20 +98,56 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
 
-void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite) {
+/// The ranks may be on nodes with disks of their own: they must have the same files under the same names.
+void require_same_inputs(Communicator& world, const Preprocessor& preprocessor) {
+  if (world.size() == 1) return;
+  std::vector<InputIdentity> mine;
+  together(world, [&]() -> std::string {
+    mine = preprocessor.identify_inputs();
+    return "";
+  });
+  const std::vector<InputIdentity> root = identities_in(world.broadcast_text(text_of_identities(mine), 0));
+  const auto differ = [&](const std::string& how) {
+    fail(ErrorKind::data, "on {}, {}, compared with rank 0; give all nodes the same input files", host_name(), how);
+  };
+  const auto modified = together(world, [&]() -> std::string {
+    const std::string difference = difference_of_inputs(mine, root);
+    if (!difference.empty()) differ(difference);
+    return modified_alike(mine, root) ? "" : "otherwise";
+  });
+  if (std::count(modified.begin(), modified.end(), "") == world.size()) return;
+  // Copies that were made at other times: nothing less than all of their contents tells whether they are equal.
+  const auto hashes = together(world, [&] {
+    std::string all;
+    for (const InputIdentity& file : mine) all += fmt::format("{:016x}", hash_input(file.path));
+    return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
+  });
+  together(world, [&]() -> std::string {
+    if (hashes[static_cast<std::size_t>(world.rank())] != hashes[0]) differ("an input file has other contents");
+    return "";
+  });
+}
+
+/// `lock`: taken by rank 0 for all, and to be kept until none of them has anything to put back.
+void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, std::optional<TargetLock>& lock) {
   std::optional<Preprocessor> preprocessor;
   const auto opened = together(world, [&] {
     preprocessor.emplace(job);
     return fmt::format("{} bytes of input, vocabulary {:016x}", preprocessor->input_bytes(),
                        preprocessor->tokenizer().hash());
   });
+  require_same_inputs(world, *preprocessor);
   for (const std::string& seen : opened) {
     verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
   const bool checks_target = world.rank() == 0 && !overwrite;
   together(world, [&]() -> std::string {
+    if (world.rank() != 0) return "";
+    prepare_prefix(job.output, "--output");
+    lock.emplace(job.output);
     if (checks_target && preprocessor->target_exists()) {
-      fmt::print(stderr, "{} exists already: only an equal set may replace it (or any with --overwrite)\n", job.output);
+      print_note(
+          fmt::format("{} exists already: only an equal set may replace it (or any with --overwrite)", job.output));
     }
     return "";
   });
@@ -173,7 +215,7 @@ po::options_description preprocess_options(PreprocessJob& job) {
   return options;
 }
 
-void run(Communicator& world, int argc, char** argv) {
+void run(Communicator& world, int argc, char** argv, std::optional<TargetLock>& lock) {
   if (const std::unique_ptr<PreprocessTool> tool = argc > 1 ? find_preprocess_tool(argv[1]) : nullptr) {
     tool->parse(argc - 1, argv + 1);
     together(world, [&]() -> std::string {
@@ -193,16 +235,17 @@ void run(Communicator& world, int argc, char** argv) {
   job.inputs.skip_bad = found.count("skip-bad") > 0;
   verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,
          "give --input FILE... and --output PREFIX; see --help");
-  preprocess(world, job, found.count("overwrite") > 0);
+  preprocess(world, job, found.count("overwrite") > 0, lock);
 }
 
 /// Every rank has the same Error, from the same arguments or from together(): it is told once, and all leave with it.
 int run_and_agree(MpiSession& session, int argc, char** argv) {
+  std::optional<TargetLock> lock;
   try {
-    run(session.world(), argc, argv);
+    run(session.world(), argc, argv, lock);
     return 0;
   } catch (const Error& error) {
-    if (session.rank() == 0) fmt::print(stderr, "error: {}\n", printable(error.what()));
+    if (session.rank() == 0) print_note(fmt::format("error: {}", error.what()));
     std::fflush(nullptr);
     session.world().barrier();
     return error.exit_code();
@@ -241,5 +284,6 @@ int main(int argc, char** argv) {
     return 0;
   });
   if (code != 0 || done) return code;
+  std::signal(SIGPIPE, SIG_IGN);  // whoever stops reading the progress does not end the work
   return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
 }

@@ -7,6 +7,7 @@
 #include "base/byte_text.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "config/suggestions.h"
 #include "formats/conversion.h"
 #include "preprocess/sample_corpus.h"
@@ -133,16 +134,17 @@ class Export final : public PreprocessTool {
     option("dtype", &dtype_, "TYPE",
            "of the tokens: uint8 int8 int16 uint16 int32 int64; as Megatron chooses if not given: uint16 for "
            "vocabularies below 65500, else int32");
+    flag("overwrite", &overwrite_, "replace other files of these names (equal ones always may be)");
   }
   std::string_view name() const override { return "export"; }
-  std::string_view arguments() const override { return "SOURCE TARGET [--dtype TYPE]"; }
+  std::string_view arguments() const override { return "SOURCE TARGET [--dtype TYPE] [--overwrite]"; }
   std::string_view about() const override {
     return "Turns shards into Megatron-LM's TARGET.idx and TARGET.bin (mmap). SOURCE: as data.train takes it.";
   }
   std::string run() override {
     std::optional<IndexedType> type;
     if (!dtype_.empty()) type = indexed_type(dtype_);
-    const ConversionSummary done = export_indexed(names_[0], names_[1], type);
+    const ConversionSummary done = export_indexed(names_[0], names_[1], type, overwrite_);
     return fmt::format("{}: {}, {} ({})", names_[1], plural(done.documents, "document"), plural(done.tokens, "token"),
                        name_of(done.type));
   }
@@ -154,6 +156,7 @@ class Export final : public PreprocessTool {
   }
 
   std::string dtype_;
+  bool overwrite_ = false;
 };
 
 class Merge final : public PreprocessTool {
@@ -195,6 +198,7 @@ class TrainTokenizer final : public PreprocessTool {
     option("format", &inputs_.format, "F", "jsonl or text; by the extension if not given");
     option("json-key", &inputs_.json_key, "KEY (=text)", "the text's key in each JSON object");
     flag("skip-bad", &inputs_.skip_bad, "leave bad documents out");
+    flag("overwrite", &overwrite_, "replace another vocabulary that is in this folder (an equal one always may be)");
   }
   std::string_view name() const override { return "train-tokenizer"; }
   std::string_view arguments() const override { return "--input FILE... --output FOLDER [--vocab-size N]"; }
@@ -205,6 +209,8 @@ class TrainTokenizer final : public PreprocessTool {
   std::string run() override {
     const auto start = std::chrono::steady_clock::now();
     TextCorpus corpus(inputs_);
+    prepare_prefix(output_ + "/" + kVocabFile, "--output");
+    const TargetLock lock(output_ + "/" + kVocabFile);
     BpeTrainer trainer;
     const std::vector<std::uint64_t> bytes = corpus.file_bytes();
     std::uint64_t bad = 0;
@@ -236,17 +242,24 @@ class TrainTokenizer final : public PreprocessTool {
     verify(least_count_ > 0, ErrorKind::configuration, "--least-count {}: at least 1", least_count_);
   }
   void write(const BpeVocabulary& vocabulary) const {
-    prepare_prefix(output_ + "/" + kVocabFile, "--output");
+    const std::string vocab = output_ + "/" + kVocabFile, merges = output_ + "/" + kMergeFile;
     Publication files;
-    files.write(output_ + "/" + kVocabFile, vocabulary.vocab_text);
-    files.write(output_ + "/" + kMergeFile, vocabulary.merge_text);
+    files.write(vocab, vocabulary.vocab_text);
+    files.write(merges, vocabulary.merge_text);
+    for (const std::string& name : {vocab, merges}) {
+      verify(overwrite_ || replaces_nothing_else(temporary_name(name), name), ErrorKind::configuration,
+             "{} is there already, of another vocabulary; add --overwrite to replace it, or choose another folder",
+             name);
+    }
     files.publish();
     files.commit();
+    remove_temporaries({vocab, merges});
   }
 
   TextInputs inputs_;
   std::string output_;
   std::int64_t vocab_size_ = 32768, least_count_ = 2;
+  bool overwrite_ = false;
 };
 
 template <class Tool>

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/errno_text.h"
 #include "base/error.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
@@ -13,14 +14,22 @@ bool tokenizer_has_files(std::string_view name) {
   return name == "gpt2";
 }
 
+bool tokenizer_file_exists(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::status_known(status)) {
+    fail(ErrorKind::filesystem, "{}: cannot look at it: {}", path, errno_text(error.value()));
+  }
+  return std::filesystem::exists(status);
+}
+
 namespace {
 
 /// FOLDER/vocab.json -> FOLDER/merges.txt, books.vocab.json -> books.merges.txt.
 std::string default_merge_file(const std::string& vocab_file) {
   const std::string merge_file =
       vocab_file.substr(0, vocab_file.size() - std::string_view(kVocabFile).size()) + kMergeFile;
-  std::error_code ignored;
-  verify(std::filesystem::exists(merge_file, ignored), ErrorKind::configuration,
+  verify(tokenizer_file_exists(merge_file), ErrorKind::configuration,
          "--vocab-file {} needs a file of merges, and {} does not exist; give --merge-file, or one tokenizer.json as "
          "--vocab-file",
          vocab_file, merge_file);
@@ -51,13 +60,9 @@ namespace {
 
 /// The choices of files that are there behind `before`.
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
-  const auto there = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::exists(path, ignored);
-  };
   std::vector<TokenizerChoice> choices;
-  if (there(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
-  if (there(before + kVocabFile) && there(before + kMergeFile)) {
+  if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
+  if (tokenizer_file_exists(before + kVocabFile) && tokenizer_file_exists(before + kMergeFile)) {
     choices.push_back({name, before + kVocabFile, before + kMergeFile});
   }
   return choices;
@@ -75,6 +80,7 @@ KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, c
       why = fmt::format("{}{}{}: another vocabulary (hash {:016x})", choice.vocab_file,
                         choice.merge_file.empty() ? "" : " and ", choice.merge_file, tokenizer->hash());
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::filesystem) throw;  // it may be the right one
       why = error.what();
     }
     kept.others += (kept.others.empty() ? "" : "; ") + why;

@@ -42,7 +42,7 @@ inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kToken
 inline constexpr const char* kTokenizerConfigFile =
     "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
 
-/// A file that a tokenizer was made from, to be kept next to what was made with it.
+/// A file that a tokenizer was made from, to be kept beside what was made with it.
 struct TokenizerFile {
   std::string name;           ///< one of kTokenizerFiles
   std::string_view contents;  ///< as long as the tokenizer lives
@@ -84,6 +84,9 @@ struct TokenizerChoice {
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
 /// ErrorKind::data for what is wrong in them.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
+
+/// ErrorKind::filesystem where it cannot be told: that is not taken for absent.
+bool tokenizer_file_exists(const std::string& path);
 
 /// What lies under the names of a tokenizer's files.
 struct KeptTokenizer {

@@ -1,32 +1,26 @@
 #include "tokenizer/vocabulary_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "base/log.h"
+#include "base/regular_file.h"
 #include "base/utf8.h"
 
 namespace megatron {
 
 NamedText read_vocabulary_file(const std::string& path) {
-  std::error_code error;
-  const bool regular = std::filesystem::is_regular_file(path, error);
-  verify(regular, ErrorKind::data, "{}: {}; {}", path, error ? error.message() : "not a regular file",
-         kVocabularyAdvice);
-  const std::uint64_t bytes = std::filesystem::file_size(path, error);
-  verify(!error && bytes <= kLargestVocabularyFile, ErrorKind::data, "{}: {}; {}", path,
-         error ? error.message()
-               : fmt::format("{} bytes are too many for a vocabulary, whose files have at most {}", bytes,
-                             kLargestVocabularyFile),
-         kVocabularyAdvice);
-  NamedText file{path, std::string(bytes, '\0')};
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(file.text.data(), static_cast<std::streamsize>(bytes));
-  verify(stream.gcount() == static_cast<std::streamsize>(bytes), ErrorKind::filesystem, "{}: cannot read it: {}", path,
-         std::strerror(errno));
+  NamedText file{path, ""};
+  try {
+    const RegularFile source(path, ErrorKind::data);
+    verify(source.bytes() <= kLargestVocabularyFile, ErrorKind::data,
+           "{}: {} bytes are too many for a vocabulary, whose files have at most {}", path, source.bytes(),
+           kLargestVocabularyFile);
+    file.text.resize(source.bytes());
+    source.read(0, file.text.data(), file.text.size());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    fail(ErrorKind::data, "{}; {}", error.what(), kVocabularyAdvice);
+  }
   const std::size_t valid = first_invalid_utf8(file.text);
   if (valid < file.text.size()) file.fail_at(valid, "invalid UTF-8");
   return file;

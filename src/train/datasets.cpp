@@ -24,10 +24,9 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& numbers) {
 
 }  // namespace
 
-std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) {
+std::int64_t evaluation_batches(const Config& config, const SampleSet& samples) {
   const auto available = static_cast<std::int64_t>(samples.order->samples());
-  const std::int64_t batch = config.train.global_batch_size;
-  return available / batch < config.train.evaluate_steps ? available : config.train.evaluate_steps * batch;
+  return std::clamp<std::int64_t>(available / config.train.global_batch_size, 1, config.train.evaluate_steps);
 }
 
 Datasets::Datasets(const Config& config) : config_(config) {

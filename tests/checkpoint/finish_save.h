@@ -1,4 +1,4 @@
-// Brings a background save to its end.
+// A background save brought to its end, whoever has to wait for whom.
 #pragma once
 
 #include "checkpoint/background_save.h"

@@ -109,8 +109,9 @@ TEST_CASE("a source that is damaged on the way leaves no target", "[checkpoint][
   const std::string saved = save_as(folder.file("run"), tensors, split_along(tensors, 3, 0), 6).path;
   const CheckpointReader source = open_alone(saved);
   std::filesystem::remove(saved + "/rank_00001.h5");
-  std::filesystem::create_directory(folder.file(".making_cut"));  // what a tool that died has left
-  write_file(folder.file(".making_cut/rank_00000.h5"), "half a file");
+  const std::string left = folder.file(".making_cut.0123abcd.tmp");  // by a tool that died
+  std::filesystem::create_directory(left);
+  write_file(left + "/rank_00000.h5", "half a file");
   CHECK_THROWS_AS(rewrite_checkpoint(source, folder.file("cut"), 1, layout_of(tensors, split_along(tensors, 1, 0))),
                   Error);
   CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});

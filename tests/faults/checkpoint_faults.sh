@@ -16,10 +16,10 @@ done
 strace -f -qq -o /dev/null true || { echo "strace may not trace here: skipped"; exit 77; }
 
 cases=0 failures=0 refused=0 killed=0
-for call in pwrite64 write fsync ftruncate rename mkdir unlink rmdir newfstatat; do
-  faults="error=EIO error=ENOSPC signal=SIGKILL" last=40
-  # What cannot be looked at is no damage: it must not be removed. The first calls are those of the dynamic linker.
-  [ $call = newfstatat ] && faults=error=ESTALE last=150
+for call in pwrite64 write fsync ftruncate rename mkdir unlink rmdir openat newfstatat; do
+  faults="error=EIO error=ENOSPC error=ESTALE signal=SIGKILL" last=40
+  # What cannot be opened or looked at is no damage: it must not be removed. The first calls are those of the dynamic linker.
+  case $call in openat | newfstatat) faults=error=ESTALE last=150 ;; esac
   for fault in $faults; do
     n=1
     while [ $n -le $last ]; do

@@ -29,7 +29,7 @@ std::string corpus() {
 
 }  // namespace
 
-TEST_CASE("a vocabulary of one's own, from text to generated text") {
+TEST_CASE("a vocabulary of one's own, from text to generated text", "[vocabulary]") {
   const TemporaryFolder folder;
   const std::string vocabulary = folder.file("vocabulary"), prefix = folder.file("data/own"), run = folder.file("run");
   expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "400"}), 0,
@@ -51,6 +51,14 @@ TEST_CASE("a vocabulary of one's own, from text to generated text") {
   }
   expect({checkpoint_program(), "import", exported, imported}, 0);
   CHECK(text_of(imported) == text);
+  // So do a merged and a reshaped one, whether it was imported or trained.
+  const std::string merged = folder.file("merged"), reshaped = folder.file("reshaped");
+  expect({checkpoint_program(), "merge", imported, merged}, 0);
+  expect({checkpoint_program(), "reshape", merged, reshaped, "--tensor", "2", "--pipeline", "1"}, 0);
+  CHECK(text_of(reshaped) == text);
+  fs::remove_all(merged);
+  expect({checkpoint_program(), "merge", run, merged}, 0);
+  CHECK(text_of(merged) == text);
   fs::remove_all(imported);
   write_file(exported + "/tokenizer.json", R"({"normalizer": {"type": "Lowercase"}})");
   fs::remove(exported + "/vocab.json");
@@ -68,10 +76,14 @@ TEST_CASE("a vocabulary of one's own, from text to generated text") {
   fs::remove(vocabulary + "/merges.txt");
   fs::create_directories(vocabulary + "/merges.txt");
   const std::string older = contents_of(vocabulary + "/vocab.json");
-  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "300"}), 7,
-         {"merges.txt"});
+  const std::vector<std::string> smaller{"train-tokenizer", "--input",      corpus(), "--output",
+                                         vocabulary,        "--vocab-size", "300"};
+  expect(preprocess(smaller), 2, {"vocab.json is there already", "--overwrite"});
+  std::vector<std::string> overwriting = smaller;
+  overwriting.push_back("--overwrite");
+  expect(preprocess(overwriting), 7, {"merges.txt"});
   CHECK(contents_of(vocabulary + "/vocab.json") == older);
-  CHECK_FALSE(fs::exists(vocabulary + "/merges.txt.tmp"));
+  for (const auto& entry : fs::directory_iterator(vocabulary)) CHECK(entry.path().extension() != ".tmp");
 }
 
 TEST_CASE("export and import are byte-exact, and their mistakes have exit codes") {
@@ -89,6 +101,12 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
   expect(preprocess({"import", out, back, "--vocab-size", "100", "--eod-id", "1"}), 3, {"outside the vocabulary"});
   expect(preprocess({"import", out, "/proc/nowhere/back", "--tokenizer", "byte"}), 7, {"/proc/nowhere"});
   expect(preprocess({"export", data_prefix(), out, "--dtype", "float32"}), 2, {"float32"});
+  const std::string bin = contents_of(out + ".bin");
+  expect(preprocess({"export", data_prefix(), out, "--dtype", "int32"}), 2,
+         {"out.bin is there already", "--overwrite"});
+  CHECK((contents_of(out + ".bin") == bin));
+  expect(preprocess({"export", data_prefix(), out}), 0);
+  expect(preprocess({"export", data_prefix(), out, "--dtype", "int32", "--overwrite"}), 0, {"int32"});
   expect(preprocess({"import", "--help"}), 0, {"--skip-empty", "tokenizer.json"});
   expect(preprocess({"--help"}), 0, {"train-tokenizer", "--shard-bytes", "sample-corpus"});
 }
@@ -106,7 +124,7 @@ TEST_CASE("preprocess: another finished set is not replaced unasked") {
   expect(make(corpus()), 0, {"set exists already"});
   expect(make(other), 2, {"set-00000.h5 already holds another set", "--overwrite"});
   CHECK((contents_of(set + "-00000.h5") == shard));
-  CHECK_FALSE(std::filesystem::exists(set + "-part-00000.h5.tmp"));
+  for (const auto& entry : fs::directory_iterator(folder.path())) CHECK(entry.path().extension() != ".tmp");
   expect(make(other, {"--overwrite"}), 0);
   CHECK((contents_of(set + "-00000.h5") != shard));
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Makes the system calls fail with which the tools read and write files, one at a time: preprocess, import, export and
-# merge of data; export, import, merge and reshape of checkpoints. A tool must say so, or end with 0 and all of its
+# merge of data, train-tokenizer; export, import, merge and reshape of checkpoints. A tool must say so, or end with 0 and all of its
 # output; its sources and an older target are as they were, and after a kill the same command gives the right result.
 # Usage: tool_faults.sh PROGRAMS_FOLDER [MOST]: at most MOST injections a tool, spread evenly (default: all). Needs
-# strace (exit 77, "skipped", without it). ONLY=NAME: that tool alone.
+# strace (exit 77, "skipped", without it). ONLY="NAME...": these tools alone. FAULTS="EIO KILL": these faults alone.
+# IN_TURN=1: every call, each with the next one of the faults.
 set -uo pipefail
 programs=$(cd "$1" && pwd) || exit 1
 most=${2:-1000000}
 export OMP_NUM_THREADS=1
+export OMPI_MCA_ess_singleton_isolated=1  # no process of MPI's own, which the faults would reach as well
 command -v strace >/dev/null || { echo "strace is not installed: skipped"; exit 77; }
 strace -f -qq -o /dev/null true 2>/dev/null || { echo "strace may not trace here: skipped"; exit 77; }
 scratch=$(mktemp -d) || exit 1
@@ -22,7 +24,10 @@ mkdir "$base"
 cd "$base" || exit 1
 quietly "$preprocess" sample-corpus --output text.jsonl --megabytes 0.02
 quietly "$preprocess" sample-corpus --output older.jsonl --megabytes 0.01 --seed 7
-quietly "$preprocess" --input text.jsonl --output set --tokenizer byte
+quietly "$preprocess" train-tokenizer --input text.jsonl --output vocabulary --vocab-size 300
+gpt2="--tokenizer gpt2 --vocab-file vocabulary/vocab.json"
+# shellcheck disable=SC2086
+quietly "$preprocess" --input text.jsonl --output set $gpt2
 quietly "$preprocess" export set indexed
 cat >input.toml <<'TOML'
 [model]
@@ -48,7 +53,10 @@ rm -f run/lock
 # --- one tool -------------------------------------------------------------------------------------------------------
 cases=0 failures=0 refused=0
 
-tree() { (cd "$1" && find . -type f ! -name '*.tmp' ! -name '*.replaced*' ! -path '*/.tmp_*' -print0 | sort -z | xargs -0 -r sha256sum); }
+tree() {
+  (cd "$1" && find . -type f ! -path '*.tmp*' ! -name '*.replaced*' ! -name '.*.lock' -print0 | sort -z |
+    xargs -0 -r sha256sum)
+}
 wrong() { echo "FAILED: $*"; tail -n 3 "$scratch/log"; failures=$((failures + 1)); }
 
 # The system calls that have to do with the working folder, NAME NUMBER each, of the thread with most of them: strace
@@ -93,22 +101,28 @@ check() {  # CODE FAULT: what a tool that was not killed has left
 inject() {
   name=$1
   shift
-  [[ -z ${ONLY:-} || $ONLY == "$name" ]] || return 0
+  [[ -z ${ONLY:-} || " $ONLY " == *" $name "* ]] || return 0
   begin
   former=$(tree "$work")
-  local calls every i=0 call number fault code
+  local calls every i=0 call number fault code turn=0 done_here=0 wrong_before=$failures refused_before=$refused
   calls=$(calls_of "$@") || { wrong "$name: fails without a fault"; return; }
   right=$(tree "$work")
-  local faults=(EIO ENOSPC EDQUOT KILL)
+  local faults=(${FAULTS:-EIO ENOSPC EDQUOT ESTALE KILL})
   [[ -n $calls ]] || { wrong "$name: no system calls are seen"; return; }
   local total=$(($(wc -l <<<"$calls") * ${#faults[@]}))
   every=$(((total + most - 1) / most))
+  until ((every == 1 || (every % 2 != 0 && every % 3 != 0 && every % 5 != 0))); do every=$((every + 1)); done  # all faults
   while read -r call number; do
+    turn=$((turn + 1))
     for fault in "${faults[@]}"; do
       i=$((i + 1))
-      ((i % every == 0)) || continue
+      if [[ -n ${IN_TURN:-} ]]; then
+        [[ $fault == "${faults[turn % ${#faults[@]}]}" ]] || continue
+      elif ((i % every != 0)); then
+        continue
+      fi
       begin
-      cases=$((cases + 1))
+      cases=$((cases + 1)) done_here=$((done_here + 1))
       local what="error=$fault"
       [[ $fault == KILL ]] && what=signal=SIGKILL
       timeout 60 strace -f -qq -o "$scratch/trace" -e "trace=$call" -e "inject=$call:$what:when=$number" "$@" \
@@ -121,22 +135,29 @@ inject() {
       elif [[ $(tree "$work") != "$right" ]]; then
         "$@" >"$scratch/log" 2>&1 || wrong "$name, killed at $call $number: cannot be repeated"
         [[ $(tree "$work") == "$right" ]] || wrong "$name, killed at $call $number: other output when repeated"
+        [[ -z $(find "$work" -path '*.tmp*' -o -name '.*.lock') ]] ||
+          wrong "$name, killed at $call $number: what it had left is still there when it was repeated"
       fi
     done
   done <<<"$calls"
-  echo "$name: $((total / ${#faults[@]})) calls"
+  echo "$name: $((total / ${#faults[@]})) calls, $done_here faults: $((refused - refused_before)) refused," \
+    "$((failures - wrong_before)) wrong"
 }
 
 # An older target is there for the tools that replace one.
 before="$scratch/replacing"
 cp -r "$base" "$before"
 cd "$before" || exit 1
-quietly "$preprocess" --input older.jsonl --output new --tokenizer byte
+# shellcheck disable=SC2086
+quietly "$preprocess" --input older.jsonl --output new $gpt2
 quietly "$preprocess" export new out
-inject preprocess "$preprocess" --input text.jsonl --output new --tokenizer byte --overwrite
+# shellcheck disable=SC2086
+inject preprocess "$preprocess" --input text.jsonl --output new $gpt2 --overwrite
 inject data-merge "$preprocess" merge set set new --overwrite
-inject data-export "$preprocess" export set out
-inject data-import "$preprocess" import indexed new --tokenizer byte --overwrite
+inject data-export "$preprocess" export set out --overwrite
+# shellcheck disable=SC2086
+inject data-import "$preprocess" import indexed new $gpt2 --overwrite
+inject train-tokenizer "$preprocess" train-tokenizer --input older.jsonl --output vocabulary --vocab-size 290 --overwrite
 before=$base
 inject merge "$checkpoint" merge run out
 inject reshape "$checkpoint" reshape run out --tensor 2 --pipeline 1

@@ -97,15 +97,17 @@ TEST_CASE("publication: one that fails half-way leaves what was there", "[durabl
     });
     older.require_as_before();
   };
-  fails({"cannot rename", "b.tmp"}, [&](Publication&) { std::filesystem::remove(older.b + ".tmp"); });
+  fails({"cannot rename", temporary_name(older.b)},
+        [&](Publication&) { std::filesystem::remove(temporary_name(older.b)); });
   fails({"a folder has this name"}, [&](Publication& files) {
     std::filesystem::create_directories(older.folder.file("d"));
     files.write(older.folder.file("d"), "new d");
   });
-  fails({"c.tmp: cannot write it: File too large", "ulimit -f"}, [&](Publication& files) {
-    const FileSizeLimit limit(1000);
-    files.write(older.folder.file("c"), std::string(2000, 'c'));
-  });
+  fails({temporary_name(older.folder.file("c")) + ": cannot write it: File too large", "ulimit -f"},
+        [&](Publication& files) {
+          const FileSizeLimit limit(1000);
+          files.write(older.folder.file("c"), std::string(2000, 'c'));
+        });
 }
 
 TEST_CASE("publication: what a killed one has left is written over by none, and goes away with the next complete one",
@@ -120,8 +122,9 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
     CAPTURE(published);
     Publication files;
     write(files);
-    if (!published) std::filesystem::remove(older.b + ".tmp");
-    if (!published) require_error(ErrorKind::filesystem, {"cannot rename", "b.tmp"}, [&] { files.publish(); });
+    if (!published) std::filesystem::remove(temporary_name(older.b));
+    if (!published)
+      require_error(ErrorKind::filesystem, {"cannot rename", temporary_name(older.b)}, [&] { files.publish(); });
     if (published) files.publish();
     CHECK(contents_of(older.a + ".replaced3") == "older a");
     files.discard();
@@ -136,6 +139,16 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
   files.commit();
   CHECK(older.folder.files() == Names{"a", "b", "d"});
   CHECK(contents_of(older.a) == "new " + older.a);
+}
+
+TEST_CASE("temporary files of killed processes go away by their exact names, and nobody else's", "[durable][fault]") {
+  const ShardFolder folder;
+  const Names others{"b.0123abcd.tmp", "x", "x.0123ABCD.tmp", "x.0123abcd.tmp2", "x.1.tmp", "x.tmp", "xy.0123abcd.tmp"};
+  for (const std::string& name : others) write_file(folder.file(name), "a user's");
+  write_file(folder.file("x.0123abcd.tmp"), "left");
+  write_file(temporary_name(folder.file("y")), "left");
+  remove_temporaries({folder.file("x"), folder.file("y")});
+  CHECK(folder.files() == others);
 }
 
 TEST_CASE("publication: what cannot be looked at is not taken for absent", "[durable][fault]") {
@@ -169,19 +182,21 @@ TEST_CASE("publication: what cannot be put back is said, with the name it has", 
 
 TEST_CASE("indexed files: older ones are what they were if new ones cannot take both names", "[durable][fault]") {
   const ShardFolder folder;
-  const auto write = [&] {
+  const auto write = [&](bool overwrite) {
     IndexedWriter writer(folder.file("x"), IndexedType::u16);
     writer.add_document(std::vector<std::int32_t>{1, 2, 3});
-    writer.finish();
+    writer.finish(overwrite);
   };
   write_file(folder.file("x.bin"), "older");
   write_file(folder.file("x.bin.replaced"), "of a killed run");
   std::filesystem::create_directories(folder.file("x.idx"));
-  require_error(ErrorKind::filesystem, {"x.idx: cannot write it"}, write);
+  require_error(ErrorKind::configuration, {"x.bin is there already", "--overwrite"}, [&] { write(false); });
+  require_error(ErrorKind::filesystem, {"x.idx: cannot write it"}, [&] { write(true); });
   CHECK(folder.files() == Names{"x.bin", "x.bin.replaced"});
   CHECK(contents_of(folder.file("x.bin")) == "older");
   std::filesystem::remove(folder.file("x.idx"));
-  write();
+  write(true);
+  write(false);  // equal ones
   CHECK(folder.files() == Names{"x.bin", "x.idx"});
   CHECK(IndexedReader(folder.file("x")).tokens() == 3);
 }

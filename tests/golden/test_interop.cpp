@@ -85,7 +85,9 @@ class Copy {
   void refused(const std::string& part, const ImportOptions& options = {}) const {
     require_error(ErrorKind::checkpoint, {part}, [&] { import_model(path(), target(), options); });
     CHECK_FALSE(fs::exists(target()));
-    CHECK_FALSE(fs::exists(folder_.file(".making_target")));
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      CHECK_FALSE(entry.path().filename().string().starts_with(".making"));
+    }
   }
 
  private:

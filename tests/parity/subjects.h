@@ -1,5 +1,4 @@
-// The subjects of the table of the parity test: each is a list of its own, so that the rows of one option stand
-// together.
+// The subjects of the table of the parity test: each is a list of its own, so that a lever's rows stand together.
 #pragma once
 
 #include "parity/rows.h"

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/philox.h"
@@ -229,23 +230,39 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
   CHECK(texts_of(job.output) == std::vector<std::string>{"old|"});
 }
 
-TEST_CASE("preprocess: what a killed run has left goes away with the next one", "[preprocess]") {
+TEST_CASE("preprocess: what a killed run has left goes away with the next one, and nobody else's files",
+          "[preprocess][fault-68]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("a"));
   std::filesystem::create_directories(folder.file("out"));
-  write_file(folder.file("out/p-part-00000.h5.tmp"), "half");
-  write_file(folder.file("out/p-part-00009.h5.tmp"), "half");
-  write_file(folder.file("out/p-00001.h5"), "old");
+  write_file(folder.file("out/p-part-00000.h5.0123abcd.tmp"), "half");
+  write_file(folder.file("out/p-part-00009.h5.0123abcd.tmp"), "half");
+  write_file(folder.file("out/p.merges.txt.0123abcd.tmp"), "half");
+  make_shard(folder.file("out/p"), {{1, 2}}, 1, 2);
+  const std::string shard = folder.file("out/p-00001.h5");
+  std::filesystem::copy_file(shard, shard + ".replaced");
+  std::filesystem::copy_file(shard, shard + ".replaced2");
   write_file(folder.file("out/p-00000.h5.replaced"), "older");
   write_file(folder.file("out/p-00000.h5.replaced2"), "older");
-  write_file(folder.file("out/p-00001.h5.replaced"), "older");
-  write_file(folder.file("out/p-00001.h5.replaced2"), "older");
-  write_file(folder.file("out/p-00001.h5.replaced-by-hand"), "not ours");
-  write_file(folder.file("out/p-00001.h5.backup"), "not ours");
-  write_file(folder.file("out/pq-00001.h5"), "not ours");
+  // A user's own: no shard, or a shard of another place, or another name.
+  const std::vector<std::string> others{"p-00000.h5.replaced-by-hand",
+                                        "p-00002.h5",
+                                        "p-00003.h5",
+                                        "p-00003.h5.replaced",
+                                        "p-000001.h5",
+                                        "p-20240101.h5",
+                                        "p-part-00000.h5.tmp",
+                                        "p-part-2.h5.0123abcd.tmp",
+                                        "p-part-part-00000.h5.0123abcd.tmp",
+                                        "p.vocab.json.tmp",
+                                        "pq-00001.h5"};
+  for (const std::string& name : others) std::filesystem::copy_file(shard, folder.file("out/" + name));
+  write_file(folder.file("out/p-20240101.h5"), "measured");
   run(job_of(folder, {"a.jsonl"}));
-  CHECK(folder.files() == std::vector<std::string>{"a.jsonl", "p-00000.h5", "p-00001.h5.backup",
-                                                   "p-00001.h5.replaced-by-hand", "pq-00001.h5"});
+  std::vector<std::string> expected = others;
+  expected.insert(expected.end(), {"a.jsonl", "p-00000.h5"});
+  std::sort(expected.begin(), expected.end());
+  CHECK(folder.files() == expected);
 }
 
 TEST_CASE("preprocess: a whole set is replaced by an equal one only", "[preprocess]") {
@@ -270,7 +287,11 @@ TEST_CASE("preprocess: a whole set is replaced by an equal one only", "[preproce
   writer.add_document(std::vector<std::int32_t>{1, 2});
   require_error(ErrorKind::configuration, {"another tokenizer", "--overwrite"}, [&] { writer.finish(false); });
   CHECK((texts_of(job.output) == std::vector<std::string>{"one|", "two|"}));
-  // What is no whole set may be replaced.
-  write_file(folder.file("out/p-00000.h5"), "damaged");
+  // What is no whole set may be replaced, but not what is no shard.
+  std::filesystem::remove(folder.file("out/p-00000.h5"));
+  make_shard(job.output, {{1, 2}}, 0, 2);
   CHECK_FALSE(check(other));
+  write_file(folder.file("out/p-00000.h5"), "a user's own");
+  require_error(ErrorKind::configuration, {"p-00000.h5 is there already and is no shard", "--overwrite"},
+                [&] { check(other); });
 }

@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/durable_file.h"
 #include "base/philox.h"
 #include "preprocess/sample_corpus.h"
 #include "support/data_support.h"
@@ -35,10 +36,11 @@ TEST_CASE("sample corpus: the same on every machine, and of the size asked for",
 
 TEST_CASE("sample corpus: what keeps it from being written is said, and nothing is left", "[corpus][fault]") {
   ShardFolder folder;
-  require_error(ErrorKind::filesystem, {"c.jsonl.tmp: cannot write it: File too large", "ulimit -f"}, [&] {
-    const FileSizeLimit limit(100000);
-    write_sample_corpus(folder.file("c.jsonl"), 200000, 1);
-  });
+  require_error(ErrorKind::filesystem,
+                {temporary_name(folder.file("c.jsonl")) + ": cannot write it: File too large", "ulimit -f"}, [&] {
+                  const FileSizeLimit limit(100000);
+                  write_sample_corpus(folder.file("c.jsonl"), 200000, 1);
+                });
   CHECK(folder.files().empty());
   write_file(folder.file("file"), "no folder");
   require_error(ErrorKind::filesystem, {"file: cannot make this folder"},

@@ -1,0 +1,48 @@
+// FileLock: an advisory lock of the operating system on a file, which names its holder; TargetLock: one command at a
+// time on what it writes. They vanish with the process, however that ends, so that there are no stale locks to remove:
+// a file that a dead process has left locks nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace megatron {
+
+class FileLock {
+ public:
+  enum class Outcome { held, in_use, unsupported };
+
+  /// Creates the file if need be, and does not wait. Error(filesystem) if the file cannot be opened or is no file.
+  explicit FileLock(const std::string& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+  Outcome outcome() const { return outcome_; }
+  /// in_use: "process 12 on node3"; unsupported: why the file system has no locks.
+  const std::string& reason() const { return reason_; }
+  /// Whether the file still has the name it was opened by.
+  bool has_its_name() const;
+
+ private:
+  std::string path_, reason_;
+  int file_ = -1;
+  Outcome outcome_ = Outcome::held;
+};
+
+/// Of a file, a folder or a prefix of files: FOLDER/.NAME.lock, which goes away with this. Where the file system has no
+/// locks there is a warning on standard error and no protection.
+class TargetLock {
+ public:
+  /// The folder must be there. Error(filesystem) that names host and process if another command writes there.
+  explicit TargetLock(const std::string& target);
+  ~TargetLock();
+  TargetLock(const TargetLock&) = delete;
+  TargetLock& operator=(const TargetLock&) = delete;
+
+ private:
+  std::string path_;
+  std::unique_ptr<FileLock> lock_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,12 @@
+// Lines on standard error, of programs without a Log. Where nobody can read one, it is lost, and nothing else.
+#pragma once
+
+#include <string_view>
+
+namespace megatron {
+
+void print_note(std::string_view line) noexcept;
+/// The same with "warning: " in front.
+void print_warning(std::string_view line) noexcept;
+
+}  // namespace megatron

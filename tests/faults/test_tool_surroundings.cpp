@@ -1,0 +1,130 @@
+// The tools where nobody reads what they say, where their ranks see other files, and where inputs are no files.
+#include <sys/stat.h>
+#include <catch2/catch.hpp>
+
+#include "faults/runs.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Finished in_shell(const Command& command, const std::string& redirection) {
+  std::string words;
+  for (const std::string& word : command) words += "'" + word + "' ";
+  return run_command({"bash", "-c", "exec " + words + redirection}, 60);
+}
+
+Command preprocess(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), preprocess_program());
+  return arguments;
+}
+
+void done(const Command& command) {
+  const Finished finished = run_command(command);
+  INFO(finished.out << finished.err);
+  REQUIRE(finished.code == 0);
+}
+
+std::string stories(const TemporaryFolder& folder, const std::string& name, const std::string& seed) {
+  const std::string path = folder.file(name);
+  done(preprocess({"sample-corpus", "--output", path, "--megabytes", "0.2", "--seed", seed}));
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("the tools do their work, and end with the same codes, where standard error takes nothing", "[fault-65]") {
+  const TemporaryFolder folder;
+  const std::string text = stories(folder, "text.jsonl", "1"), set = folder.file("set");
+  const std::string model = folder.file("model"), target = folder.file("target");
+  const Command make = preprocess({"--input", text, "--output", set});
+  done(make);
+  done({checkpoint_program(), "export", straight_run(kOneRank), model, "--no-comparison"});
+  std::string config = contents_of(model + "/config.json");
+  config.replace(config.find("\"megatron_train\""), 16, "\"somebody_else\"");  // so that there is something to warn of
+  write_file(model + "/config.json", config);
+  const std::string shard = contents_of(set + "-00000.h5");
+  for (const char* stream : {"2>&-", "2>/dev/full", "2> >(true)"}) {
+    CAPTURE(stream);
+    CHECK(in_shell(make, stream).code == 0);  // which would say that the set exists already
+    CHECK((contents_of(set + "-00000.h5") == shard));
+    CHECK(in_shell(preprocess({"--input", folder.file("absent.jsonl"), "--output", set}), stream).code == 3);
+    CHECK(in_shell({checkpoint_program(), "import", model, target, "--no-comparison"}, stream).code == 0);
+    done({checkpoint_program(), "verify", target});
+    fs::remove_all(target);
+  }
+}
+
+TEST_CASE("ranks that see other files under the same names are found out before anything is written", "[fault-69]") {
+  const TemporaryFolder folder;
+  const std::string text = contents_of(stories(folder, "text.jsonl", "1"));
+  const std::string shard = folder.file("set-00000.h5"), there = folder.file("node1/text/a.jsonl");
+  for (const char* node : {"node0/text", "node1/text"}) {
+    fs::create_directories(folder.file(node));
+    write_file(folder.file(node) + std::string("/a.jsonl"), text);
+  }
+  const auto run = [&] {  // each rank in a folder of its own, as with disks of the nodes' own
+    return run_command(launched(2, {"bash", "-c", "cd '" + folder.path() + "'/node$OMPI_COMM_WORLD_RANK; exec \"$@\"",
+                                    "bash", preprocess_program(), "--input", "text", "--output", folder.file("set")}),
+                       60);
+  };
+  const auto refused = [&](const std::string& part) {
+    const Finished finished = run();
+    INFO(finished.err);
+    CHECK(finished.code == 3);
+    CHECK(mentions(finished.err, "rank 1: on "));
+    CHECK(mentions(finished.err, part));
+    CHECK(error_lines(finished) == 1);
+    CHECK_FALSE(fs::exists(shard));
+  };
+  const auto change = [&](std::size_t at) {
+    std::string other = text;
+    other[other.find("the", at)] = 'T';
+    write_file(there, other);
+  };
+  const fs::file_time_type when = fs::last_write_time(folder.file("node0/text/a.jsonl"));
+  write_file(there, text + "\n");
+  refused("text/a.jsonl has 2");
+  change(100);
+  fs::last_write_time(there, when);
+  refused("text/a.jsonl has other contents");
+  change(text.size() / 2);  // where no piece is hashed
+  fs::last_write_time(there, when + std::chrono::seconds(1));
+  refused("an input file has other contents");
+  write_file(there, text);
+  write_file(folder.file("node1/text/b.jsonl"), text);
+  refused("2 files instead of 1");
+  fs::remove(folder.file("node1/text/b.jsonl"));
+  fs::last_write_time(there, when + std::chrono::seconds(1));  // copied at another time
+  const Finished finished = run();
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK(fs::exists(shard));
+}
+
+TEST_CASE("named pipes as inputs of the tools are refused, and not waited for", "[fault-55]") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe.json"), text = stories(folder, "text.jsonl", "1");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto refused = [&](const Command& command, int code) {
+    CAPTURE(command);
+    const Finished finished = run_command(command, 20);
+    INFO(finished.err);
+    CHECK_FALSE(finished.timed_out);
+    CHECK(finished.code == code);
+    CHECK(error_lines(finished) == 1);
+    CHECK(mentions(finished.err, "not a regular file"));
+  };
+  const std::string set = folder.file("set");
+  refused(preprocess({"--input", pipe, "--output", set}), 3);
+  refused(preprocess({"--input", text, "--output", set, "--tokenizer", "gpt2", "--vocab-file", pipe}), 3);
+  refused(preprocess({"train-tokenizer", "--input", pipe, "--output", folder.file("vocabulary")}), 3);
+  fs::rename(pipe, folder.file("set.idx"));
+  write_file(folder.file("set.bin"), "");
+  refused(preprocess({"import", set, folder.file("out"), "--tokenizer", "byte"}), 3);
+  fs::rename(folder.file("set.idx"), folder.file("set-00000.h5"));
+  refused(preprocess({"merge", set, folder.file("out")}), 3);
+  fs::create_directories(folder.file("model"));
+  fs::rename(folder.file("set-00000.h5"), folder.file("model/config.json"));
+  refused({checkpoint_program(), "import", folder.file("model"), folder.file("out")}, 4);
+}
