@@ -41,7 +41,7 @@ fuzz: ## 60 seconds of fuzzing each reader of foreign input (FUZZ_SECONDS=N); in
 
 ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 .PHONY: bench
-bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks, bubbles of the schedules, overlap, memory with each lever; beside PyTorch's if found
+bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks, bubbles of the schedules, overlap, memory with each option; next to PyTorch's if found
 	@./megatron_bench --all
 	@scripts/launch.sh 2 ./megatron_bench --all
 	@if $(PYTHON) -c 'import torch' 2> /dev/null; then $(PYTHON) scripts/bench_pytorch.py; \
@@ -56,7 +56,7 @@ gpu-test: ## tests of the CUDA backend on this machine's GPU, with compute-sanit
 	@MEGATRON_CUDA=1 scripts/build.sh all
 	@scripts/gpu_test.sh $(TEST_FLAGS) || [ $$? -eq 77 ]
 
-gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; training steps, beside PyTorch's if found
+gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; training steps, next to PyTorch's if found
 	@scripts/setup.sh
 	@MEGATRON_CUDA=1 scripts/build.sh $(PROGRAMS) bench_cuda_ops
 	@$(BUILD)/tests/gpu/bench_cuda_ops || [ $$? -eq 77 ]

@@ -1,4 +1,4 @@
-# The CUDA backend's library, libmegatron_cuda.so, which lies beside the programs, and their loading of it. Included by
+# The CUDA backend's library, libmegatron_cuda.so, which lies next to the programs, and their loading of it. Included by
 # the top level's CMakeLists.txt when MEGATRON_CUDA is ON.
 #
 # Building needs the toolkit (nvcc, cudart, cuBLASLt), 12.0 or later, and no GPU. NCCL is used where it is found.

@@ -24,7 +24,7 @@ struct CudaLibrary {
   std::unique_ptr<Communicator> (*connect_nccl)(Communicator& host, Device& device);
 };
 
-/// The file of the library: beside the program, in ../lib from there (make install), or up to two folders above (tests
+/// The file of the library: next to the program, in ../lib from there (make install), or up to two folders above (tests
 /// in a build folder); empty where there is none.
 std::string cuda_library_file();
 

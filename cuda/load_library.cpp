@@ -33,7 +33,7 @@ Loading load() {
   const std::string file = cuda_library_file();
   if (file.empty()) {
     return {nullptr,
-            fmt::format("{}, which belongs beside the program, is neither in {} nor in its ../lib: copy it there from "
+            fmt::format("{}, which belongs next to the program, is neither in {} nor in its ../lib: copy it there from "
                         "where both were built, or use run.device = \"cpu\"",
                         kFile, program_folder().string())};
   }

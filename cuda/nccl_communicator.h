@@ -42,7 +42,7 @@ class NcclCommunicator final : public Communicator {
     Pending exchange;  // of the id
     bool receives = false;
   };
-  /// What the groups of a rank share: whoever waits moves all along.
+  /// What the groups of a rank share: waiting in one of them advances all.
   struct Transport {
     CudaDevice& device;
     std::vector<NcclCommunicator*> groups;

@@ -1,9 +1,9 @@
 // NcclLane: one NCCL communicator with a stream of its own, and the calls that go over it, in order.
 //
-// NCCL communicators are made non-blocking: connecting, and putting each call on the stream, go on while the host does
-// something else, and advance() looks after them; so two ranks that wait for each other on different lanes both get on.
-// Nothing here waits but the destructor, which ends the communicator in peace, or breaks it off when an exception
-// unwinds.
+// NCCL communicators are made non-blocking: connecting, and putting each call on the stream, continue while the host
+// does something else, and advance() looks after them; so two ranks that wait for each other on different lanes both
+// get on. Nothing here waits but the destructor, which ends the communicator in peace, or breaks it off when an
+// exception unwinds.
 #pragma once
 
 #include <nccl.h>
@@ -47,7 +47,7 @@ class NcclLane {
 
   /// The call's number. Before connect() too: then it waits for that.
   std::uint64_t push(const NcclCall& call);
-  /// Moves along what goes on; whether anything has moved. Throws what NCCL found wrong.
+  /// Advances what is in flight; whether anything has moved. Throws what NCCL found wrong.
   bool advance();
   bool posted(std::uint64_t call) const { return call <= posted_; }
   bool complete(std::uint64_t call) { return posted(call) && queue_.complete(call); }

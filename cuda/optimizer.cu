@@ -21,7 +21,7 @@ struct AdamWUpdate {
   }
 };
 
-/// One pass: 28 bytes an element.
+/// One pass: 28 bytes per element.
 template <int widest>
 __global__ void __launch_bounds__(kBlockThreads)
     adamw_kernel(AdamWUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,

@@ -1,4 +1,4 @@
-// What the CUDA verbs work in beside their arguments. Plans are made without a device: they have the most that the
+// The workspace of the CUDA verbs. Plans are made without a device: they have the most that the
 // kernels take on the largest GPU there is, so that what is reserved is never too little, and no step allocates. Part
 // of the programs, not of the backend's library, which a plan does without.
 #include <algorithm>

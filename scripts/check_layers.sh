@@ -2,7 +2,7 @@
 # Checks that includes only point downward. Usage: scripts/check_layers.sh [--self-test]
 #
 # Prints `file:line: what is wrong` for every violation and ends with 1 if there is one. The rules:
-#   - src/LAYER includes its own headers and those of the layers named beside it below, nothing else of ours;
+#   - src/LAYER includes its own headers and those of the layers named next to it below, nothing else of ours;
 #   - our headers are included as "layer/file.h", from src/ on (cuda/ files also as "cuda/file.h");
 #   - <mpi.h> in src/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/hdf5
 #     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others.

@@ -32,7 +32,7 @@ status=0
 scripts/launch.sh 8 ./megatron_train inputs/demo.toml || status=$?
 if ((status != 0)); then
   if ((status == 75)); then
-    echo "demo: stopped on request with a good checkpoint; \`make demo\` goes on from there" >&2
+    echo "demo: stopped on request with a good checkpoint; \`make demo\` resumes it" >&2
   fi
   exit "$status"
 fi

@@ -102,7 +102,7 @@ def cases():
     def corpus(count, longest):
         return r.randint(0, longest + 1, size=count).tolist()
 
-    hundred = [101]  # with s = 10: ten samples a pass
+    hundred = [101]  # with s = 10: ten samples per pass
     yield order("oracle: lengths 5 3 4, s 4", [5, 3, 4], 4, 1234, 2)
     yield order("one document, one sample", [9], 8, 1, 1)
     yield order("one document, one pass to its last token", [17], 8, 1, 2)

@@ -200,7 +200,7 @@ case $mode in
     trap end_run EXIT
     trap 'exit 130' INT TERM HUP
     start
-    "$@" &  # beside this script, which could not hear a signal before the end of a command in front
+    "$@" &  # in the background of this script, which could not hear a signal before the end of a command in front
     child=$!
     code=0
     wait "$child" || code=$?

@@ -1,4 +1,4 @@
-"""GPT-2 as PyTorch users would write it, for the scripts that time it beside ours: tied head, learned positions,
+"""GPT-2 as PyTorch users would write it, for the scripts that compare its time with ours: tied head, learned positions,
 pre-norm, tanh GELU, causal scaled_dot_product_attention, no dropout. Imports nothing: who calls brings torch."""
 import argparse
 

@@ -269,7 +269,7 @@ expect_text "megatron_train-$job.out" "resuming from"
 expect_text "megatron_train-$job.out" "stopped on SIGTERM" 1
 expect_same_numbers killed
 
-section "a chain: the second job goes on, the third finds nothing to do"
+section "a chain: the second job continues, the third finds nothing to do"
 chained=()
 while read -r job; do chained+=("$job"); done < <(slurm/chain.sh 3 --time=00:10:00 slurm/train.sbatch input.toml \
   --set run.directory=chained --set train.steps=100)
@@ -277,7 +277,7 @@ progressed chained 10
 scancel --signal=USR1 "${chained[0]}"
 finish "${chained[2]}"
 expect_state "${chained[0]}" FAILED 75
-expect_text "megatron_train-${chained[0]}.out" "another job goes on"
+expect_text "megatron_train-${chained[0]}.out" "another job continues"
 expect_state "${chained[1]}" COMPLETED
 expect_text "megatron_train-${chained[1]}.out" "resuming from"
 expect_state "${chained[2]}" COMPLETED

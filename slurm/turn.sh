@@ -45,15 +45,15 @@ gained=$(LC_ALL=C comm -13 <(echo "$before") <(checkpoints) | tail -n 1)
 # 75: stopped early, with a good checkpoint. 0: done. Everything else is an error that trying again will not cure.
 ((status == 75)) || exit "$status"
 if [[ -e $directory/STOP ]]; then
-  echo "== $directory/STOP is there: not requeued; remove it and submit again to go on"
+  echo "== $directory/STOP is there: not requeued; remove it and submit again to continue"
 elif [[ -z $gained ]]; then
   echo "== this turn gained nothing, no step and no evaluation: not requeued; the time limit must leave room for" \
     "starting, a step and a save"
 elif [[ ${MEGATRON_REQUEUE:-yes} == no ]]; then
-  echo "== stopped at step $step: another job goes on"
+  echo "== stopped at step $step: another job continues"
 else
   echo "== stopped at step $step: back to the queue"  # said before: requeueing ends this script
   scontrol requeue "$SLURM_JOB_ID" ||
-    echo "== scontrol requeue failed (see above): the job ends here; submit it again to go on"
+    echo "== scontrol requeue failed (see above): the job ends here; submit it again to continue"
 fi
 exit "$status"

@@ -2,9 +2,9 @@
 // and what the rank was doing, and the stack in a file of its own.
 //
 // For the signals of broken programs (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, which failed assertions and escaped
-// exceptions raise), and, stack only, for the first internal error or lack of memory, whose message somebody else
-// prints. Afterwards a signal does what it would have done, so that launchers see it and end the job. Process-wide like
-// the signals themselves: one at a time, made by main after MPI_Init, which installs handlers of its own.
+// exceptions raise), and, stack only, for the first internal error or lack of memory, whose message is printed
+// elsewhere. Afterwards a signal does what it would have done, so that launchers see it and end the job. Process-wide
+// like the signals themselves: one at a time, made by main after MPI_Init, which installs handlers of its own.
 #pragma once
 
 #include <cstddef>

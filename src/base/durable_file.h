@@ -57,7 +57,7 @@ bool is_behind_replaced(std::string_view rest);
 ///
 /// While it publishes, older files lie under NAME.replaced, or NAME.replaced2 and so on where a killed publication has
 /// left one there, which may be all there is: none is written over. The last file comes last and its predecessor goes
-/// first, so where that one is what names the others, a crash never leaves it beside files of another make: it is
+/// first, so where that one is what names the others, a crash never leaves it with files of another make: it is
 /// missing, and what is missing lies under NAME.replaced, or is complete.
 class Publication {
  public:

@@ -2,7 +2,7 @@
 //
 // Rules: messages say what is wrong, where, and what to do about it. `verify` is for the users' and the environment's
 // mistakes and is always on. `internal_check` is for our own. Nobody catches an Error except main (and the places that
-// can really go on without: fallback to an older checkpoint, --skip-bad). Destructors never throw.
+// can really continue without: fallback to an older checkpoint, --skip-bad). Destructors never throw.
 #pragma once
 
 #include <fmt/format.h>

@@ -77,7 +77,7 @@ std::string_view JsonReader::string(std::string& buffer) {
   return buffer;
 }
 
-/// Appends the rest of a string, which goes on with an escape or an error.
+/// Appends the rest of a string, which continues with an escape or an error.
 void JsonReader::unescape(std::string& buffer) {
   while (true) {
     if (position_ >= text_.size()) fail_at(position_, "a string without its closing quote");

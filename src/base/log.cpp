@@ -75,7 +75,7 @@ void Log::append_to(const std::string& path) {
 void Log::write_to_file(std::string_view text) {
   if (file_ < 0) return;
   struct stat status {};
-  if (::fstat(file_, &status) == 0 && status.st_nlink == 0) {  // somebody deleted it: begin a new one
+  if (::fstat(file_, &status) == 0 && status.st_nlink == 0) {  // the file was deleted: begin a new one
     const int reopened = open_for_append(path_);
     if (reopened >= 0) {
       ::close(file_);

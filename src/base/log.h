@@ -23,7 +23,7 @@ class Log {
  public:
   /// `speaking`: whether this rank prints at all (one rank of a job does).
   /// `patience`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
-  /// they are lost to it, and the run goes on; the file has them all.
+  /// they are lost to it, and the run continues; the file has them all.
   explicit Log(bool speaking, double patience = 60)
       : speaking_(speaking), patience_(patience), terminal_(speaking ? standard_terminal() : Terminal()) {}
   ~Log();
@@ -33,7 +33,7 @@ class Log {
   bool speaking() const { return speaking_; }
 
   /// From now on also appends to the file `path`, every line with date and time. If the file cannot be opened, says so
-  /// once and goes on without. Silent ranks open nothing.
+  /// once and continues without. Silent ranks open nothing.
   void append_to(const std::string& path);
 
   /// One or more whole lines to standard output and the file; the last line's end is added.

@@ -65,7 +65,7 @@ std::optional<std::size_t> room_in(const std::string& group, const GroupFiles& f
 std::optional<std::size_t> control_group_room(const MemoryFiles& system) {
   std::ifstream file(system.proc + "/self/cgroup");
   std::optional<std::size_t> room;
-  // "0::/path", or with version 1 "4:memory:/path" beside it.
+  // "0::/path", or with version 1 also "4:memory:/path".
   for (std::string line; std::getline(file, line);) {
     const bool second = line.starts_with("0::/"), first = line.find(":memory:/") != std::string::npos;
     if (!first && !second) continue;

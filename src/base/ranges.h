@@ -1,4 +1,4 @@
-// Ranges: whoever is told what a rank is in the middle of, by name: a profiler. They are nested, and of one thread.
+// Ranges: the interface of a profiler, which receives the names of what a rank is doing. Nested; for one thread.
 #pragma once
 
 #include <cstdint>

@@ -30,22 +30,22 @@ Config plain() {
   return config;
 }
 
-MemoryCase plan(const char* lever, Config config) {
+MemoryCase plan(const char* option, Config config) {
   resolve(config, kRanks, nullptr);
   const std::vector<MemoryPlan> stages = plan_stages(config, grid_shape(config));
   const auto most = std::max_element(stages.begin(), stages.end(),
                                      [](const MemoryPlan& a, const MemoryPlan& b) { return a.total() < b.total(); });
-  return {lever, *most};
+  return {option, *most};
 }
 
 }  // namespace
 
 std::vector<MemoryCase> memory_cases() {
-  struct Lever {
+  struct Option {
     const char* name;
-    void (*pull)(Config&);
+    void (*apply)(Config&);
   };
-  const Lever levers[] = {
+  const Option options[] = {
       {"none", [](Config&) {}},
       {"sequence_parallel", [](Config& c) { c.parallel.sequence_parallel = true; }},
       {"recompute selective", [](Config& c) { c.recompute.mode = "selective"; }},
@@ -75,21 +75,21 @@ std::vector<MemoryCase> memory_cases() {
        }},
   };
   std::vector<MemoryCase> cases;
-  for (const Lever& lever : levers) {
+  for (const Option& option : options) {
     Config config = plain();
-    lever.pull(config);
-    cases.push_back(plan(lever.name, config));
+    option.apply(config);
+    cases.push_back(plan(option.name, config));
   }
   return cases;
 }
 
 std::string describe(const std::vector<MemoryCase>& cases) {
   std::string text =
-      "memory of the fullest rank, MiB: GPT-2 124M, 4 x 1024 tokens a micro-batch, 8 of them, tensor 2, pipeline 2, "
+      "memory of the fullest rank, MiB: GPT-2 124M, 4 x 1024 tokens per micro-batch, 8 of them, tensor 2, pipeline 2, "
       "data "
       "2\n";
   text +=
-      fmt::format("  {:<30}{:>9}{:>10}{:>10}{:>12}{:>14}{:>8}{:>8}{:>7}{:>8}{:>8}\n", "lever", "weights", "gradients",
+      fmt::format("  {:<30}{:>9}{:>10}{:>10}{:>12}{:>14}{:>8}{:>8}{:>7}{:>8}{:>8}\n", "option", "weights", "gradients",
                   "optimizer", "activations", "communication", "scratch", "kernels", "batch", "total", "");
   const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   for (const MemoryCase& line : cases) {
@@ -97,7 +97,7 @@ std::string describe(const std::vector<MemoryCase>& cases) {
     const double share = static_cast<double>(plan.total()) / static_cast<double>(cases.front().plan.total());
     text +=
         fmt::format("  {:<30}{:>9.1f}{:>10.1f}{:>10.1f}{:>12.1f}{:>14.1f}{:>8.1f}{:>8.1f}{:>7.1f}{:>8.0f}{:>6.0f} %\n",
-                    line.lever, mebibytes(plan.weights), mebibytes(plan.gradients), mebibytes(plan.optimizer),
+                    line.option, mebibytes(plan.weights), mebibytes(plan.gradients), mebibytes(plan.optimizer),
                     mebibytes(plan.activations), mebibytes(plan.communication), mebibytes(plan.scratch),
                     mebibytes(plan.kernels), mebibytes(plan.batch), mebibytes(plan.total()), 100 * share);
   }
@@ -107,7 +107,7 @@ std::string describe(const std::vector<MemoryCase>& cases) {
 std::string to_json(const MemoryCase& benchmark) {
   const MemoryPlan& plan = benchmark.plan;
   return nlohmann::json{{"case", "memory"},
-                        {"lever", benchmark.lever},
+                        {"option", benchmark.option},
                         {"weights", plan.weights},
                         {"gradients", plan.gradients},
                         {"optimizer", plan.optimizer},

@@ -1,4 +1,4 @@
-// Memory of a rank with and without each lever, from the planner: one model, one layout, levers alone and together.
+// Memory of a rank with and without each option, from the planner: one model, one layout, options alone and together.
 // Nothing is allocated or timed, and no ranks are needed; that plans are what runs take is the tests' business.
 #pragma once
 
@@ -10,11 +10,11 @@
 namespace megatron {
 
 struct MemoryCase {
-  std::string lever;
+  std::string option;
   MemoryPlan plan;  ///< of the stage that takes the most
 };
 
-/// GPT-2 124M on tensor 2, pipeline 2, data 2: no lever, each alone, and those of Hugging Face Accelerate's guide
+/// GPT-2 124M on tensor 2, pipeline 2, data 2: no option, each alone, and those of Hugging Face Accelerate's guide
 /// together.
 std::vector<MemoryCase> memory_cases();
 

@@ -43,7 +43,7 @@ std::string describe(const BenchmarkCase& benchmark, const BenchmarkResult& resu
   const Seconds step = result.step;
   std::string text = fmt::format("{}: {}", benchmark.name, benchmark.title);
   // A rank's CPU time is its calling thread's.
-  text += result.threads == 1 ? "\n" : fmt::format(", {} threads a rank (CPU time: of the first)\n", result.threads);
+  text += result.threads == 1 ? "\n" : fmt::format(", {} threads per rank (CPU time: of the first)\n", result.threads);
   text += fmt::format("  device         {}\n", result.device);
   if (result.sgemm_flops > 0) text += shares(result);
   text +=

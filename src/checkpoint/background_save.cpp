@@ -157,7 +157,7 @@ void BackgroundSave::collect() {
 }
 
 std::optional<SaveReport> BackgroundSave::go_on() {
-  internal_check(under_way(), "going on with a save that is not under way");
+  internal_check(under_way(), "continuing a save that is not under way");
   try {
     agree(
         world_,

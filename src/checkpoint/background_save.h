@@ -1,11 +1,11 @@
-// BackgroundSave: saves a run while it goes on. What is saved is copied into memory that was reserved at the start; a
+// BackgroundSave: saves a run while it continues. What is saved is copied into memory that was reserved at the start; a
 // thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files and the
 // protocol are save_checkpoint()'s (checkpoint.h).
 //
-// The copy too is made beside the training, which reads the same numbers meanwhile: in a step, nothing changes them
-// before its update. So whoever changes them (an update, loading) calls wait_until_copied() first, by when there is
-// mostly nothing left to wait for. Host memory the thread copies; from a device's the device itself does, among its
-// copies out, and only its own thread asks about them.
+// The copy too is made in the background; training reads the same numbers meanwhile: in a step, nothing changes them
+// before its update. So a function that changes them (an update, loading) calls wait_until_copied() first, by when
+// there is mostly nothing left to wait for. Host memory the thread copies; from a device's the device itself does,
+// among its copies out, and only its own thread asks about them.
 //
 // Ranks meet only where the caller takes the next step, which it does when it knows that no rank's thread is at work:
 // the caller has messages at its steps' boundaries anyway, and nobody waits for a disk.
@@ -72,7 +72,7 @@ class BackgroundSave {
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;            // of each kind of number, all pieces one behind the other: as in the file
+  Buffer snapshot_;            // of each kind of number, all pieces one after the other: as in the file
   std::int64_t elements_ = 0;  // of one kind
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;

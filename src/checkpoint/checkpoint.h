@@ -149,8 +149,8 @@ CheckpointReader open_named_checkpoint(Communicator& world, const std::string& p
                                        std::vector<std::string>& warnings);
 
 /// A checkpoint folder for one process, complete and with every element of every tensor stored once. Its files are
-/// verified by `threads` threads while the caller already reads: whoever makes something of it asks require_verified()
-/// before that counts, and where reading fails, since that may be why. Not collective. Throws Error(checkpoint).
+/// verified by `threads` threads while the caller already reads: a caller that uses what it has read asks
+/// require_verified() first, and where reading fails, since that may be why. Not collective. Throws Error(checkpoint).
 CheckpointReader open_unverified(const std::string& path, std::size_t threads);
 
 /// The folder that a user named, by its manifest and sizes alone: SOURCE itself, or of a run directory (or a folder of

@@ -34,7 +34,7 @@ void PendingFolder::commit() const {
 void PendingFolder::discard() const noexcept {
   try {
     remove_(temporary_);
-  } catch (...) {  // no memory for a path: whoever writes there next cleans up
+  } catch (...) {  // no memory for a path: the next save there cleans up
   }
 }
 
@@ -59,7 +59,7 @@ Manifest ManifestBuilder::finish() {
   internal_check(!manifest_.files.empty(), "a checkpoint of nothing");
   for (auto& [name, tensor] : tensors_) {
     if (tensor.elements != tensor.shape.elements()) {
-      fail(ErrorKind::internal, "tensor '{}' {}: {} elements are owned by somebody instead of {}", name,
+      fail(ErrorKind::internal, "tensor '{}' {}: {} elements have an owner instead of {}", name,
            tensor.shape.to_string(), tensor.elements, tensor.shape.elements());
     }
     manifest_.tensors.push_back(std::move(tensor));

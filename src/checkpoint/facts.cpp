@@ -59,7 +59,7 @@ void read_state(const CheckpointReader& checkpoint, const std::function<void(con
     if (error.kind() != ErrorKind::checkpoint) throw;
     damage = error.what();
   }
-  fail(ErrorKind::checkpoint, "{}: its training state is damaged: {}; go on from an older checkpoint",
+  fail(ErrorKind::checkpoint, "{}: its training state is damaged: {}; resume from an older checkpoint",
        checkpoint.path(), damage);
 }
 

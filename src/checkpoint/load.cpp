@@ -131,7 +131,7 @@ std::vector<Piece> in_small_pieces(const std::vector<Piece>& pieces) {
   return result;
 }
 
-/// The same pieces in host memory, one behind the other.
+/// The same pieces in host memory, one after the other.
 std::vector<Piece> in_host_memory(std::vector<Piece> pieces, const Buffer& memory) {
   std::size_t used = 0;
   for (Piece& piece : pieces) {

@@ -1,4 +1,4 @@
-// A checkpoint's numbers in another order than they are stored in: pieces one behind the other, through a buffer of
+// A checkpoint's numbers in another order than they are stored in: pieces one after the other, through a buffer of
 // fixed size, whatever the size of the model.
 #pragma once
 

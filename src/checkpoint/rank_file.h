@@ -1,6 +1,6 @@
 // A rank file: what one rank owns, as one-dimensional HDF5 datasets.
 //
-//   /value, /m, /v   f32, contiguous: the pieces one behind the other (m and v only where the optimizer has them)
+//   /value, /m, /v   f32, contiguous: the pieces one after the other (m and v only where the optimizer has them)
 //   /pieces          u8: the table as JSON, [{"name", "shape", "offset", "extent", "first", "count", "position"}]
 //   attributes       "step", "rank"
 // Self-describing: offline tools need no manifest to understand one.

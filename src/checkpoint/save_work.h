@@ -1,5 +1,5 @@
-// One save, on one rank: its steps, for whoever plays them. Internal to src/checkpoint: save_checkpoint() and
-// BackgroundSave are the two who do.
+// One save, on one rank, step by step. Internal to src/checkpoint: save_checkpoint() and BackgroundSave call the
+// steps.
 #pragma once
 
 #include <string>

@@ -102,7 +102,7 @@ class Communicator {
   /// rank adds.
   void progress();
 
-  /// Memory of this rank that this group's collectives have beside their tensors, now; the transport's own (MPI's,
+  /// Memory of this rank that this group's collectives have besides their tensors, now; the transport's own (MPI's,
   /// NCCL's) is not known here.
   virtual std::size_t staging_bytes() const { return 0; }
   /// What a step that was played needs of it: of counting communicators.

@@ -1,5 +1,5 @@
 // Idleness: what a rank does while nothing moves. With more ranks than cores the one that is waited for may need this
-// core; and who has waited for a second is not waiting for a message on its way, but for somebody who works or reads
+// core; and who has waited for a second is not waiting for a message on its way, but for a rank that computes or reads
 // for long.
 #pragma once
 

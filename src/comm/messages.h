@@ -1,5 +1,5 @@
-// How many messages a rank of an MPI communicator sends for a collective: what grows with the number of ranks, and how.
-// For the meter and for tests; MpiEngine sends them, and a test compares.
+// The messages that each rank of an MPI communicator sends for a collective: what grows with the number of ranks, and
+// how. For the meter and for tests; MpiEngine sends them, and a test compares.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // An operation cuts its tensor into pieces that fit the cache; two pieces are in flight at a time, each going through
 // its phases (exchange slices, reduce, gather, ...). Of one group at most two collectives run at a time, in the order
-// they were started; more would only ask for more staging (staging.h). Whoever waits for one operation advances all
+// they were started; more would only ask for more staging (staging.h). Waiting for one operation advances all
 // that are in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every
 // reduction is computed once, in rank order, by the rank that owns the slice. Operations, request lists and staging are
 // reused: nothing is allocated in steady state. One engine per process, used by one thread at a time.

@@ -13,7 +13,7 @@ namespace megatron {
 
 MpiSession::MpiSession(int& argc, char**& argv) {
   int provided = MPI_THREAD_SINGLE;
-  // Other threads run beside (reading, saving) but only one at a time communicates.
+  // Other threads run as well (reading, saving) but only one at a time communicates.
   MPI_CHECK(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided));
   MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   verify(provided >= MPI_THREAD_SERIALIZED, ErrorKind::communication,

@@ -1,12 +1,12 @@
 // Staging: where a rank's reductions hold what the others sent until it is added up, in rank order. It is all the
-// memory that collectives take beside the tensors they are given (MPI's own apart), and its size follows from those
+// memory that collectives take besides the tensors they are given (MPI's own apart), and its size follows from those
 // tensors: the engine takes what need_of() says, and planning asks the same function.
 //
 // A reduction goes in pieces, of which two are in flight; of one group at most two collectives are. So a group has two
 // lanes at most, each as large as its largest reduction needs.
 //
 // Tensors of a device that go through a host communicator (parallel/staged_communicator.h) have lanes of pinned memory
-// beside these: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
+// in addition: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
 #pragma once
 
 #include <cstddef>

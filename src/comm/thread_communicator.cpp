@@ -314,7 +314,7 @@ void ThreadCommunicator::abandon(std::uint64_t ticket) noexcept {
   const auto node = started_.extract(ticket);
   if (node.empty() || node.mapped().verb == Verb::send || node.mapped().verb == Verb::receive) return;
   Lock lock(group_->mutex);
-  group_->broken = true;  // whoever comes now finds no meeting; whoever is at work may finish it
+  group_->broken = true;  // ranks that come now find no meeting; those at work may finish it
   group_->changed.notify_all();
   const Meeting& meeting = group_->meetings.at(node.mapped().number);
   group_->changed.wait(lock, [&] { return !meeting.working; });

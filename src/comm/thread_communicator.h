@@ -1,8 +1,8 @@
 // Ranks as threads of one process: for tests under debuggers and sanitizers, and wherever MPI is not wanted.
 //
-// Results are the same bits as the MPI communicator's (reductions in rank order). Whoever arrives last at a collective
-// does it for everybody, so starting never blocks; sends are copied into mailboxes. All memory is shared, so a Tensor
-// given to start_...() is really read and written by other threads until wait().
+// Results are the same bits as the MPI communicator's (reductions in rank order). The last rank to arrive at a
+// collective does it for all, so starting never blocks; sends are copied into mailboxes. All memory is shared, so a
+// Tensor given to start_...() is really read and written by other threads until wait().
 #pragma once
 
 #include <chrono>

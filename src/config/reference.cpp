@@ -30,7 +30,7 @@ std::string row(const Key& key) {
                      in_table(constraint_of(key)), in_table(std::string(key.help)));
 }
 
-/// What a preset sets beside its sizes.
+/// What a preset sets besides its sizes.
 std::string other_keys(const ModelConfig& model) {
   Config preset;
   preset.model = model;
@@ -50,16 +50,14 @@ std::string config_reference() {
   std::string text =
       "# Input files\n\n"
       "This page is generated from the schema in `src/config/`; `test_config` compares them.\n\n"
-      "An input file is TOML. `megatron_train FILE` reads it; `--set table.key=value` overrides a key (the value is "
-      "TOML, "
-      "and anything that is not TOML is a plain string), `--print-config` prints what results, and `--dry-run --ranks "
-      "N` "
-      "plans it without starting anything. Overriding one of `train.steps`, `samples`, `tokens`, `epochs` replaces the "
-      "others (likewise the ways to say warm-up and decay). `--set model.preset=NAME` replaces the file's sizes; "
-      "vocabulary, "
-      "dropout and `init_std` stay the file's, and other `--set` options win over both.\n\n"
-      "Unknown keys are errors. `${VAR}` is replaced by the environment's value in paths, which are relative to the "
-      "working directory.\n";
+      "An input file is TOML. `megatron_train FILE` reads it, `--print-config` prints every key with its value, "
+      "and `--dry-run --ranks N` plans the run without starting anything.\n\n"
+      "`--set table.key=value` overrides a key. The value is TOML; anything that is not TOML is a plain string. "
+      "Overriding one of `train.steps`, `samples`, `tokens` and `epochs` replaces the others; so do the keys "
+      "for warm-up and for decay. `--set model.preset=NAME` replaces the file's sizes but not its vocabulary, "
+      "dropout and `init_std`; other `--set` options override both.\n\n"
+      "Unknown keys are errors. In paths `${VAR}` is replaced by the environment variable. Paths are relative "
+      "to the working directory.\n";
   for (const TableDescription& table : schema_tables()) {
     text += fmt::format(
         "\n## [{}]\n\n{}\n\n| key | type | default | unit | constraint | meaning |\n|---|---|---|---|---|---|\n",
@@ -69,9 +67,8 @@ std::string config_reference() {
     }
   }
   text +=
-      "\n## Presets\n\n`model.preset` sets these; the vocabulary stays the data's. Names in use elsewhere are "
-      "understood as well: `gpt2`, "
-      "`openai-community/gpt2-xl`, `llama-3-8b`, `meta-llama/Llama-2-7b-hf`.\n\n"
+      "\n## Presets\n\n`model.preset` sets these; the vocabulary is that of the data. Other common names work as "
+      "well: `gpt2`, `openai-community/gpt2-xl`, `llama-3-8b`, `meta-llama/Llama-2-7b-hf`.\n\n"
       "| preset | layers | hidden_size | attention_heads | sequence_length | and | |\n|---|---|---|---|---|---|---|\n";
   for (const ModelPreset& preset : model_presets()) {
     const ModelConfig& model = preset.model;

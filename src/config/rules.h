@@ -15,7 +15,7 @@ struct Violation {
   std::string message;
   std::string other_way_out;  ///< by a key that only an input file has, or empty
 
-  /// Both, for whoever has an input file.
+  /// Both, for a message about an input file.
   std::string whole() const { return other_way_out.empty() ? message : message + "; " + other_way_out; }
 };
 

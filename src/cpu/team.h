@@ -27,7 +27,7 @@ class Team {
 
   int threads() const { return threads_; }
 
-  /// Calls body(part, thread) for every part of [0, parts), in any order and at the same time; whoever is free takes
+  /// Calls body(part, thread) for every part of [0, parts), in any order and at the same time; a free thread takes
   /// the next. `thread` is in [0, threads()). The first exception of a body is rethrown when all are done.
   template <class Body>
   void each(std::int64_t parts, const Body& body) const {

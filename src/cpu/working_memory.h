@@ -1,4 +1,4 @@
-// What the CPU's verbs work in beside their arguments, in bytes: asked by the verbs themselves and by plans. A function
+// The workspace of the CPU's verbs, in bytes: asked by the verbs themselves and by plans. A function
 // of shapes, dtypes and the number of threads alone, that never shrinks when an extent grows. All other verbs need
 // nothing.
 #pragma once

@@ -119,6 +119,7 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
   const std::int64_t b = shape_.micro_batch_size, d = shape_.data_size;
   internal_check(samples.samples <= shape_.most_samples && s <= order_.sequence_length(),
                  "a step larger than the largest batch");
+  internal_check(samples.padding == 0 || contents_.weights != nullptr, "padding that counts");
   const std::int64_t count = exact_division(samples.samples, b * d, "samples of a step into micro-batches");
   slot.batch.step = step;
   slot.batch.samples = samples;
@@ -132,7 +133,8 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
         const std::lock_guard lock(mutex_);
         if (stop_) return;
       }
-      slot.batch.loss_count += place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), j, s, to);
+      slot.batch.loss_count += place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), j, s,
+                                            first + j < samples.samples - samples.padding, to);
     }
     slot.batch.micro_batches.push_back({to.tokens, to.targets, to.document_starts, to.position_ids, to.weights, first});
   }
@@ -150,7 +152,8 @@ GptBatches::Columns GptBatches::columns(const Slot& slot, std::int64_t micro_bat
 }
 
 // Returns what it adds to the count of losses.
-double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, const Columns& to) {
+double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, bool counts,
+                                const Columns& to) {
   const std::int64_t b = shape_.micro_batch_size;
   const auto read = samples_.read(sample).first(static_cast<std::size_t>(sequence + 1));
   auto* const tokens = to.tokens.as<std::int32_t>() + column;
@@ -162,7 +165,8 @@ double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::
   if (contents_.document_starts || contents_.position_ids) place_documents(read, column, to);
   if (contents_.weights == nullptr) return static_cast<double>(sequence);
   const auto weights = std::span(weights_).first(static_cast<std::size_t>(sequence));
-  const double count = contents_.weights(read, weights);
+  const double count = counts ? contents_.weights(read, weights) : 0;
+  if (!counts) std::fill(weights.begin(), weights.end(), 0.0f);
   for (std::int64_t i = 0; i < sequence; ++i) {
     to.weights.as<float>()[i * b + column] = weights[static_cast<std::size_t>(i)];
   }

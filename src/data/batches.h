@@ -27,11 +27,13 @@
 namespace megatron {
 
 /// The global batch of one step. samples == 0: there is no such step, the run has ended. Of each sample the first
-/// `sequence` tokens are used; 0: all of the order's sequence length.
+/// `sequence` tokens are used; 0: all of the order's sequence length. The last `padding` samples only fill the batch:
+/// their losses have the weight zero, so that the contents must have weights.
 struct StepSamples {
   std::uint64_t first_sample = 0;
   std::int64_t samples = 0;
   std::int64_t sequence = 0;
+  std::int64_t padding = 0;
 };
 
 /// Step (0, 1, ...) to its samples; a pure function, called from the reading thread.
@@ -42,7 +44,7 @@ using StepPlan = std::function<StepSamples(std::int64_t step)>;
 /// weighted sum is divided by. Pure; called from the reading thread.
 using LossWeights = std::function<double(std::span<const std::int32_t> tokens, std::span<float> weights)>;
 
-/// What micro-batches have beside tokens and targets. A document ends with the token `end_of_document`, which belongs
+/// What micro-batches have besides tokens and targets. A document ends with the token `end_of_document`, which belongs
 /// to it; what follows begins the next.
 struct BatchContents {
   bool document_starts = false, position_ids = false;
@@ -119,7 +121,7 @@ class GptBatches {
   void read_ahead();
   void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
   Columns columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const;
-  double place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, const Columns& to);
+  double place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, bool counts, const Columns& to);
   void place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to);
 
   const SampleOrder& order_;

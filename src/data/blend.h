@@ -58,7 +58,7 @@ class BlendIndex {
   mutable std::vector<double> marks_;  // given_ at every kMark-th sample passed so far
 };
 
-/// The order of a blend, over the tokens of all sets one behind the other.
+/// The order of a blend, over the tokens of all sets one after the other.
 class BlendedOrder final : public SampleOrder {
  public:
   struct Part {

@@ -21,7 +21,8 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
   const std::vector<VocabularyFile> files = vocabulary_files_of(sets);
   if (files.empty()) {
     log.warning(
-        "{0}{1} and {0}{2} (or {0}{3}) are not there, nor beside any other shards: training needs only the shards, but "
+        "{0}{1} and {0}{2} (or {0}{3}) are not there, nor next to any other shards: training needs only the shards, "
+        "but "
         "megatron_generate will have to be given --vocab-file and --merge-file",
         vocabulary_path(sets.front()->prefix(), ""), kVocabFile, kMergeFile, kTokenizerFile);
     return;

@@ -12,7 +12,7 @@
 
 namespace megatron {
 
-/// Copies the files that lie beside the shards of one of the sets, which are of one tokenizer, into the run directory,
+/// Copies the files that lie next to the shards of one of the sets, which are of one tokenizer, into the run directory,
 /// unless they are there already; a warning if there are none. For one rank. ErrorKind::data if they are of another
 /// vocabulary than the shards were made with.
 void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets, Log& log);

@@ -71,11 +71,12 @@ void MegatronOrder::build() const {
   } catch (const std::bad_alloc&) {
     documents_ = shuffle_ = {};
     block_tokens_ = {};
-    fail(ErrorKind::configuration,
-         "data.order = \"{}\": too little memory for an index of {} bytes on each rank that reads data, for {} "
-         "samples in {} passes over {} documents; use fewer ranks a node, a smaller data.order_samples, or data.order "
-         "= \"epoch\", which needs no index",
-         name_, index_bytes(), samples_, epochs_, end_document_ - first_document_);
+    fail(
+        ErrorKind::configuration,
+        "data.order = \"{}\": too little memory for an index of {} bytes on each rank that reads data, for {} "
+        "samples in {} passes over {} documents; use fewer ranks per node, a smaller data.order_samples, or data.order "
+        "= \"epoch\", which needs no index",
+        name_, index_bytes(), samples_, epochs_, end_document_ - first_document_);
   }
 }
 

@@ -49,7 +49,7 @@ EpochOrder::EpochOrder(std::uint64_t first_token, std::uint64_t tokens, std::int
 }
 
 std::string EpochOrder::description() const {
-  return fmt::format("epoch: {} samples a pass", samples_per_epoch_);
+  return fmt::format("epoch: {} samples per pass", samples_per_epoch_);
 }
 
 std::uint64_t EpochOrder::first_token_of(std::uint64_t sample) const {

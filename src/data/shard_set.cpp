@@ -87,7 +87,7 @@ std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_pt
     }
   }
   verify(others.empty(), ErrorKind::data,
-         "{}; the shards beside it were made with the one of hash {:016x}: put that there, or remove this", others,
+         "{}; the shards next to it were made with the one of hash {:016x}: put that there, or remove this", others,
          vocabulary.hash);
   return {};
 }

@@ -63,7 +63,7 @@ void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
 
 /// Copies of the files that a tokenizer was made from; none if it was made from none.
 std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer);
-/// The files of the tokenizer of these sets, which are of one, from beside the first of them that has them there; none
+/// The files of the tokenizer of these sets, which are of one, found next to the first of them that has them; none
 /// if the tokenizer has none or they are nowhere. ErrorKind::data if all that lie there are damaged or of other
 /// vocabularies.
 std::vector<VocabularyFile> vocabulary_files_of(const std::vector<std::unique_ptr<TokenDataset>>& sets);

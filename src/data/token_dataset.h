@@ -1,5 +1,5 @@
 // TokenDataset: the shards that a path stands for (shard_paths.h) as one long line of tokens, with the documents'
-// boundaries. TokenChain: several such lines, one behind the other.
+// boundaries. TokenChain: several such lines, one after the other.
 //
 // TokenSource is the little that samples need to know of them. Positions and counts are 64-bit tokens.
 #pragma once

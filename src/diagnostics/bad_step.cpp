@@ -106,11 +106,11 @@ class Findings {
   std::string describe() const {
     if (const std::string where = where_bad(&BadStep::masters, nullptr); !where.empty()) {
       return fmt::format(
-          "parameters themselves are not finite, {}; no step can succeed, go on from an older checkpoint", where);
+          "parameters themselves are not finite, {}; no step can succeed, resume from an older checkpoint", where);
     }
     if (const std::string where = where_bad(&BadStep::values, nullptr); !where.empty()) {
       return fmt::format(
-          "parameters that are finite in fp32 are too large for 16-bit values, {}; no step can succeed, go on from an "
+          "parameters that are finite in fp32 are too large for 16-bit values, {}; no step can succeed, resume from an "
           "older checkpoint with a wider precision.compute",
           where);
     }

@@ -178,7 +178,7 @@ void ReplicaCheck::run(const std::string& when) {
   const std::string differences = world.broadcast_text(world.rank() == 0 ? find_differences(descriptions) : "", 0);
   fail(ErrorKind::numerics,
        "{}, ranks that must hold the same values do not; the memory, processor or network of a node that is named here "
-       "is the first to suspect. Take it out of the job and run the same command again: it goes on from the newest "
+       "is the first to suspect. Take it out of the job and run the same command again: it resumes from the newest "
        "checkpoint, whose copies were still the same{}",
        when, differences);
 }

@@ -14,7 +14,7 @@ namespace megatron {
 /// What becomes a document of the shards.
 enum class ImportedDocuments {
   exact,     ///< each sequence; refused if Megatron's documents are anything else
-  joined,    ///< each of Megatron's documents, its sequences (sentences) one behind the other
+  joined,    ///< each of Megatron's documents, its sequences (sentences) one after the other
   sequences  ///< each sequence, whatever Megatron's documents are
 };
 

@@ -1,7 +1,7 @@
 // IndexedWriter: one of Megatron-LM's indexed data sets in the mmap format, each sequence a document.
 //
 // Both files have temporary names until finish(), and are removed if it is not reached or fails: then older ones are
-// what they were. Memory: four bytes a document. Errors of writing are ErrorKind::filesystem.
+// what they were. Memory: four bytes per document. Errors of writing are ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ constexpr std::int64_t kHeaderLimit = 100'000'000;  // the format's own
 constexpr std::size_t kDepthLimit = 8;
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;  // that are widened together
 
-/// Bytes an element, of all dtypes that the format defines with whole bytes; 0: unknown.
+/// Bytes per element, of all dtypes that the format defines with whole bytes; 0: unknown.
 std::int64_t dtype_bytes(const std::string& dtype) {
   static const std::map<std::string, std::int64_t> known = {
       {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4},     {"F16", 2},    {"BF16", 2},
@@ -222,7 +222,7 @@ SafetensorsModel::SafetensorsModel(const std::string& folder) : folder_(folder) 
         const auto name = item.value().get<std::string>();
         verify(name.ends_with(".safetensors") && name.find('/') == std::string::npos && name.front() != '.' &&
                    name.size() <= 255,
-               ErrorKind::checkpoint, "\"{}\" is no name of a safetensors file beside it", printable(name));
+               ErrorKind::checkpoint, "\"{}\" is no name of a safetensors file next to it", printable(name));
         expected[item.key()] = name;
         names.insert(name);
       }

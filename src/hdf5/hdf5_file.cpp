@@ -63,7 +63,7 @@ void write_scalar(hid_t object, const std::string& where, const std::string& nam
 
 namespace {
 // A mutex alone is not fair: a thread that lets go and comes back at once gets it again before a sleeper has woken up.
-// Whoever waits for the library holds the queue meanwhile, and comes next.
+// A thread that waits for the library holds the queue meanwhile, and comes next.
 std::mutex hdf5_queue, hdf5_library;
 thread_local int hdf5_holds = 0;
 }  // namespace

@@ -28,7 +28,7 @@ inline constexpr std::size_t kHdf5PieceBytes = std::size_t{8} << 20;  ///< moved
 inline constexpr std::size_t kHdf5ChunkBytes = std::size_t{64} << 10;
 
 /// Holds the process-wide HDF5 lock (recursive) while it lives. Needed only around raw HDF5 calls. Fair: who has asked
-/// for it gets it before the one who has it now gets it again, so that a save beside the training keeps nobody from
+/// for it gets it before the one who has it now gets it again, so that a background save keeps no thread from
 /// reading the next batch.
 class Hdf5Lock {
  public:

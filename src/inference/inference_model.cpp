@@ -63,7 +63,7 @@ void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoin
       numbers += all[end++].elements();
     }
     const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
-    if (memory.bytes() < bytes) memory = Buffer();  // the old one is not needed beside the new one
+    if (memory.bytes() < bytes) memory = Buffer();  // the old one is not needed while the new one is allocated
     if (memory.bytes() < bytes) memory = Buffer(device, bytes);
     std::vector<Piece> pieces;
     std::size_t used = 0;

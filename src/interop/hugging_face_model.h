@@ -63,7 +63,7 @@ struct ForeignModel {
   std::int64_t vocab_rows = 0;  ///< of their vocabulary tables
   std::optional<Vocabulary> vocabulary;  ///< that our own key names
 };
-/// The reverse, of a stranger's file beside files of so many tensors, which bound its layers. Throws Error(checkpoint)
+/// The reverse, of a stranger's file, whose layers are bounded by the number of tensors. Throws Error(checkpoint)
 /// naming the key that is missing, malformed, or says something that our model cannot do.
 ForeignModel parse_foreign_config(const nlohmann::json& config, std::int64_t tensors);
 

@@ -106,7 +106,7 @@ void HangWatch::watch() {
           fmt::format("hang: the job is aborted with exit code {}\n", static_cast<int>(ErrorKind::communication)));
       settings_.abort();
     } else {
-      settings_.print("hang: it goes on after all; run.hang_minutes is too short for this machine\n");
+      settings_.print("hang: it continues after all; run.hang_minutes is too short for this machine\n");
     }
     ::alarm(0);
     ranks_.front()->release_report();

@@ -14,7 +14,7 @@ namespace megatron {
 namespace {
 
 constexpr const char* kHostAdvice =
-    "start fewer ranks a node, or, if checkpoint.async is true, save without it (--dry-run says what a rank needs)";
+    "start fewer ranks per node, or, if checkpoint.async is true, save without it (--dry-run says what a rank needs)";
 
 struct Place {
   double needed = 0, free = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
 // RunLimits: when a run is to end by itself, checkpoint included: run.max_minutes after the program started, at the end
-// of the batch job (SLURM_JOB_END_TIME), or because somebody put a file STOP into the run directory.
+// of the batch job (SLURM_JOB_END_TIME), or because a file STOP was put into the run directory.
 //
 // Rank 0 has the only one: clocks and file systems differ between machines, so the ranks must agree on its word by
 // communicating. It is told how long steps and saves take, and knows nothing else of the training.
@@ -26,7 +26,7 @@ class RunLimits {
   void step_took(double seconds);
   void save_took(double seconds);
 
-  /// What to stop for, in words for a message; empty: go on. To be asked before each step: a time limit counts as
+  /// What to stop for, in words for a message; empty: continue. To be asked before each step: a time limit counts as
   /// reached when another step and a save might not end before it. Looks at the file about once a second.
   std::string reached();
 

@@ -182,7 +182,7 @@ class LossPicture {
                         x, y, anchor, size, color, words);
   }
 
-  /// A panel's name, upright beside it.
+  /// A panel's name, upright at its side.
   void upright_text(double x, double y, const std::string& words) {
     out_ += fmt::format(
         "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" text-anchor=\"middle\" font-size=\"13\" "

@@ -139,7 +139,7 @@ void MetricsWriter::append(std::string line) {
 void MetricsWriter::warn_once(int error) {
   if (warned_) return;
   warned_ = true;
-  log_.warning("cannot write {}: {}; training goes on, lines of the metrics are lost", path_, std::strerror(error));
+  log_.warning("cannot write {}: {}; training continues, lines of the metrics are lost", path_, std::strerror(error));
 }
 
 std::int64_t visit_metrics(const std::string& path,

@@ -31,7 +31,7 @@ class Progress {
  public:
   Progress(Log& log, std::int64_t total_steps) : log_(log), total_steps_(total_steps) {}
 
-  /// Sets line.remaining_seconds from a running mean of the seconds a token took (steps may grow), and prints.
+  /// Sets line.remaining_seconds from a running mean of the seconds per token (steps may grow), and prints.
   void print(ProgressLine line);
 
   /// The next line gets a header (something else was printed in between).

@@ -1,5 +1,5 @@
 // The feed-forward half of a block inside the tensor region: up (column parallel), bias and activation, down (row
-// parallel). A gate is a record beside up, and one product makes both. Bias and dropout of the output belong to the
+// parallel). A gate is a record next to up, and one product makes both. Bias and dropout of the output belong to the
 // block.
 #pragma once
 

@@ -39,7 +39,7 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
 
 void AttentionShape::check(const ConstTensor& x, std::int64_t rows, std::int64_t x_heads) const {
   if (x.dtype() != type_) {
-    fail(ErrorKind::internal, "{}: a tensor of {} beside queries of {}", verb_, name_of(x.dtype()), name_of(type_));
+    fail(ErrorKind::internal, "{}: a tensor of {} with queries of {}", verb_, name_of(x.dtype()), name_of(type_));
   }
   internal_check(x.shape() == Shape({rows, samples, x_heads, head_size}), "attention: shapes do not fit");
   internal_check(head_size <= 1 || x.stride(3) == 1, "attention: the last dimension is not contiguous");

@@ -1,7 +1,7 @@
 // Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and nobody but the
 // device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
 //
-// Work on a device goes on behind the host's back. There are three queues, each in order of its own:
+// A device works while the host does something else. There are three queues, each in order of its own:
 //
 //   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
 //   copies out    start_copy_to_host()
@@ -10,10 +10,10 @@
 // What orders them is a Ticket, a point in a queue: a copy names the ticket that it waits for on the device, and
 // order_after() makes operations that are called from then on wait for one. Nothing else orders queues, and nothing
 // here but wait(), synchronize(), allocations and the synchronous copies makes the host wait. So a steady step runs as
-// one list of operations with copies beside it:
+// one list of operations with concurrent copies:
 //
 //   Ticket written = device.mark();                                // behind the operations so far
-//   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run beside it, not write x
+//   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run during it, not write x
 //   device.wait(out);                                              // the host may read `host` now
 //   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark behind the last reader of y
 //   device.order_after(in);                                        // operations from here on see it

@@ -317,7 +317,7 @@ class Ops {
   virtual void linear_activation_forward(const LinearActivationForwardArgs&);
   virtual void linear_activation_backward(const LinearActivationBackwardArgs&);
 
-  /// The most that a verb has worked in beside its arguments since the last reserve(), in bytes of the device's memory.
+  /// The largest workspace that a verb has used since the last reserve(), in bytes of the device's memory.
   /// What libraries below a backend take for themselves is not known here.
   virtual std::size_t working_bytes() const = 0;
   /// Allocates so much for that at once, and gives back what there was. Played by a backend's counting operations, a

@@ -28,7 +28,7 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double clip_norm = 1;  ///< 0: no clipping
 
-  /// Numbers of state that the rule keeps beside a value: m and v, m alone, or nothing.
+  /// Numbers of state that the rule keeps for each value: m and v, m alone, or nothing.
   int moments() const { return rule == UpdateRule::adamw ? 2 : momentum != 0 ? 1 : 0; }
 };
 
@@ -76,7 +76,7 @@ class Optimizer {
     Tensor master, m, v;
   };
   State state(const FlatRange& range) const;
-  Tensor m() const { return m_; }  ///< f32, all ranges one behind the other; absent where the rule has none
+  Tensor m() const { return m_; }  ///< f32, all ranges one after the other; absent where the rule has none
   Tensor v() const { return v_; }  ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
   std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }

@@ -5,7 +5,7 @@
 // sequence parallelism all norms, whole biases and the position table), then keys and values of fewer groups than
 // tensor ranks over those that share them, then the tied embedding over the first and last stage. In place in
 // store.gradients(). A backward runs against the order of declaration, so the buckets at the end of the buffer are
-// complete first: whoever tells ready_from() has their sums started while the backward still runs. The sums are the
+// complete first: calling ready_from() starts their sums while the backward still runs. The sums are the
 // same numbers with and without that.
 //
 // With a store that is cut into shards (distributed optimizer) each data rank gets the sums of its own part of every

@@ -64,7 +64,7 @@ struct Piece {
   std::int64_t first = 0, count = 0;
   Tensor value, m, v;  ///< m and v may be absent (weights only), or v (an optimizer with one moment)
 
-  /// Optimizer state beside the value: both moments, m alone, or none.
+  /// Optimizer state of the value: both moments, m alone, or none.
   int moments() const { return m.empty() ? 0 : v.empty() ? 1 : 2; }
 };
 

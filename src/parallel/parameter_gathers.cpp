@@ -11,7 +11,7 @@ ParameterGathers::~ParameterGathers() {
   if (std::uncaught_exceptions() > 0) return;
   try {
     finish();
-  } catch (...) {  // the transport's end was reported to whoever waited for it before
+  } catch (...) {  // the transport's end was reported by an earlier wait
   }
 }
 

@@ -2,7 +2,7 @@
 // here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward needs first comes
 // first.
 //
-// A gather is started as soon as its bucket is updated and waited for only when somebody asks for its values (acquire),
+// A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values (acquire),
 // in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
 // are done in their order, so one of the data group there would wait for all; what ranks decide between steps goes over
 // the grid's control group. Nothing else may read values of a sharded store without finish(). With a store that is not

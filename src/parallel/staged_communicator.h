@@ -3,7 +3,7 @@
 // host communicator that adds up, so sums are the same bits that tensors in host memory give.
 //
 // Owns its pipes (parallel/staging_pipe.h) and their pinned lanes; the groups that are split off one another share who
-// is to be moved along: whoever waits for one operation advances all that are in flight, of all groups, so that ranks
+// is to be moved along: waiting for one operation advances all that are in flight, of all groups, so that ranks
 // may wait in different orders. Waiting makes the host wait for the other ranks, and the device's later operations for
 // the copies in; never the host for the device's. Control values and texts go straight to the host's communicator.
 #pragma once

@@ -3,7 +3,7 @@
 //
 // Operations go through in pieces, which have two lanes of pinned memory in turn. A piece is copied out behind the
 // device's operations that came before its start, begun on the host when it is there, and copied in when the host is
-// done; so one piece's copies run beside another's messages. Pieces are begun on the host in the order of the
+// done; so one piece's copies overlap another's messages. Pieces are begun on the host in the order of the
 // operations: it is the same on all ranks. Nothing here waits but wait_for_copies(). Must not know groups beyond the
 // communicator, nor who waits for what.
 #pragma once

@@ -20,7 +20,7 @@ namespace megatron {
 
 enum class SendMode {
   buffered,     ///< a send never waits: the network holds any amount
-  nonblocking,  ///< data moves when send and receive are both posted; the sender goes on (the executor's way, worst
+  nonblocking,  ///< data moves when send and receive are both posted; the sender continues (the executor's way, worst
                 ///< case)
   synchronous,  ///< as nonblocking, but the sender stands still until its send has been received. Not for several
                 ///< chunks: gradients leave some actions before they are asked for (gradient_buffers() of schedule.h),

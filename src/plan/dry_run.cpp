@@ -38,9 +38,10 @@ std::string list_features(const Config& config, bool planned) {
 std::string index_note(const Config& config) {
   const auto samples = static_cast<std::uint64_t>(config.data.order_samples);
   if (samples == 0)
-    return config.data.order + ": an index of 4 bytes a sample and 4 bytes a document and pass on ranks that read data";
+    return config.data.order +
+           ": an index of 4 bytes per sample and 4 bytes per document and pass on ranks that read data";
   return fmt::format(
-      "{}: made for {} samples, an index of {:.1f} MiB, and 4 bytes a document and pass, on ranks that read data",
+      "{}: made for {} samples, an index of {:.1f} MiB, and 4 bytes per document and pass, on ranks that read data",
       config.data.order, samples, static_cast<double>(samples * CompactIndex::bytes_each(samples)) / (1 << 20));
 }
 

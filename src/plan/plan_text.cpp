@@ -157,12 +157,12 @@ std::string describe_slots(const std::vector<MemoryPlan>& stages) {
   return fmt::format("  activations by micro-batch in flight: {}\n", fmt::join(parts, "; "));
 }
 
-// Levers that are on and have nothing to work on: allowed, since one file serves many layouts, but not in silence.
-std::string describe_idle_levers(const Config& config) {
+// Options that are on and have nothing to work on: allowed, since one file serves many layouts, but not in silence.
+std::string describe_idle_options(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   std::string text;
-  const auto note = [&](bool idle, std::string_view lever, std::string_view axis) {
-    if (idle) text += fmt::format("note      {} = true does nothing with {} 1\n", lever, axis);
+  const auto note = [&](bool idle, std::string_view option, std::string_view axis) {
+    if (idle) text += fmt::format("note      {} = true does nothing with {} 1\n", option, axis);
   };
   note(parallel.sequence_parallel && parallel.tensor == 1, "parallel.sequence_parallel", "tensor");
   note(parallel.overlap_gradients && parallel.data == 1, "parallel.overlap_gradients", "data");
@@ -187,7 +187,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  counted(shape.ranks(), "rank"), shape.tensor,
                  shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.data, shape.pipeline,
                  config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "");
-  text += describe_idle_levers(config);
+  text += describe_idle_options(config);
   fmt::format_to(out, "threads   {} per rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   const ModelConfig& model = config.model;
   fmt::format_to(out,

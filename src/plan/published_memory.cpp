@@ -88,7 +88,7 @@ std::string compare_with_published(const Config& config, const MemoryPlan& first
   if (recomputes) reasons.emplace_back("what is computed again lies in scratch");
   if (config.parallel.pipeline > 1) reasons.emplace_back("slots also hold what comes from other stages and goes there");
   if (config.parallel.schedule == "zero_bubble") reasons.emplace_back("and what the weight gradients wait for");
-  return fmt::format("published on stage 0: {:.4g} bytes a parameter, {}; here {:.4g}, {}\n",
+  return fmt::format("published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n",
                      published.bytes_a_parameter, format_bytes(published.bytes_a_parameter * parameters),
                      state / parameters, format_bytes(state)) +
          fmt::format("          activations {} a layer{}, {} in all; here {}\n", published.layer,

@@ -1,4 +1,4 @@
-// What published formulas say a rank needs, printed beside what this program's own buffers will hold: Korthikanti et
+// What published formulas say a rank needs, printed next to what this program's own buffers will hold: Korthikanti et
 // al. 2022 (arXiv 2205.05198) and Megatron-LM's theoretical_memory_usage.py. For 16-bit values; knows no buffers of
 // ours.
 #pragma once
@@ -21,7 +21,7 @@ struct PublishedMemory {
 /// `config` must be resolved.
 PublishedMemory published_memory(const Config& config);
 
-/// Both beside the plan of the first stage, and why they differ where they do: lines, each with its end.
+/// Both next to the plan of the first stage, and why they differ where they do: lines, each with its end.
 std::string compare_with_published(const Config& config, const MemoryPlan& first_stage);
 
 }  // namespace megatron

@@ -43,7 +43,7 @@ class Report {
 
   SplitReport run() {
     const std::uint64_t tokens = tokens_of(datasets_.train_parts());
-    result_.lines.push_back(fmt::format("training  {}: {} samples a pass", describe(tokens),
+    result_.lines.push_back(fmt::format("training  {}: {} samples per pass", describe(tokens),
                                         samples_of_a_pass(datasets_.train_parts(), config_.model.sequence_length)));
     const auto shares = parse_split(config_.data.split).value_or(std::array<double, 3>{1, 0, 0});
     const double sum =
@@ -78,31 +78,17 @@ class Report {
   std::string evaluations(const Evaluated& split) {
     if (!split.samples) return fmt::format("not one sample of {} tokens", config_.model.sequence_length + 1);
     const std::uint64_t there = samples_of_a_pass(split.parts, config_.model.sequence_length);
-    const std::int64_t batch = config_.train.global_batch_size;
-    const auto taken = static_cast<std::uint64_t>(evaluation_batches(config_, *split.samples) * batch);
+    const auto taken = static_cast<std::uint64_t>(evaluation_samples(config_, *split.samples));
     if (config_.data.megatrons_order()) {
       const std::uint64_t made = split.samples->order->samples();
-      return fmt::format("{} samples a pass, {} in Megatron's order; each evaluation takes the next {}{}", there, made,
-                         taken, taken > there ? ", so that samples repeat within it" : "");
+      return fmt::format("{} samples per pass, {} in Megatron's order; each evaluation takes the next {}{}", there,
+                         made, taken, taken > there ? ", so that samples repeat within it" : "");
     }
     if (split.parts.size() > 1) {
-      return fmt::format("{} samples; each evaluation takes the blend's first {}{}", there, taken,
-                         taken > there ? ", so that samples repeat within it" : "");
+      return fmt::format("{} samples; each evaluation takes the blend's first {}", there, taken);
     }
-    if (taken < there) return fmt::format("{} samples; each evaluation takes the first {}", there, taken);
     if (taken == there) return fmt::format("{} samples; each evaluation takes all of them", there);
-    const std::uint64_t times = taken / there, once_more = taken % there;
-    if (once_more == 0) {
-      return fmt::format("{} samples; each evaluation takes all of them {} times to fill a batch of {}", there, times,
-                         batch);
-    }
-    result_.warnings.push_back(
-        fmt::format("{}: an evaluation fills its batch of {} from only {} samples: {} of them count {} times in its "
-                    "loss, the others {}; give it more data (data.split = \"90,10\", data.{}) or lower "
-                    "train.global_batch_size",
-                    split.name, batch, there, once_more, times + 1,
-                    times == 1 ? "once" : fmt::format("{} times", times), split.name));
-    return fmt::format("{} samples; each evaluation takes all of them, repeated to fill a batch of {}", there, batch);
+    return fmt::format("{} samples; each evaluation takes the first {}", there, taken);
   }
 
   // A run without a test is no surprise: its line says so.

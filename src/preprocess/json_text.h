@@ -7,7 +7,7 @@
 
 namespace megatron {
 
-/// Why a document can't be used. Not an Error: --skip-bad goes on.
+/// Why a document can't be used. Not an Error: --skip-bad continues.
 struct BadDocument {
   std::string reason;  ///< fit for a terminal
   std::size_t at = 0;  ///< byte of the document that is wrong

@@ -1,7 +1,7 @@
 // Preprocessor: text files to the token shards of one prefix.
 //
-// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whoever processes the block. So
-// the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
+// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
+// block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
 //
 //   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
 //                                                                      with block 0, those of the vocabulary
@@ -11,7 +11,7 @@
 //   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
 //   more
 //
-// A tokenizer that is made from files has them kept beside the shards: PREFIX.vocab.json, PREFIX.merges.txt.
+// A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
 // finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name

@@ -38,11 +38,11 @@ po::options_description options(Arguments& arguments) {
   add("all", po::bool_switch(&arguments.all), "all cases of as many ranks as there are: several minutes");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
-  add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads a rank (default: 1)");
+  add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads per rank (default: 1)");
   add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("DEVICE"),
       "\"cpu\", \"cuda\", or \"auto\": a CUDA device where every rank sees one; of cases of training steps");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
-      "no matrix products beside the training, nor their memory");
+      "only the training: no matrix products, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");

@@ -69,7 +69,7 @@ std::string end_table(const std::vector<RankReport>& ranks) {
     fmt::format_to(out, "{:<14} {:>10} {:>10} {:>10}\n", name, format_bytes(bytes.least), format_bytes(bytes.mean),
                    format_bytes(bytes.most));
   };
-  text += fmt::format("memory and traffic a rank (resident: predicted, and {} of program and libraries)\n",
+  text += fmt::format("memory and traffic per rank (resident: predicted, and {} of program and libraries)\n",
                       program_bytes());
   row("predicted", [](const RankReport& rank) { return rank.planned_bytes; });
   row("used", [](const RankReport& rank) { return rank.used_bytes; });

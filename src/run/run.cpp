@@ -112,7 +112,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
     return 0;
   }
 
-  // It stays until a person removes it: who stopped a run does not want the next turn in the queue to go on with it.
+  // It stays until a person removes it: a run that was stopped must not be resumed by the next job in the queue.
   if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
     log.info("stopped on {} before the first step; remove that file and run the same command again to continue",
              stop_file_path(config.run.directory));
@@ -133,7 +133,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
   require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
-                 "use fewer ranks a node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
+                 "use fewer ranks per node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
   check_checkpoint_space(world, config, stages);
 

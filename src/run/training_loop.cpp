@@ -46,7 +46,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
   trainer_.timers().set_ranges(&passes_);
 }
 
-// A run goes on in the order it began with, or says that it does not.
+// A run continues in the order it began with, or says that it does not.
 void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });
@@ -54,7 +54,7 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   const std::string changes = list_of(true_changes_of_order(trainer_.changed_order(checkpoint), same_data));
   if (changes.empty()) return;
   verify(!own, ErrorKind::checkpoint,
-         "{}: the order of samples would change in the middle of the run, because it depends on these; go on with the "
+         "{}: the order of samples would change in the middle of the run, because it depends on these; resume with the "
          "same (with Megatron's orders, data.order_samples keeps the order where the run's length changes), or "
          "start a new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
          checkpoint.path(), changes);
@@ -126,9 +126,9 @@ TrainingLoop::Request TrainingLoop::request() {
   if (world_.rank() == 0 && minutes > 0 && saves_.seconds_since_last() > 60 * minutes) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
-  // One axis after the other: a few messages a rank, where all ranks at once would be one for every other rank. Over
+  // One axis after the other: a few messages per rank, where all ranks at once would be one for every other rank. Over
   // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
-  // What is written beside the training takes its steps when all ranks are ready for them, told by the same messages.
+  // A background save takes its steps when all ranks are ready for them, told by the same messages.
   std::array<double, 3> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0,
                                   static_cast<double>(signals_.received())};
   for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
@@ -248,7 +248,7 @@ bool TrainingLoop::evaluate(const std::string& split) {
   } else {
     log_.warning(
         "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "
-        "precision.compute holds; training goes on",
+        "precision.compute holds; training continues",
         split, trainer_.step());
   }
   progress_.repeat_header();

@@ -1,4 +1,4 @@
-// Tensor: a typed, strided view of memory that somebody else owns (a Buffer or an Arena). Never frees, cheap to copy.
+// Tensor: a typed, strided view of memory that a Buffer or an Arena owns. Never frees, cheap to copy.
 //
 // ConstTensor is the read-only view; a Tensor converts to it by itself. Strides are in elements; the last dimension of
 // a non-empty view always has stride 1. Shapes are written outermost first: activations are [s, b, h] (sequence,

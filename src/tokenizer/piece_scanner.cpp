@@ -52,7 +52,7 @@ PieceScanner::Character PieceScanner::character_at(const char* at, const char* e
   return code.bytes == 0 ? Character{CharacterClass::other, 1} : Character{classes_.of(code.value), code.bytes};
 }
 
-/// The end of the run of characters of one class that goes on at `at`.
+/// The end of the run of characters of one class that continues at `at`.
 const char* PieceScanner::run_end(CharacterClass of, const char* at, const char* end) const {
   while (at < end) {
     if (of == CharacterClass::letter && end - at >= 8) {

@@ -42,7 +42,7 @@ inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kToken
 inline constexpr const char* kTokenizerConfigFile =
     "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
 
-/// A file that a tokenizer was made from, to be kept beside what was made with it.
+/// A file that a tokenizer was made from, to be kept next to what was made with it.
 struct TokenizerFile {
   std::string name;           ///< one of kTokenizerFiles
   std::string_view contents;  ///< as long as the tokenizer lives

@@ -24,9 +24,10 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& numbers) {
 
 }  // namespace
 
-std::int64_t evaluation_batches(const Config& config, const SampleSet& samples) {
+std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) {
   const auto available = static_cast<std::int64_t>(samples.order->samples());
-  return std::clamp<std::int64_t>(available / config.train.global_batch_size, 1, config.train.evaluate_steps);
+  const std::int64_t batch = config.train.global_batch_size;
+  return available / batch < config.train.evaluate_steps ? available : config.train.evaluate_steps * batch;
 }
 
 Datasets::Datasets(const Config& config) : config_(config) {

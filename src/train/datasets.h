@@ -30,9 +30,8 @@ struct SampleSet {
   std::unique_ptr<const SampleOrder> order;
 };
 
-/// Global batches of one evaluation on the set: train.evaluate_steps, or as many whole ones as it has; one at least,
-/// for which a smaller set is begun again.
-std::int64_t evaluation_batches(const Config& config, const SampleSet& samples);
+/// Samples of one evaluation on the set: those of train.evaluate_steps global batches, or all that it has.
+std::int64_t evaluation_samples(const Config& config, const SampleSet& samples);
 
 class Datasets {
  public:

@@ -40,7 +40,7 @@ BatchMemory::BatchMemory(const Config& config, Device& device) : device_(device)
     columns.targets = take(true, {s, b}, DType::i32);
     columns.document_starts = take(contents.document_starts, {b, s}, DType::i32);
     columns.position_ids = take(contents.position_ids, {s, b}, DType::i32);
-    columns.weights = take(contents.weights != nullptr, {s, b}, DType::f32);
+    columns.weights = take(true, {s, b}, DType::f32);  // an evaluation's last batch may be padded
   }
 }
 
@@ -108,7 +108,7 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   return std::span(micro_batches_).first(count);
 }
 
-// What this stage reads; whoever asks where documents begin has attention.
+// What this stage reads; stages that need the beginnings of documents have attention.
 void DeviceBatches::start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s) {
   if (grid_.first_stage()) upload(from.tokens, memory_.tokens(k, s));
   if (grid_.last_stage()) upload(from.targets, memory_.targets(k, s));

@@ -4,7 +4,7 @@
 // through GptBatches. Stages in the middle of a pipeline need no tokens and read none, unless they have to know where
 // documents begin or how much a loss counts: that is made of the tokens wherever it is needed.
 //
-// Training and evaluation take turns in the same memory: whoever asked for a step last has it there.
+// Training and evaluation take turns in the same memory: it holds the step that was asked for last.
 #pragma once
 
 #include <memory>
@@ -55,7 +55,8 @@ class BatchMemory {
 class DeviceBatches {
  public:
   /// Delivers what `plan` says, step after step from 0: at most train.global_batch_size samples of at most
-  /// model.sequence_length tokens. `contents` are no more than training's. Grid and memory must outlive it.
+  /// model.sequence_length tokens. `contents` are no more than training's, and weights. Grid and memory must outlive
+  /// it.
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
                 StepPlan plan, const BatchContents& contents);
 

@@ -43,22 +43,22 @@ const Loss& loss_named(std::string_view name) {
   return *found;
 }
 
-// Nothing where every target counts once.
-LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document) {
-  if (settings.name == LossConfig{}.name && !masked) return nullptr;
+// Nothing where every target counts once, and no sample is padding.
+LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document, bool padded) {
+  if (settings.name == LossConfig{}.name && !masked && !padded) return nullptr;
   return [=, weigh = loss_named(settings.name).weigh](std::span<const std::int32_t> tokens, std::span<float> weights) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // nothing foretells what follows the end
+      weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // no text predicts what follows the end
     }
     return weigh(settings, tokens, weights);
   };
 }
 
-BatchContents contents(const Config& config, const LossConfig& loss, std::int32_t end_of_document) {
+BatchContents contents(const Config& config, const LossConfig& loss, std::int32_t end_of_document, bool padded) {
   return {.document_starts = config.data.reset_attention_mask,
           .position_ids = config.data.reset_position_ids,
           .end_of_document = end_of_document,
-          .weights = loss_weights(loss, config.data.eod_mask_loss, end_of_document)};
+          .weights = loss_weights(loss, config.data.eod_mask_loss, end_of_document, padded)};
 }
 
 }  // namespace
@@ -68,11 +68,11 @@ std::span<const Loss> losses() {
 }
 
 BatchContents training_contents(const Config& config, std::int32_t end_of_document) {
-  return contents(config, config.loss, end_of_document);
+  return contents(config, config.loss, end_of_document, false);
 }
 
-BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document) {
-  return contents(config, LossConfig{}, end_of_document);
+BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document, bool padded) {
+  return contents(config, LossConfig{}, end_of_document, padded);
 }
 
 }  // namespace megatron

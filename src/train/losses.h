@@ -25,10 +25,11 @@ struct Loss {
 
 std::span<const Loss> losses();
 
-/// What training's micro-batches have beside tokens and targets. Without an end of document it says what there is, to
+/// What training's micro-batches have besides tokens and targets. Without an end of document it says what there is, to
 /// those who need the sizes.
 BatchContents training_contents(const Config& config, std::int32_t end_of_document = -1);
-/// The same of evaluations, whose loss is the plain language model's: what a perplexity is made of.
-BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document);
+/// The same of evaluations, whose loss is the plain language model's: what a perplexity is made of. `padded`: some
+/// batch has padding.
+BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document, bool padded = false);
 
 }  // namespace megatron

@@ -19,8 +19,8 @@ std::int64_t micro_batches_per_step(const Config& config) {
 std::size_t batch_bytes(const Config& config) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const BatchContents contents = training_contents(config);
-  const std::int64_t kinds =
-      2 + (contents.document_starts ? 1 : 0) + (contents.position_ids ? 1 : 0) + (contents.weights != nullptr ? 1 : 0);
+  // Tokens, targets and weights.
+  const std::int64_t kinds = 3 + (contents.document_starts ? 1 : 0) + (contents.position_ids ? 1 : 0);
   // Positions, position ids that no document changes, and all of each micro-batch.
   const std::int64_t elements = s + s * b + micro_batches_per_step(config) * kinds * s * b;
   static_assert(sizeof(float) == sizeof(std::int32_t));

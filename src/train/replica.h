@@ -26,9 +26,9 @@ struct MemoryUse {
   std::size_t communication = 0;  ///< gradients on their way to the previous stage, and staging of reductions
                                   ///< (comm/staging.h); MPI's own is not known
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
-  std::size_t kernels = 0;        ///< what the backend's verbs work in beside their arguments
+  std::size_t kernels = 0;        ///< workspace of the backend's verbs
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
-  std::size_t snapshot = 0;       ///< what checkpoints are written from beside the training (checkpoint.async)
+  std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
   std::size_t host = 0;           ///< staging of communication and the snapshot, where the rest is a device's
 
   /// Without `host`.
@@ -60,7 +60,7 @@ std::vector<std::int64_t> micro_batch_counts(const Config& config);
 /// Of the largest step's tokens, targets, positions and what else its micro-batches have (train/losses.h), on a rank.
 std::size_t batch_bytes(const Config& config);
 
-/// Whether checkpoints are written beside the training, which takes memory from the start.
+/// Whether checkpoints are written in the background, which takes memory from the start.
 bool saves_in_background(const Config& config);
 
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.

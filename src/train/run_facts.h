@@ -9,13 +9,13 @@
 
 namespace megatron {
 
-/// Keys of what a checkpoint's `extra` holds of the optimizer, beside the moments: its name, the updates it has made,
+/// Keys of what a checkpoint's `extra` holds of the optimizer, besides the moments: its name, the updates it has made,
 /// and the state of a dynamic loss scale.
 inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
 
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_facts(const Config& config, const Vocabulary& vocabulary);
-/// Of these (a checkpoint's, or a run's) what both must have in common for the one to go on from the other: all but
+/// Of these (a checkpoint's, or a run's) what both must have in common for the one to resume from the other: all but
 /// the size of a table that the model does not have.
 nlohmann::json facts_to_go_on(nlohmann::json facts);
 /// And what they must have in common for a new run to begin with the weights. Those are as good for shorter sequences

@@ -122,13 +122,18 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
 
 std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
                                         const std::function<bool()>& stop) {
-  const std::int64_t batch = config_.train.global_batch_size, steps = evaluation_batches(config_, samples);
+  const std::int64_t batch = config_.train.global_batch_size, counted = evaluation_samples(config_, samples);
+  const std::int64_t steps = (counted + batch - 1) / batch;
   const StepPlan plan = [=](std::int64_t step) {
-    return step < steps ? StepSamples{static_cast<std::uint64_t>(first_sample + step * batch), batch} : StepSamples{};
+    if (step >= steps) return StepSamples{};
+    return StepSamples{.first_sample = static_cast<std::uint64_t>(first_sample + step * batch),
+                       .samples = batch,
+                       .padding = std::max<std::int64_t>(0, (step + 1) * batch - counted)};
   };
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
-  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan, evaluation_contents(config_, end_of_document_));
+  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan,
+                        evaluation_contents(config_, end_of_document_, counted % batch != 0));
   double sum = 0, count = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
@@ -171,7 +176,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
-  // A constant scale has no state, and a run that goes on from one with a dynamic scale begins a search of its own.
+  // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a search of its own.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
     state.extra[kLossScalerKey] = {
@@ -221,7 +226,7 @@ void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
                            difference.current);
   }
   verify(changes.empty(), ErrorKind::checkpoint,
-         "{} was trained in other batches than this run's; go on with the same, or start a new run with "
+         "{} was trained in other batches than this run's; resume with the same, or start a new run with "
          "checkpoint.initialize_from:{}",
          checkpoint.path(), changes);
 }
@@ -232,15 +237,15 @@ void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     if (extra.contains(kOptimizerKey)) rule = text_at(extra, kOptimizerKey, 64);
   });
-  verify(rule == optimizer.name, ErrorKind::checkpoint,
-         "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; go on with "
-         "the same, or start a new run with checkpoint.initialize_from",
-         checkpoint.path(), rule, optimizer.name);
   verify(
-      rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
-      "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could go on with; "
-      "go on with 0, or start a new run with checkpoint.initialize_from",
-      checkpoint.path(), optimizer.momentum);
+      rule == optimizer.name, ErrorKind::checkpoint,
+      "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; resume with "
+      "the same, or start a new run with checkpoint.initialize_from",
+      checkpoint.path(), rule, optimizer.name);
+  verify(rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
+         "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could continue; "
+         "resume with 0, or start a new run with checkpoint.initialize_from",
+         checkpoint.path(), optimizer.momentum);
 }
 
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {

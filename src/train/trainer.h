@@ -42,8 +42,8 @@ class Trainer {
   /// `before_update`, if given, may look at the replica's summed gradients, which are the loss' times the loss scale
   /// that it is told, and replace them.
   StepResult train_step(const std::function<void(double loss_scale)>& before_update = {});
-  /// Mean loss over the evaluation_batches() of a set from the given sample on. `stop` is asked before each batch,
-  /// collectively; nothing when it said yes.
+  /// Mean loss over the evaluation_samples() of a set from the given one on, each of which counts once. `stop` is asked
+  /// before each batch, collectively; nothing when it said yes.
   std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
                                  const std::function<bool()>& stop);
 
@@ -123,7 +123,7 @@ class Trainer {
   std::unique_ptr<DeviceBatches> batches_;           // from the first step after a start or resume
   std::span<const MicroBatch> micro_batches_;        // of the last step, until an evaluation
   std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
-  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written beside the training; reads replica_
+  std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written in the background; reads replica_
   std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
 };
 

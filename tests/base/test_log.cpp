@@ -130,7 +130,7 @@ TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines
     full.info("lost");
     Log impossible(true);
     impossible.append_to(folder.file("no_such_folder/run.log"));
-    impossible.info("goes on");
+    impossible.info("continues");
   };
   REQUIRE(in_child("/dev/full", folder.file("error"), body) == 0);
   const std::string text = contents_of(run_log), error = contents_of(folder.file("error"));

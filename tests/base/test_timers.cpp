@@ -96,7 +96,7 @@ TEST_CASE("the default clock runs forward and every section has its own name") {
   CHECK(std::string(name_of(Section::other)) == "other");
 }
 
-TEST_CASE("whoever wants to know is told of every section, communication included") {
+TEST_CASE("timers: a listener hears of every section, communication included") {
   struct Listener final : Ranges {
     void begin(const char* name, std::int64_t number) override {
       text += name;

@@ -95,7 +95,7 @@ TEST_CASE("two ranks share the products, or the samples, and their sums are time
   CHECK(json.contains("overlapped_step_seconds") == (name == "gpt2_124m_data2"));
 }
 
-TEST_CASE("training alone multiplies nothing beside it") {
+TEST_CASE("--training-only: no other matrix products") {
   BenchmarkResult result;
   run_as_threads(
       1, [&](Communicator& world) { result = run_benchmark(tiny_case(), {.steps = 1, .training_only = true}, world); });

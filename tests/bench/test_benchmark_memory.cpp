@@ -1,17 +1,17 @@
-// The table of levers says what each is for: less of what it is about, and nothing more of the rest than it must.
+// The table of options says what each is for: less of what it is about, and nothing more of the rest than it must.
 #include <catch2/catch.hpp>
 
 #include "bench/benchmark_memory.h"
 
 using namespace megatron;
 
-TEST_CASE("each lever takes less of what it is about") {
+TEST_CASE("each option takes less of what it is about") {
   const std::vector<MemoryCase> cases = memory_cases();
-  const auto of = [&](const std::string& lever) -> const MemoryPlan& {
+  const auto of = [&](const std::string& option) -> const MemoryPlan& {
     for (const MemoryCase& one : cases) {
-      if (one.lever == lever) return one.plan;
+      if (one.option == option) return one.plan;
     }
-    FAIL("no lever " << lever);
+    FAIL("no option " << option);
     return cases.front().plan;
   };
   const MemoryPlan& none = of("none");
@@ -30,6 +30,6 @@ TEST_CASE("each lever takes less of what it is about") {
   CHECK(of("the guide's together").total() * 10 < none.total() * 6);
 
   const std::string table = describe(cases);
-  for (const MemoryCase& one : cases) CHECK(table.find(one.lever) != std::string::npos);
+  for (const MemoryCase& one : cases) CHECK(table.find(one.option) != std::string::npos);
   CHECK(to_json(cases.front()).find("\"total\":" + std::to_string(none.total())) != std::string::npos);
 }

@@ -70,7 +70,7 @@ std::vector<OverlapCase> tiny_cases() {
 
 }  // namespace
 
-TEST_CASE("every layout of two ranks with something to overlap is timed with and without, beside the plain one") {
+TEST_CASE("every layout of two ranks with something to overlap is timed with and without, and so is the plain one") {
   const std::vector<OverlapCase> cases = tiny_cases();
   std::vector<OverlapTimes> both[2];
   run_as_threads(

@@ -1,4 +1,4 @@
-// A background save brought to its end, whoever has to wait for whom.
+// Brings a background save to its end.
 #pragma once
 
 #include "checkpoint/background_save.h"

@@ -1,5 +1,5 @@
-// Saves beside the training: the same bytes as the other kind's, of the moment when they were begun; and what is left
-// when they fail, or nobody waits for them. A disk that is slow: somebody else holds the HDF5 lock.
+// Background saves: the same bytes as foreground saves at the moment they were started; and what is left when they
+// fail, or are not waited for. A slow disk: another thread holds the HDF5 lock.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ using namespace megatron::test;
 
 namespace {
 
-/// Saves `generation` beside what `meanwhile` does on every rank; returns rank 0's report.
+/// Saves `generation` while `meanwhile` runs on every rank; returns rank 0's report.
 SaveReport save_beside(const std::string& run, const Layout& layout, int generation, int moments = 2,
                        const std::function<void(Communicator&, BackgroundSave&)>& meanwhile = nullptr,
                        std::int64_t keep_last = 0) {
@@ -178,7 +178,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
   CHECK(load_newest(run, kWideTensors, layout).step == 2);
 }
 
-TEST_CASE("the seconds of a save in the background are its own, not those of what goes on meanwhile", "[checkpoint]") {
+TEST_CASE("the seconds of a save in the background are its own, not those of other work", "[checkpoint]") {
   const TemporaryFolder folder;
   const SaveReport report =
       save_beside(folder.file("run"), split_along(kWideTensors, 2, 0), 1, 2,
@@ -289,7 +289,7 @@ TEST_CASE("how long training waits for a save in the background, and for one in 
       return Timers::steady_seconds() - start;
     };
     const ShortStep step(*backend.ops, Tensor(memory.pieces()[0].value.data(), tensors[0].shape, DType::f32));
-    std::vector<double> foreground, stall, alone, beside;
+    std::vector<double> foreground, stall, alone, shared;
     for (int round = 1; round <= 7; ++round) {
       foreground.push_back(seconds_of([&] {
         save_checkpoint(world, folder.file("run"), state_at(2 * round), memory.pieces(), *backend.device,
@@ -298,7 +298,7 @@ TEST_CASE("how long training waits for a save in the background, and for one in 
       alone.push_back(seconds_of([&] { step.play(); }));
       stall.push_back(seconds_of(
           [&] { save.start(folder.file("run"), state_at(2 * round + 1), memory.pieces(), {.keep_last = 1}); }));
-      beside.push_back(seconds_of([&] { step.play(); }));
+      shared.push_back(seconds_of([&] { step.play(); }));
       stall.back() += seconds_of([&] { save.wait_until_copied(); });
       while (save.under_way()) {
         while (save.working()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -308,8 +308,8 @@ TEST_CASE("how long training waits for a save in the background, and for one in 
     const double whole = median(foreground), waited = median(stall);
     std::printf(
         "300 MB, %d threads: foreground %.3f s, training waits for the background %.4f s, %.1f %%; a step of %.3f s "
-        "takes %.3f s beside the copy and the writer\n",
-        threads, whole, waited, 100 * waited / whole, median(alone), median(beside));
+        "takes %.3f s with the copy and the writer\n",
+        threads, whole, waited, 100 * waited / whole, median(alone), median(shared));
     CHECK(waited < 0.1 * whole);
   });
 }

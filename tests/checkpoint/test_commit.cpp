@@ -76,7 +76,7 @@ TEST_CASE("leftovers of ours are cleaned, foreign files are left alone", "[check
   write_file(checkpoints + "/.tmp_step_00000004/thesis.tex", "mine");
   write_file(checkpoints + "/notes.txt", "mine");
   write_file(checkpoints + "/.tmp_latest", "step_0");
-  CHECK(load_newest(run, kFewTensors, layout).step == 1);  // reading cleans nothing: somebody may be saving
+  CHECK(load_newest(run, kFewTensors, layout).step == 1);  // reading cleans nothing: another process may be saving
   CHECK(names_in(checkpoints + "/.tmp_step_00000002").size() == 3);
 
   const bool by_saving = GENERATE(true, false);
@@ -166,7 +166,7 @@ TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]
   CHECK(names_in(folder.file("new/with space/ünïcode")).empty());
 }
 
-TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to go on from", "[checkpoint][fault-18]") {
+TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to resume from", "[checkpoint][fault-18]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Layout layout = split_along(kFewTensors, 2, 0);

@@ -109,7 +109,7 @@ TEST_CASE("a run with a curriculum: batches, tokens, and where it ends", "[confi
     resolve(config, 1, &data);
     return config;
   };
-  // Batches of 8; 4 4 4 8 8 8 12 12 12 16 16 ... tokens a sample.
+  // Batches of 8; 4 4 4 8 8 8 12 12 12 16 16 ... tokens per sample.
   const std::vector<std::int64_t> after = {0, 32, 64, 96, 160, 224, 288, 384, 480, 576, 704, 832, 960};
   const RunSchedule schedule(resolved({}));
   for (std::size_t n = 1; n < after.size(); ++n) {

@@ -1,4 +1,4 @@
-// A program calls the library that lies beside it if both are of one build, and says what is wrong if not. Each case
+// A program calls the library that lies next to it if both are of one build, and says what is wrong if not. Each case
 // has a library of its own there (CMakeLists.txt), so that it runs by its tag alone.
 #include <catch2/catch.hpp>
 #include <string>

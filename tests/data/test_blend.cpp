@@ -144,7 +144,7 @@ TEST_CASE("blend: samples are those of the sets' own orders, out of the right se
   Mixture mixture;
   SampleReader reader(mixture.chain, *mixture.order);
   CHECK(mixture.order->samples() == 228);
-  CHECK(mixture.order->description().find("50 % a (epoch: 20 samples a pass), 20 % b") != std::string::npos);
+  CHECK(mixture.order->description().find("50 % a (epoch: 20 samples per pass), 20 % b") != std::string::npos);
   std::vector<std::uint64_t> given(3);
   std::vector<int> seen_of_c(200);
   for (std::uint64_t i = 0; i < 600; ++i) {

@@ -198,7 +198,7 @@ TEST_CASE("megatron: beyond 2^32 tokens and in large strides", "[megatron]") {
   const Numbers starts = {0, large, 2 * large + 1, 3 * large, 4 * large};
   const std::int64_t s = 1 << 24;
   const MegatronOrder order(starts, 0, 4, s, 11, 300000);
-  CHECK(order.epochs() == 2);  // (2^42 - 1) / 2^24 = 262143 samples a pass
+  CHECK(order.epochs() == 2);  // (2^42 - 1) / 2^24 = 262143 samples per pass
   CHECK(order.samples() == 524287);
   CHECK(order.separate_last_epoch());
   std::vector<TokenRange> pieces;

@@ -36,7 +36,7 @@ TEST_CASE("a GPU that is too old is not chosen, and said to be so", "[.][old-gpu
   require_error(ErrorKind::configuration, {"GPU 0 of the 0", "compute capability 7.5"}, [] { make_cuda_backend(0); });
 }
 
-TEST_CASE("beside a GPU that is too old the other one is used, as it is", "[.][mixed-gpus]") {
+TEST_CASE("devices: next to a GPU that is too old the other one is used", "[.][mixed-gpus]") {
   CHECK(cuda_support().devices == 1);
   CHECK(cuda_support().description.find("1 device; GPU 0 (emulated GPU) has compute capability 7.5") !=
         std::string::npos);

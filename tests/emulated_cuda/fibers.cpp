@@ -14,8 +14,8 @@
 #error "fibers are switched by a few x86-64 instructions; build with -DMEGATRON_EMULATED_CUDA=OFF on other CPUs"
 #endif
 
-// switch_fiber(from, to): keeps the stack pointer in *from and goes on at `to`; the registers that a call preserves lie
-// on the stacks.
+// switch_fiber(from, to): keeps the stack pointer in *from and continues at `to`; the registers that a call preserves
+// lie on the stacks.
 asm(R"(
 .text
 .globl emulated_cuda_switch_fiber

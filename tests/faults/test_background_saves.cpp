@@ -1,4 +1,4 @@
-// Saves beside the training (checkpoint.async) of whole programs: on a slow disk, on one that is full, and when the run
+// Background saves (checkpoint.async) of whole programs: on a slow disk, on one that is full, and when the run
 // is asked to stop meanwhile.
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -45,7 +45,7 @@ int lines_with(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("on eight ranks, saves beside the training are those that it waits for", "[fault-26]") {
+TEST_CASE("background saves: on eight ranks, the same files as foreground saves", "[fault-26]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Finished finished =
@@ -108,8 +108,7 @@ TEST_CASE("a stop while a save is being written waits for it, saves the last ste
   CHECK_FALSE(has_temporary_folder(run));
 }
 
-TEST_CASE("a first save that fails beside the training ends the run with 7, and leaves nothing behind",
-          "[fault-26][fault-45]") {
+TEST_CASE("background saves: a first save that fails ends the run with 7, and leaves nothing", "[fault-26][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   std::string words;

@@ -37,7 +37,7 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
   return files;
 }
 
-/// What the model goes on with.
+/// How the model continues a prompt.
 std::string text_of(const std::string& source) {
   const Finished made = run_command({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "12"}, 60);
   CHECK(made.code == 0);

@@ -7,7 +7,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A run on the cube that would go on for hours.
+// A run on the cube that would take hours.
 Command endless(const std::string& directory, const Settings& settings = {}) {
   Settings all = {"train.steps=1000000", "train.evaluate_every=0"};
   all.insert(all.end(), settings.begin(), settings.end());
@@ -60,7 +60,7 @@ TEST_CASE("a rank that hangs: all say what they wait in, and the job ends with 6
   }
 }
 
-TEST_CASE("all ranks stopped for a while, and the run goes on", "[fault-31]") {
+TEST_CASE("all ranks stopped for a while: the run continues", "[fault-31]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   Process process(endless(directory, {"run.hang_minutes=0.05"}));

@@ -64,7 +64,7 @@ TEST_CASE("a disk too small for a checkpoint is refused at the start", "[fault-4
   CHECK_FALSE(mentions(finished.out, "1/8"));
 }
 
-TEST_CASE("a disk that fills up: training goes on beside the old checkpoint, and ends with 7", "[fault-45]") {
+TEST_CASE("a disk that fills up: training continues with the old checkpoint, and ends with 7", "[fault-45]") {
   const TemporaryFolder folder;
   const SmallDisk disk(folder.file("disk"), "size=12m");
   if (!disk.mounted()) {
@@ -94,7 +94,7 @@ TEST_CASE("a disk that fills up: training goes on beside the old checkpoint, and
   const std::int64_t last = saved_steps(run).back();
   CHECK(last < 400);
 
-  // With room again it goes on from there, and nothing is lost.
+  // With room again it resumes from there, and nothing is lost.
   fs::remove(folder.file("disk/filler"));
   const Finished resumed = run_command(job(std::to_string(last + 10)), 30);
   INFO(resumed.out << resumed.err);
@@ -146,7 +146,7 @@ TEST_CASE("log and metrics that are deleted or moved away while it runs do not d
   CHECK(finished.code == 75);
   CHECK(error_lines(finished) == 0);
   REQUIRE(saved_steps(run).size() == 1);
-  // What was moved away goes on being written: it is the same file, as with any program's log.
+  // A file that was moved away is still written: it is the same file, as with any program's log.
   const std::int64_t saved = saved_steps(run).back();
   CHECK(mentions(contents_of(run + "/metrics.1") + contents_of(run + "/metrics.jsonl"),
                  "\"step\":" + std::to_string(saved) + ","));

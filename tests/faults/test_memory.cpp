@@ -69,6 +69,6 @@ TEST_CASE("a run that the node's memory is too small for is refused before anyth
   CHECK(error_lines(run) == 1);
   CHECK(mentions(run.err, "the ranks on "));
   CHECK(mentions(run.err, "together, and "));
-  CHECK(mentions(run.err, "are free there; use fewer ranks a node"));
+  CHECK(mentions(run.err, "are free there; use fewer ranks per node"));
   CHECK(mentions(run.out, "memory per rank"));  // the plan comes before
 }

@@ -128,7 +128,7 @@ TEST_CASE("text: the end-of-document token comes first unless switched off") {
   CHECK(from("", "").size() > 1);
 }
 
-TEST_CASE("variants of the model train where groups are fewer than ranks, go on on other layouts, and write text") {
+TEST_CASE("variants of the model train with fewer groups than ranks, resume on other layouts, and write text") {
   const Settings variants[] = {
       {"model.position_embedding=rope", "model.normalization=rmsnorm", "model.activation=swiglu", "model.bias=false",
        "model.tie_embeddings=false", "model.query_groups=2"},
@@ -176,36 +176,37 @@ TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
   CHECK(ask(generate(directory, {"--seed", "3"})).out == sampled);
 }
 
-TEST_CASE("levers together train one rank's model in a whole run, and its checkpoint writes one rank's text") {
-  struct Levers {
+TEST_CASE("options together train one rank's model in a whole run, and its checkpoint writes one rank's text") {
+  struct Options {
     Layout layout;
     Settings settings;
     double tolerance = 1e-5;
   };
-  const Levers levers = GENERATE(
-      Levers{kCube,
-             {"precision.compute=bf16", "parallel.sequence_parallel=true", "recompute.mode=selective",
-              "optimizer.distributed=true"},
-             5e-3},
-      Levers{kCube,
-             {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
-              "parallel.overlap_gradients=true", "recompute.mode=full"}},
-      Levers{kCube,
-             {"parallel.schedule=zero_bubble", "parallel.sequence_parallel=true", "optimizer.distributed=true",
-              "recompute.mode=full", "recompute.layers=1"}},
-      Levers{{1, 1, 4}, {"train.micro_batch_size=1", "optimizer.distributed=true", "parallel.overlap_gradients=true"}});
-  CAPTURE(levers.layout.name(), levers.settings.front());
+  const Options options =
+      GENERATE(Options{kCube,
+                       {"precision.compute=bf16", "parallel.sequence_parallel=true", "recompute.mode=selective",
+                        "optimizer.distributed=true"},
+                       5e-3},
+               Options{kCube,
+                       {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
+                        "parallel.overlap_gradients=true", "recompute.mode=full"}},
+               Options{kCube,
+                       {"parallel.schedule=zero_bubble", "parallel.sequence_parallel=true",
+                        "optimizer.distributed=true", "recompute.mode=full", "recompute.layers=1"}},
+               Options{{1, 1, 4},
+                       {"train.micro_batch_size=1", "optimizer.distributed=true", "parallel.overlap_gradients=true"}});
+  CAPTURE(options.layout.name(), options.settings.front());
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
-  Settings settings = levers.settings;
+  Settings settings = options.settings;
   settings.push_back("checkpoint.every_steps=8");
-  train(levers.layout, directory, settings);
+  train(options.layout, directory, settings);
   const std::vector<double> here = losses(directory), there = losses(straight_run(kOneRank));
   REQUIRE(here.size() == there.size());
-  for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(levers.tolerance));
+  for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(options.tolerance));
   const std::string text = ask(generate(directory, {"--seed", "7"})).out;
   CHECK(text.size() > std::string("Once upon").size() + 1);
-  if (levers.tolerance < 1e-4) CHECK(text == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
+  if (options.tolerance < 1e-4) CHECK(text == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
 }
 
 TEST_CASE("generation refuses what it cannot do") {

@@ -97,7 +97,7 @@ TEST_CASE("a resumed run is bit-identical to one without a break", "[fault-17]")
   }
 }
 
-TEST_CASE("a run goes on on another layout as if nothing had happened") {
+TEST_CASE("a run resumes on another layout with the same losses") {
   const std::string& straight = straight_run(kCube);
   const std::vector<double> expected = losses(straight);
   for (const Layout& layout : {Layout{1, 1, 4}, Layout{4, 1, 1}, Layout{1, 4, 1}}) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kEndless = "train.steps=1000000";
 
-// A run on the cube that would go on for hours, without the evaluations that would only cost time.
+// A run on the cube that would take hours, without the evaluations that would only cost time.
 Command endless(const std::string& directory, const std::string& every_steps, const char* async = "false") {
   return training(kCube, directory,
                   {kEndless, "train.evaluate_every=0", "checkpoint.every_steps=" + every_steps,

@@ -1,4 +1,4 @@
-// A vocabulary on its way: from preprocessing beside the shards, through training into the run, to generated text; and
+// A vocabulary on its way: from preprocessing next to the shards, through training into the run, to generated text; and
 // every place where another one is noticed.
 #include <catch2/catch.hpp>
 
@@ -108,11 +108,11 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
          {"tokenizer_hash"});
   expect(world.run_training(world.folder.file("new2"), {"data.validation=" + world.other}), 3,
          {"another tokenizer", "hash"});
-  // A lost or damaged copy in the run is made again from the files beside the shards.
+  // A lost or damaged copy in the run is made again from the files next to the shards.
   write_file(world.run + "/tokenizer/vocab.json", "{");
   expect(world.run_training(world.run, {"train.steps=3"}), 0);
   CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(golden("vocab.json"))));
-  // Of several beside the shards the right one is taken.
+  // Of several next to the shards the right one is taken.
   write_file(world.right + ".tokenizer.json", "{");
   expect(world.run_training(world.folder.file("stray"), {}), 0);
   CHECK((contents_of(world.folder.file("stray/tokenizer/merges.txt")) == contents_of(golden("merges.txt"))));
@@ -122,7 +122,7 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   expect(world.run_training(world.folder.file("bare"), {}), 0, {"right.vocab.json", "warning", "--vocab-file"});
   CHECK_FALSE(fs::exists(world.folder.file("bare/tokenizer")));
   expect(generate(world.folder.file("bare")), 3, {"tokenizer/vocab.json", "--vocab-file"});
-  // Where it lies beside another set of a blend, or of a folder, it is taken from there.
+  // Where it lies next to another set of a blend, or of a folder, it is taken from there.
   const std::string second = world.folder.file("data/second");
   expect(run_command(preprocess(second, golden("merges.txt"))), 0);
   expect(world.run_training(world.folder.file("blend"), {},

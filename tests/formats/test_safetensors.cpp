@@ -183,7 +183,7 @@ TEST_CASE("an index must say what its files hold, and names nothing outside the 
     require_error(ErrorKind::checkpoint, {part}, [&] { const SafetensorsModel model(folder.path()); });
   };
   for (const char* name : {"../model-00001-of-00003.safetensors", "/etc/passwd", ".safetensors", "model.bin", ""}) {
-    refuse([&](nlohmann::json& map) { map["first"] = name; }, "no name of a safetensors file beside it");
+    refuse([&](nlohmann::json& map) { map["first"] = name; }, "no name of a safetensors file next to it");
   }
   refuse([](nlohmann::json& map) { map["first"] = 1; }, "something else than files");
   refuse([](nlohmann::json& map) { map.erase("first"), map["fourth"] = "model-00001-of-00003.safetensors"; }, "first");

@@ -1,4 +1,4 @@
-// A stranger's config.json beside files of a known number of tensors: what it makes of it before any tensor is looked
+// A stranger's config.json with files of a known number of tensors: what it makes of it before any tensor is looked
 // at, and whether what it accepts can be trained, listed and written again.
 #include "formats/safetensors.h"
 #include "fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// What the device's queues promise, seen from the host: on a GPU work really goes on behind its back.
+// What the device's queues promise, seen from the host: on a GPU, work really is asynchronous.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>

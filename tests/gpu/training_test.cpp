@@ -148,7 +148,7 @@ TEST_CASE("ranks that share a GPU train what one rank trains") {
   require_close(train(config, "cuda"), want, 1e-5, 1e-5);
 }
 
-TEST_CASE("a checkpoint of the CPU goes on on the GPU, and one of the GPU on the CPU") {
+TEST_CASE("a checkpoint of the CPU resumes on the GPU, and one of the GPU on the CPU") {
   const ShardFolder folder;
   Config whole = config_of(folder, "fp32");
   whole.train.steps = 2 * kSteps;

@@ -70,13 +70,13 @@ TEST_CASE("a rank that stands still is told together with all others of its node
   CHECK(witness.aborted);
 }
 
-TEST_CASE("what goes on after all is not aborted", "[fault-31]") {
+TEST_CASE("hang watch: a job that continues after all is not aborted", "[fault-31]") {
   Activity rank;
   Witness witness;
   const HangWatch watch(rank, {&rank}, 0, witness.settings(0.2));
   REQUIRE(witness.wait_for("rank 0 on node07"));
   rank.set_step(2);
-  REQUIRE(witness.wait_for("goes on after all"));
+  REQUIRE(witness.wait_for("continues after all"));
   CHECK_FALSE(witness.aborted);
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("a device with nothing left is refused, one that does not say what it 
   CHECK_NOTHROW(ask(std::nullopt));
 }
 
-TEST_CASE("what ranks pin beside a device is asked of their node, all together") {
+TEST_CASE("node memory: what ranks pin for a device is asked of their node, all together") {
   const auto ask = [](std::size_t bytes, bool separate) {
     run_as_threads(2, [&](Communicator& world) {
       const Backend backend = separate ? make_separate_backend() : make_cpu_backend();
@@ -45,7 +45,7 @@ TEST_CASE("what ranks pin beside a device is asked of their node, all together")
   CHECK_NOTHROW(ask(1000, true));
 }
 
-TEST_CASE("one rank that cannot pin what saves beside the training take ends all ranks alike") {
+TEST_CASE("node memory: one rank that cannot pin memory for background saves ends all ranks alike") {
   const ShardFolder folder;
   Config given = tiny_config();
   given.data.train = make_corpus(folder);

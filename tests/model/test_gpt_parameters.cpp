@@ -241,7 +241,7 @@ TEST_CASE("initial weights do not depend on the layout, and both copies of the t
   for (const auto& [name, values] : copies) CHECK(values == whole.at(name));
 }
 
-TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of parameters a rank") {
+TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of parameters per rank") {
   ModelConfig model;
   model.layers = 36;
   model.hidden_size = 1280;

@@ -58,7 +58,7 @@ TEST_CASE("the header returns every 20 lines and the ETA is the mean time a toke
     ::dup2(::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0666), STDOUT_FILENO);
     Log log(true);
     Progress progress(log, 100);
-    const auto print = [&](std::int64_t step, double seconds) {  // of 10 tokens a step
+    const auto print = [&](std::int64_t step, double seconds) {  // of 10 tokens per step
       progress.print({.step = step,
                       .step_seconds = seconds,
                       .tokens_per_second = 10 / seconds,

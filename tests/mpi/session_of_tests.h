@@ -10,8 +10,8 @@ namespace megatron {
 
 MpiSession& session_of_tests();
 
-/// Runs `body` on this rank. A rank that throws cannot go on to the next case while the others wait for it in this one:
-/// it says why and ends the job.
+/// Runs `body` on this rank. A rank that throws cannot continue with the next case while the others wait for it in this
+/// one: it says why and ends the job.
 template <class Body>
 void run_on_all_ranks(const char* name, Body body) {
   MpiSession& session = session_of_tests();

@@ -1,4 +1,4 @@
-// Layouts and levers on four ranks, for what is counted on real ranks.
+// Layouts and options on four ranks, for what is counted on real ranks.
 #pragma once
 
 #include "support/tiny_training.h"

@@ -1,5 +1,5 @@
 // On real ranks, where reductions need staging: what is planned is what is used, category by category, to the byte, on
-// every rank, whatever the layout and the levers; and the staging that was reserved never grows.
+// every rank, whatever the layout and the options; and the staging that was reserved never grows.
 #include <catch2/catch.hpp>
 
 #include "mpi/session_of_tests.h"

@@ -1,5 +1,5 @@
-// On real ranks, once warm, a training step allocates nothing, in every layout and with every lever (MPI's C library is
-// not counted).
+// On real ranks, once warm, a training step allocates nothing, in every layout and with every option (MPI's C library
+// is not counted).
 #include <catch2/catch.hpp>
 
 #include "mpi/session_of_tests.h"
@@ -10,7 +10,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("MPI: a steady training step allocates nothing, in every layout and with every lever") {
+TEST_CASE("MPI: a steady training step allocates nothing, in every layout and with every option") {
   run_on_all_ranks("steady step", [](Communicator& world) {
     if (world.size() != 4) return;
     for (const Case& test : kCases) {

@@ -226,5 +226,5 @@ TEST_CASE("attention refuses other dtypes by name", "[attention]") {
   CHECK_THROWS_WITH(ops.attention_forward({x, x, x, x, lse, 1, {}, {}}),
                     Catch::Contains("attention_forward: this backend has no f64"));
   CHECK_THROWS_WITH(ops.attention_forward({half, half, single, half, lse, 1, {}, {}}),
-                    Catch::Contains("attention_forward: a tensor of f32 beside queries of bf16"));
+                    Catch::Contains("attention_forward: a tensor of f32 with queries of bf16"));
 }

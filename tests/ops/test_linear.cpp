@@ -167,14 +167,14 @@ TEMPLATE_TEST_CASE("gradients of a linear layer's activation are the same bits i
     backend.ops->linear_activation_forward(
         {.x = layer.x, .weight = layer.weight, .bias = layer.bias, .product = product, .y = y});
     const Owned<T> dy = random_tensor<T>({n, 10}, 6), weight = random_tensor<T>({10, 16}, 7);
-    Owned<T> beside({n, 16}), worked_in({n, 16}), in_place = product;
+    Owned<T> apart({n, 16}), worked_in({n, 16}), in_place = product;
     Owned<float> dbias({16}), second_dbias({16});
     LinearActivationBackwardArgs args{.dy = dy,
                                       .weight = weight,
                                       .product = product,
                                       .bias = layer.bias,
-                                      .dactivated = beside,
-                                      .dproduct = beside,
+                                      .dactivated = apart,
+                                      .dproduct = apart,
                                       .dbias = dbias};
     backend.ops->linear_activation_backward(args);
     args.product = in_place;
@@ -182,7 +182,7 @@ TEMPLATE_TEST_CASE("gradients of a linear layer's activation are the same bits i
     args.dactivated = worked_in;
     args.dbias = second_dbias;
     backend.ops->linear_activation_backward(args);
-    CHECK(in_place == beside);
+    CHECK(in_place == apart);
     CHECK(second_dbias == dbias);
   }
 }

@@ -1,4 +1,4 @@
-// What verbs work in beside their arguments is what the counting operations say of the same arguments, to the byte.
+// The workspace of verbs is what the counting operations say for the same arguments, to the byte.
 #include "cpu/working_memory.h"
 
 #include <catch2/catch.hpp>

@@ -73,7 +73,7 @@ TEST_CASE("a constant loss scale stays, whatever happens and whatever a checkpoi
   CHECK(LossScaler({}).scale() == 1);
 }
 
-TEST_CASE("the state in a checkpoint goes on in the middle of a window, and a broken one is refused", "[fault-35]") {
+TEST_CASE("loss scaler: a checkpoint resumes in the middle of a window, and a broken one is refused", "[fault-35]") {
   const LossScalerSettings settings{.constant = 0, .initial = 256, .window = 7, .hysteresis = 3};
   const auto bad = [](int step) { return step % 19 == 3 || step % 19 == 4 || step % 31 == 9; };
   for (int stop = 1; stop < 120; ++stop) {

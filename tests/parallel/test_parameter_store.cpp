@@ -57,7 +57,7 @@ TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unle
   }
 }
 
-TEST_CASE("gradients are f32 beside 16-bit values") {
+TEST_CASE("gradients of 16-bit values are f32") {
   const Backend backend = make_cpu_backend();
   ParameterStore store;
   store.declare(vector_of("a", 5));
@@ -210,7 +210,7 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
       }
     }
     CHECK(store.flat_elements() == end);
-    // Every element of every parameter is somebody's, once.
+    // Every element of every parameter has exactly one owner.
     for (const Parameter& parameter : store.all()) {
       std::int64_t next = parameter.first;
       std::map<std::int64_t, std::int64_t> parts;

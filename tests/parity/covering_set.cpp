@@ -16,11 +16,11 @@ namespace megatron::test {
 namespace {
 
 struct Value {
-  std::string name;  ///< "": the lever at rest, not named
+  std::string name;  ///< "": the default, not named
   std::vector<std::string> settings = {};
   std::vector<std::string> trains = {};
 };
-using Lever = std::vector<Value>;
+using Option = std::vector<Value>;
 
 Value grid(int tensor, int data, int pipeline) {
   return {fmt::format("{}x{}x{}", tensor, data, pipeline),
@@ -28,8 +28,8 @@ Value grid(int tensor, int data, int pipeline) {
            fmt::format("parallel.pipeline={}", pipeline)}};
 }
 
-const std::vector<Lever>& levers() {
-  static const std::vector<Lever> all = {
+const std::vector<Option>& options() {
+  static const std::vector<Option> all = {
       {grid(2, 2, 2), grid(4, 2, 1), grid(4, 1, 2), grid(2, 4, 1), grid(2, 1, 4), grid(1, 4, 2), grid(1, 2, 4),
        grid(1, 1, 8)},
       {{""}, {"sequence", {"parallel.sequence_parallel=true"}}},
@@ -52,7 +52,7 @@ const std::vector<Lever>& levers() {
   return all;
 }
 
-using Choice = std::vector<std::size_t>;  // a value of each lever
+using Choice = std::vector<std::size_t>;  // a value of each option
 
 bool has(const std::vector<std::string>& settings, const std::string& setting) {
   return std::find(settings.begin(), settings.end(), setting) != settings.end();
@@ -63,7 +63,7 @@ Row row_of(const Choice& choice) {
   std::vector<std::string> names;
   bool uneven = false;
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    const Value& value = levers()[i][choice[i]];
+    const Value& value = options()[i][choice[i]];
     if (!value.name.empty()) names.push_back(value.name);
     uneven = uneven || value.name == "uneven";
     row.how.insert(row.how.end(), value.settings.begin(), value.settings.end());
@@ -92,7 +92,7 @@ bool possible(const Choice& choice) {
 }
 
 struct Pair {
-  std::size_t lever_a, a, lever_b, b;
+  std::size_t option_a, a, option_b, b;
   auto operator<=>(const Pair&) const = default;
 };
 
@@ -106,10 +106,10 @@ std::set<Pair> pairs_of(const Choice& choice) {
 
 std::set<Pair> all_pairs() {
   std::set<Pair> pairs;
-  for (std::size_t i = 0; i < levers().size(); ++i) {
-    for (std::size_t j = i + 1; j < levers().size(); ++j) {
-      for (std::size_t a = 0; a < levers()[i].size(); ++a) {
-        for (std::size_t b = 0; b < levers()[j].size(); ++b) pairs.insert({i, a, j, b});
+  for (std::size_t i = 0; i < options().size(); ++i) {
+    for (std::size_t j = i + 1; j < options().size(); ++j) {
+      for (std::size_t a = 0; a < options()[i].size(); ++a) {
+        for (std::size_t b = 0; b < options()[j].size(); ++b) pairs.insert({i, a, j, b});
       }
     }
   }
@@ -124,9 +124,9 @@ std::optional<Choice> best_row(const Pair& pair, const std::set<Pair>& missing, 
   std::size_t most = 0;
   for (int i = 0; i < kTries; ++i) {
     Choice choice;
-    for (const Lever& lever : levers()) choice.push_back(random() % lever.size());
-    choice[pair.lever_a] = pair.a;
-    choice[pair.lever_b] = pair.b;
+    for (const Option& option : options()) choice.push_back(random() % option.size());
+    choice[pair.option_a] = pair.a;
+    choice[pair.option_b] = pair.b;
     std::size_t covered = 0;
     for (const Pair& one : pairs_of(choice)) covered += missing.count(one);
     if (covered <= most || !possible(choice)) continue;
@@ -136,9 +136,9 @@ std::optional<Choice> best_row(const Pair& pair, const std::set<Pair>& missing, 
   return best;
 }
 
-std::string name_of(std::size_t lever, std::size_t value) {
-  const std::string& name = levers()[lever][value].name;
-  return name.empty() ? fmt::format("no {}", levers()[lever].back().name) : name;
+std::string name_of(std::size_t option, std::size_t value) {
+  const std::string& name = options()[option][value].name;
+  return name.empty() ? fmt::format("no {}", options()[option].back().name) : name;
 }
 
 CoveringSet make_covering_set() {
@@ -152,7 +152,7 @@ CoveringSet make_covering_set() {
       set.rows.push_back(row_of(*choice));
     } else {
       missing.erase(pair);
-      set.impossible.push_back(name_of(pair.lever_a, pair.a) + " + " + name_of(pair.lever_b, pair.b));
+      set.impossible.push_back(name_of(pair.option_a, pair.a) + " + " + name_of(pair.option_b, pair.b));
     }
   }
   return set;

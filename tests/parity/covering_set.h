@@ -1,4 +1,4 @@
-// Levers in combination, on 8 ranks: too many for all of them, so that every pair of two levers' values stands in at
+// Options in combination, on 8 ranks: too many for all of them, so that every pair of two options' values stands in at
 // least one row. What cannot be combined is what the configuration's own rules refuse.
 #pragma once
 
@@ -8,10 +8,10 @@ namespace megatron::test {
 
 struct CoveringSet {
   std::vector<Row> rows;
-  std::vector<std::string> impossible;  ///< pairs that the rules refuse whatever the other levers are: "a + b"
+  std::vector<std::string> impossible;  ///< pairs that the rules refuse whatever the other options are: "a + b"
 };
 
-/// The same at every call. A new lever, or a new value of one, is a line in covering_set.cpp.
+/// The same at every call. A new option, or a new value of one, is a line in covering_set.cpp.
 const CoveringSet& covering_set();
 
 }  // namespace megatron::test

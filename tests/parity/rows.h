@@ -1,4 +1,4 @@
-// The table of the parity test: every lever alone, and combinations of them. A row reads like an input file.
+// The table of the parity test: every option alone, and combinations of them. A row reads like an input file.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace megatron::test {
 struct Row {
   std::string name;
   int tensor, data, pipeline;
-  std::vector<std::string> how;     ///< levers: must not change what is learned
+  std::vector<std::string> how;     ///< options: must not change what is learned
   std::vector<std::string> trains;  ///< what is learned: the model, the batch, the optimizer's rule
   std::string same_as;              ///< another row's name: the same numbers to the last bit
 };

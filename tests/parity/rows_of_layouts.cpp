@@ -92,7 +92,7 @@ std::vector<Row> gradient_sums() {
 }
 
 std::vector<Row> distributed() {
-  // Reductions are in rank order whoever keeps the sum: the same bits.
+  // Reductions are in rank order, whichever rank keeps the sum: the same bits.
   return {
       {"distributed", 1, 2, 1, {"optimizer.distributed=true"}, {}, "data 2"},
       {"distributed, data 3", 1, 3, 1, {"optimizer.distributed=true"}, {}, "data 3"},

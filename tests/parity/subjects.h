@@ -1,4 +1,5 @@
-// The subjects of the table of the parity test: each is a list of its own, so that a lever's rows stand together.
+// The subjects of the table of the parity test: each is a list of its own, so that the rows of one option stand
+// together.
 #pragma once
 
 #include "parity/rows.h"

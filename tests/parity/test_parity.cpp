@@ -1,4 +1,4 @@
-// The heart of the tests: the same model, dropout on, on every layout and with every lever. Promises of design section
+// The heart of the tests: the same model, dropout on, on every layout and with every option. Promises of design section
 // 5: losses and norms of some steps within 1e-5 of one rank, every reassembled gradient of step 1 within 5e-5; with
 // 16-bit compute by its bands; the same layout twice, and what is only another order of the same sums, bit for bit.
 // The rows: rows.cpp.
@@ -93,7 +93,7 @@ const Row& row_named(const std::vector<Row>& rows, const std::string& name) {
 }  // namespace
 
 // One row by hand: test_parity -c "ROW'S NAME".
-TEST_CASE("every layout and lever trains the model that one rank trains") {
+TEST_CASE("every layout and option trains the model that one rank trains") {
   const std::vector<Row> rows = parity_rows();
   for (const Row& row : rows) {
     DYNAMIC_SECTION(row.name) {
@@ -105,7 +105,7 @@ TEST_CASE("every layout and lever trains the model that one rank trains") {
   }
 }
 
-TEST_CASE("levers together train the model that one rank trains") {
+TEST_CASE("options together train the model that one rank trains") {
   for (const Row& row : covering_set().rows) {
     DYNAMIC_SECTION(row.name) {
       judge(row);
@@ -113,7 +113,7 @@ TEST_CASE("levers together train the model that one rank trains") {
   }
 }
 
-TEST_CASE("of two levers' values every pair is tried together that can be") {
+TEST_CASE("every possible pair of values of two options is tried together") {
   const std::vector<std::string> refused = {
       // One stage has no bubble to fill, nobody to alternate with, and no other way to split its layers.
       "4x2x1 + zero bubble", "4x2x1 + interleaved", "4x2x1 + uneven",  //
@@ -145,7 +145,7 @@ TEST_CASE("the reference learns: the loss starts near ln(vocabulary) and moves")
   CHECK(trace.gradients.size() == 2 + 8 * 16 + 2);
 }
 
-TEST_CASE("several threads a rank train the same model, and bit-identically with the same number") {
+TEST_CASE("several threads per rank train the same model, and bit-identically with the same number") {
   // Wide enough that products, norms and the rest are worth cutting up.
   Config config = tiny_config();
   config.model.hidden_size = 128;

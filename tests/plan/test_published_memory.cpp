@@ -67,7 +67,7 @@ TEST_CASE("published activations of the first stage: all layers' worth, and the 
 }
 
 TEST_CASE(
-    "published bytes a parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
+    "published bytes per parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
   Config config = gpt(2, 256, 4, 1, 1);
   config.train.micro_batch_size = 2;
   const MemoryPlan two = plan_memory(config, {}, {});
@@ -87,7 +87,7 @@ TEST_CASE(
   CHECK(published_memory(config).bytes_a_parameter == 9);
 }
 
-TEST_CASE("the plan prints the published numbers beside ours, and why they differ") {
+TEST_CASE("the plan prints the published numbers next to ours, and why they differ") {
   Config config = tiny_config();
   const auto text = [&] { return compare_with_published(config, plan_memory(config, {}, {})); };
   CHECK(text().find("s b h (34 + 5 a s / h)") != std::string::npos);

@@ -1,4 +1,4 @@
-// Text to shards with the gpt2 tokenizer: its vocabulary lies beside the shards, and what it cannot encode is said.
+// Text to shards with the gpt2 tokenizer: its vocabulary lies next to the shards, and what it cannot encode is said.
 #include <iostream>
 #include <map>
 
@@ -24,7 +24,7 @@ PreprocessJob gpt2_job(const ShardFolder& folder, const std::vector<std::string>
 
 }  // namespace
 
-TEST_CASE("preprocess: the gpt2 vocabulary is kept beside its shards, and gives the texts back", "[preprocess]") {
+TEST_CASE("preprocess: the gpt2 vocabulary is kept next to its shards, and gives the texts back", "[preprocess]") {
   ShardFolder folder;
   std::string input;
   std::vector<std::string> expected;
@@ -82,7 +82,7 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
 }
 
 TEST_CASE(
-    "preprocess: vocabularies that lie beside shards go away only for one of the same name; which is theirs, the hash "
+    "preprocess: vocabularies that lie next to shards go away only for one of the same name; which is theirs, the hash "
     "tells",
     "[preprocess]") {
   ShardFolder folder;
@@ -113,14 +113,14 @@ TEST_CASE(
   CHECK(std::filesystem::exists(other));
   CHECK_FALSE(std::filesystem::exists(users + ".replaced"));
   CHECK(files_beside({job.output}) == right);
-  // Beside any of several sets; those that are there must be the right ones for one set at least.
+  // Next to any of several sets; those that are there must be the right ones for one set at least.
   job.output = folder.file("out/q");
   run(job);
   std::filesystem::remove(folder.file("out/q.merges.txt"));
   CHECK(files_beside({job.output}).empty());
   CHECK(files_beside({job.output, folder.file("out/p")}) == right);
   CHECK(files_beside({folder.file("out")}) == right);
-  // A damaged file, or one of another vocabulary, beside one set is no reason to do without what lies beside another.
+  // A damaged file, or one of another vocabulary, next to one set is no reason to do without that of another.
   write_file(folder.file("out/q.tokenizer.json"), "{");
   CHECK(files_beside({job.output, folder.file("out/p")}) == right);
   write_file(other, "{");

@@ -23,7 +23,7 @@ struct AttentionCase {
   std::uint64_t key = 0;
   std::vector<std::int32_t> positions;
   std::int64_t first_sample = 0, first_head = 0;
-  std::int64_t left_margin = 3, right_margin = 2;  ///< columns of others beside the heads in memory
+  std::int64_t left_margin = 3, right_margin = 2;  ///< columns of others next to the heads in memory
 
   std::size_t query_elements() const { return static_cast<std::size_t>(queries * samples * heads * size); }
   std::size_t key_elements() const { return static_cast<std::size_t>(keys * samples * key_heads * size); }

@@ -189,7 +189,7 @@ inline void ring_case(Communicator& world) {
     std::vector<std::vector<float>> out, in(4);
     std::vector<Pending> sends, receives;
     for (int message = 0; message < 4; ++message) out.push_back(elements_of<float>(world.rank() * 4 + message, count));
-    for (int message = 0; message < 4; ++message) {  // the last one goes on a channel of its own
+    for (int message = 0; message < 4; ++message) {  // the last one has a channel of its own
       sends.push_back(world.start_send(tensor_of(out[static_cast<std::size_t>(message)]), right, message == 3 ? 1 : 0));
     }
     for (std::size_t message = 0; message < 4; ++message) in[message].resize(static_cast<std::size_t>(count));

@@ -1,5 +1,5 @@
 // Preloaded into a program, a clock of the day that jumps by a day at each reading, forwards and back, as when
-// somebody sets it or a time server corrects it. The steady clock is not affected.
+// it is set by hand or corrected by a time server. The steady clock is not affected.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

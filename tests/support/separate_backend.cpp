@@ -182,7 +182,7 @@ void SeparateDevice::order_after(Ticket ticket) {
 
 bool SeparateDevice::complete(Ticket ticket) {
   if (is_done(ticket)) return true;
-  carry_out(ticket);  // by the next time somebody asks
+  carry_out(ticket);  // by the next time that is_done() is called
   return false;
 }
 

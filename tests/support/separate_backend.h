@@ -1,12 +1,12 @@
-// A backend that is to the program what a GPU is, without one: memory that is not the host's, and work that goes on
-// behind the host's back. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits.
+// A backend that behaves like a GPU without one: memory that is not the host's, and work that is done while the host
+// does something else. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits.
 //
-// Memory: pages that nobody may touch but while the backend itself works on them. Whoever follows a pointer there from
+// Memory: pages that nobody may touch but while the backend itself works on them. Following a pointer there from
 // anywhere else ends the process by SIGSEGV.
 //
-// Time: operations are carried out when somebody waits for them, not when they are called; copies as early as their
+// Time: operations are carried out when they are waited for, not when they are called; copies as early as their
 // ticket allows, or as late as they may be, by choice. Between them the two find what is not ordered: a late copy's
-// bytes are not there for whoever did not wait for it (host memory holds poison until then), and all operations that
+// bytes are not there for code that did not wait for it (host memory holds poison until then), and all operations that
 // were not told to wait for it come before it; an early one overtakes the operations that it was not told to wait for.
 //
 // One device a rank, used by the thread that made it.

@@ -1,4 +1,4 @@
-// Whole runs that save beside the training: the same checkpoints and numbers as those that wait, saves that come too
+// Whole runs that save in the background: the same checkpoints and numbers as those that wait, saves that come too
 // soon, and the memory that it takes.
 #include <catch2/catch.hpp>
 
@@ -81,7 +81,7 @@ void on_ranks(int ranks, const Config& wanted, const std::function<void(const Ra
 
 }  // namespace
 
-TEST_CASE("a run that saves beside the training leaves the checkpoints and numbers of one that waits", "[fault-26]") {
+TEST_CASE("a run that saves in the background leaves the checkpoints and numbers of one that waits", "[fault-26]") {
   struct Layout {
     std::int64_t tensor, data, pipeline;
     bool distributed;

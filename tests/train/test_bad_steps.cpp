@@ -1,5 +1,5 @@
-// A number that is none, on one rank in one micro-batch: all ranks skip the step, say where it came from, and go on as
-// if the step had been skipped by decree. Too many such steps end the run.
+// A number that is none, on one rank in one micro-batch: all ranks skip the step, say where it came from, and continue
+// as if the step had been skipped by decree. Too many such steps end the run.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <limits>

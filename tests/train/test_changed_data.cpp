@@ -1,4 +1,4 @@
-// Runs that would go on with other data than they began with: in another order of samples only when they are told to,
+// Runs that would resume with other data than they began with: in another order of samples only when they are told to,
 // with other evaluations after a warning. What a checkpoint is too old to say is no difference.
 #include <catch2/catch.hpp>
 
@@ -57,7 +57,7 @@ struct ChangedRun {
 
 }  // namespace
 
-TEST_CASE("a blend's checkpoint of before its sets were recorded goes on with the same data and with no other") {
+TEST_CASE("a blend's checkpoint without recorded sets resumes with the same data and no other") {
   ChangedRun run;
   run.train();
   run.forget({"blend_sets", "seed", "training_share"});
@@ -70,7 +70,7 @@ TEST_CASE("a blend's checkpoint of before its sets were recorded goes on with th
   CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
 }
 
-TEST_CASE("a run goes on with its seed and its part of the data, or says that the order is another") {
+TEST_CASE("a run resumes with its seed and its part of the data, or says that the order differs") {
   ChangedRun run;
   run.config.data.train.parts.resize(1);
   run.train();
@@ -101,7 +101,7 @@ TEST_CASE("resume: a split by documents is kept or refused by name") {
   CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
 }
 
-TEST_CASE("a run that goes on with other evaluations is told that their losses do not compare") {
+TEST_CASE("a run that resumes with other evaluations warns that their losses do not compare") {
   ChangedRun run;
   run.config.data.validation.parts = {{run.make_set("v", 96), 1}, {run.make_set("w", 95), 1}};
   run.config.data.split = "1";

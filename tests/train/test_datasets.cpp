@@ -49,7 +49,7 @@ TEST_CASE("datasets: the program's order", "[datasets]") {
   for (const std::int64_t step : {1, 30, 60, 100}) CHECK(datasets.first_validation_sample(step) == 0);
 }
 
-TEST_CASE("datasets: Megatron's sample counts, and evaluations that go on where the last one ended", "[datasets]") {
+TEST_CASE("datasets: Megatron's sample counts, and evaluations that continue where the last one ended", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.order = "megatron";
@@ -135,7 +135,7 @@ TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and
   CHECK(dry_run(config, 1).find("data.order = megatron: made for 1073741824 samples, 8855603 passes") !=
         std::string::npos);
   config.data.train = corpus.folder.file("absent");
-  CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes a document") !=
+  CHECK(dry_run(config, 1).find("made for 1073741824 samples, an index of 4096.0 MiB, and 4 bytes per document") !=
         std::string::npos);
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("what documents and weights take is planned to the byte") {
     Config plain = config;
     plain.data.reset_attention_mask = plain.data.reset_position_ids = plain.data.eod_mask_loss = false;
     const MemoryPlan without = plan_memory(plain, {}, {});
-    CHECK(used.batch - without.batch == std::size_t{3 * 8 * 16 * 4});  // three kinds of numbers for each token
+    CHECK(used.batch - without.batch == std::size_t{2 * 8 * 16 * 4});  // two kinds of numbers for each token
   });
 }
 

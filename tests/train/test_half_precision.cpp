@@ -1,4 +1,4 @@
-// Half precision lives by its loss scale: from 2^32 it comes down until gradients fit, and then training goes on.
+// Half precision lives by its loss scale: from 2^32 it comes down until gradients fit, and then training continues.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -45,13 +45,13 @@ std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("an overflow storm in fp16: the scale comes down as it must, and the run goes on", "[fault-35]") {
+TEST_CASE("an overflow storm in fp16: the scale comes down as it must, and the run continues", "[fault-35]") {
   const ShardFolder folder;
   for (const bool cube : {false, true}) {
     Config config = fp16_config(folder, cube ? "cube" : "one");
     if (cube) config.parallel.tensor = config.parallel.pipeline = config.parallel.data = 2;
     config.precision.loss_scale_window = 6;
-    config.train.max_skipped_steps = 4;  // less than the search takes: a closer look lets it go on
+    config.train.max_skipped_steps = 4;  // less than the search takes: a closer look lets it continue
     const LoopResult result = run_loop(config);
     REQUIRE(result.told[0].empty());
     CHECK_THAT(

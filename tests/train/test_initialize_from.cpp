@@ -54,7 +54,7 @@ struct Runs {
 
 }  // namespace
 
-TEST_CASE("weights with rotary positions go on with longer sequences, another base and scaling; and it is said") {
+TEST_CASE("initialize_from: rotary positions may have longer sequences, another base and scaling") {
   Runs runs("rope");
   ModelConfig& model = runs.second.model;
   model.sequence_length = model.max_position_embeddings = 32;
@@ -73,7 +73,7 @@ TEST_CASE("which channels turn is what the weights have learned") {
   runs.require_refused("rotary.fraction: 1.0 in the checkpoint, 0.5 in this run");
 }
 
-TEST_CASE("weights without a table of positions go on with sequences of any length") {
+TEST_CASE("initialize_from: without a position table sequences may have any length") {
   const std::string positions = GENERATE("alibi", "none");
   Runs runs(positions);
   runs.second.model.sequence_length = runs.second.model.max_position_embeddings = 24;
@@ -89,7 +89,7 @@ TEST_CASE("a learned table of positions keeps its size, and serves shorter seque
   runs.require_refused("max_position_embeddings: 16 in the checkpoint, 32 in this run");
 }
 
-TEST_CASE("whoever goes on with the optimizer goes on with the same sequences; an unused table's size is nothing") {
+TEST_CASE("checkpoint.load: needs the same sequence length, but not the size of an unused table") {
   Runs runs("rope");
   Config& second = runs.second;
   std::swap(second.checkpoint.load, second.checkpoint.initialize_from);

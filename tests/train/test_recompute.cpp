@@ -47,7 +47,7 @@ TEST_CASE("evaluation of a model with recomputed layers is the same, bit for bit
   CHECK(evaluations({"full", 1}, pipeline) == none);
 }
 
-TEST_CASE("recomputation on several threads a rank is the same, bit for bit") {
+TEST_CASE("recomputation on several threads per rank is the same, bit for bit") {
   Config config = config_of({});
   config.model.hidden_size = 128;  // wide enough that products and norms are cut up
   config.model.ffn_hidden_size = 512;

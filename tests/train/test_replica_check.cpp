@@ -207,7 +207,7 @@ TEST_CASE("a flipped bit in a copy of the optimizer's state is named with its pa
                "\n  embedding.word.weight (first moment, elements 1024 to 2047): rank 1 (", ") and rank 3 (");
 }
 
-TEST_CASE("a run looks every so often and before each save, and keeps no checkpoint of copies that differ",
+TEST_CASE("replica check: a run compares regularly and before each save, and keeps no checkpoint of copies that differ",
           "[fault-37]") {
   const ShardFolder folder;
   Config config = tiny_config();

@@ -243,7 +243,7 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
   };
   const Config config = config_of({});
   const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
-  // What a layer saves beside its output (the next one's input): two norms with their statistics, the residual stream
+  // What a layer saves besides its output (the next one's input): two norms with their statistics, the residual stream
   // in the middle, query, key and value, attention's output and statistics, up and activated.
   const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
   const MemoryPlan none = plan({});

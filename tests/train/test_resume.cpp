@@ -131,7 +131,7 @@ TEST_CASE("schedules of the rate and the weight decay reach the update, and brea
   CHECK(loss(constant[1]) != loss(lines[1]));
 }
 
-TEST_CASE("resumed while sequences grow, a run goes on with the same lengths, and refuses others", "[fault-17]") {
+TEST_CASE("resumed while sequences grow, a run keeps its lengths, and refuses others", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   config.train.steps = 6;
@@ -152,7 +152,7 @@ TEST_CASE("resumed while sequences grow, a run goes on with the same lengths, an
                 [&] { train(other, at(folder.file("curriculum"), 3), folder.file("other")); });
 }
 
-TEST_CASE("resumed in the middle of a ramp-up, a run goes on with the same batches, and refuses others", "[fault-17]") {
+TEST_CASE("resumed in the middle of a ramp-up, a run keeps its batches, and refuses others", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   config.train.steps = 7;
@@ -317,7 +317,7 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   plain.optimizer.momentum = 0;
   train(plain, "", folder.file("plain"));
   require_error(ErrorKind::checkpoint,
-                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "go on with 0"},
+                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "resume with 0"},
                 [&] { train(sgd, at(folder.file("plain"), 2), folder.file("other")); });
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }

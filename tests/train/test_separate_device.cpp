@@ -1,6 +1,6 @@
-// A device whose memory is not the host's and whose work goes on behind the host's back trains the same numbers to the
+// A device with memory of its own, which works while the host does something else, trains the same numbers to the
 // last bit as the host itself: steps, evaluations, checks, saves, resumes, skipped steps and their explanation, text.
-// Whoever follows a pointer into it ends this program.
+// Following a pointer into it on the host ends this program.
 #include <catch2/catch.hpp>
 #include <limits>
 #include <map>

@@ -1,8 +1,8 @@
 // The threads of a CUDA block as fibers of one host thread, for running kernels without a GPU.
 //
-// Every thread runs until it comes to a barrier or to an exchange between the lanes of its warp, and goes on when all
-// who must have come there have. The model is taken by the letter: a barrier that some threads of the block do not
-// reach, or an exchange without one of the warp's lanes, ends the program with a message. Blocks run one after the
+// Every thread runs until it comes to a barrier or to an exchange between the lanes of its warp, and continues when all
+// threads that must have come there have. The model is taken by the letter: a barrier that some threads of the block do
+// not reach, or an exchange without one of the warp's lanes, ends the program with a message. Blocks run one after the
 // other. Threads run in order of their number, or backwards with MEGATRON_EMULATED_ORDER=backwards: what depends on
 // the order lacks a barrier.
 //

@@ -1,5 +1,5 @@
-// Stopped and resumed with levers in combination: real checkpoints and data. A run that goes on as it was leaves no
-// trace of the break; one that goes on with other levers, on another layout, goes on with the same losses to rounding.
+// Stopped and resumed with options in combination: real checkpoints and data. A run that resumes unchanged gives the
+// same bits; one that resumes with other options, or on another layout, the same losses to rounding.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -53,7 +53,7 @@ Trained train(const Config& config, const std::string& from, const std::string& 
 
 }  // namespace
 
-TEST_CASE("levers together leave no trace of a break, and any goes on from any other's checkpoint", "[fault-17]") {
+TEST_CASE("options together leave no trace of a break, and any resumes from any other's checkpoint", "[fault-17]") {
   const ShardFolder folder;
   const std::string corpus = make_corpus(folder);
   const std::vector<Row>& rows = covering_set().rows;
