@@ -42,14 +42,14 @@ class ShardSetFiles {
   const std::string& prefix() const { return prefix_; }
   /// Where part 0, 1, ... of the set is to be written by a TokenShardWriter.
   std::string begin_part(std::uint64_t part);
-  /// Writes a file of the tokenizer (of kTokenizerFiles), to be kept beside the shards.
+  /// Writes a file of the tokenizer (of kTokenizerFiles), to be kept next to the shards.
   void write_vocabulary(const std::string& file, std::string_view contents);
   /// Before publish() and after write_vocabulary(): ErrorKind::configuration if a whole set of shards lies under the
   /// prefix that differs from this one, or something else than shards. An equal set, or one that is not whole, may be
   /// replaced.
   void require_replaceable(std::span<const ShardSummary> parts, const Vocabulary& vocabulary) const;
   /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
-  /// of the set hold, whoever has written them; those without documents make no shard, and there is another.
+  /// of the set hold, on whichever rank they were written; those without documents make no shard, and there is another.
   void publish(std::span<const ShardSummary> parts);
   /// Everyone who writes parts of the set has published.
   void commit() noexcept { publication_.commit(); }

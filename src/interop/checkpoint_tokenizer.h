@@ -16,7 +16,7 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const CheckpointReader& source);
 /// Into a folder that has none yet, durably.
 void write_tokenizer_files(const Tokenizer& tokenizer, const std::string& folder);
 
-/// From beside the source, if there is one.
+/// From next to the source, if there is one.
 void carry_tokenizer(const CheckpointReader& source, const std::string& folder);
 
 }  // namespace megatron

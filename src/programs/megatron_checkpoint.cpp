@@ -226,7 +226,7 @@ int run(const CheckpointArguments& arguments) {
   if (arguments.command == "diff") return diff(arguments);
   if (arguments.command == "info") info(arguments);
   if (arguments.command == "verify") verify_checkpoint(arguments);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever stops reading what is printed does not end the work
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe does not end the work
   if (arguments.command == "merge") merge(arguments);
   if (arguments.command == "reshape") reshape(arguments);
   if (arguments.command == "export") export_model(arguments);

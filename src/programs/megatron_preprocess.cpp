@@ -284,6 +284,6 @@ int main(int argc, char** argv) {
     return 0;
   });
   if (code != 0 || done) return code;
-  std::signal(SIGPIPE, SIG_IGN);  // whoever stops reading the progress does not end the work
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe does not end the work
   return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
 }
