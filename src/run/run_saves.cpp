@@ -73,7 +73,7 @@ void RunSaves::go_on() {
     const std::optional<SaveReport> report = trainer_.go_on_with_save();
     writing_->stalled += Timers::steady_seconds() - start;
     if (!report) return;
-    limits_.save_took(2 * report->seconds);  // whoever stops may have to wait for one and write another
+    limits_.save_took(2 * report->seconds);  // a stop may have to wait for one and write another
     const double stalled = writing_->stalled + trainer_.background_save()->seconds_waited();
     done(*report, writing_->point, fmt::format(" beside the training, which waited {:.3f} s", stalled));
   } catch (const Error& error) {

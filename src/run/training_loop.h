@@ -26,7 +26,7 @@ class TrainingLoop {
   TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
                StopSignals& signals, const TimeLimits& time_limits);
 
-  /// Goes on from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
+  /// Resumes from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
   /// Splits that this step has yet to be evaluated on.

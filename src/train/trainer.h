@@ -65,7 +65,7 @@ class Trainer {
 
   /// Of the next step.
   double loss_scale() const { return loss_scaler_.scale(); }
-  /// Right after a step that was skipped, once: why. Plays it again, where a search for the loss scale goes on at the
+  /// Right after a step that was skipped, once: why. Plays it again, where a search for the loss scale continues at the
   /// smallest one that it may come to; as costly as the step.
   SkipReport explain_skip(const StepResult& result);
   /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are
