@@ -67,10 +67,12 @@ gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; 
 gpu-pack: ## what was built with CUDA=1, and its libraries, in one file for a GPU machine without our packages
 	@scripts/pack_gpu.sh
 
-check: ## layering of the includes, and formatting
+check: ## layering of the includes, formatting, and phrases to avoid
 	@scripts/setup.sh clang-format
 	@scripts/check_layers.sh --self-test
 	@scripts/check_layers.sh
+	@scripts/check_words.sh --self-test
+	@scripts/check_words.sh
 	@scripts/format.sh --check
 
 format: ## clang-format over all sources, in place
