@@ -149,6 +149,8 @@ void Publication::write(const std::string& name, std::string_view contents) {
 void Publication::move_aside(File& file) {
   const fs::file_status status = status_of(file.name);
   verify(!fs::is_directory(status), ErrorKind::filesystem, "{}: cannot write it: a folder has this name", file.name);
+  verify(!fs::exists(status) || fs::is_regular_file(status) || fs::is_symlink(status), ErrorKind::filesystem,
+         "{}: cannot write it: a device or a named pipe has this name", file.name);
   std::string free = fmt::format("{}{}", file.name, kReplaced);
   while (fs::exists(status_of(free))) {
     file.left.push_back(std::move(free));

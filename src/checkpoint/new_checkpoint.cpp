@@ -92,6 +92,9 @@ void check_new_checkpoint(const std::string& target, std::int64_t step) {
   const fs::path place = place_of(target);
   const std::string name = place.filename().string();
   require_absent(target);
+  const std::string parent = place.parent_path().string();
+  verify(file_type(parent + "/" + kManifestName) == FileType::absent, ErrorKind::configuration,
+         "{} would be inside the checkpoint {}; give another target", target, parent);
   const auto named = step_in_name(name);
   verify(!named || *named == step, ErrorKind::configuration,
          "{} would be the name of another step than this checkpoint's, {}; give another target", target, step);

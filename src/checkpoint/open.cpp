@@ -202,7 +202,15 @@ std::string folder_of_steps(const std::string& path) {
   if (file_type(below + "/.") == FileType::directory) return below;
   verify(file_type(path + "/.") == FileType::directory, ErrorKind::checkpoint,
          "{} is no folder: name a run directory or a checkpoint folder", path);
-  return steps_in(path).empty() ? "" : path;
+  if (!steps_in(path).empty()) return path;
+  if (file_type(path + "/" + kManifestName) == FileType::absent) {
+    verify(file_type(path + "/config.json") == FileType::absent, ErrorKind::checkpoint,
+           "{}: {} is missing; it has a config.json: `megatron_checkpoint import` makes a checkpoint of a Hugging Face "
+           "model",
+           path, kManifestName);
+    fail(ErrorKind::checkpoint, "{}: {} is missing; name a run directory or a checkpoint folder", path, kManifestName);
+  }
+  return "";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -204,6 +205,11 @@ std::string sample_story(std::uint64_t seed, std::uint64_t number) {
 SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
   const std::string temporary = temporary_name(path);
   prepare_prefix(path, "--output");
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::symlink_status(path, error);
+  // Devices too would be replaced, by who may: sample-corpus --output /dev/null.
+  verify(!std::filesystem::exists(there) || std::filesystem::is_regular_file(there), ErrorKind::configuration,
+         "{} is there already and is not a regular file; choose another name", path);
   const TargetLock lock(path);
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(temporary.c_str(), "wb"), std::fclose);
   if (file == nullptr) fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, errno_text(errno));

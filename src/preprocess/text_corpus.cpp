@@ -62,6 +62,7 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
   verify(!inputs_.paths.empty(), ErrorKind::configuration, "give at least one --input");
   std::vector<std::string> paths;
   for (const std::string& path : inputs_.paths) {
+    verify(!path.empty(), ErrorKind::configuration, "--input \"\": give the name of a file or folder");
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) {
       add_files_of(path, paths);

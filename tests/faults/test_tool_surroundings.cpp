@@ -128,3 +128,69 @@ TEST_CASE("named pipes as inputs of the tools are refused, and not waited for", 
   fs::rename(folder.file("set-00000.h5"), folder.file("model/config.json"));
   refused({checkpoint_program(), "import", folder.file("model"), folder.file("out")}, 4);
 }
+
+TEST_CASE("names that the tools cannot work with are refused with what is wrong, and nothing is changed",
+          "[fault-46]") {
+  const TemporaryFolder folder;
+  const std::string text = stories(folder, "text.jsonl", "1"), run = straight_run(kOneRank);
+  const std::string model = folder.file("model"), long_name = folder.file(std::string(250, 'y'));
+  done({checkpoint_program(), "export", run, model, "--no-comparison"});
+  fs::create_directory(folder.file("empty"));
+  write_file(folder.file("none.jsonl"), "");
+  const auto before = all_files(folder.path()), run_before = all_files(run);
+  struct Case {
+    Command command;
+    int code;
+    std::string part;
+  };
+  const auto shards = [&](const std::string& input, const std::string& output) {
+    return preprocess({"--input", input, "--output", output});
+  };
+  const auto merge = [&](const std::string& source, const std::string& target) {
+    return Command{checkpoint_program(), "merge", source, target};
+  };
+  const std::string set = folder.file("set"), step = checkpoint(run, 8);
+  const std::vector<Case> cases{
+      {shards("", set), 2, "--input \"\""},
+      {shards(folder.file("absent.jsonl"), set), 3, "absent.jsonl"},
+      {shards(folder.file("empty"), set), 3, "no files are in this folder"},
+      {shards(folder.file("none.jsonl"), set), 3, "no text was found"},
+      {shards(text + "/x.jsonl", set), 3, "Not a directory"},
+      {shards(text, ""), 2, "--output"},
+      {shards(text, folder.file("empty/")), 2, "prefix of file names"},
+      {shards(text, folder.file("empty/..")), 2, "prefix of file names"},
+      {shards(text, text + "/set"), 7, "cannot make this folder"},
+      {shards(text, "/proc/set"), 7, "/proc"},
+      {shards(text, long_name), 7, "File name too long"},
+      {preprocess({"--input", text, "--output", set, "--shard-bytes", "-5"}), 2, "--shard-bytes"},
+      {preprocess({"sample-corpus", "--output", "/dev/null", "--megabytes", "0.001"}), 2, "not a regular file"},
+      {preprocess({"sample-corpus", "--output", folder.file("empty"), "--megabytes", "0.001"}), 2,
+       "not a regular file"},
+      {merge(folder.file("empty"), set), 4, "name a run directory or a checkpoint folder"},
+      {merge(model, set), 4, "megatron_checkpoint import"},
+      {merge(text, set), 4, "is no folder"},
+      {merge(run, run), 2, "is there already"},
+      {merge(run, step + "/inside"), 2, "inside the checkpoint"},
+      {merge(run, text + "/set"), 7, "cannot create"},
+      {merge(run, "/proc/set"), 7, "/proc"},
+      {merge(run, long_name), 7, "File name too long; choose a shorter name"},
+  };
+  for (const Case& wrong : cases) {
+    CAPTURE(wrong.command);
+    const Finished finished = run_command(wrong.command);
+    INFO(finished.err);
+    CHECK(finished.code == wrong.code);
+    CHECK(mentions(finished.err, wrong.part));
+    CHECK(error_lines(finished) == 1);
+  }
+  CHECK((all_files(folder.path()) == before));
+  CHECK((all_files(run) == run_before));
+  CHECK(fs::is_character_file("/dev/null"));
+  for (const std::string name : {"na me", "new\nline", "-dash", "umläut", "a/b/c"}) {
+    CAPTURE(name);
+    const Finished made = run_command(preprocess({"--input", text, "--output=" + name}), 60, folder.path());
+    INFO(made.err);
+    CHECK(made.code == 0);
+    CHECK(fs::exists(folder.file(name + "-00000.h5")));
+  }
+}
