@@ -31,9 +31,14 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
   fs::create_directories(folder, error);
   if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
   Publication copies;
-  for (const VocabularyFile& file : files) copies.write(folder + "/" + file.name, file.contents);
+  std::vector<std::string> names;
+  for (const VocabularyFile& file : files) {
+    names.push_back(folder + "/" + file.name);
+    copies.write(names.back(), file.contents);
+  }
   copies.publish();
   copies.commit();
+  remove_temporaries(names);
   for (const char* name : kTokenizerFiles) {  // older ones of the other kind
     const auto is_this = [&](const VocabularyFile& file) { return file.name == name; };
     if (std::none_of(files.begin(), files.end(), is_this)) remove_quietly(folder + "/" + name);

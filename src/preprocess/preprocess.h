@@ -3,7 +3,7 @@
 // The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
 // block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
 //
-//   every rank:   process(block) for its own blocks                 -> temporary files PREFIX-part-00000.h5.tmp;
+//   every rank:   process(block) for its own blocks                 -> temporary files of PREFIX-part-00000.h5 ...;
 //                                                                      with block 0, those of the vocabulary
 //   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
 //   one rank:     check_target(all summaries)                       -> an error where another set lies there
@@ -14,8 +14,8 @@
 // A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt.
 //
 // Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
-// finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks. Errors name
-// file and line: a bad document is ErrorKind::data.
+// finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks: one of them
+// holds the TargetLock of the prefix for all. Errors name file and line: a bad document is ErrorKind::data.
 #pragma once
 
 #include <cstdint>
