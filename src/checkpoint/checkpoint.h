@@ -43,6 +43,8 @@ struct TrainingState {
 
 struct SaveOptions {
   std::int64_t keep_last = 0;  ///< complete checkpoints that stay, this one included; 0: all
+  /// Those up to this step stay as well: nothing has been learned since. Then of later ones only the new one does.
+  std::int64_t nothing_learned_since = -1;
 };
 
 struct SaveReport {
@@ -60,6 +62,9 @@ struct SaveReport {
 /// The program must ignore SIGXFSZ for a file size limit (ulimit -f) to be an error and not its end.
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
                            const std::vector<Piece>& owned, Device& device, const SaveOptions& options = {});
+
+/// Throws Error(numerics) naming a tensor on all ranks if not all values that ranks own are finite.
+void require_finite(Communicator& world, const std::vector<Piece>& owned, Device& device);
 
 /// Bytes that saving `elements` parameters of all ranks takes, with room for tables and manifest.
 std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks);

@@ -168,14 +168,15 @@ std::string remove_checkpoint(const std::string& path) try {
   return error.what();
 }
 
-std::vector<std::string> retain(const std::string& folder, std::int64_t step, std::int64_t keep_last) try {
+std::vector<std::string> retain(const std::string& folder, std::int64_t step, const SaveOptions& options) try {
   std::vector<std::string> complaints;
-  if (keep_last <= 0) return complaints;
+  if (options.keep_last <= 0) return complaints;
+  const bool learning = options.nothing_learned_since < 0;
   std::int64_t kept = 1;  // the one just committed
   for (const std::int64_t other : steps_in(folder)) {
     const std::string path = folder + "/" + step_folder_name(other);
-    if (other == step) continue;
-    if (other < step && kept < keep_last) {
+    if (other == step || other <= options.nothing_learned_since) continue;
+    if (other < step && kept < options.keep_last && learning) {
       const Looks looks = looks_of(path);
       if (looks == Looks::complete) ++kept;
       if (looks != Looks::damaged) continue;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 
 namespace megatron {
@@ -39,8 +40,8 @@ void clean_leftovers(const std::string& folder);
 /// Removes a folder's manifest, rank files and, if nothing else is in it, itself. Empty, or what stood in the way.
 std::string remove_checkpoint(const std::string& path);
 
-/// After the commit of `step`: keeps the newest `keep_last` complete checkpoints up to this one; what has later steps
-/// is an abandoned future (the run fell back from it) and goes as well. Returns complaints.
-std::vector<std::string> retain(const std::string& folder, std::int64_t step, std::int64_t keep_last);
+/// After the commit of `step`: keeps what SaveOptions say; what has later steps is an abandoned future (the run fell
+/// back from it) and goes as well. Returns complaints.
+std::vector<std::string> retain(const std::string& folder, std::int64_t step, const SaveOptions& options);
 
 }  // namespace megatron

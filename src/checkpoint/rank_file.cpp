@@ -6,6 +6,7 @@
 #include "base/durable_file.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
+#include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
 
@@ -71,11 +72,8 @@ void check_finite(std::span<const float> block, std::int64_t position, const std
   std::int64_t element = position + (bad - block.data());
   auto piece = pieces.begin();
   while (element >= piece->count) element -= (piece++)->count;
-  fail(
-      ErrorKind::numerics,
-      "the parameters are no longer finite ({} in tensor {}) and are not saved: continue from an older checkpoint with "
-      "a lower learning_rate.peak",
-      *bad, piece->name);
+  fail(ErrorKind::numerics, "the parameters are no longer finite ({} in tensor {}) and are not saved", *bad,
+       piece->name);
 }
 
 void write_datasets(Hdf5File& file, const std::vector<Piece>& pieces, int moments, const NumberSource& numbers) {
@@ -172,6 +170,19 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
   DeviceNumbers numbers(owned, device);
   return write_rank_file(path, rank, step, owned, owned.front().moments(),
                          [&](Stored kind, std::int64_t position) { return numbers.read(kind, position); });
+}
+
+void require_finite(Communicator& world, const std::vector<Piece>& owned, Device& device) {
+  agree(world, [&] {
+    std::int64_t elements = 0;
+    for (const Piece& piece : owned) elements += piece.count;
+    DeviceNumbers numbers(owned, device);
+    for (std::int64_t position = 0; position < elements;) {
+      const std::span<const float> block = numbers.read(Stored::value, position);
+      check_finite(block, position, owned);
+      position += static_cast<std::int64_t>(block.size());
+    }
+  });
 }
 
 std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments) {

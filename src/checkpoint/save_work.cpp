@@ -95,7 +95,7 @@ void SaveWork::publish() {
   bytes_ = manifest_.file_bytes() + pending_.write_manifest(manifest_);
   pending_.commit();
   name_latest();
-  for (std::string& complaint : retain(folder_, state_.step, options_.keep_last)) {
+  for (std::string& complaint : retain(folder_, state_.step, options_)) {
     warnings_.push_back(std::move(complaint));
   }
 }

@@ -1,10 +1,12 @@
 // RunLock: one job at a time in a run directory. Held by rank 0 from start to end.
 //
-// A FileLock on `directory`/lock, which stays there. Where the file system has no locks there is a warning and no
-// protection.
+// FileLocks on two files of the directory, `lock` and `.lock`, which stay there: two, because people remove the one
+// that they see. Where the file system has no locks there is a warning and no protection.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file_lock.h"
 #include "base/log.h"
@@ -13,11 +15,22 @@ namespace megatron {
 
 class RunLock {
  public:
-  /// Throws Error(filesystem) that names host and process if another job holds it.
+  /// Throws Error(filesystem) that names host and process if another job holds it. The log must outlive it.
   RunLock(const std::string& directory, Log& log);
 
+  /// Before what another job must not find half done. Locks again what has been removed; throws Error(filesystem) if
+  /// another job has taken the directory since.
+  void hold();
+
  private:
-  FileLock lock_;
+  struct File {
+    std::string path;
+    std::unique_ptr<FileLock> lock;
+  };
+
+  std::string directory_;
+  Log& log_;
+  std::vector<File> files_;
 };
 
 }  // namespace megatron

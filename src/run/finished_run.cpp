@@ -6,10 +6,12 @@
 
 #include "base/crash_report.h"
 #include "checkpoint/files.h"
+#include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "monitor/metrics.h"
 #include "run/training_loop.h"
+#include "run/way_back.h"
 
 namespace megatron {
 
@@ -57,6 +59,14 @@ std::string already_complete(Communicator& world, const Config& config, const st
   std::string text;
   if (own) {
     if (own->state().step < config.train.steps || evaluations_due(*own)) return "";
+    std::int64_t skipped = 0;
+    read_state(*own, [&](const nlohmann::json& extra) {
+      const nlohmann::json& loop = extra.at("loop");
+      if (loop.contains("skipped_in_a_row")) {
+        skipped = integer_at(loop, "skipped_in_a_row", 0, own->state().step);
+      }
+    });
+    require_learned(world, config.run.directory, own->state().step, skipped);
     text = fmt::format("already complete: {} is at step {} of {}", own->path(), own->state().step, config.train.steps);
   } else {
     if (!config.checkpoint.resume) return "";

@@ -18,6 +18,7 @@
 #include "plan/split_report.h"
 #include "run/finished_run.h"
 #include "run/run_start.h"
+#include "run/shared_directory.h"
 #include "run/training_loop.h"
 #include "train/compute.h"
 #include "train/grid.h"
@@ -102,6 +103,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   tell_phase("checkpoint");
   if (environment.fresh) choose_fresh_directory(world, config, log);
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
+  require_shared_directory(world, config, environment.host);
 
   const std::optional<CheckpointReader> own =
       config.checkpoint.resume ? open_newest_checkpoint(world, config.run.directory, warnings) : std::nullopt;
@@ -137,7 +139,8 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
   check_checkpoint_space(world, config, stages);
 
-  TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment));
+  TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment),
+                    lock.get());
   tell_phase("loading");
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was

@@ -2,11 +2,16 @@
 
 #include "base/byte_text.h"
 #include "base/timers.h"
+#include "checkpoint/files.h"
+#include "checkpoint/folder.h"
+#include "run/way_back.h"
 
 namespace megatron {
 
-RunSaves::RunSaves(const Config& config, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log)
+RunSaves::RunSaves(const Config& config, Communicator& world, Trainer& trainer, RunLimits& limits, LossPlot& plot,
+                   Log& log)
     : directory_(config.run.directory),
+      world_(world),
       trainer_(trainer),
       limits_(limits),
       plot_(plot),
@@ -19,6 +24,22 @@ double RunSaves::seconds_since_last() const {
 
 bool RunSaves::covers(const SavePoint& point) const {
   return has(point) || (writing_ && writing_->point == point);
+}
+
+bool RunSaves::newest_is_there() {
+  const auto there = [&] {
+    try {
+      const std::string path = checkpoints_folder(directory_) + "/" + step_folder_name(saved_.step);
+      return file_type(path + "/" + kManifestName) != FileType::absent;
+    } catch (const Error&) {
+      return true;  // a file system that does not answer has not lost it
+    }
+  };
+  return any() && !world_.any(world_.rank() == 0 && !there());
+}
+
+void RunSaves::look_again() {
+  if (any() && !newest_is_there()) saved_ = {};
 }
 
 bool RunSaves::working() const {
@@ -36,18 +57,22 @@ void RunSaves::done(const SaveReport& report, const SavePoint& point, const std:
 }
 
 void RunSaves::failed(const Error& error, const SavePoint& point) {
+  if (error.kind() == ErrorKind::numerics) {
+    fail(ErrorKind::numerics, "step {}: {}; {}", point.step, error.what(), way_back(world_, directory_, point.step));
+  }
   if (error.kind() != ErrorKind::filesystem || !any()) throw;
-  log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} is intact", point.step,
-               error.what(), saved_.step);
+  const bool intact = newest_is_there();
+  log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} {}", point.step, error.what(),
+               saved_.step, intact ? "is intact" : "has been removed: there is none until the next save");
 }
 
-void RunSaves::save(const SavePoint& point, const nlohmann::json& loop, bool beside) {
+void RunSaves::save(const SavePoint& point, const nlohmann::json& loop, bool beside, const SaveOptions& options) {
   wait();
   try {
     if (beside && trainer_.background_save() != nullptr) {
-      start(point, loop);
+      start(point, loop, options);
     } else {
-      save_at_once(point, loop);
+      save_at_once(point, loop, options);
     }
   } catch (const Error& error) {
     failed(error, point);
@@ -55,15 +80,15 @@ void RunSaves::save(const SavePoint& point, const nlohmann::json& loop, bool bes
   last_ = Timers::steady_seconds();  // an attempt that fails counts: the next is due as long after it
 }
 
-void RunSaves::save_at_once(const SavePoint& point, const nlohmann::json& loop) {
-  const SaveReport report = trainer_.save(directory_, loop);
+void RunSaves::save_at_once(const SavePoint& point, const nlohmann::json& loop, const SaveOptions& options) {
+  const SaveReport report = trainer_.save(directory_, loop, options);
   limits_.save_took(report.seconds);
   done(report, point, "");
 }
 
-void RunSaves::start(const SavePoint& point, const nlohmann::json& loop) {
+void RunSaves::start(const SavePoint& point, const nlohmann::json& loop, const SaveOptions& options) {
   const double start = Timers::steady_seconds();
-  trainer_.start_save(directory_, loop);
+  trainer_.start_save(directory_, loop, options);
   writing_ = {point, Timers::steady_seconds() - start};
 }
 

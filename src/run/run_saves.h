@@ -26,12 +26,16 @@ struct SavePoint {
 class RunSaves {
  public:
   /// All references must outlive it. `limits` is told how long saves take; `plot` is drawn anew with each.
-  RunSaves(const Config& config, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log);
+  RunSaves(const Config& config, Communicator& world, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log);
 
   /// The run went on from its own checkpoint of this place.
   void resumed_at(const SavePoint& point) { saved_ = point; }
   bool has(const SavePoint& point) const { return saved_ == point; }
   bool any() const { return saved_.step >= 0; }
+  /// False after the newest has been removed from outside. Collective.
+  bool newest_is_there();
+  /// If it has been, there is none. Collective.
+  void look_again();
   std::int64_t newest_step() const { return saved_.step; }
   double seconds_since_last() const;  ///< by the steady clock; an attempt that failed counts
 
@@ -40,7 +44,7 @@ class RunSaves {
   /// Saves where training is now, which is `point`; `loop` comes back from Trainer::resume(). `beside`: only begins to,
   /// if the run writes its checkpoints beside the training; go_on() does the rest. Waits for what is being written
   /// first, and says so. A save that fails is an error only if this run has no good checkpoint yet; else a warning.
-  void save(const SavePoint& point, const nlohmann::json& loop, bool beside);
+  void save(const SavePoint& point, const nlohmann::json& loop, bool beside, const SaveOptions& options);
 
   bool under_way() const { return writing_.has_value(); }
   bool working() const;  ///< this rank's thread is; not collective
@@ -55,13 +59,14 @@ class RunSaves {
     double stalled;  ///< seconds that training has waited for it here; steps wait for its copy beside these
   };
 
-  void save_at_once(const SavePoint& point, const nlohmann::json& loop);
-  void start(const SavePoint& point, const nlohmann::json& loop);
+  void save_at_once(const SavePoint& point, const nlohmann::json& loop, const SaveOptions& options);
+  void start(const SavePoint& point, const nlohmann::json& loop, const SaveOptions& options);
   void done(const SaveReport& report, const SavePoint& point, const std::string& how);
   /// In a handler of what a save threw, on all ranks alike.
   void failed(const Error& error, const SavePoint& point);
 
   const std::string directory_;
+  Communicator& world_;
   Trainer& trainer_;
   RunLimits& limits_;
   LossPlot& plot_;

@@ -1,10 +1,11 @@
 #include "run/skip_account.h"
 
 #include "checkpoint/manifest.h"
+#include "run/way_back.h"
 
 namespace megatron {
 
-void SkipAccount::account_for(const StepResult& result) {
+void SkipAccount::account_for(const StepResult& result, bool ends) {
   if (!result.skipped) {
     in_a_row_ = 0;
     explained_ = false;
@@ -12,9 +13,9 @@ void SkipAccount::account_for(const StepResult& result) {
   }
   ++since_line_;
   ++in_all_;
-  const bool last = ++in_a_row_ >= most_in_a_row_;
-  if (result.searching && !last) return log_search(result, false);
-  if (last || !explained_) return explain(result, last);
+  const bool last = ++in_a_row_ >= config_.train.max_skipped_steps;
+  if (result.searching && !last && !ends) return log_search(result, false);
+  if (last || ends || !explained_) return explain(result, last);
   log_.warning("step {} is skipped: loss or gradient are not finite, {} steps in a row now", trainer_.step(),
                in_a_row_);
 }
@@ -26,13 +27,15 @@ void SkipAccount::explain(const StepResult& result, bool last) {
     explained_ = false;
     return log_search(result, true);
   }
-  verify(
-      !last, ErrorKind::numerics,
-      "step {}: loss or gradient have not been finite for {} steps in a row (train.max_skipped_steps){}, and nothing "
-      "is learned any more: {}; lower learning_rate.peak, lengthen the warm-up, or go on from an older checkpoint "
-      "(checkpoint.load)",
-      trainer_.step(), in_a_row_,
-      result.loss_scale != 1 ? fmt::format(" at a loss scale of {}", result.loss_scale) : "", report.why);
+  if (last) {
+    fail(
+        ErrorKind::numerics,
+        "step {}: loss or gradient have not been finite for {} steps in a row (train.max_skipped_steps){}, and nothing "
+        "is learned any more: {}; {}",
+        trainer_.step(), in_a_row_,
+        result.loss_scale != 1 ? fmt::format(" at a loss scale of {}", result.loss_scale) : "", report.why,
+        way_back(world_, config_.run.directory, trainer_.step() - in_a_row_));
+  }
   log_.warning("step {} is skipped: {}", trainer_.step(), report.why);
   explained_ = true;
 }

@@ -11,22 +11,26 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "config/config.h"
 #include "train/trainer.h"
 
 namespace megatron {
 
 class SkipAccount {
  public:
-  /// `most_in_a_row`: train.max_skipped_steps. Trainer and log must outlive the account.
-  SkipAccount(std::int64_t most_in_a_row, Trainer& trainer, Log& log)
-      : most_in_a_row_(most_in_a_row), trainer_(trainer), log_(log) {}
+  /// All references must outlive the account.
+  SkipAccount(const Config& config, Communicator& world, Trainer& trainer, Log& log)
+      : config_(config), world_(world), trainer_(trainer), log_(log) {}
 
-  /// After every step, skipped or not. Errors: numerics, the same on every rank.
-  void account_for(const StepResult& result);
+  /// After every step, skipped or not. `ends`: no other follows that could tell whether a smaller loss scale helps.
+  /// Errors: numerics, the same on every rank.
+  void account_for(const StepResult& result, bool ends);
 
   std::int64_t since_line() const { return since_line_; }
   void begin_line() { since_line_ = 0; }
   std::int64_t in_all() const { return in_all_; }
+  /// Up to the last step, and for no reason that a smaller loss scale would remove as far as is known.
+  std::int64_t in_a_row() const { return in_a_row_; }
 
   /// What a checkpoint holds: an object.
   nlohmann::json state() const;
@@ -37,7 +41,8 @@ class SkipAccount {
   void explain(const StepResult& result, bool last);
   void log_search(const StepResult& result, bool looked_closer);
 
-  std::int64_t most_in_a_row_;
+  const Config& config_;
+  Communicator& world_;
   Trainer& trainer_;
   Log& log_;
   std::int64_t since_line_ = 0;  // of the metrics

@@ -6,9 +6,11 @@
 
 #include "base/memory_usage.h"
 #include "checkpoint/manifest.h"
+#include "comm/agreement.h"
 #include "config/print.h"
 #include "model/layers.h"
 #include "run/end_table.h"
+#include "run/way_back.h"
 #include "train/run_facts.h"
 
 namespace megatron {
@@ -27,20 +29,21 @@ double wall_seconds() {
 }  // namespace
 
 TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
-                           Log& log, StopSignals& signals, const TimeLimits& time_limits)
+                           Log& log, StopSignals& signals, const TimeLimits& time_limits, RunLock* lock)
     : config_(config),
       grid_(grid),
       world_(grid.world()),
       datasets_(datasets),
       log_(log),
       signals_(signals),
+      lock_(lock),
       limits_(time_limits, config.run.directory),
       trainer_(config, grid, backend, datasets),
-      skips_(config.train.max_skipped_steps, trainer_, log),
+      skips_(config, world_, trainer_, log),
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
-      saves_(config, trainer_, limits_, plot_, log),
+      saves_(config, world_, trainer_, limits_, plot_, log),
       watch_(log, signals, passes_, config.train.steps) {
   passes_.pass_on_to(backend.ops->ranges());
   trainer_.timers().set_ranges(&passes_);
@@ -212,7 +215,7 @@ void TrainingLoop::train_one_step() {
   const double seconds = Timers::steady_seconds() - start;
   watch_.end_step(seconds, result.loss,
                   seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
-  skips_.account_for(result);
+  skips_.account_for(result, trainer_.finished() || trainer_.step() == config_.train.stop_after);
   // The next step may be longer, and may have to be played twice as well.
   limits_.step_took((Timers::steady_seconds() - start) *
                     std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
@@ -277,16 +280,22 @@ SavePoint TrainingLoop::here() const {
 void TrainingLoop::save() {
   if (saves_.covers(here())) return;
   watch_.begin("saving");
+  agree(world_, [&] {
+    if (lock_ != nullptr) lock_->hold();
+  });
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to continue from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
   state[kEvaluatedOn] = evaluation_facts(datasets_);
   state[kLossSinceLine] = since_metrics_.loss_state();
-  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here());
+  SaveOptions options;
+  if (skips_.in_a_row() > 0) options.nothing_learned_since = trainer_.step() - skips_.in_a_row();
+  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here(), options);
 }
 
 void TrainingLoop::save_last() {
   saves_.wait();
+  saves_.look_again();
   save();
   if (saves_.has(here())) return;
   finish();
@@ -314,8 +323,13 @@ bool TrainingLoop::stops_here() const {
 
 int TrainingLoop::end() {
   const bool kept = !config_.checkpoint.never || saves_.any();  // a stopped run's checkpoint must not stay behind it
-  if (kept) save_last();
+  if (kept) {
+    save_last();
+  } else {
+    trainer_.require_finite_parameters();
+  }
   finish();
+  require_learned(world_, config_.run.directory, trainer_.step(), skips_.in_a_row());
   if (!trainer_.finished()) {
     log_.info(
         "ended after step {} of {}, as train.stop_after = {} says; to continue, raise or remove it and run the same "

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "job/run_limits.h"
+#include "job/run_lock.h"
 #include "job/stop_signals.h"
 #include "monitor/loss_plot.h"
 #include "monitor/metrics.h"
@@ -22,9 +23,9 @@ namespace megatron {
 
 class TrainingLoop {
  public:
-  /// All references must outlive the loop; `config` must be resolved.
+  /// All references must outlive the loop; `config` must be resolved. `lock`: rank 0's, of the run directory.
   TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
-               StopSignals& signals, const TimeLimits& time_limits);
+               StopSignals& signals, const TimeLimits& time_limits, RunLock* lock = nullptr);
 
   /// Resumes from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
@@ -69,6 +70,7 @@ class TrainingLoop {
   Datasets& datasets_;
   Log& log_;
   StopSignals& signals_;
+  RunLock* lock_;
   RunLimits limits_;                          // rank 0's alone are asked
   std::string stop_for_;                      // what rank 0 stops for, signals apart
   bool stopping_ = false;                     // agreed on by all ranks

@@ -162,6 +162,10 @@ void Trainer::check_replicas() {
   replica_check_->run(fmt::format("after step {}", step_));
 }
 
+void Trainer::require_finite_parameters() {
+  require_finite(grid_.world(), replica_.owned_pieces(), *backend_.device);
+}
+
 nlohmann::json Trainer::facts() const {
   return model_facts(config_, datasets_.train_source().vocabulary());
 }
@@ -185,16 +189,16 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   return state;
 }
 
-SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json& loop) {
+SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options) {
   const Timers::Scope scope(timers_, Section::saving);
-  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(), *backend_.device,
-                         {.keep_last = config_.checkpoint.keep_last});
+  options.keep_last = config_.checkpoint.keep_last;
+  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(), *backend_.device, options);
 }
 
-void Trainer::start_save(const std::string& run_directory, const nlohmann::json& loop) {
+void Trainer::start_save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options) {
   const Timers::Scope scope(timers_, Section::saving);
-  background_save_->start(run_directory, state(loop), replica_.owned_pieces(),
-                          {.keep_last = config_.checkpoint.keep_last});
+  options.keep_last = config_.checkpoint.keep_last;
+  background_save_->start(run_directory, state(loop), replica_.owned_pieces(), options);
 }
 
 std::optional<SaveReport> Trainer::go_on_with_save() {

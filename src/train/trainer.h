@@ -50,11 +50,12 @@ class Trainer {
   ~Trainer();  ///< takes its meter off the grid's communicators
 
   /// `loop` is the caller's own state, an object that resuming gives back.
-  SaveReport save(const std::string& run_directory, const nlohmann::json& loop);
+  /// `options.keep_last` is the configuration's.
+  SaveReport save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options = {});
   /// The same, but only begins it where saves_in_background(): what background_save() has under way, and the two below
   /// bring to its end (background_save.h). What it saves is of now: the next step's update, and loading, wait until it
   /// has been copied.
-  void start_save(const std::string& run_directory, const nlohmann::json& loop);
+  void start_save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options = {});
   std::optional<SaveReport> go_on_with_save();
   BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`. `chosen_by`: the key that says of which
@@ -68,6 +69,8 @@ class Trainer {
   /// Right after a step that was skipped, once: why. Plays it again, where a search for the loss scale continues at the
   /// smallest one that it may come to; as costly as the step.
   SkipReport explain_skip(const StepResult& result);
+  /// Throws Error(numerics) on every rank if they are not all finite.
+  void require_finite_parameters();
   /// All copies of a parameter are the same bits, or this is an Error(numerics) on every rank that says whose are
   /// not.
   void check_replicas();

@@ -193,11 +193,16 @@ TrainingState state_at(std::int64_t step) {
 
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
                    int generation, std::int64_t keep_last, int moments) {
+  return save_with({.keep_last = keep_last}, run, tensors, layout, generation, moments);
+}
+
+SaveReport save_with(const SaveOptions& options, const std::string& run, const std::vector<GlobalTensor>& tensors,
+                     const Layout& layout, int generation, int moments) {
   SaveReport report;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
     const PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
     CpuDevice device;
-    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), device, {keep_last});
+    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), device, options);
     if (world.rank() == 0) report = mine;
   });
   return report;

@@ -64,6 +64,8 @@ TrainingState state_at(std::int64_t step);
 /// Saves `generation` as its step, on as many thread ranks as the layout has, and returns rank 0's report.
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
                    int generation, std::int64_t keep_last = 0, int moments = 2);
+SaveReport save_with(const SaveOptions& options, const std::string& run, const std::vector<GlobalTensor>& tensors,
+                     const Layout& layout, int generation, int moments = 2);
 
 struct Loaded {
   std::int64_t step = -1;  ///< -1: there was none

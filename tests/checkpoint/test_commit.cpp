@@ -37,6 +37,19 @@ TEST_CASE("retention keeps the newest complete ones", "[checkpoint][fault-25]") 
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000003", "step_00000005"});
 }
 
+TEST_CASE("while nothing is learned, saves replace each other and nothing from before", "[checkpoint][fault-77]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
+  const Layout layout = split_along(kFewTensors, 2, 0);
+  for (const int step : {1, 2, 3}) save_as(run, kFewTensors, layout, step, 2);
+  for (const int step : {4, 5, 6}) {
+    save_with({.keep_last = 2, .nothing_learned_since = 3}, run, kFewTensors, layout, step);
+  }
+  CHECK(names_in(checkpoints) == Names{"latest", "step_00000002", "step_00000003", "step_00000006"});
+  save_as(run, kFewTensors, layout, 7, 2);  // it learns again
+  CHECK(names_in(checkpoints) == Names{"latest", "step_00000006", "step_00000007"});
+}
+
 TEST_CASE("after falling back, the abandoned future cannot outlive the new past", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");

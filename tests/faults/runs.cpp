@@ -212,7 +212,7 @@ std::map<std::string, std::string> all_files(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_regular_file() && name != "run.log" && name != "lock") {
+    if (entry.is_regular_file() && name != "run.log" && name != "lock" && name != ".lock") {
       files[entry.path().string()] = contents_of(entry.path().string());
     }
   }

@@ -58,7 +58,7 @@ std::vector<std::int64_t> saved_steps(const std::string& directory);
 /// Name and contents of a checkpoint's rank files.
 std::map<std::string, std::string> rank_files(const std::string& directory, std::int64_t step);
 bool same_rank_files(const std::string& a, const std::string& b, std::int64_t step);
-/// Name and contents of all files below a folder, without run.log and lock, which name who was there.
+/// Name and contents of all files below a folder, without run.log and the locks, which name who was there.
 std::map<std::string, std::string> all_files(const std::string& folder);
 
 /// A copy of a run as it was after `step`: later checkpoints are gone (later metrics stay, as after a crash).

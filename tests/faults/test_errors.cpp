@@ -191,6 +191,27 @@ TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint
   CHECK(same_rank_files(directory, straight, 3));
 }
 
+TEST_CASE("a run that diverges among its saves keeps what was good, ends with 5 and says so again", "[fault-77]") {
+  const std::string& straight = straight_run(kOneRank);
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  copy_run(straight, directory, 3);
+  const Command command = training(kOneRank, directory,
+                                   {"learning_rate.peak=1e30", "learning_rate.decay=constant", "train.steps=16",
+                                    "checkpoint.every_steps=1", "checkpoint.keep_last=2", "train.evaluate_every=0"});
+  for (const bool again : {false, true}) {
+    CAPTURE(again);
+    const Finished finished = run_command(command);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 5);
+    CHECK(error_lines(finished) == 1);
+    CHECK(mentions(finished.err, "the run has ended at step 16, but its last 12 steps have been skipped"));
+    CHECK(mentions(finished.err, "the newest checkpoint from before is " + checkpoint(directory, 3)));
+    CHECK(saved_steps(directory) == std::vector<std::int64_t>{3, 4, 16});
+    CHECK(same_rank_files(directory, straight, 3));
+  }
+}
+
 TEST_CASE("an overflow storm in fp16 is survived on 8 ranks, and ends with 5 where the loss scale has a floor",
           "[fault-35]") {
   const TemporaryFolder folder;

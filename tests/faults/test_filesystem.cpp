@@ -187,6 +187,39 @@ TEST_CASE("a shard that is replaced under a run is read as it was", "[fault-54]"
   CHECK(numbers(run, "train").size() == 12);
 }
 
+TEST_CASE("checkpoints removed under a run are written again by its next save", "[fault-57]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), checkpoints = run + "/checkpoints";
+  const auto removed = [&] {
+    std::error_code busy;  // one may come while they are removed
+    for (int i = 0; i < 100 && (fs::remove_all(checkpoints, busy), busy); ++i) pause_milliseconds(5);
+  };
+  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
+  REQUIRE(wait_for_lines(process, run, 25));
+  removed();
+  const std::int64_t before = metrics_lines(run);
+  REQUIRE(wait_for_lines(process, run, before + 45));
+  CHECK(fs::exists(checkpoints));
+  process.signal(SIGUSR1);
+  const Finished finished = process.wait(60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 75);
+  REQUIRE_FALSE(saved_steps(run).empty());
+
+  // Where none can be written any more, the one that was removed is not called intact.
+  Process second(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
+  REQUIRE(wait_for_lines(second, run, metrics_lines(run) + 25));
+  removed();
+  write_file(checkpoints, "");
+  REQUIRE(wait_for_lines(second, run, metrics_lines(run) + 45));
+  second.signal(SIGUSR1);
+  const Finished failed = second.wait(60);
+  INFO(failed.out << failed.err);
+  CHECK(failed.code == 7);
+  CHECK(mentions(failed.err, "has been removed: there is none until the next save"));
+  CHECK_FALSE(mentions(failed.err, "is intact"));
+}
+
 TEST_CASE("a run directory removed under a run is made again by its next save", "[fault-57]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");

@@ -133,6 +133,13 @@ TEST_CASE("two jobs on one directory: the second is refused by the first's name;
   ::gethostname(host.data(), host.size() - 1);
   require_refused(run_command(job("1000000"), 30), 7,
                   {run + " is in use by process " + std::to_string(ranks[0]) + " on " + host.c_str()});
+  fs::remove(run + "/lock");  // as people do who take it for a stale one
+  require_refused(run_command(job("1000000"), 30), 7,
+                  {run + " is in use by process " + std::to_string(ranks[0]) + " on " + host.c_str()});
+  const std::int64_t saved = saved_steps(run).back();
+  for (int waited = 0; waited < 5000 && (saved_steps(run).back() == saved || !fs::exists(run + "/lock")); ++waited) {
+    pause_milliseconds(3);
+  }
   CHECK(first.running());
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
   first.wait(10);
@@ -166,6 +173,54 @@ TEST_CASE("checkpoints that cannot be looked at are an error, not a reason to be
                                         training(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=6"}));
   require_refused(run_command(command, 30), 7, {"cannot read " + run + "/checkpoints"});
   CHECK(all_files(run) == before);
+}
+
+TEST_CASE("a run directory on each node's own disk is refused before the first step", "[fault-78]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  fs::create_directory(run);
+  if (run_command({"unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", run}).code != 0) {
+    WARN("no right to mount a file system: not tested");
+    return;
+  }
+  const Command job = alone(train_program(), input_file(), run);
+  const auto with_own_disk = [&](const std::string& before) {
+    Command command = {"unshare", "--mount", "bash", "-c", before + " exec \"$@\"", "bash"};
+    command.insert(command.end(), job.begin(), job.end());
+    return command;
+  };
+  // Another node, as far as the file system goes.
+  const Finished split = run_two(job, with_own_disk("mount -t tmpfs tmpfs '" + run + "' &&"));
+  require_refused(
+      split, 7,
+      {"rank 1: run.directory = \"" + run + "\" is another directory here than on rank 0", "that all nodes share"});
+  CHECK_FALSE(mentions(split.out, "1/8"));
+
+  // One node that may only read it.
+  const Finished unwritable = run_two(job, with_own_disk("mount --bind -o ro '" + run + "' '" + run + "' &&"));
+  require_refused(unwritable, 7, {"rank 1: cannot create " + run + "/checkpoints", "Read-only"});
+  CHECK_FALSE(mentions(unwritable.out, "1/8"));
+  CHECK(all_files(run).empty());
+}
+
+TEST_CASE("a checkpoints folder that cannot be written is refused before the first step", "[fault-46]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("file"), fixed = folder.file("fixed");
+  fs::create_directory(file);
+  write_file(file + "/checkpoints", "");
+  const Finished refused = run_command(training(kTwo, file), 30);
+  require_refused(refused, 7, {file + "/checkpoints"});
+  CHECK_FALSE(mentions(refused.out, "1/8"));
+
+  fs::create_directories(fixed + "/checkpoints");
+  if (::mount("tmpfs", (fixed + "/checkpoints").c_str(), "tmpfs", MS_RDONLY, "size=1m") != 0) {
+    WARN("no right to mount a read-only file system: not tested");
+    return;
+  }
+  const Finished read_only = run_command(training(kTwo, fixed), 30);
+  ::umount((fixed + "/checkpoints").c_str());
+  require_refused(read_only, 7, {fixed + "/checkpoints", "Read-only"});
+  CHECK_FALSE(mentions(read_only.out, "1/8"));
 }
 
 TEST_CASE("a directory that cannot be written is refused before the first step", "[fault-46]") {

@@ -48,7 +48,7 @@ every_steps = 1
 TOML
 quietly "$programs/megatron_train" input.toml
 quietly "$checkpoint" export run model --format gpt2
-rm -f run/lock
+rm -f run/lock run/.lock
 
 # --- one tool -------------------------------------------------------------------------------------------------------
 cases=0 failures=0 refused=0

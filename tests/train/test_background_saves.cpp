@@ -125,10 +125,10 @@ TEST_CASE("an update waits for the copy of a save, which tells of that", "[fault
     log.append_to(directory + "/run.log");
     RunLimits limits({}, directory);
     LossPlot plot(directory, directory, log);
-    RunSaves saves(rank.config, rank.trainer, limits, plot, log);
+    RunSaves saves(rank.config, rank.grid.world(), rank.trainer, limits, plot, log);
     rank.trainer.train_step();
     rank.trainer.save(run.folder.file("expected"), nlohmann::json::object());
-    saves.save({.step = 1}, nlohmann::json::object(), true);
+    saves.save({.step = 1}, nlohmann::json::object(), true, {});
     CHECK(rank.trainer.background_save()->copying());
     auto& device = dynamic_cast<SeparateDevice&>(*rank.backend.device);
     device.set_wait_seconds(0.3);

@@ -6,7 +6,12 @@
 #include <map>
 #include <thread>
 
+#include "comm/thread_communicator.h"
+#include "config/resolve.h"
+#include "run/finished_run.h"
 #include "support/loop_on_threads.h"
+#include "support/require_error.h"
+#include "train/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -238,6 +243,80 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
     poison_backward(ops, grid, kInfinity, 4);  // step 3 twice, 4, 5; then the healthy 6
   });
   CHECK(paused.told[0].empty());
+}
+
+TEST_CASE("saves among skipped steps leave the checkpoints from before, and a run that ends there ends with 5",
+          "[fault-77]") {
+  const ShardFolder folder;
+  Config config = config_of(folder, {.data = 2}, "run");
+  config.train.steps = 8;
+  config.checkpoint.every_steps = 1;
+  config.checkpoint.keep_last = 2;
+  config.checkpoint.async = GENERATE(false, true);
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const FoundCheckpoint& found : find_checkpoints(config.run.directory)) {
+      all.push_back(std::filesystem::path(found.path).filename().string());
+    }
+    return all;
+  };
+  const LoopResult ended = run_loop(config, [](InjectedOps& ops, const ProcessGrid& grid) {
+    if (grid.world().rank() == 1) poison_backward(ops, grid, kInfinity, 1000);
+  });
+  for (const std::string& told : ended.told) {
+    CHECK_THAT(
+        told,
+        Catch::StartsWith("numerics: the run has ended at step 8, but its last 6 steps have been skipped") &&
+            Contains("its parameters are those of step 2") &&
+            Contains("the newest checkpoint from before is " + config.run.directory + "/checkpoints/step_00000001: ") &&
+            Contains("checkpoint.load"));
+  }
+  CHECK(names() == std::vector<std::string>{"step_00000008", "step_00000002", "step_00000001"});
+
+  // Trained further it learns again: then the older ones go.
+  config.train.steps = 9;
+  const LoopResult healthy = run_loop(config);
+  CHECK(healthy.told[0].empty());
+  CHECK_THAT(healthy.log, Contains("resuming from") && Contains("at step 8"));
+  CHECK(names() == std::vector<std::string>{"step_00000009", "step_00000008"});
+}
+
+TEST_CASE("a finished run whose last steps were skipped is not called complete", "[fault-77]") {
+  const ShardFolder folder;
+  Config config = config_of(folder, {}, "run");
+  const LoopResult ended = run_loop(config, [](InjectedOps& ops, const ProcessGrid& grid) {
+    poison_step_3(ops.after_norm_backward, &LayerNormBackwardArgs::dx, grid, kInfinity, 7, 1000);
+  });
+  CHECK_THAT(ended.told[0], Contains("its last 3 steps have been skipped") &&
+                                Contains("there is no checkpoint from before: start again with "));
+  run_as_threads(1, [&](Communicator& world) {
+    Datasets datasets(config);
+    const DataFacts facts = datasets.facts();
+    resolve(config, 1, &facts);
+    std::vector<std::string> warnings;
+    const auto own = open_newest_checkpoint(world, config.run.directory, warnings);
+    REQUIRE(own);
+    require_error(ErrorKind::numerics, {"its last 3 steps have been skipped"},
+                  [&] { already_complete(world, config, own); });
+  });
+}
+
+TEST_CASE("parameters that the last update makes infinite end a run with 5, kept or not", "[fault-66]") {
+  for (const bool never : {false, true}) {
+    CAPTURE(never);
+    const ShardFolder folder;
+    Config config = config_of(folder, {.data = 2}, "run");
+    config.train.steps = 1;
+    config.checkpoint.every_steps = 0;
+    config.checkpoint.never = never;
+    config.learning_rate.peak = config.optimizer.weight_decay = 1e20;
+    config.learning_rate.decay = "constant";
+    const LoopResult ended = run_loop(config);
+    for (const std::string& told : ended.told) {
+      CHECK_THAT(told, Catch::StartsWith("numerics: ") && Contains("the parameters are no longer finite"));
+    }
+    CHECK(find_checkpoints(config.run.directory).empty());
+  }
 }
 
 TEST_CASE("the time limit reckons with the closer look that a skipped step takes", "[fault-30]") {

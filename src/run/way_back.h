@@ -1,0 +1,19 @@
+// Where a run whose training has gone wrong can be continued from. Collective over `world`; the same on every rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace megatron {
+
+/// What to do, in words, with the newest checkpoint of the run from before `step`; for the end of an error. Where steps
+/// are skipped, that is the last step that was not: the step after a checkpoint from before it went well, so that its
+/// parameters are good.
+std::string way_back(Communicator& world, const std::string& run_directory, std::int64_t step);
+
+/// Throws Error(numerics) if a run that ends at `step` was skipping steps there: so many in a row, up to the last.
+void require_learned(Communicator& world, const std::string& run_directory, std::int64_t step, std::int64_t skipped);
+
+}  // namespace megatron
