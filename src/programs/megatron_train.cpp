@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -93,6 +94,12 @@ Arguments parse_arguments(int argc, char** argv) {
 
 // One attempt reports what is wrong with the file, its batches on this many ranks, and its data.
 Config read_input(const Arguments& arguments, bool speaking, std::vector<std::string>& notes) {
+  std::error_code missing;  // told where it is read
+  const auto type = std::filesystem::status(arguments.input, missing).type();
+  const bool once = type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character;
+  verify(launcher_ranks() == 1 || !once, ErrorKind::configuration,
+         "{}: error: this is a pipe or a device, which one rank alone can read; give {} ranks a file", arguments.input,
+         launcher_ranks());
   return parse_config(arguments.input, arguments.overrides, &notes, [&](const Config& config) {
     std::vector<Violation> problems;
     const int ranks = arguments.answers_only() ? arguments.ranks : launcher_ranks();

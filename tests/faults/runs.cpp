@@ -233,6 +233,14 @@ int error_lines(const Finished& finished) {
   return count;
 }
 
+std::string first_error(const Finished& finished) {
+  std::istringstream lines(finished.err);
+  for (std::string line; std::getline(lines, line);) {
+    if (mentions(line, "error: ")) return line;
+  }
+  return "";
+}
+
 std::string last_line(const std::string& text) {
   const std::size_t end = text.find_last_not_of('\n'), begin = text.rfind('\n', end);
   return text.substr(begin + 1, end - begin);

@@ -66,6 +66,8 @@ void copy_run(const std::string& from, const std::string& to, std::int64_t step)
 
 /// Lines of standard error that announce an error of ours.
 int error_lines(const Finished& finished);
+/// The first of them. Libraries may have written lines before it (Open MPI does where there is no /sys).
+std::string first_error(const Finished& finished);
 bool mentions(const std::string& text, const std::string& part);
 std::string last_line(const std::string& text);
 

@@ -98,7 +98,7 @@ TEST_CASE("a crash ends the job within seconds, says rank and step first, and le
     CHECK_FALSE(finished.timed_out);
     CHECK(finished.code != 0);
     CHECK(finished.code != 75);
-    const std::string first_line = finished.err.substr(0, finished.err.find('\n'));
+    const std::string first_line = first_error(finished);
     CHECK(mentions(first_line, "error: rank 5 of 8 on "));
     CHECK(mentions(first_line, std::string(": ") + way.name + " at step "));
     const std::string stack = contents_of(directory + "/backtrace_rank_5.txt");

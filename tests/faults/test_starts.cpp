@@ -1,5 +1,6 @@
 // Jobs that must not begin: ranks that disagree, and directories that are taken or cannot be written.
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -105,6 +106,30 @@ TEST_CASE("input files that are none, on all ranks", "[fault-52]") {
   }
 }
 
+TEST_CASE("an input file that is a pipe: read on one rank, refused on several, and no reason to outlive SIGTERM",
+          "[fault-81]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), pipe = folder.file("pipe");
+  const Finished substituted = run_command(
+      {"bash", "-c", train_program() + " <(cat " + input_file() + ") --set train.steps=1 --set run.directory=" + run},
+      30);
+  INFO(substituted.out << substituted.err);
+  CHECK(substituted.code == 0);
+  CHECK(saved_steps(run) == std::vector<std::int64_t>{1});
+
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const Command several = launched(2, alone(train_program(), pipe, folder.file("none")));
+  require_refused(run_command(several, 30), 2, {pipe + ": error: this is a pipe", "2 ranks"});
+  Process waiting(alone(train_program(), pipe, folder.file("none")));  // nobody writes
+  pause_milliseconds(300);
+  CHECK(waiting.running());
+  waiting.signal(SIGTERM);
+  const Finished ended = waiting.wait(10);
+  CHECK_FALSE(ended.timed_out);
+  CHECK(ended.code == 128 + SIGTERM);
+  CHECK_FALSE(fs::exists(folder.file("none")));
+}
+
 TEST_CASE("ranks with different builds are refused, with both", "[fault-41]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), other = folder.file("megatron_train");
@@ -137,7 +162,7 @@ TEST_CASE("two jobs on one directory: the second is refused by the first's name;
   require_refused(run_command(job("1000000"), 30), 7,
                   {run + " is in use by process " + std::to_string(ranks[0]) + " on " + host.c_str()});
   const std::int64_t saved = saved_steps(run).back();
-  for (int waited = 0; waited < 5000 && (saved_steps(run).back() == saved || !fs::exists(run + "/lock")); ++waited) {
+  for (int waited = 0; waited < 20000 && (saved_steps(run).back() == saved || !fs::exists(run + "/lock")); ++waited) {
     pause_milliseconds(3);
   }
   CHECK(first.running());
