@@ -10,9 +10,7 @@ namespace megatron {
 
 namespace {
 
-bool in_place(const FileLock& lock) try {
-  return lock.has_its_name();
-} catch (const Error&) {
+bool in_place(const FileLock& lock) try { return lock.has_its_name(); } catch (const Error&) {
   return true;  // a file system that does not answer has not lost it
 }
 
