@@ -15,7 +15,22 @@ namespace megatron {
 /// less where a query sees the last `window` positions alone.
 double visible_share(std::int64_t keys, bool causal, std::int64_t window);
 
-class CountingOps : public Ops {
+/// Verbs that do nothing; the fused ones do so one after the other.
+class IdleOps : public Ops {
+ public:
+#define MEGATRON_VERB(name, parameters, arguments) \
+  void name parameters override {                  \
+    ignore arguments;                              \
+  }
+  MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+
+ private:
+  template <class... Arguments>
+  static void ignore(const Arguments&...) {}
+};
+
+class CountingOps : public IdleOps {
  public:
   double matmul_flops() const { return matmul_flops_; }
   double attention_flops() const { return attention_flops_; }  ///< by visible_share()
@@ -23,31 +38,6 @@ class CountingOps : public Ops {
   void matmul(const MatmulArgs&) override;
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;
-
-  void add_bias(const AddBiasArgs&) override {}
-  void column_sum(const ColumnSumArgs&) override {}
-  void bias_activation_forward(const BiasActivationForwardArgs&) override {}
-  void bias_activation_backward(const BiasActivationBackwardArgs&) override {}
-  void dropout_add_forward(const DropoutAddForwardArgs&) override {}
-  void dropout_add_backward(const DropoutAddBackwardArgs&) override {}
-  void layer_norm_forward(const LayerNormForwardArgs&) override {}
-  void layer_norm_backward(const LayerNormBackwardArgs&) override {}
-  void rotary(const RotaryArgs&) override {}
-  void embedding_forward(const EmbeddingForwardArgs&) override {}
-  void embedding_backward(const EmbeddingBackwardArgs&) override {}
-  void cross_entropy_local(const CrossEntropyLocalArgs&) override {}
-  void cross_entropy_rescale(const CrossEntropyRescaleArgs&) override {}
-  void cross_entropy_loss(const CrossEntropyLossArgs&) override {}
-  void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
-  void adamw(const AdamWArgs&) override {}
-  void sgd(const SgdArgs&) override {}
-  void square_sum(const SquareSumArgs&) override {}
-  void clip_factor(const ClipFactorArgs&) override {}
-  void normal(const NormalArgs&) override {}
-  void fill(Tensor, double) override {}
-  void copy(ConstTensor, Tensor) override {}
-  void add(ConstTensor, Tensor) override {}
-  void scale(Tensor, double) override {}
 
   std::size_t working_bytes() const override { return working_bytes_; }
   void reserve(std::size_t) override {}

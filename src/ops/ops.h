@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "ops/verbs.h"
 #include "tensor/tensor.h"
 
 namespace megatron {
@@ -283,39 +284,12 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  virtual void matmul(const MatmulArgs&) = 0;
-  virtual void add_bias(const AddBiasArgs&) = 0;
-  virtual void column_sum(const ColumnSumArgs&) = 0;
-  virtual void bias_activation_forward(const BiasActivationForwardArgs&) = 0;
-  virtual void bias_activation_backward(const BiasActivationBackwardArgs&) = 0;
-  virtual void dropout_add_forward(const DropoutAddForwardArgs&) = 0;
-  virtual void dropout_add_backward(const DropoutAddBackwardArgs&) = 0;
-  virtual void layer_norm_forward(const LayerNormForwardArgs&) = 0;
-  virtual void layer_norm_backward(const LayerNormBackwardArgs&) = 0;
-  virtual void rotary(const RotaryArgs&) = 0;
-  virtual void attention_forward(const AttentionForwardArgs&) = 0;
-  virtual void attention_backward(const AttentionBackwardArgs&) = 0;
-  virtual void embedding_forward(const EmbeddingForwardArgs&) = 0;
-  virtual void embedding_backward(const EmbeddingBackwardArgs&) = 0;
-  virtual void cross_entropy_local(const CrossEntropyLocalArgs&) = 0;
-  virtual void cross_entropy_rescale(const CrossEntropyRescaleArgs&) = 0;
-  virtual void cross_entropy_loss(const CrossEntropyLossArgs&) = 0;
-  virtual void cross_entropy_backward(const CrossEntropyBackwardArgs&) = 0;
-  virtual void adamw(const AdamWArgs&) = 0;
-  virtual void sgd(const SgdArgs&) = 0;
-  virtual void square_sum(const SquareSumArgs&) = 0;
-  virtual void clip_factor(const ClipFactorArgs&) = 0;
-  virtual void normal(const NormalArgs&) = 0;
-  virtual void fill(Tensor y, double value) = 0;    ///< sets; any dtype
-  virtual void copy(ConstTensor x, Tensor y) = 0;   ///< y = x, converting between float dtypes; same element count
-  virtual void add(ConstTensor x, Tensor y) = 0;    ///< y += x
-  virtual void scale(Tensor y, double factor) = 0;  ///< y *= factor
-
-  // Verbs of which a backend may make one pass over memory; others have the verbs above that they consist of, one after
-  // the other (linear.cpp), in the same bits as if those had been called.
-  virtual void linear_forward(const LinearForwardArgs&);
-  virtual void linear_activation_forward(const LinearActivationForwardArgs&);
-  virtual void linear_activation_backward(const LinearActivationBackwardArgs&);
+#define MEGATRON_VERB(name, parameters, arguments) virtual void name parameters = 0;
+  MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+#define MEGATRON_VERB(name, parameters, arguments) virtual void name parameters;
+  MEGATRON_FUSED_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
 
   /// The largest workspace that a verb has used since the last reserve(), in bytes of the device's memory.
   /// What libraries below a backend take for themselves is not known here.
@@ -325,7 +299,9 @@ class Ops {
   virtual void reserve(std::size_t bytes) = 0;
 
   /// Who is told which phase and layer the verbs belong to (base/ranges.h); null: nobody wants to know.
-  virtual Ranges* ranges() { return nullptr; }
+  virtual Ranges* ranges() {
+    return nullptr;
+  }
 };
 
 }  // namespace megatron

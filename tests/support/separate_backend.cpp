@@ -29,47 +29,13 @@ class SeparateOps final : public Ops {
  public:
   SeparateOps(SeparateDevice& device, Backend cpu) : device_(device), cpu_(std::move(cpu)), ops_(*cpu_.ops) {}
 
-  void matmul(const MatmulArgs& args) override { later(&Ops::matmul, args); }
-  void add_bias(const AddBiasArgs& args) override { later(&Ops::add_bias, args); }
-  void column_sum(const ColumnSumArgs& args) override { later(&Ops::column_sum, args); }
-  void bias_activation_forward(const BiasActivationForwardArgs& args) override {
-    later(&Ops::bias_activation_forward, args);
+#define MEGATRON_VERB(name, parameters, arguments)    \
+  void name parameters override {                     \
+    device_.call([=, this] { ops_.name arguments; }); \
   }
-  void bias_activation_backward(const BiasActivationBackwardArgs& args) override {
-    later(&Ops::bias_activation_backward, args);
-  }
-  void dropout_add_forward(const DropoutAddForwardArgs& args) override { later(&Ops::dropout_add_forward, args); }
-  void dropout_add_backward(const DropoutAddBackwardArgs& args) override { later(&Ops::dropout_add_backward, args); }
-  void layer_norm_forward(const LayerNormForwardArgs& args) override { later(&Ops::layer_norm_forward, args); }
-  void layer_norm_backward(const LayerNormBackwardArgs& args) override { later(&Ops::layer_norm_backward, args); }
-  void rotary(const RotaryArgs& args) override { later(&Ops::rotary, args); }
-  void attention_forward(const AttentionForwardArgs& args) override { later(&Ops::attention_forward, args); }
-  void attention_backward(const AttentionBackwardArgs& args) override { later(&Ops::attention_backward, args); }
-  void embedding_forward(const EmbeddingForwardArgs& args) override { later(&Ops::embedding_forward, args); }
-  void embedding_backward(const EmbeddingBackwardArgs& args) override { later(&Ops::embedding_backward, args); }
-  void cross_entropy_local(const CrossEntropyLocalArgs& args) override { later(&Ops::cross_entropy_local, args); }
-  void cross_entropy_rescale(const CrossEntropyRescaleArgs& args) override { later(&Ops::cross_entropy_rescale, args); }
-  void cross_entropy_loss(const CrossEntropyLossArgs& args) override { later(&Ops::cross_entropy_loss, args); }
-  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
-    later(&Ops::cross_entropy_backward, args);
-  }
-  void adamw(const AdamWArgs& args) override { later(&Ops::adamw, args); }
-  void sgd(const SgdArgs& args) override { later(&Ops::sgd, args); }
-  void square_sum(const SquareSumArgs& args) override { later(&Ops::square_sum, args); }
-  void clip_factor(const ClipFactorArgs& args) override { later(&Ops::clip_factor, args); }
-  void normal(const NormalArgs& args) override { later(&Ops::normal, args); }
-  void fill(Tensor y, double value) override {
-    device_.call([=, this] { ops_.fill(y, value); });
-  }
-  void copy(ConstTensor x, Tensor y) override {
-    device_.call([=, this] { ops_.copy(x, y); });
-  }
-  void add(ConstTensor x, Tensor y) override {
-    device_.call([=, this] { ops_.add(x, y); });
-  }
-  void scale(Tensor y, double factor) override {
-    device_.call([=, this] { ops_.scale(y, factor); });
-  }
+  MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+
   std::size_t working_bytes() const override {
     device_.synchronize();
     return ops_.working_bytes();
@@ -80,11 +46,6 @@ class SeparateOps final : public Ops {
   }
 
  private:
-  template <class Args>
-  void later(void (Ops::*verb)(const Args&), const Args& args) {
-    device_.call([=, this] { (ops_.*verb)(args); });
-  }
-
   SeparateDevice& device_;
   Backend cpu_;
   Ops& ops_;
