@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [CTEST_ARGUMENT...], e.g. -R parity
+# Several tests at a time, up to four, where there are cores for them; CTEST_PARALLEL_LEVEL says otherwise.
 # The last line is always `N passed, N failed`; ends with 1 when something failed or when nothing ran.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # MPI jobs that tests start themselves run under these, wherever they run.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# Most tests wait for ranks and disks as much as they compute; those that measure time run alone (RUN_SERIAL).
+if [[ -z ${CTEST_PARALLEL_LEVEL:-} ]]; then
+  cores=$(nproc 2>/dev/null || echo 1)
+  export CTEST_PARALLEL_LEVEL=$((cores < 4 ? cores : 4))
+fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
