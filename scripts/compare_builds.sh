@@ -47,6 +47,7 @@ train.evaluate_every = 4
 train.evaluate_steps = 1
 learning_rate.peak = 1e-2
 data.train = "one"
+data.split = "80,20,0"
 run.metrics_every = 1
 checkpoint.every_steps = 4
 checkpoint.keep_last = 10
