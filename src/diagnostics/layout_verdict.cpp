@@ -53,8 +53,8 @@ LayoutVerdict::LayoutVerdict(PlayComparison comparison, Promise promise)
   precision_ = rounding_;
 }
 
-void LayoutVerdict::allow_rounding(const std::vector<StepComparison>& rounding) {
-  raise(rounding_, rounding, kRoundingMargin);
+void LayoutVerdict::allow_rounding(const std::vector<StepComparison>& rounding, double times) {
+  raise(rounding_, rounding, kRoundingMargin / times);
 }
 
 void LayoutVerdict::allow_precision(const std::vector<StepComparison>& precision) {

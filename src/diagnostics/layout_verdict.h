@@ -47,7 +47,10 @@ class LayoutVerdict {
   /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved
   /// them. What it has moved in one step also counts in the others, within kMostElsewhere: a kink that falls the same
   /// way in all plays of this step falls the other way in those of another.
-  void allow_rounding(const std::vector<StepComparison>& rounding);
+  /// `times`: the play's rounding errors are so many times as large as usual, up to four, and its margin is as much
+  /// smaller. What grows with rounding is allowed as much by either; kinks that are within four roundings fall in such
+  /// a play alone.
+  void allow_rounding(const std::vector<StepComparison>& rounding, double times = 1);
   /// `precision`: the reference's steps compared with fp32. The layout may be as far from fp32 on the other side, so
   /// twice as far from the reference, within kMostElsewhere.
   void allow_precision(const std::vector<StepComparison>& precision);

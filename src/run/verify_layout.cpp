@@ -207,10 +207,11 @@ void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& 
       Config other = one;
       other.precision.loss_scale = (one.precision.loss_scale > 0 ? one.precision.loss_scale : 1) * (1 - 0.07 * left);
       with_trainer(other, [&](Trainer& trainer, const ProcessGrid& grid) {
-        perturb_weights(trainer, plays.device(), unit_roundoff(one.precision.dtype()), ++seed);
-        verdict.allow_rounding(
-            play_along(trainer, grid, plays.device(), guide, expected, static_cast<std::int64_t>(step))
-                .comparison.steps);
+        const double times = left % 2 == 0 ? 1 : 4;
+        perturb_weights(trainer, plays.device(), times * unit_roundoff(one.precision.dtype()), ++seed);
+        const auto steps = static_cast<std::int64_t>(step);
+        verdict.allow_rounding(play_along(trainer, grid, plays.device(), guide, expected, steps).comparison.steps,
+                               times);
       });
       const std::size_t next = verdict.first_step_beyond();
       if (next > step) left = kRoundingPlays + 1;  // a later step has as many of its own

@@ -69,6 +69,12 @@ TEST_CASE("a verdict allows four times what rounding does, no more") {
   verdict.allow_rounding({good, step_of({4, 4}, {1, 1}, gradients(0, 0.3))});
   CHECK(verdict.failure().empty());
   CHECK(contains(verdict.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
+  // What rounding of four times the size moves is allowed once.
+  for (const double distance : {0.85, 0.95}) {
+    LayoutVerdict larger({{good, noisy}, {}, ""}, kRounding);
+    larger.allow_rounding({good, step_of({4.01, 4}, {1, 1}, gradients(0, distance))}, 4);
+    CHECK(larger.failure().empty() == (distance > 0.9));
+  }
   // Rounding that is not finite explains nothing.
   LayoutVerdict infinite({{step_of({NAN, 4}, {1, 1}, gradients(INFINITY, 0))}, {}, ""}, kRounding);
   infinite.allow_rounding({step_of({INFINITY, 4}, {1, 1}, gradients(INFINITY, 0))});
