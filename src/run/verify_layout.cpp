@@ -16,7 +16,7 @@ namespace megatron {
 namespace {
 
 constexpr std::int64_t kSteps = 3;
-constexpr int kRoundingPlays = 6;  // of one step: a kink that rounding decides may fall the same way in one or two
+constexpr int kRoundingPlays = 12;  // of one step: a kink that rounding decides may fall the same way in one or two
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Config in_fp32(Config config) {
