@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ std::string run_and_describe(const std::function<void()>& work, std::optional<Er
     const bool keeps_its_kind = error.kind() == ErrorKind::internal || error.kind() == ErrorKind::numerics;
     const ErrorKind shown = kind && !keeps_its_kind ? *kind : error.kind();
     return fmt::format("{} {}", static_cast<int>(shown), error.what());
+  } catch (const std::bad_alloc&) {
+    return fmt::format("{} out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
   } catch (const std::exception& error) {
     return fmt::format("{} {}", static_cast<int>(ErrorKind::internal), error.what());
   }

@@ -5,7 +5,9 @@
 
 #include "cpu/cpu_device.h"
 #include "cpu/cpu_ops.h"
+#include "cpu/sgemm.h"
 #include "ops/counting_ops.h"
+#include "support/memory_limit.h"
 #include "support/tensors.h"
 
 using namespace megatron;
@@ -146,3 +148,26 @@ TEST_CASE("shorter sequences never need more") {
     }
   }
 }
+
+#ifndef MEGATRON_TEST_SANITIZED
+TEST_CASE("a matrix library without memory for a product is out of memory, and works again with some", "[fault-79]") {
+  constexpr std::int64_t n = 2000;
+  std::vector<float> a(n * n, 1.0f), b(n * n, 1.0f), c(n * n, 0.0f);
+  const auto multiply = [&](std::int64_t size) {
+    sgemm(false, true, size, size, size, 1, {a.data(), n}, {b.data(), n}, 0, {c.data(), n});
+  };
+  multiply(2);  // the library has its code by now
+  bool out_of_memory = false;
+  {
+    const MemoryLimit limit(64 << 10);
+    try {
+      multiply(n);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  }
+  CHECK(out_of_memory);
+  multiply(n);
+  CHECK(c[0] == static_cast<float>(n));
+}
+#endif
