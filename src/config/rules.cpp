@@ -38,6 +38,14 @@ bool ramp_up_is_good(const TrainConfig& t) {
 void check_ramp_up(const Config& c, Violations& violations) {
   const BatchRampUp& ramp = c.train.batch_ramp_up;
   const std::int64_t whole = c.train.global_batch_size;
+  constexpr std::int64_t kMostSizes = 1 << 12;
+  if (whole > 0 && ramp_up_is_good(c.train) && ramp.start > 0 && (whole - ramp.start) / ramp.increment > kMostSizes) {
+    violations.add(
+        {"train.batch_ramp_up"},
+        "train.batch_ramp_up: from start = {} to global_batch_size = {} there are {} steps of increment = {}, "
+        "more than {}; raise the increment",
+        ramp.start, whole, (whole - ramp.start) / ramp.increment, ramp.increment, kMostSizes);
+  }
   if (whole <= 0 || ramp_up_is_good(c.train)) return;
   if (ramp.start >= whole) {
     violations.add({"train.batch_ramp_up", "train.global_batch_size"},

@@ -10,7 +10,8 @@ namespace {
 using namespace constraints;
 
 // Largest values: far above any use, small enough that no product in the program passes 2^63.
-constexpr double kMaxExtent = 1 << 24;      // layers, hidden sizes, ranks, micro-batches
+constexpr double kMaxExtent = 1 << 24;      // hidden sizes, ranks, micro-batches
+constexpr double kMaxLayers = 1 << 16;      // each has a dozen records in the program
 constexpr double kMaxVocabulary = 1 << 30;  // token ids are 32-bit integers
 constexpr double kMaxBatch = 1 << 30;       // samples in one update
 constexpr double kMaxSteps = 1e12;
@@ -39,7 +40,7 @@ std::vector<Key> model_keys() {
        ""},
       {MEGATRON_KEY(model, family), one_of({"gpt", "bert", "t5"}), "", "", "Kind of transformer.", ""},
       {MEGATRON_KEY(model, layers),
-       noted(extent,
+       noted(from_to(1, kMaxLayers),
              "a multiple of parallel.pipeline × parallel.virtual_stages, unless "
              "parallel.layers_per_stage says otherwise"),
        "", "required", "Transformer layers.", ""},

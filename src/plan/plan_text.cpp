@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "base/byte_text.h"
 #include "base/memory_usage.h"
@@ -17,7 +18,34 @@
 
 namespace megatron {
 
+namespace {
+
+// What is played one by one takes some microseconds a pass through a layer, and some tenths of one a rank and stage.
+constexpr std::int64_t kMostPasses = 1 << 20, kMostRanksOfStages = 1 << 25, kMostMicroBatches = 1 << 22;
+constexpr std::int64_t kMostShares = 1 << 23;
+
+void require_plannable(const Config& config, const GridShape& shape) {
+  const std::vector<std::int64_t> counts = micro_batch_counts(config);
+  const std::int64_t layers = config.model.layers, count = *std::max_element(counts.begin(), counts.end());
+  verify(layers * count <= kMostPasses, ErrorKind::configuration,
+         "{} layers x {} micro-batches on each data rank are {} passes through a layer in one step, more than {}: too "
+         "many to plan; raise train.micro_batch_size or the number of data ranks, or lower train.global_batch_size",
+         layers, count, layers * count, kMostPasses);
+  const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  verify(all * shape.pipeline * config.parallel.virtual_stages <= kMostMicroBatches, ErrorKind::configuration,
+         "train.batch_ramp_up has {} batch sizes with {} micro-batches in all on each data rank, too many to plan; "
+         "raise its increment",
+         counts.size(), all);
+  verify(!config.optimizer.distributed || layers * shape.data <= kMostShares, ErrorKind::configuration,
+         "optimizer.distributed shares {} layers among {} data ranks: too many to plan", layers, shape.data);
+  verify(std::int64_t{shape.ranks()} * shape.pipeline <= kMostRanksOfStages, ErrorKind::configuration,
+         "{} ranks in {} pipeline stages are more than can be planned", shape.ranks(), shape.pipeline);
+}
+
+}  // namespace
+
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape) {
+  require_plannable(config, shape);
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}));

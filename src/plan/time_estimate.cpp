@@ -44,7 +44,7 @@ MachineSpeed measure_speed(const Config& config) {
   const int cores = std::max(1, static_cast<int>(cores_of_process("").of_host));
   const Backend backend = make_cpu_backend(std::min(cores, static_cast<int>(config.run.threads)));
   const ModelConfig& model = config.model;
-  const std::int64_t h = model.hidden_size;
+  const std::int64_t h = std::min(model.hidden_size, kMostElements / 16);  // of which there are 16 rows or more
   const std::int64_t f = std::clamp<std::int64_t>(kMostElements / h, 1, model.ffn_hidden_size / config.parallel.tensor);
   const double flops_of_row = 2.0 * static_cast<double>(h) * static_cast<double>(f);
   const std::int64_t rows =
