@@ -13,6 +13,8 @@ things='rank|step|node|layer|parameter|token|core|micro-batch|sample|process|sta
 phrases="whoever	name them: the caller, the ranks that ...
 somebody	name them, or use the passive
 levers?	option
+beside	next to, besides, alongside, in the background
+(go|goes|going|went|gone) on	continue, resume
 one behind the other	one after the other
 ($units) an? ($things)	per rank, per step, ..."
 
@@ -38,13 +40,15 @@ self_test() {
   trap "rm -rf '$root'" EXIT
   mkdir -p "$root"/src/base "$root"/docs "$root"/tests/golden
   printf '// Whoever calls this.\n// For somebody.\n// A lever and two levers.\n' > "$root/src/base/words.h"
-  printf 'Saves run.\n\nIt takes 12 bytes a parameter, 3 GiB a rank.\n' > "$root/docs/page.md"
+  printf 'Saves run beside it and go on.\n\nIt takes 12 bytes a parameter, 3 GiB a rank.\n' > "$root/docs/page.md"
   printf 'one behind the other\n' > "$root/Makefile"
   printf 'whoever\n' > "$root/tests/golden/stored.txt"
   printf '// Besides a clever rank: bytes per rank, going only, each of them a sample.\n' > "$root/src/base/good.h"
   found=$(check "$root") || status=$?
   found=$(cut -d: -f1-3 <<< "$found" | LC_ALL=C sort)
   expected='Makefile:1: "one behind the other"
+docs/page.md:1: "beside"
+docs/page.md:1: "go on"
 docs/page.md:3: "GiB a rank"
 docs/page.md:3: "bytes a parameter"
 src/base/words.h:1: "Whoever"

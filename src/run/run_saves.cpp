@@ -62,14 +62,14 @@ void RunSaves::failed(const Error& error, const SavePoint& point) {
   }
   if (error.kind() != ErrorKind::filesystem || !any()) throw;
   const bool intact = newest_is_there();
-  log_.warning("step {} is not saved: {}; training goes on, the checkpoint of step {} {}", point.step, error.what(),
+  log_.warning("step {} is not saved: {}; training continues, the checkpoint of step {} {}", point.step, error.what(),
                saved_.step, intact ? "is intact" : "has been removed: there is none until the next save");
 }
 
-void RunSaves::save(const SavePoint& point, const nlohmann::json& loop, bool beside, const SaveOptions& options) {
+void RunSaves::save(const SavePoint& point, const nlohmann::json& loop, bool async, const SaveOptions& options) {
   wait();
   try {
-    if (beside && trainer_.background_save() != nullptr) {
+    if (async && trainer_.background_save() != nullptr) {
       start(point, loop, options);
     } else {
       save_at_once(point, loop, options);
@@ -100,7 +100,7 @@ void RunSaves::go_on() {
     if (!report) return;
     limits_.save_took(2 * report->seconds);  // a stop may have to wait for one and write another
     const double stalled = writing_->stalled + trainer_.background_save()->seconds_waited();
-    done(*report, writing_->point, fmt::format(" beside the training, which waited {:.3f} s", stalled));
+    done(*report, writing_->point, fmt::format(" in the background, for which training waited {:.3f} s", stalled));
   } catch (const Error& error) {
     failed(error, writing_->point);
   }

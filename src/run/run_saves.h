@@ -1,4 +1,4 @@
-// RunSaves: the checkpoints that a run writes into its directory, at once or beside the training: what has been saved,
+// RunSaves: the checkpoints that a run writes into its directory, at once or in the background: what has been saved,
 // what is being written, and what it means when that fails. When a save is due is TrainingLoop's to say.
 #pragma once
 
@@ -15,20 +15,20 @@
 
 namespace megatron {
 
-/// A place in a run that can be gone on from: after this step, with so many of its evaluations yet to do.
+/// A place in a run that it can resume from: after this step, with so many of its evaluations yet to do.
 struct SavePoint {
   std::int64_t step = -1;
   std::size_t evaluations_due = 0;
   bool operator==(const SavePoint&) const = default;
 };
 
-/// Every function that saves or goes on with a save is collective over all ranks.
+/// Every function that starts or continues a save is collective over all ranks.
 class RunSaves {
  public:
   /// All references must outlive it. `limits` is told how long saves take; `plot` is drawn anew with each.
   RunSaves(const Config& config, Communicator& world, Trainer& trainer, RunLimits& limits, LossPlot& plot, Log& log);
 
-  /// The run went on from its own checkpoint of this place.
+  /// The run resumed from its own checkpoint of this place.
   void resumed_at(const SavePoint& point) { saved_ = point; }
   bool has(const SavePoint& point) const { return saved_ == point; }
   bool any() const { return saved_.step >= 0; }
@@ -41,10 +41,10 @@ class RunSaves {
 
   /// Whether this place is saved, or is being written: there is nothing to save.
   bool covers(const SavePoint& point) const;
-  /// Saves where training is now, which is `point`; `loop` comes back from Trainer::resume(). `beside`: only begins to,
-  /// if the run writes its checkpoints beside the training; go_on() does the rest. Waits for what is being written
+  /// Saves where training is now, which is `point`; `loop` comes back from Trainer::resume(). `async`: only begins to,
+  /// if the run writes its checkpoints in the background; go_on() does the rest. Waits for what is being written
   /// first, and says so. A save that fails is an error only if this run has no good checkpoint yet; else a warning.
-  void save(const SavePoint& point, const nlohmann::json& loop, bool beside, const SaveOptions& options);
+  void save(const SavePoint& point, const nlohmann::json& loop, bool async, const SaveOptions& options);
 
   bool under_way() const { return writing_.has_value(); }
   bool working() const;  ///< this rank's thread is; not collective
@@ -56,7 +56,7 @@ class RunSaves {
  private:
   struct Writing {
     SavePoint point;
-    double stalled;  ///< seconds that training has waited for it here; steps wait for its copy beside these
+    double stalled;  ///< seconds that training has waited for it here; steps also wait for its copy
   };
 
   void save_at_once(const SavePoint& point, const nlohmann::json& loop, const SaveOptions& options);

@@ -57,7 +57,7 @@ TEST_CASE("background saves: on eight ranks, the same files as foreground saves"
     CHECK(same_rank_files(run, straight_run(kCube), step));
   }
   CHECK(numbers(run) == numbers(straight_run(kCube)));
-  CHECK(lines_with(finished.out, "beside the training, which waited") == kPlannedSteps - 1);
+  CHECK(lines_with(finished.out, "in the background, for which training waited") == kPlannedSteps - 1);
   CHECK_FALSE(has_temporary_folder(run));
 }
 

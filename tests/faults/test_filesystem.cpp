@@ -86,7 +86,7 @@ TEST_CASE("a disk that fills up: training continues with the old checkpoint, and
   INFO(finished.out << finished.err);
   CHECK(finished.code == 7);
   CHECK(error_lines(finished) == 1);
-  CHECK(mentions(finished.err, "training goes on, the checkpoint of step "));
+  CHECK(mentions(finished.err, "training continues, the checkpoint of step "));
   CHECK(mentions(finished.err, "the last step, 400, could not be saved"));
   CHECK(mentions(finished.out, "400/400"));
   CHECK_FALSE(has_temporary_folder(run));

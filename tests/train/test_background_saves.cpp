@@ -102,8 +102,8 @@ TEST_CASE("a run that saves in the background leaves the checkpoints and numbers
   CHECK(expected.size() == 7 * static_cast<std::size_t>(layout.tensor * layout.data * layout.pipeline));
   CHECK(run.rank_files() == expected);
   CHECK(result.metrics == waiting.metrics);
-  CHECK(count_of(result.log, "beside the training, which waited") == 6);
-  CHECK(count_of(waiting.log, "beside the training") == 0);
+  CHECK(count_of(result.log, "in the background, for which training waited") == 6);
+  CHECK(count_of(waiting.log, "in the background, for which") == 0);
   CHECK(count_of(result.log, "saved ") == 7);  // the last one at once
 }
 
