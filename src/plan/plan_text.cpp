@@ -22,7 +22,7 @@ namespace {
 
 // What is played one by one takes some microseconds a pass through a layer, and some tenths of one a rank and stage.
 constexpr std::int64_t kMostPasses = 1 << 20, kMostRanksOfStages = 1 << 25, kMostMicroBatches = 1 << 22;
-constexpr std::int64_t kMostShares = 1 << 23;
+constexpr std::int64_t kMostShares = 1 << 23, kMostKept = 1 << 22;
 
 void require_plannable(const Config& config, const GridShape& shape) {
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
@@ -31,6 +31,13 @@ void require_plannable(const Config& config, const GridShape& shape) {
          "{} layers x {} micro-batches on each data rank are {} passes through a layer in one step, more than {}: too "
          "many to plan; raise train.micro_batch_size or the number of data ranks, or lower train.global_batch_size",
          layers, count, layers * count, kMostPasses);
+  const std::int64_t chunks = config.parallel.virtual_stages;
+  // Of an interleaved schedule a rank keeps what so many forwards of a chunk have left.
+  const std::int64_t kept = std::min(shape.pipeline * (chunks + 1), count * chunks);
+  verify(chunks == 1 || layers / shape.pipeline * kept <= kMostKept, ErrorKind::configuration,
+         "{} layers per stage in parallel.virtual_stages = {} chunks, of which {} forwards are kept at a time, are too "
+         "many to plan; lower parallel.virtual_stages",
+         layers / shape.pipeline, chunks, kept);
   const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   verify(all * shape.pipeline * config.parallel.virtual_stages <= kMostMicroBatches, ErrorKind::configuration,
          "train.batch_ramp_up has {} batch sizes with {} micro-batches in all on each data rank, too many to plan; "

@@ -137,7 +137,7 @@ TEST_CASE("an update waits for the copy of a save, which tells of that", "[fault
     CHECK_FALSE(rank.trainer.background_save()->copying());
     saves.wait();
   });
-  const std::string log = contents_of(run.config.run.directory + "/run.log"), before = "training, which waited ";
+  const std::string log = contents_of(run.config.run.directory + "/run.log"), before = "for which training waited ";
   INFO(log);
   const std::size_t at = log.find(before);
   REQUIRE(at != std::string::npos);
