@@ -219,7 +219,7 @@ TEST_CASE("generation refuses what it cannot do") {
   };
   const Mistake mistakes[] = {
       {generate(folder.file("nothing"), {}), 4, "nothing"},
-      {generate(folder.path(), {}), 4, "cannot be loaded"},
+      {generate(folder.path(), {}), 4, "manifest.json is missing; name a run directory"},
       {generate(run, {"--temperature", "0"}), 2, "--temperature"},
       {generate(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},
       {generate(run, {"--top-p", "1.5"}), 2, "--top-p"},
