@@ -69,13 +69,20 @@ FileLock::~FileLock() {
   ::close(file_);
 }
 
+void FileLock::lock_again() {
+  if (outcome_ == Outcome::held) lock_whole(file_);
+}
+
 bool FileLock::has_its_name() const {
   struct stat opened {
   }, named{};
-  if (::fstat(file_, &opened) != 0) fail_with_errno("look at", path_);
   if (::lstat(path_.c_str(), &named) != 0) {
     if (errno != ENOENT) fail_with_errno("look at", path_);
     return false;
+  }
+  if (::fstat(file_, &opened) != 0) {
+    if (errno != ESTALE) fail_with_errno("look at", path_);
+    return false;  // removed by another host of a network file system: the name is another file's
   }
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
@@ -94,7 +101,10 @@ TargetLock::TargetLock(const std::string& target)
 }
 
 TargetLock::~TargetLock() {
-  remove_quietly(path_);
+  try {
+    if (lock_->has_its_name()) remove_quietly(path_);  // else it was removed, and may be another command's by now
+  } catch (const Error&) {                             // a lock file that nobody holds is in nobody's way
+  }
 }
 
 }  // namespace megatron

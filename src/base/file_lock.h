@@ -21,8 +21,10 @@ class FileLock {
   Outcome outcome() const { return outcome_; }
   /// in_use: "process 12 on node3"; unsupported: why the file system has no locks.
   const std::string& reason() const { return reason_; }
-  /// Whether the file still has the name it was opened by.
+  /// Whether the file still has the name it was opened by. Error(filesystem) if that cannot be seen.
   bool has_its_name() const;
+  /// After another FileLock of this process on the same file has gone, which took the lock with it.
+  void lock_again();
 
  private:
   std::string path_, reason_;

@@ -30,9 +30,24 @@ RunLock::RunLock(const std::string& directory, Log& log) : directory_(directory)
   }
 }
 
+// A lock file that is not ours is that of a job which has come since, even if it has ended: its checkpoints are there.
+void RunLock::require_absent() const {
+  for (const File& file : files_) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(file.path, unknown))) continue;
+    const FileLock other(file.path);
+    fail(ErrorKind::filesystem,
+         "the lock of {} was removed while this job trained there, and {} has taken the directory: this job ends and "
+         "writes nothing more into it",
+         directory_,
+         other.outcome() == FileLock::Outcome::in_use ? other.reason() : "another job, which has ended since,");
+  }
+}
+
 void RunLock::hold() {
   // With one of them in place nobody else gets in: who has taken the other is about to be refused.
   const bool held = std::any_of(files_.begin(), files_.end(), [](const File& file) { return in_place(*file.lock); });
+  if (!held) require_absent();
   for (File& file : files_) {
     if (in_place(*file.lock)) continue;
     std::error_code trouble;                                   // shows below
@@ -46,6 +61,7 @@ void RunLock::hold() {
     }
     if (again->outcome() != FileLock::Outcome::in_use) {
       file.lock = std::move(again);
+      file.lock->lock_again();
       continue;
     }
     verify(held, ErrorKind::filesystem,

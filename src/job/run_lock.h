@@ -28,6 +28,8 @@ class RunLock {
     std::unique_ptr<FileLock> lock;
   };
 
+  void require_absent() const;
+
   std::string directory_;
   Log& log_;
   std::vector<File> files_;

@@ -117,3 +117,12 @@ TEST_CASE("a job whose directory was removed and taken by another ends", "[fault
   first.go();
   CHECK(first.code() == 7);
 }
+
+TEST_CASE("run lock: a job that came when the locks were removed, and has ended, keeps its directory", "[fault-33]") {
+  const TemporaryFolder folder;
+  const OtherJob first(folder.path());
+  for (const char* name : {"lock", ".lock"}) fs::remove(folder.path() + "/" + name);
+  CHECK(refusal(folder.path()).empty());  // the second job: it comes and goes
+  first.go();
+  CHECK(first.code() == 7);
+}
