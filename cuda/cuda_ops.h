@@ -63,7 +63,7 @@ class CudaOps final : public Ops {
   void scale(Tensor y, double factor) override;
   // cuda_ops.cpp
   /// What is set aside for it: as much as was reserved, more only if that was too little.
-  std::size_t working_bytes() const override { return scratch_.bytes(); }
+  std::size_t workspace_bytes() const override { return scratch_.bytes(); }
   void reserve(std::size_t bytes) override;
 
  private:

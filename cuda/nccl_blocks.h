@@ -14,7 +14,7 @@ namespace megatron {
 constexpr int nccl_blocks(std::string_view group) {
   if (group == "tensor") return 32;  // layers wait for these sums: nothing else runs
   if (group == "data") return 16;
-  if (group == "embedding" || group == "sharing") return 8;
+  if (group == "embedding" || group == "kv_replicas") return 8;
   return 2;
 }
 
@@ -24,7 +24,7 @@ inline constexpr int kNcclMessageBlocks = 8;
 inline constexpr int kNcclMessageLanes = 4;
 
 inline constexpr int kFewestMultiprocessors = 108;  ///< of the data-centre GPUs that NCCL is for: an A100
-static_assert(nccl_blocks("tensor") + nccl_blocks("data") + nccl_blocks("embedding") + nccl_blocks("sharing") +
+static_assert(nccl_blocks("tensor") + nccl_blocks("data") + nccl_blocks("embedding") + nccl_blocks("kv_replicas") +
                   nccl_blocks("world") + nccl_blocks("pipeline") + nccl_blocks("model") +
                   kNcclMessageLanes * kNcclMessageBlocks <
               kFewestMultiprocessors);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/idleness.h"
+#include "comm/poll_backoff.h"
 #include "cuda/nccl_blocks.h"
 #include "cuda/nccl_support.h"
 
@@ -76,7 +76,7 @@ void NcclCommunicator::connect_collectives() {
   collectives_ = std::make_unique<NcclLane>(device_, "group '" + name() + "'", nccl_blocks(name()));
   lanes_.push_back(collectives_.get());
   collectives_->connect(id, size(), rank());
-  for (Idleness idleness; !collectives_->connected(); idleness.rest()) collectives_->advance();
+  for (PollBackoff backoff; !collectives_->connected(); backoff.rest()) collectives_->advance();
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::do_split(int colour, int key, const std::string& name) {
@@ -166,11 +166,11 @@ bool NcclCommunicator::ready(std::uint64_t ticket) {
 
 void NcclCommunicator::finish(std::uint64_t ticket) {
   NcclLane& lane = *lanes_[lane_of(ticket)];
-  for (Idleness idleness; !lane.posted(call_of(ticket));) {
+  for (PollBackoff backoff; !lane.posted(call_of(ticket));) {
     if (transport_->advance()) {
-      idleness.moved();
+      backoff.moved();
     } else {
-      idleness.rest();
+      backoff.rest();
     }
   }
   lane.order_operations_after(call_of(ticket));

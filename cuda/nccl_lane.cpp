@@ -5,7 +5,7 @@
 #include <system_error>
 #include <thread>
 
-#include "comm/idleness.h"
+#include "comm/poll_backoff.h"
 
 namespace megatron {
 
@@ -65,7 +65,7 @@ NcclLane::~NcclLane() {
   start_end();
   const auto give_up = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
   ncclResult_t result = end_;
-  for (Idleness idleness; result == ncclInProgress && std::chrono::steady_clock::now() < give_up; idleness.rest()) {
+  for (PollBackoff backoff; result == ncclInProgress && std::chrono::steady_clock::now() < give_up; backoff.rest()) {
     if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
   }
   if (result == ncclSuccess) {

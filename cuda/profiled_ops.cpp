@@ -7,15 +7,15 @@
 #include <string_view>
 
 #include "base/ranges.h"
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 
 namespace megatron {
 
 namespace {
 
-class ProfiledOps final : public PassingOps, public Ranges {
+class ProfiledOps final : public OpsDecorator, public Ranges {
  public:
-  explicit ProfiledOps(std::unique_ptr<Ops> ops) : PassingOps(std::move(ops)) {}
+  explicit ProfiledOps(std::unique_ptr<Ops> ops) : OpsDecorator(std::move(ops)) {}
 
   Ranges* ranges() override { return this; }
   void begin(const char* name, std::int64_t number) override {

@@ -44,27 +44,27 @@ constexpr std::size_t kTotalBytes = 4096 * sizeof(double);  // a sum of every bl
 
 class CudaCountingOps final : public CountingOps {
  public:
-  void column_sum(const ColumnSumArgs& args) override { works_in(column_sum_bytes(args.x.dim(1))); }
+  void column_sum(const ColumnSumArgs& args) override { record_workspace(column_sum_bytes(args.x.dim(1))); }
   void bias_activation_backward(const BiasActivationBackwardArgs& args) override {
     const std::int64_t columns = args.dy.dim(args.dy.rank() - 1);
-    works_in((is_gated(args.activation) ? 2 : 1) * column_sum_bytes(columns));
+    record_workspace((is_gated(args.activation) ? 2 : 1) * column_sum_bytes(columns));
   }
   void dropout_add_backward(const DropoutAddBackwardArgs& args) override {
-    works_in(column_sum_bytes(args.dy.dim(args.dy.rank() - 1)));
+    record_workspace(column_sum_bytes(args.dy.dim(args.dy.rank() - 1)));
   }
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     const std::int64_t columns = args.x.dim(args.x.rank() - 1);
-    works_in(norm_backward_bytes(columns == 0 ? 0 : args.x.elements() / columns, columns));
+    record_workspace(norm_backward_bytes(columns == 0 ? 0 : args.x.elements() / columns, columns));
   }
   void attention_backward(const AttentionBackwardArgs& args) override {
     CountingOps::attention_backward(args);
-    works_in(attention_backward_bytes(args));
+    record_workspace(attention_backward_bytes(args));
   }
   void embedding_backward(const EmbeddingBackwardArgs& args) override {
-    works_in(sort_bytes(args.ids.elements(), args.dweight.dim(0)));
+    record_workspace(sort_bytes(args.ids.elements(), args.dweight.dim(0)));
   }
-  void cross_entropy_loss(const CrossEntropyLossArgs&) override { works_in(kTotalBytes); }
-  void square_sum(const SquareSumArgs&) override { works_in(kTotalBytes); }
+  void cross_entropy_loss(const CrossEntropyLossArgs&) override { record_workspace(kTotalBytes); }
+  void square_sum(const SquareSumArgs&) override { record_workspace(kTotalBytes); }
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ Log::~Log() {
 }
 
 void Log::append_to(const std::string& path) {
-  if (!speaking_) return;
+  if (!enabled_) return;
   int error = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -134,11 +134,11 @@ std::uint64_t Log::lines() const {
 }
 
 void Log::info(std::string_view text) {
-  if (speaking_) write(STDOUT_FILENO, text);
+  if (enabled_) write(STDOUT_FILENO, text);
 }
 
 void Log::warning(std::string_view text) {
-  if (speaking_) write(STDERR_FILENO, fmt::format("warning: {}", text));
+  if (enabled_) write(STDERR_FILENO, fmt::format("warning: {}", text));
 }
 
 void keep_standard_streams_open() {

@@ -1,6 +1,6 @@
 // Log: what the run says to people, on standard output and in the run directory's run.log.
 //
-// An instance, not a global: the program makes one per rank and passes it by reference. Only the speaking rank's
+// An instance, not a global: the program makes one per rank and passes it by reference. Only the enabled rank's
 // prints; the others' swallow everything, so that callers need not ask who they are. Writing never fails the run: a
 // full disk, a closed pipe or a vanished file costs lines, nothing else. Control characters (an escape sequence in a
 // file's name, say) are printed as \xNN. Errors that end the program are main's to print, not this class's. Any thread
@@ -21,16 +21,16 @@ namespace megatron {
 
 class Log {
  public:
-  /// `speaking`: whether this rank prints at all (one rank of a job does).
+  /// `enabled`: whether this rank prints at all (one rank of a job does).
   /// `patience`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
   /// they are lost to it, and the run continues; the file has them all.
-  explicit Log(bool speaking, double patience = 60)
-      : speaking_(speaking), patience_(patience), terminal_(speaking ? standard_terminal() : Terminal()) {}
+  explicit Log(bool enabled, double patience = 60)
+      : enabled_(enabled), patience_(patience), terminal_(enabled ? standard_terminal() : Terminal()) {}
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  bool speaking() const { return speaking_; }
+  bool enabled() const { return enabled_; }
 
   /// From now on also appends to the file `path`, every line with date and time. If the file cannot be opened, says so
   /// once and continues without. Silent ranks open nothing.
@@ -50,11 +50,11 @@ class Log {
 
   template <class First, class... Rest>
   void info(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
-    if (speaking_) info(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
+    if (enabled_) info(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
   }
   template <class First, class... Rest>
   void warning(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
-    if (speaking_) {
+    if (enabled_) {
       warning(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
     }
   }
@@ -64,7 +64,7 @@ class Log {
   void write_to_stream(int descriptor, std::string_view text);
   void write_to_file(std::string_view text);
 
-  bool speaking_;
+  bool enabled_;
   double patience_;
   Terminal terminal_;
   mutable std::mutex mutex_;  // of all below

@@ -7,7 +7,7 @@
 
 #include "base/stopwatch.h"
 #include "bench/random_batch.h"
-#include "comm/passing_communicator.h"
+#include "comm/communicator_decorator.h"
 #include "config/resolve.h"
 #include "train/grid.h"
 #include "train/replica.h"
@@ -51,11 +51,11 @@ OverlapCase tensor2(const char* layout, bool sequence_parallel) {
 
 /// Waits for every operation where it is started, while `waits` says so. Not for pipelines: a send may need what its
 /// rank does after it.
-class WaitingCommunicator final : public PassingCommunicator {
+class WaitingCommunicator final : public CommunicatorDecorator {
  public:
-  WaitingCommunicator(Communicator& inner, const bool& waits) : PassingCommunicator(inner), waits_(waits) {}
+  WaitingCommunicator(Communicator& inner, const bool& waits) : CommunicatorDecorator(inner), waits_(waits) {}
   WaitingCommunicator(std::unique_ptr<Communicator> inner, const bool& waits)
-      : PassingCommunicator(std::move(inner)), waits_(waits) {}
+      : CommunicatorDecorator(std::move(inner)), waits_(waits) {}
 
  protected:
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
@@ -63,7 +63,7 @@ class WaitingCommunicator final : public PassingCommunicator {
   }
   std::uint64_t keep(Pending pending) override {
     if (waits_) pending.wait();
-    return PassingCommunicator::keep(std::move(pending));
+    return CommunicatorDecorator::keep(std::move(pending));
   }
 
  private:

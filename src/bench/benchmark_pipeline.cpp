@@ -36,9 +36,9 @@ class SleepingStage final : public Stage {
   std::unique_ptr<StageSaved> make_saved() const override { return std::make_unique<StageSaved>(); }
   void forward(Context&, const StageData&, const StageData&, Tensor, StageSaved&) const override { sleep(1); }
   void backward(Context& context, const StageData&, const StageData&, StageSaved&) const override {
-    sleep(context.weight_work == nullptr ? 2 : 1);
+    sleep(context.deferred_gradients == nullptr ? 2 : 1);
   }
-  void backward_weight(Context&, WeightWork&, StageSaved&) const override { sleep(1); }
+  void backward_weight(Context&, DeferredWeightGradients&, StageSaved&) const override { sleep(1); }
 
  private:
   void sleep(int times) const {
@@ -129,7 +129,7 @@ PipelineBubble measure_bubble(const PipelineCase& benchmark, double seconds, int
   result.by_list = simulate(make_schedules(benchmark.schedule, stages, micro_batches, chunks),
                             {.gradient_buffers = gradient_buffers(stages, micro_batches, chunks)})
                        .bubble_fraction;
-  result.formula = published_bubble(benchmark.schedule, stages, micro_batches, chunks).value_or(0);
+  result.formula = analytic_bubble(benchmark.schedule, stages, micro_batches, chunks).value_or(0);
   return result;
 }
 

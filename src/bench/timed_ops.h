@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/stopwatch.h"
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 
 namespace megatron {
 
-class TimedOps : public PassingOps {
+class TimedOps : public OpsDecorator {
  public:
   struct Cost {
     Seconds seconds;
@@ -19,7 +19,7 @@ class TimedOps : public PassingOps {
   };
   using Costs = std::map<std::string, Cost>;  ///< by verb
 
-  using PassingOps::PassingOps;
+  using OpsDecorator::OpsDecorator;
 
   // In their parts, so that products stay one line; no backend whose verbs can be timed has more than the parts.
   void linear_forward(const LinearForwardArgs& args) override { Ops::linear_forward(args); }

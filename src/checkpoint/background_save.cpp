@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
 
-const Tensor& numbers_of(const Piece& piece, Stored kind) {
-  return kind == Stored::value ? piece.value : kind == Stored::m ? piece.m : piece.v;
+const Tensor& numbers_of(const TensorSlice& piece, StateKind kind) {
+  return kind == StateKind::value ? piece.value : kind == StateKind::m ? piece.m : piece.v;
 }
 
-std::int64_t elements_of(const std::vector<Piece>& pieces) {
+std::int64_t elements_of(const std::vector<TensorSlice>& pieces) {
   std::int64_t elements = 0;
-  for (const Piece& piece : pieces) elements += piece.count;
+  for (const TensorSlice& piece : pieces) elements += piece.count;
   return elements;
 }
 
@@ -32,7 +32,7 @@ std::size_t snapshot_bytes(std::int64_t elements, int moments) {
   return static_cast<std::size_t>(elements * (1 + moments)) * sizeof(float);
 }
 
-std::size_t snapshot_bytes(const std::vector<Piece>& owned) {
+std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned) {
   return owned.empty() ? 0 : snapshot_bytes(elements_of(owned), owned.front().moments());
 }
 
@@ -54,8 +54,8 @@ std::int64_t BackgroundSave::step() const {
 void BackgroundSave::copy() {
   const Ticket now = device_.is_host_memory() ? Ticket{} : device_.mark();
   std::byte* to = snapshot_.data();
-  for (const Stored kind : kStored) {
-    for (const Piece& piece : work_->owned()) {
+  for (const StateKind kind : kStored) {
+    for (const TensorSlice& piece : work_->owned()) {
       const Tensor& numbers = numbers_of(piece, kind);
       if (!numbers) continue;
       if (abandoned_) return;
@@ -94,17 +94,17 @@ void BackgroundSave::begin_to_write() {
 }
 
 void BackgroundSave::write() {
-  work_->write_rank_file_here([this](Stored kind, std::int64_t position) { return numbers(kind, position); });
+  work_->write_rank_file_here([this](StateKind kind, std::int64_t position) { return numbers(kind, position); });
 }
 
-std::span<const float> BackgroundSave::numbers(Stored kind, std::int64_t position) const {
+std::span<const float> BackgroundSave::numbers(StateKind kind, std::int64_t position) const {
   verify(!abandoned_, ErrorKind::filesystem, "abandoned: the run has ended");
   const auto* const first = reinterpret_cast<const float*>(snapshot_.data()) + static_cast<int>(kind) * elements_;
   return {first + position, static_cast<std::size_t>(std::min(kBlock, elements_ - position))};
 }
 
 void BackgroundSave::start(const std::string& run_directory, const TrainingState& state,
-                           const std::vector<Piece>& owned, const SaveOptions& options) {
+                           const std::vector<TensorSlice>& owned, const SaveOptions& options) {
   internal_check(!under_way(), "a save while another one is under way");
   const double start = Timers::steady_seconds();
   work_ = std::make_unique<SaveWork>(world_, run_directory, state, owned, options);
@@ -156,7 +156,7 @@ void BackgroundSave::collect() {
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-std::optional<SaveReport> BackgroundSave::go_on() {
+std::optional<SaveReport> BackgroundSave::advance() {
   internal_check(under_way(), "continuing a save that is not under way");
   try {
     agree(

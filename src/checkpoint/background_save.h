@@ -29,7 +29,7 @@ class SaveWork;
 
 /// Of the copy of so many elements with these moments.
 std::size_t snapshot_bytes(std::int64_t elements, int moments);
-std::size_t snapshot_bytes(const std::vector<Piece>& owned);
+std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned);
 
 class BackgroundSave {
  public:
@@ -43,7 +43,7 @@ class BackgroundSave {
   /// tensors must live, and nobody may change them, until wait_until_copied() has returned or this is destroyed; what
   /// else is passed may change at once. Collective; what save_checkpoint() asks for and throws before it writes, and
   /// then nothing is being copied. None may be under way.
-  void start(const std::string& run_directory, const TrainingState& state, const std::vector<Piece>& owned,
+  void start(const std::string& run_directory, const TrainingState& state, const std::vector<TensorSlice>& owned,
              const SaveOptions& options = {});
   bool copying() const { return copying_; }  ///< the pieces are being read, as far as is known
   /// For this rank, not collective: when it returns, the pieces' numbers may change. Nothing but a look where they have
@@ -59,14 +59,14 @@ class BackgroundSave {
   /// those ranks that are still working. Throws as save_checkpoint() does; then nothing is under way. The report's
   /// seconds are those of the work alone, in its writing the slowest rank's: what lies between the steps is not in
   /// them.
-  std::optional<SaveReport> go_on();
+  std::optional<SaveReport> advance();
 
  private:
   void copy();
   void await_copy();
   void begin_to_write();
   void write();
-  std::span<const float> numbers(Stored kind, std::int64_t position) const;
+  std::span<const float> numbers(StateKind kind, std::int64_t position) const;
   void begin(std::function<void()> task);
   void collect();  ///< waits for the thread; rethrows what went wrong in it
 

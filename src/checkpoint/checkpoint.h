@@ -30,7 +30,7 @@
 
 namespace megatron {
 
-struct Run;          // overlap.h
+struct CopySegment;  // overlap.h
 class OpenDatasets;  // open_datasets.h
 
 /// Where the run stands. `facts` must match on resume (compare_facts); `extra` is whatever else the trainer needs back.
@@ -61,10 +61,10 @@ struct SaveReport {
 /// removed too: the run has gone back and they are an abandoned future.
 /// The program must ignore SIGXFSZ for a file size limit (ulimit -f) to be an error and not its end.
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
-                           const std::vector<Piece>& owned, Device& device, const SaveOptions& options = {});
+                           const std::vector<TensorSlice>& owned, Device& device, const SaveOptions& options = {});
 
 /// Throws Error(numerics) naming a tensor on all ranks if not all values that ranks own are finite.
-void require_finite(Communicator& world, const std::vector<Piece>& owned, Device& device);
+void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, Device& device);
 
 /// Bytes that saving `elements` parameters of all ranks takes, with room for tables and manifest.
 std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks);
@@ -80,15 +80,15 @@ struct FoundCheckpoint {
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory);
 
 /// The numbers that are stored of an element: its value, and the optimizer's moments.
-enum class Stored { value, m, v };
-inline constexpr std::array<Stored, 3> kStored{Stored::value, Stored::m, Stored::v};
+enum class StateKind { value, m, v };
+inline constexpr std::array<StateKind, 3> kStored{StateKind::value, StateKind::m, StateKind::v};
 /// The first so many are there where the optimizer has these moments.
-inline std::span<const Stored> stored_with(int moments) {
+inline std::span<const StateKind> stored_with(int moments) {
   return std::span(kStored).first(static_cast<std::size_t>(1 + moments));
 }
 
 /// A piece as it lies in a rank file: `count` elements from `position` on in each of its datasets.
-struct StoredPiece {
+struct StoredSlice {
   Box box;
   std::int64_t first = 0, count = 0;
   std::int64_t position = 0;
@@ -98,7 +98,7 @@ struct StoredPiece {
 /// A tensor of a checkpoint, with all its pieces.
 struct StoredTensor {
   Shape shape;
-  std::vector<StoredPiece> pieces;
+  std::vector<StoredSlice> pieces;
 };
 
 /// A checkpoint whose files have all been verified against the manifest's hashes, or are being (open_unverified()).
@@ -112,27 +112,27 @@ class CheckpointReader {
   }
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
-  int moments() const { return moments_; }  ///< as Piece::moments
+  int moments() const { return moments_; }  ///< as TensorSlice::moments
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
   /// Fills value (and m and v where they are present) of every wanted piece, whose tensors lie on `device`, whatever
   /// the layout that saved it.
   /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
   /// covered exactly once; or if m or v is wanted and was not saved.
-  void read(Communicator& world, const std::vector<Piece>& wanted, Device& device) const;
+  void read(Communicator& world, const std::vector<TensorSlice>& wanted, Device& device) const;
 
   /// Fills the wanted pieces' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
   /// read().
-  void read_numbers(Stored kind, const std::vector<Piece>& wanted) const;
+  void read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const;
   /// The same, for many small reads: files stay open in `open`.
-  void read_numbers(Stored kind, const std::vector<Piece>& wanted, OpenDatasets& open) const;
+  void read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const;
 
  private:
   friend class CheckpointOpener;
   CheckpointReader() = default;
-  void read_to(Device& device, const std::vector<Piece>& wanted) const;
-  void read_here(const std::vector<Piece>& wanted) const;
-  std::vector<std::vector<Run>> plan(const std::vector<Piece>& wanted) const;
+  void read_to(Device& device, const std::vector<TensorSlice>& wanted) const;
+  void read_here(const std::vector<TensorSlice>& wanted) const;
+  std::vector<std::vector<CopySegment>> plan(const std::vector<TensorSlice>& wanted) const;
 
   std::string path_;
   TrainingState state_;
@@ -164,7 +164,7 @@ CheckpointReader open_unverified(const std::string& path, std::size_t threads);
 std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings);
 
 /// Everything there is, as pieces without memory: tensors whole, in the order of their names.
-std::vector<Piece> whole_tensors(const CheckpointReader& checkpoint);
+std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint);
 
 /// Every tensor's pieces cover it exactly once, element by element, or Error(checkpoint) naming one that they do not.
 void verify_coverage(const CheckpointReader& checkpoint);

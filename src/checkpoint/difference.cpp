@@ -4,16 +4,16 @@
 #include <bit>
 #include <cmath>
 
-#include "checkpoint/piece_stream.h"
+#include "checkpoint/slice_stream.h"
 
 namespace megatron {
 
 namespace {
 
 /// The tensors that both have in the same shape.
-std::vector<Piece> common_tensors(const CheckpointReader& a, const CheckpointReader& b) {
-  std::vector<Piece> common;
-  for (Piece& piece : whole_tensors(a)) {
+std::vector<TensorSlice> common_tensors(const CheckpointReader& a, const CheckpointReader& b) {
+  std::vector<TensorSlice> common;
+  for (TensorSlice& piece : whole_tensors(a)) {
     const auto other = b.tensors().find(piece.name);
     if (other != b.tensors().end() && other->second.shape == piece.global_shape) common.push_back(std::move(piece));
   }
@@ -79,11 +79,12 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
 }
 
 std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool moments) {
-  PieceStream here(a, common_tensors(a, b)), there(b, here.pieces());
+  SliceStream here(a, common_tensors(a, b)), there(b, here.pieces());
   const int compared = moments ? std::min(a.moments(), b.moments()) : 0;
   std::vector<TensorDifference> differences;
-  for (const Piece& piece : here.pieces()) differences.push_back({piece.name, piece.global_shape, compared, {}, {}});
-  for (const Stored kind : stored_with(compared)) {
+  for (const TensorSlice& piece : here.pieces())
+    differences.push_back({piece.name, piece.global_shape, compared, {}, {}});
+  for (const StateKind kind : stored_with(compared)) {
     const auto which = static_cast<std::size_t>(kind);
     for (std::int64_t position = 0; position < here.elements();) {
       const std::span<const float> ours = here.read(kind, position), theirs = there.read(kind, position);

@@ -1,6 +1,6 @@
 // Durable files: the few POSIX calls that the commit protocol is made of, each with an error that says what to do.
 //
-// Knows nothing of checkpoints; adds to hdf5/durable_file.h what only folders of files need. Symbolic links are never
+// Knows nothing of checkpoints; adds to base/durable_file.h what only folders of files need. Symbolic links are never
 // followed in the last component of a path. All functions throw Error(filesystem) unless they say otherwise.
 #pragma once
 

@@ -4,8 +4,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/open_datasets.h"
 #include "checkpoint/overlap.h"
-#include "checkpoint/pieces.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/tensor_slices.h"
 #include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
@@ -20,9 +20,9 @@ constexpr std::int64_t kGapElements = 4096;
 constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
 
 /// Reads runs (ascending in the file) from one dataset into the wanted pieces' `tensor`.
-void read_runs(const Hdf5Array& dataset, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
-               Tensor Piece::*tensor, std::vector<float>& block) {
-  const auto target = [&](const Run& run) { return (wanted[run.wanted].*tensor).as<float>() + run.to; };
+void read_runs(const Hdf5Array& dataset, const std::vector<CopySegment>& runs, const std::vector<TensorSlice>& wanted,
+               Tensor TensorSlice::*tensor, std::vector<float>& block) {
+  const auto target = [&](const CopySegment& run) { return (wanted[run.wanted].*tensor).as<float>() + run.to; };
   for (std::size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
     const std::int64_t first = runs[begin].from;
     std::int64_t stop = first + runs[begin].count;
@@ -45,14 +45,15 @@ void read_runs(const Hdf5Array& dataset, const std::vector<Run>& runs, const std
 }
 
 /// The same for value, m and v, of the pieces that want them.
-void read_file(const std::string& path, const std::vector<Run>& runs, const std::vector<Piece>& wanted,
+void read_file(const std::string& path, const std::vector<CopySegment>& runs, const std::vector<TensorSlice>& wanted,
                std::vector<float>& block) {
   const Hdf5Reader file(path, ErrorKind::checkpoint);
-  read_runs(file.open_dataset(dataset_of(Stored::value)), runs, wanted, &Piece::value, block);
-  for (const auto& [kind, moment] : {std::pair(Stored::m, &Piece::m), std::pair(Stored::v, &Piece::v)}) {
-    std::vector<Run> with_moment;
+  read_runs(file.open_dataset(dataset_of(StateKind::value)), runs, wanted, &TensorSlice::value, block);
+  for (const auto& [kind, moment] :
+       {std::pair(StateKind::m, &TensorSlice::m), std::pair(StateKind::v, &TensorSlice::v)}) {
+    std::vector<CopySegment> with_moment;
     std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_moment),
-                 [&, moment = moment](const Run& run) { return !(wanted[run.wanted].*moment).empty(); });
+                 [&, moment = moment](const CopySegment& run) { return !(wanted[run.wanted].*moment).empty(); });
     if (!with_moment.empty()) read_runs(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
   }
 }
@@ -60,11 +61,11 @@ void read_file(const std::string& path, const std::vector<Run>& runs, const std:
 }  // namespace
 
 // By file, in the order of each.
-std::vector<std::vector<Run>> CheckpointReader::plan(const std::vector<Piece>& wanted) const {
-  check_pieces(wanted);
-  std::vector<std::vector<Run>> runs_by_file(files_.size());
+std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<TensorSlice>& wanted) const {
+  check_slices(wanted);
+  std::vector<std::vector<CopySegment>> runs_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
-    const Piece& piece = wanted[index];
+    const TensorSlice& piece = wanted[index];
     const auto stored = tensors_.find(piece.name);
     verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
            piece.name);
@@ -72,35 +73,35 @@ std::vector<std::vector<Run>> CheckpointReader::plan(const std::vector<Piece>& w
            "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
     verify(piece.moments() <= moments_, ErrorKind::checkpoint,
            "{}: holds one moment, of an optimizer that has no more; use checkpoint.initialize_from for it", path_);
-    for (const Run& run : plan_piece(piece, index, stored->second)) {
+    for (const CopySegment& run : plan_slice(piece, index, stored->second)) {
       runs_by_file[static_cast<std::size_t>(run.file)].push_back(run);
     }
   }
-  for (std::vector<Run>& runs : runs_by_file) {
-    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.from < b.from; });
+  for (std::vector<CopySegment>& runs : runs_by_file) {
+    std::sort(runs.begin(), runs.end(), [](const CopySegment& a, const CopySegment& b) { return a.from < b.from; });
   }
   return runs_by_file;
 }
 
-void CheckpointReader::read_here(const std::vector<Piece>& wanted) const {
-  const std::vector<std::vector<Run>> runs = plan(wanted);
+void CheckpointReader::read_here(const std::vector<TensorSlice>& wanted) const {
+  const std::vector<std::vector<CopySegment>> runs = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
     if (!runs[file].empty()) read_file(files_[file], runs[file], wanted, block);
   }
 }
 
-void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wanted) const {
+void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const {
   OpenDatasets open;
   read_numbers(kind, wanted, open);
 }
 
-void CheckpointReader::read_numbers(Stored kind, const std::vector<Piece>& wanted, OpenDatasets& open) const {
+void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const {
   internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have");
-  const std::vector<std::vector<Run>> runs = plan(wanted);
+  const std::vector<std::vector<CopySegment>> runs = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (!runs[file].empty()) read_runs(open.at(files_[file], kind), runs[file], wanted, &Piece::value, block);
+    if (!runs[file].empty()) read_runs(open.at(files_[file], kind), runs[file], wanted, &TensorSlice::value, block);
   }
 }
 
@@ -109,20 +110,20 @@ namespace {
 /// Of pieces that are read together on their way to a device.
 constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
 
-std::int64_t numbers_of(const Piece& piece) {
+std::int64_t numbers_of(const TensorSlice& piece) {
   return piece.count * (1 + piece.moments());
 }
 
 /// The same, those with more numbers than are read together in several.
-std::vector<Piece> in_small_pieces(const std::vector<Piece>& pieces) {
-  std::vector<Piece> result;
-  for (const Piece& piece : pieces) {
+std::vector<TensorSlice> in_small_pieces(const std::vector<TensorSlice>& pieces) {
+  std::vector<TensorSlice> result;
+  for (const TensorSlice& piece : pieces) {
     const std::int64_t most = kNumbersTogether / (1 + piece.moments());
     for (std::int64_t first = 0; first < piece.count; first += most) {
-      Piece part = piece;
+      TensorSlice part = piece;
       part.first += first;
       part.count = std::min(most, piece.count - first);
-      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
         if (!(piece.*tensor).empty()) part.*tensor = (piece.*tensor).slice(0, first, part.count);
       }
       result.push_back(std::move(part));
@@ -132,10 +133,10 @@ std::vector<Piece> in_small_pieces(const std::vector<Piece>& pieces) {
 }
 
 /// The same pieces in host memory, one after the other.
-std::vector<Piece> in_host_memory(std::vector<Piece> pieces, const Buffer& memory) {
+std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> pieces, const Buffer& memory) {
   std::size_t used = 0;
-  for (Piece& piece : pieces) {
-    for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+  for (TensorSlice& piece : pieces) {
+    for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
       if ((piece.*tensor).empty()) continue;
       piece.*tensor = memory.tensor({piece.count}, DType::f32, used);
       used += (piece.*tensor).bytes();
@@ -147,12 +148,12 @@ std::vector<Piece> in_host_memory(std::vector<Piece> pieces, const Buffer& memor
 }  // namespace
 
 // By way of pinned memory, so many pieces at a time; where the device's memory is the host's, at once.
-void CheckpointReader::read_to(Device& device, const std::vector<Piece>& wanted) const {
+void CheckpointReader::read_to(Device& device, const std::vector<TensorSlice>& wanted) const {
   if (device.is_host_memory()) return read_here(wanted);
-  check_pieces(wanted);
-  const std::vector<Piece> pieces = in_small_pieces(wanted);
+  check_slices(wanted);
+  const std::vector<TensorSlice> pieces = in_small_pieces(wanted);
   std::int64_t all = 0;
-  for (const Piece& piece : pieces) all += numbers_of(piece);
+  for (const TensorSlice& piece : pieces) all += numbers_of(piece);
   const Buffer memory(device.pinned(), static_cast<std::size_t>(std::min(all, kNumbersTogether)) * sizeof(float));
   for (auto begin = pieces.begin(); begin != pieces.end();) {
     auto end = begin;
@@ -160,10 +161,10 @@ void CheckpointReader::read_to(Device& device, const std::vector<Piece>& wanted)
     do {
       numbers += numbers_of(*end++);
     } while (end != pieces.end() && numbers + numbers_of(*end) <= kNumbersTogether);
-    const std::vector<Piece> here = in_host_memory({begin, end}, memory);
+    const std::vector<TensorSlice> here = in_host_memory({begin, end}, memory);
     read_here(here);
-    for (const Piece& piece : here) {
-      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+    for (const TensorSlice& piece : here) {
+      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
         if (!(piece.*tensor).empty()) {
           device.copy_to_device(((*begin).*tensor).data(), (piece.*tensor).data(), (piece.*tensor).bytes());
         }
@@ -173,7 +174,7 @@ void CheckpointReader::read_to(Device& device, const std::vector<Piece>& wanted)
   }
 }
 
-void CheckpointReader::read(Communicator& world, const std::vector<Piece>& wanted, Device& device) const {
+void CheckpointReader::read(Communicator& world, const std::vector<TensorSlice>& wanted, Device& device) const {
   agree(world, [&] { read_to(device, wanted); });
 }
 

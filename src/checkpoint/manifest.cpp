@@ -7,7 +7,7 @@
 
 #include "base/strict_json.h"
 #include "checkpoint/files.h"
-#include "checkpoint/pieces.h"
+#include "checkpoint/tensor_slices.h"
 
 namespace megatron {
 

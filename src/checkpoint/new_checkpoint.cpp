@@ -6,7 +6,7 @@
 
 #include "base/durable_file.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/piece_stream.h"
+#include "checkpoint/slice_stream.h"
 
 namespace megatron {
 
@@ -75,7 +75,7 @@ NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, in
     if (file.pieces.empty()) continue;
     const std::string path = folder.path() + "/" + rank_file_name(rank);
     const std::string table = fill_rank_file(path, rank, state.step, file.pieces, moments, file.numbers);
-    for (const Piece& piece : file.pieces) manifest.add_elements(piece.name, piece.global_shape, piece.count);
+    for (const TensorSlice& piece : file.pieces) manifest.add_elements(piece.name, piece.global_shape, piece.count);
     finish();
     finishing = std::async(finish_rank_file, path, rank, state.step, table, moments);
     finishing_rank = rank;
@@ -124,7 +124,7 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
 }
 
 NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
-                                       const PieceLayout& layout,
+                                       const SliceLayout& layout,
                                        const std::function<void(const std::string& folder)>& add) {
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : source.tensors()) elements += tensor.shape.elements();
@@ -132,13 +132,13 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
   check_free_space(place_of(target).parent_path().string(),
                    checkpoint_bytes(elements * (1 + source.moments()), false, ranks));
   const auto contents = [&](int rank) {
-    std::vector<Piece> pieces;
-    for (Piece& piece : layout(rank)) {
+    std::vector<TensorSlice> pieces;
+    for (TensorSlice& piece : layout(rank)) {
       if (piece.count > 0) pieces.push_back(std::move(piece));
     }
-    const auto stream = std::make_shared<PieceStream>(source, pieces);
+    const auto stream = std::make_shared<SliceStream>(source, pieces);
     return NewRankFile{std::move(pieces),
-                       [stream](Stored kind, std::int64_t position) { return stream->read(kind, position); }};
+                       [stream](StateKind kind, std::int64_t position) { return stream->read(kind, position); }};
   };
   return write_new_checkpoint(target, source.state(), ranks, source.moments(), contents,
                               [&](const std::string& folder) {

@@ -14,7 +14,7 @@
 namespace megatron {
 
 struct NewRankFile {
-  std::vector<Piece> pieces;  ///< of which the tensors do not count; empty: the rank has no file
+  std::vector<TensorSlice> pieces;  ///< of which the tensors do not count; empty: the rank has no file
   NumberSource numbers;
 };
 
@@ -50,12 +50,12 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
                                          const std::function<void(const std::string& folder)>& check = nullptr);
 
 /// What a rank of another layout has, pieces without memory. Empty: nothing.
-using PieceLayout = std::function<std::vector<Piece>(int rank)>;
+using SliceLayout = std::function<std::vector<TensorSlice>(int rank)>;
 
 /// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables
 /// and of one buffer. `add`, if given, may put files into the folder before it gets its name.
 NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
-                                       const PieceLayout& layout,
+                                       const SliceLayout& layout,
                                        const std::function<void(const std::string& folder)>& add = nullptr);
 
 }  // namespace megatron

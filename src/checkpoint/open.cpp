@@ -257,8 +257,8 @@ std::string find_named_checkpoint(const std::string& path, std::vector<std::stri
        fmt::join(warnings, "\n  "));
 }
 
-std::vector<Piece> whole_tensors(const CheckpointReader& checkpoint) {
-  std::vector<Piece> pieces;
+std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint) {
+  std::vector<TensorSlice> pieces;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     Box box{tensor.shape, tensor.shape};
     for (int i = 0; i < tensor.shape.rank(); ++i) box.offset[i] = 0;
@@ -268,7 +268,7 @@ std::vector<Piece> whole_tensors(const CheckpointReader& checkpoint) {
 }
 
 void verify_coverage(const CheckpointReader& checkpoint) {
-  for (const Piece& whole : whole_tensors(checkpoint)) plan_piece(whole, 0, checkpoint.tensors().at(whole.name));
+  for (const TensorSlice& whole : whole_tensors(checkpoint)) plan_slice(whole, 0, checkpoint.tensors().at(whole.name));
 }
 
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory) {

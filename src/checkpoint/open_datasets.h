@@ -15,7 +15,7 @@ namespace megatron {
 class OpenDatasets {
  public:
   /// Of a rank file; opened when it is asked for first. Valid until the next call.
-  const Hdf5Array& at(const std::string& path, Stored kind) {
+  const Hdf5Array& at(const std::string& path, StateKind kind) {
     const auto key = std::pair(path, kind);
     auto found = open_.find(key);
     if (found == open_.end()) {
@@ -37,7 +37,7 @@ class OpenDatasets {
     Hdf5Array dataset;
     std::uint64_t last_use = 0;
   };
-  std::map<std::pair<std::string, Stored>, Open> open_;
+  std::map<std::pair<std::string, StateKind>, Open> open_;
   std::uint64_t uses_ = 0;
 };
 

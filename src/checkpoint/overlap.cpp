@@ -16,9 +16,9 @@ std::int64_t flat_in(const Box& box, const std::array<std::int64_t, kMaxRank>& a
 }
 
 /// Appends, or lengthens the last run.
-void append(std::vector<Run>& runs, std::size_t begin, const Run& run) {
+void append(std::vector<CopySegment>& runs, std::size_t begin, const CopySegment& run) {
   if (runs.size() > begin) {
-    Run& last = runs.back();
+    CopySegment& last = runs.back();
     if (last.from + last.count == run.from && last.to + last.count == run.to) {
       last.count += run.count;
       return;
@@ -36,7 +36,8 @@ void clip_rows(const Box& box, std::int64_t first, std::int64_t count, std::int6
 
 }  // namespace
 
-void append_overlap(const Piece& wanted, std::size_t index, const StoredPiece& stored, std::vector<Run>& runs) {
+void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSlice& stored,
+                    std::vector<CopySegment>& runs) {
   if (wanted.count == 0 || stored.count == 0) return;
   const int rank = wanted.global_shape.rank();
   std::array<std::int64_t, kMaxRank> low{}, high{};
@@ -73,15 +74,15 @@ void append_overlap(const Piece& wanted, std::size_t index, const StoredPiece& s
   }
 }
 
-std::vector<Run> plan_piece(const Piece& wanted, std::size_t index, const StoredTensor& tensor) {
+std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor) {
   verify(wanted.global_shape == tensor.shape, ErrorKind::checkpoint,
          "tensor {} has the shape {} in the checkpoint and {} in this run", wanted.name, tensor.shape.to_string(),
          wanted.global_shape.to_string());
-  std::vector<Run> runs;
-  for (const StoredPiece& stored : tensor.pieces) append_overlap(wanted, index, stored, runs);
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.to < b.to; });
+  std::vector<CopySegment> runs;
+  for (const StoredSlice& stored : tensor.pieces) append_overlap(wanted, index, stored, runs);
+  std::sort(runs.begin(), runs.end(), [](const CopySegment& a, const CopySegment& b) { return a.to < b.to; });
   std::int64_t filled = 0;
-  for (const Run& run : runs) {
+  for (const CopySegment& run : runs) {
     verify(run.to >= filled, ErrorKind::checkpoint, "tensor {}: elements are stored more than once", wanted.name);
     if (run.to > filled) break;
     filled += run.count;

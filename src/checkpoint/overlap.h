@@ -14,16 +14,17 @@
 namespace megatron {
 
 /// `count` elements from element `from` of a rank file's datasets to element `to` of a wanted piece's tensors.
-struct Run {
+struct CopySegment {
   std::int64_t from = 0, to = 0, count = 0;
   int file = 0;
   std::size_t wanted = 0;  ///< index of the wanted piece
 };
 
 /// Appends the runs that `stored` can give to `wanted` (its index: `index`), as long as possible, ascending in both.
-void append_overlap(const Piece& wanted, std::size_t index, const StoredPiece& stored, std::vector<Run>& runs);
+void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSlice& stored,
+                    std::vector<CopySegment>& runs);
 
 /// All runs of one wanted piece. Throws Error(checkpoint) naming the tensor unless they fill it exactly once.
-std::vector<Run> plan_piece(const Piece& wanted, std::size_t index, const StoredTensor& tensor);
+std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor);
 
 }  // namespace megatron

@@ -5,7 +5,7 @@
 
 #include "base/durable_file.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/pieces.h"
+#include "checkpoint/tensor_slices.h"
 #include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
 
-std::string table_text(const std::vector<Piece>& owned) {
+std::string table_text(const std::vector<TensorSlice>& owned) {
   nlohmann::json table = nlohmann::json::array();
   std::int64_t position = 0;
-  for (const Piece& piece : owned) {
+  for (const TensorSlice& piece : owned) {
     table.push_back({{"name", piece.name},
                      {"shape", json_of(piece.global_shape)},
                      {"offset", json_of(piece.box.offset)},
@@ -36,11 +36,11 @@ std::string table_text(const std::vector<Piece>& owned) {
 /// pinned memory.
 class DeviceNumbers {
  public:
-  DeviceNumbers(const std::vector<Piece>& pieces, Device& device) : pieces_(pieces), device_(device) {
+  DeviceNumbers(const std::vector<TensorSlice>& pieces, Device& device) : pieces_(pieces), device_(device) {
     if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5PieceBytes);
   }
 
-  std::span<const float> read(Stored kind, std::int64_t position) {
+  std::span<const float> read(StateKind kind, std::int64_t position) {
     if (position == 0) piece_ = 0, begin_ = 0;
     while (position - begin_ >= pieces_[piece_].count) begin_ += pieces_[piece_++].count;
     const std::int64_t first = position - begin_, count = std::min(kElements, pieces_[piece_].count - first);
@@ -52,11 +52,11 @@ class DeviceNumbers {
 
  private:
   static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
-  static const Tensor& tensor_of(const Piece& piece, Stored kind) {
-    return kind == Stored::value ? piece.value : kind == Stored::m ? piece.m : piece.v;
+  static const Tensor& tensor_of(const TensorSlice& piece, StateKind kind) {
+    return kind == StateKind::value ? piece.value : kind == StateKind::m ? piece.m : piece.v;
   }
 
-  const std::vector<Piece>& pieces_;
+  const std::vector<TensorSlice>& pieces_;
   Device& device_;
   Buffer block_;
   std::size_t piece_ = 0;
@@ -64,7 +64,7 @@ class DeviceNumbers {
 };
 
 /// A checkpoint of parameters that are not finite is worth nothing, and may push out one that is.
-void check_finite(std::span<const float> block, std::int64_t position, const std::vector<Piece>& pieces) {
+void check_finite(std::span<const float> block, std::int64_t position, const std::vector<TensorSlice>& pieces) {
   if (std::all_of(block.begin(), block.end(), [](float number) { return std::isfinite(number); })) [[likely]]
     return;
   const auto* const bad =
@@ -76,11 +76,11 @@ void check_finite(std::span<const float> block, std::int64_t position, const std
        piece->name);
 }
 
-void write_datasets(Hdf5File& file, const std::vector<Piece>& pieces, int moments, const NumberSource& numbers) {
+void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& pieces, int moments, const NumberSource& numbers) {
   std::int64_t elements = 0;
-  for (const Piece& piece : pieces) elements += piece.count;
+  for (const TensorSlice& piece : pieces) elements += piece.count;
   EarlyFlush flush(file.path());
-  for (const Stored kind : stored_with(moments)) {
+  for (const StateKind kind : stored_with(moments)) {
     Hdf5Dataset dataset = file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements));
     for (std::int64_t position = 0; position < elements;) {
       const std::span<const float> block = numbers(kind, position);
@@ -103,7 +103,7 @@ std::string read_table_text(const Hdf5Reader& file) {
 
 TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t position) {
   TableEntry entry{text_at(object, "name", kLongestTensorName), shape_at(object, "shape"), {}};
-  StoredPiece& piece = entry.piece;
+  StoredSlice& piece = entry.piece;
   piece.box = {shape_at(object, "offset"), shape_at(object, "extent")};
   piece.file = file;
   const int rank = entry.shape.rank();
@@ -124,11 +124,11 @@ TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t posi
 
 }  // namespace
 
-const char* dataset_of(Stored kind) {
-  return kind == Stored::value ? "value" : kind == Stored::m ? "m" : "v";
+const char* dataset_of(StateKind kind) {
+  return kind == StateKind::value ? "value" : kind == StateKind::m ? "m" : "v";
 }
 
-std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
                            int moments, const NumberSource& numbers) {
   internal_check(!pieces.empty(), "a rank that owns nothing writes no file");
   std::string table = table_text(pieces);
@@ -153,32 +153,32 @@ FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step
   return digest;
 }
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
                            int moments, const NumberSource& numbers) {
-  const NumberSource finite = [&](Stored kind, std::int64_t position) {
+  const NumberSource finite = [&](StateKind kind, std::int64_t position) {
     const std::span<const float> block = numbers(kind, position);
-    if (kind == Stored::value) check_finite(block, position, pieces);
+    if (kind == StateKind::value) check_finite(block, position, pieces);
     return block;
   };
   const std::string table = fill_rank_file(path, rank, step, pieces, moments, finite);
   return finish_rank_file(path, rank, step, table, moments);
 }
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& owned,
                            Device& device) {
   internal_check(!owned.empty(), "a rank that owns nothing writes no file");
   DeviceNumbers numbers(owned, device);
   return write_rank_file(path, rank, step, owned, owned.front().moments(),
-                         [&](Stored kind, std::int64_t position) { return numbers.read(kind, position); });
+                         [&](StateKind kind, std::int64_t position) { return numbers.read(kind, position); });
 }
 
-void require_finite(Communicator& world, const std::vector<Piece>& owned, Device& device) {
+void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, Device& device) {
   agree(world, [&] {
     std::int64_t elements = 0;
-    for (const Piece& piece : owned) elements += piece.count;
+    for (const TensorSlice& piece : owned) elements += piece.count;
     DeviceNumbers numbers(owned, device);
     for (std::int64_t position = 0; position < elements;) {
-      const std::span<const float> block = numbers.read(Stored::value, position);
+      const std::span<const float> block = numbers.read(StateKind::value, position);
       check_finite(block, position, owned);
       position += static_cast<std::int64_t>(block.size());
     }
@@ -193,7 +193,7 @@ std::string read_piece_table(const std::string& path, int rank, std::int64_t ste
   std::string text = read_table_text(file);
   std::int64_t elements = 0;
   for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
-  for (const Stored kind : stored_with(moments)) {
+  for (const StateKind kind : stored_with(moments)) {
     const Hdf5Array dataset = file.open_dataset(dataset_of(kind));
     const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
     verify(dataset.contiguous(), ErrorKind::checkpoint, "{}: /{} is cut into chunks, which no checkpoint is", path,

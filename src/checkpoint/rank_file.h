@@ -18,33 +18,33 @@
 namespace megatron {
 
 /// The name of a kind's dataset.
-const char* dataset_of(Stored kind);
+const char* dataset_of(StateKind kind);
 
 /// Gives the numbers that go into a dataset, from element `position` on: as many as are at hand, at least one. Asked
 /// for one kind after the other, from 0 to the end. The numbers stay until the next call.
-using NumberSource = std::function<std::span<const float>(Stored kind, std::int64_t position)>;
+using NumberSource = std::function<std::span<const float>(StateKind kind, std::int64_t position)>;
 
 /// Writes a new file of these pieces (of which the tensors do not count), with so many moments, closes and syncs it,
 /// and reopens it to prove that it can be read. Returns its size and hash, taken from what the file system gives back.
 /// `rank` and `step` go into the file. Throws Error; ErrorKind::numerics if a parameter is not finite.
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
                            int moments, const NumberSource& numbers);
 /// The same in two parts: all that needs the numbers, which gives the table of pieces, and the rest, which needs only
 /// the file and so may be done by another thread while the next file is being written. For conversions: numbers that
 /// are not finite are copied as they are.
-std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& pieces,
+std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
                            int moments, const NumberSource& numbers);
 FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table,
                             int moments);
 /// The same, of pieces that lie on `device`.
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<Piece>& owned,
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& owned,
                            Device& device);
 
 /// A piece of a rank file's table, checked on its own.
 struct TableEntry {
   std::string name;
   Shape shape;
-  StoredPiece piece;
+  StoredSlice piece;
 };
 
 /// The table of pieces, as JSON text, after a check that it is sound, that it fits the datasets, and that the file is

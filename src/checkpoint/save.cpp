@@ -7,7 +7,7 @@
 namespace megatron {
 
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
-                           const std::vector<Piece>& owned, Device& device, const SaveOptions& options) {
+                           const std::vector<TensorSlice>& owned, Device& device, const SaveOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SaveWork save(world, run_directory, state, owned, options);
   SaveReport report;

@@ -1,7 +1,7 @@
 #include "checkpoint/save_work.h"
 
 #include "checkpoint/folder.h"
-#include "checkpoint/pieces.h"
+#include "checkpoint/tensor_slices.h"
 #include "comm/agreement.h"
 
 namespace megatron {
@@ -9,29 +9,29 @@ namespace megatron {
 using nlohmann::json;
 
 SaveWork::SaveWork(Communicator& world, const std::string& run_directory, TrainingState state,
-                   const std::vector<Piece>& owned, const SaveOptions& options)
+                   const std::vector<TensorSlice>& owned, const SaveOptions& options)
     : world_(world),
       state_(std::move(state)),
       options_(options),
       folder_(checkpoints_folder(run_directory)),
       pending_(folder_, temporary_folder_name(state_.step), step_folder_name(state_.step),
                aside_folder_name(state_.step)) {
-  for (const Piece& piece : owned) {
+  for (const TensorSlice& piece : owned) {
     if (piece.count > 0) owned_.push_back(piece);
   }
 }
 
 void SaveWork::prepare() {
   agree(world_, [&] {
-    check_pieces(owned_);
-    for (const Piece& piece : owned_) {
+    check_slices(owned_);
+    for (const TensorSlice& piece : owned_) {
       internal_check(piece.moments() == owned_.front().moments(), "optimizer state for some of the pieces only");
     }
     internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range");
     internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
   });
   double mine = 0;
-  for (const Piece& piece : owned_) mine += static_cast<double>(piece.count) * (1 + piece.moments());
+  for (const TensorSlice& piece : owned_) mine += static_cast<double>(piece.count) * (1 + piece.moments());
   const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
   agree(
       world_,
@@ -63,7 +63,7 @@ void SaveWork::write_rank_file_here(const NumberSource& numbers) {
 std::string SaveWork::describe_part() const {
   if (owned_.empty()) return {};
   json tensors = json::array();
-  for (const Piece& piece : owned_) {
+  for (const TensorSlice& piece : owned_) {
     tensors.push_back({{"name", piece.name}, {"shape", json_of(piece.global_shape)}, {"count", piece.count}});
   }
   return json{{"bytes", digest_.bytes},

@@ -16,8 +16,8 @@ namespace megatron {
 /// alone. After an error: discard(), on rank 0, once nobody writes any more.
 class SaveWork {
  public:
-  SaveWork(Communicator& world, const std::string& run_directory, TrainingState state, const std::vector<Piece>& owned,
-           const SaveOptions& options);
+  SaveWork(Communicator& world, const std::string& run_directory, TrainingState state,
+           const std::vector<TensorSlice>& owned, const SaveOptions& options);
 
   void prepare();  ///< collective: checks, makes room, and creates the temporary folder
   /// What this rank owns, of which the pieces' tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
@@ -29,7 +29,7 @@ class SaveWork {
 
   void discard() const noexcept { pending_.discard(); }
   /// Of this rank, without empty ones: in the order of its file.
-  const std::vector<Piece>& owned() const { return owned_; }
+  const std::vector<TensorSlice>& owned() const { return owned_; }
   bool root() const { return world_.rank() == 0; }
   std::int64_t step() const { return state_.step; }
 
@@ -43,7 +43,7 @@ class SaveWork {
   SaveOptions options_;
   std::string folder_;
   PendingFolder pending_;
-  std::vector<Piece> owned_;
+  std::vector<TensorSlice> owned_;
   FileDigest digest_;
   Manifest manifest_;  // on rank 0
   std::int64_t bytes_ = 0;

@@ -30,7 +30,7 @@ std::string run_and_describe(const std::function<void()>& work, std::optional<Er
 
 void agree(Communicator& world, const std::function<void()>& work, std::optional<ErrorKind> kind) {
   std::string failure = run_and_describe(work, kind);
-  if (!world.any(!failure.empty())) return;
+  if (!world.any_rank(!failure.empty())) return;
   const std::vector<std::string> failures = world.gather_texts(failure, 0);
   // What all ranks found alike needs no rank in front of it; only the root knows, and tells.
   const bool alike = std::all_of(failures.begin(), failures.end(),

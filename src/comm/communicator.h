@@ -8,7 +8,7 @@
 //     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
 //     (While an exception unwinds it is abandoned instead.)
 //   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
-//   time.
+//     time.
 //   * In a group of one rank every verb is a copy or nothing.
 //   * A device's communicator reads a tensor behind the device's operations before start_, and what it wrote may be
 //     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
@@ -117,7 +117,7 @@ class Communicator {
   // sends or receives more than about 2·log2(size) messages for one of them.
   void all_reduce_values(std::span<double> values, Reduce reduce = Reduce::sum);
   double all_reduce_value(double value, Reduce reduce = Reduce::sum);
-  bool any(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
+  bool any_rank(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
   std::string broadcast_text(const std::string& text, int root);
   std::vector<std::string> gather_texts(const std::string& text, int root);  ///< by rank; empty except at root
 

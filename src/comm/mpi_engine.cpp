@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/idleness.h"
 #include "comm/ordered_reduction.h"
+#include "comm/poll_backoff.h"
 
 namespace megatron {
 
@@ -110,12 +110,12 @@ bool MpiEngine::progress() {
 }
 
 void MpiEngine::finish(MpiOperation& operation) {
-  Idleness idleness;
+  PollBackoff backoff;
   while (!operation.done) {
     if (progress()) {
-      idleness.moved();
+      backoff.moved();
     } else if (!operation.done) {
-      idleness.rest();
+      backoff.rest();
     }
   }
   const auto at =

@@ -29,7 +29,7 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
          "process grid tensor {} × context {} × data {} × pipeline {} needs {} ranks, but there are {}; "
          "start that many or change [parallel]",
          shape.tensor, shape.context, shape.data, shape.pipeline, shape.ranks(), world.size());
-  internal_check(shape.sharing > 0 && shape.tensor % shape.sharing == 0,
+  internal_check(shape.kv_replicas > 0 && shape.tensor % shape.kv_replicas == 0,
                  "tensor ranks that share parts are equally many of each");
   at_ = coordinates_of(world.rank(), shape);
 
@@ -62,8 +62,9 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
         if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
       },
       tensors);
-  sharing_ = group(
-      "sharing", [sharing = shape.sharing](GridCoordinates& at) { at.tensor -= at.tensor % sharing; }, tensors);
+  kv_replicas_ = group(
+      "kv_replicas", [kv_replicas = shape.kv_replicas](GridCoordinates& at) { at.tensor -= at.tensor % kv_replicas; },
+      tensors);
 }
 
 }  // namespace megatron

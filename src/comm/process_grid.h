@@ -16,7 +16,7 @@ namespace megatron {
 /// Extents of the grid; their product is the number of ranks.
 struct GridShape {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
-  int sharing = 1;  ///< so many neighbouring tensor ranks hold the same part of what has fewer parts than they are
+  int kv_replicas = 1;  ///< so many neighbouring tensor ranks hold the same part of what has fewer parts than they are
   int ranks() const { return tensor * context * data * pipeline; }
 };
 
@@ -37,20 +37,20 @@ class ProcessGrid {
   const GridShape& shape() const { return shape_; }
   const GridCoordinates& at() const { return at_; }
 
-  Communicator& world() const { return world_; }           ///< of host tensors
-  Communicator& tensor() const { return *tensor_; }        ///< ranks that share a layer's matrices
-  Communicator& data() const { return *data_; }            ///< ranks with the same parameters, other samples
-  Communicator& control() const { return *control_; }      ///< the same, for decisions: behind nothing of data()
-  Communicator& pipeline() const { return *pipeline_; }    ///< all stages of one model replica; rank = stage
-  Communicator& model() const { return *model_; }          ///< tensor × pipeline: one whole model replica
-  Communicator& embedding() const { return *embedding_; }  ///< {first, last} stage; alone (size 1) on others
-  Communicator& sharing() const { return *sharing_; }      ///< tensor ranks that share parts; alone where none do
+  Communicator& world() const { return world_; }               ///< of host tensors
+  Communicator& tensor() const { return *tensor_; }            ///< ranks that share a layer's matrices
+  Communicator& data() const { return *data_; }                ///< ranks with the same parameters, other samples
+  Communicator& control() const { return *control_; }          ///< the same, for decisions: behind nothing of data()
+  Communicator& pipeline() const { return *pipeline_; }        ///< all stages of one model replica; rank = stage
+  Communicator& model() const { return *model_; }              ///< tensor × pipeline: one whole model replica
+  Communicator& embedding() const { return *embedding_; }      ///< {first, last} stage; alone (size 1) on others
+  Communicator& kv_replicas() const { return *kv_replicas_; }  ///< tensor ranks that share parts; alone where none do
 
   /// All of these but the world, always in the same order.
   static constexpr std::size_t kGroups = 7;
   std::array<Communicator*, kGroups> groups() const {
-    return {tensor_.get(), data_.get(),      control_.get(), pipeline_.get(),
-            model_.get(),  embedding_.get(), sharing_.get()};
+    return {tensor_.get(), data_.get(),      control_.get(),    pipeline_.get(),
+            model_.get(),  embedding_.get(), kv_replicas_.get()};
   }
 
   bool first_stage() const { return at_.pipeline == 0; }
@@ -60,7 +60,7 @@ class ProcessGrid {
   Communicator& world_;
   GridShape shape_;
   GridCoordinates at_;
-  std::unique_ptr<Communicator> tensor_, data_, control_, pipeline_, model_, embedding_, sharing_;
+  std::unique_ptr<Communicator> tensor_, data_, control_, pipeline_, model_, embedding_, kv_replicas_;
 };
 
 }  // namespace megatron

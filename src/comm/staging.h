@@ -1,6 +1,6 @@
 // Staging: where a rank's reductions hold what the others sent until it is added up, in rank order. It is all the
 // memory that collectives take besides the tensors they are given (MPI's own apart), and its size follows from those
-// tensors: the engine takes what need_of() says, and planning asks the same function.
+// tensors: the engine takes what all_reduce_need() and reduce_scatter_need() say, and planning asks the same ones.
 //
 // A reduction goes in pieces, of which two are in flight; of one group at most two collectives are. So a group has two
 // lanes at most, each as large as its largest reduction needs.

@@ -32,7 +32,7 @@ std::span<const Unsupported> unsupported_features() {
   return kUnsupported;
 }
 
-void refuse_what_is_to_come(const Config& config) {
+void reject_unsupported_keys(const Config& config) {
   std::vector<std::string> lines;
   for (const Unsupported& feature : kUnsupported) {
     if (!feature.asked_for(config)) continue;

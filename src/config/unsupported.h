@@ -19,6 +19,6 @@ struct Unsupported {
 std::span<const Unsupported> unsupported_features();
 
 /// Throws one Error(configuration) that lists each feature the configuration asks for and training lacks.
-void refuse_what_is_to_come(const Config& config);
+void reject_unsupported_keys(const Config& config);
 
 }  // namespace megatron

@@ -116,7 +116,7 @@ struct Sizes {
 };
 
 template <class T, class Function, bool gated>
-void forward(const Team& team, const BiasActivationForwardArgs& args) {
+void forward(const ThreadTeam& team, const BiasActivationForwardArgs& args) {
   const Sizes size(args.y, gated);
   const T* x = elements_of<T>("bias_activation_forward", args.x, size.rows * size.x_columns);
   const T* bias = optional_elements_of<T>("bias_activation_forward", args.bias, size.x_columns);
@@ -131,7 +131,7 @@ void forward(const Team& team, const BiasActivationForwardArgs& args) {
 }
 
 template <class T, class Function, bool gated>
-void backward(const Team& team, const BiasActivationBackwardArgs& args) {
+void backward(const ThreadTeam& team, const BiasActivationBackwardArgs& args) {
   const Sizes size(args.dy, gated);
   const std::int64_t columns = size.columns;
   const T* dy = elements_of<T>("bias_activation_backward", args.dy, size.rows * columns);

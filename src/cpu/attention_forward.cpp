@@ -23,7 +23,7 @@ std::size_t share_of_thread(const AttentionProblem& problem) {
 
 /// Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the keys
 /// once more, and causal pieces are unequal.
-std::int64_t query_cuts(const Team& team, const AttentionProblem& problem) {
+std::int64_t query_cuts(const ThreadTeam& team, const AttentionProblem& problem) {
   const std::int64_t pairs = problem.samples * problem.key_heads;
   const std::int64_t threads = team.threads(), wanted = threads == 1 ? 1 : 4 * threads;
   return std::clamp<std::int64_t>((wanted + pairs - 1) / pairs, 1, problem.queries);
@@ -134,11 +134,12 @@ class ForwardPass {
 };
 
 template <class T>
-void attend(const Team& team, const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory) {
+void attend(const ThreadTeam& team, const AttentionForwardArgs& args, const AttentionProblem& problem,
+            std::byte* memory) {
   const std::int64_t key_heads = problem.key_heads, cuts = query_cuts(team, problem);
   team.each(problem.samples * key_heads * cuts, [&](std::int64_t part, int thread) {
     const std::int64_t pair = part / cuts, piece = part % cuts;
-    const auto cut = [&](std::int64_t i) { return Team::cut(problem.queries, kQueryBlock, cuts, i); };
+    const auto cut = [&](std::int64_t i) { return ThreadTeam::cut(problem.queries, kQueryBlock, cuts, i); };
     if (cut(piece) == cut(piece + 1)) return;
     ForwardPass<T>(args, problem, memory + share_of_thread(problem) * static_cast<std::size_t>(thread))
         .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));

@@ -13,7 +13,7 @@ template <class T>
 }
 
 template <class T>
-void add_to_rows(const Team& team, const AddBiasArgs& args) {
+void add_to_rows(const ThreadTeam& team, const AddBiasArgs& args) {
   const RowsOf size(args.x);
   T* x = elements_of<T>("add_bias", args.x, size.elements());
   const T* bias = elements_of<T>("add_bias", args.bias, size.columns);
@@ -39,7 +39,7 @@ void add_rows(const T* x, std::int64_t rows, std::int64_t stride, float* y, std:
 }
 
 template <class T>
-void sum_columns(const Team& team, const ColumnSumArgs& args) {
+void sum_columns(const ThreadTeam& team, const ColumnSumArgs& args) {
   const RowsOf size(args.x);
   const T* x = elements_of<T>("column_sum", args.x, size.elements());
   float* y = elements_of<float>("column_sum", args.y, size.columns);

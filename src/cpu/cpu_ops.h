@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include "cpu/team.h"
+#include "cpu/thread_team.h"
 #include "ops/ops.h"
 #include "tensor/memory.h"
 
@@ -17,7 +17,7 @@ namespace megatron {
 
 class CpuOps final : public Ops {
  public:
-  /// `threads` per rank, at least 1. Errors are those of Team.
+  /// `threads` per rank, at least 1. Errors are those of ThreadTeam.
   explicit CpuOps(Allocator& allocator, int threads = 1) : allocator_(allocator), team_(threads) {}
 
   // matmul.cpp
@@ -59,7 +59,7 @@ class CpuOps final : public Ops {
   void add(ConstTensor x, Tensor y) override;
   void scale(Tensor y, double factor) override;
   // working_memory.cpp
-  std::size_t working_bytes() const override { return scratch_used_; }
+  std::size_t workspace_bytes() const override { return scratch_used_; }
   void reserve(std::size_t bytes) override;
 
  private:
@@ -67,7 +67,7 @@ class CpuOps final : public Ops {
   std::byte* scratch(std::size_t bytes);
 
   Allocator& allocator_;
-  Team team_;
+  ThreadTeam team_;
   Buffer scratch_;
   std::size_t scratch_used_ = 0;  // the most that was asked for
 };

@@ -39,7 +39,7 @@ float row_sum_exp(const T* logits, std::int64_t count, float maximum) {
 }
 
 template <class T>
-void local_statistics(const Team& team, const CrossEntropyLocalArgs& args) {
+void local_statistics(const ThreadTeam& team, const CrossEntropyLocalArgs& args) {
   const RowsOf size(args.logits);
   const std::int64_t count = real_columns(size.columns, args.first_column, args.vocab_size);
   const T* logits = elements_of<T>("cross_entropy_local", args.logits, size.elements());
@@ -59,7 +59,7 @@ void local_statistics(const Team& team, const CrossEntropyLocalArgs& args) {
 }
 
 template <class T>
-void differentiate(const Team& team, const CrossEntropyBackwardArgs& args) {
+void differentiate(const ThreadTeam& team, const CrossEntropyBackwardArgs& args) {
   const RowsOf size(args.logits);
   const std::int64_t count = real_columns(size.columns, args.first_column, args.vocab_size);
   T* logits = elements_of<T>("cross_entropy_backward", args.logits, size.elements());

@@ -14,7 +14,7 @@ constexpr std::int64_t kChunk = 1024;  // multipliers kept on the stack at a tim
 /// Calls body(row, first, count, scales) for all pieces of at most kChunk columns of all [s, b] rows of x. Threads
 /// share the rows; or, where body adds up over rows, the columns, so that each goes through all rows in order.
 template <class Body>
-void for_each_masked_piece(const char* verb, const Team& team, const ConstTensor& x, const Dropout& dropout,
+void for_each_masked_piece(const char* verb, const ThreadTeam& team, const ConstTensor& x, const Dropout& dropout,
                            bool adds_over_rows, const Body& body) {
   internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]");
   const std::int64_t samples = x.dim(1), rows = x.dim(0) * samples, columns = x.dim(2);
@@ -55,7 +55,7 @@ void forward_piece(const T* x, const T* bias, const T* residual, const float* sc
 }
 
 template <class T>
-void forward(const Team& team, const DropoutAddForwardArgs& args) {
+void forward(const ThreadTeam& team, const DropoutAddForwardArgs& args) {
   const RowsOf size(args.x);
   const T* x = elements_of<T>("dropout_add_forward", args.x, size.elements());
   const T* bias = optional_elements_of<T>("dropout_add_forward", args.bias, size.columns);
@@ -72,7 +72,7 @@ void forward(const Team& team, const DropoutAddForwardArgs& args) {
 }
 
 template <class T>
-void backward(const Team& team, const DropoutAddBackwardArgs& args) {
+void backward(const ThreadTeam& team, const DropoutAddBackwardArgs& args) {
   const RowsOf size(args.dy);
   const T* dy = elements_of<T>("dropout_add_backward", args.dy, size.elements());
   T* dx = elements_of<T>("dropout_add_backward", args.dx, size.elements());

@@ -71,7 +71,7 @@ void with_float_type(const char* verb, DType type, const Body& body) {
 }
 
 template <class T>
-void fill_normal(const Team& team, const NormalArgs& args) {
+void fill_normal(const ThreadTeam& team, const NormalArgs& args) {
   const RowsOf size(args.y);
   T* y = elements_of<T>("normal", args.y, size.elements());
   internal_check(

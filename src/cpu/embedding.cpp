@@ -8,7 +8,7 @@ namespace megatron {
 namespace {
 
 template <class T>
-void look_up(const Team& team, const EmbeddingForwardArgs& args) {
+void look_up(const ThreadTeam& team, const EmbeddingForwardArgs& args) {
   const RowsOf table(args.weight);
   const std::int64_t n = args.ids.elements(), columns = table.columns;
   const std::int32_t* ids = elements_of<std::int32_t>("embedding_forward", args.ids, n);
@@ -34,7 +34,7 @@ void look_up(const Team& team, const EmbeddingForwardArgs& args) {
 }
 
 template <class T>
-void add_gradients(const Team& team, const EmbeddingBackwardArgs& args) {
+void add_gradients(const ThreadTeam& team, const EmbeddingBackwardArgs& args) {
   const RowsOf table(args.dweight);
   const std::int64_t n = args.ids.elements(), columns = table.columns;
   const std::int32_t* ids = elements_of<std::int32_t>("embedding_backward", args.ids, n);

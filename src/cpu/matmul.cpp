@@ -80,8 +80,8 @@ void CpuOps::matmul(const MatmulArgs& args) {
     std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
     team_.each(blocks.rows * blocks.columns, [&](std::int64_t block, int thread) {
       const std::int64_t row = block / blocks.columns, column = block % blocks.columns;
-      const auto down = [&](std::int64_t i) { return Team::cut(m, kBlockUnit, blocks.rows, i); };
-      const auto across = [&](std::int64_t i) { return Team::cut(n, kBlockUnit, blocks.columns, i); };
+      const auto down = [&](std::int64_t i) { return ThreadTeam::cut(m, kBlockUnit, blocks.rows, i); };
+      const auto across = [&](std::int64_t i) { return ThreadTeam::cut(n, kBlockUnit, blocks.columns, i); };
       const ProductSize size{down(row + 1) - down(row), across(column + 1) - across(column), k};
       multiply_block<T>(args, size, down(row), across(column),
                         reinterpret_cast<float*>(memory + share * static_cast<std::size_t>(thread)));

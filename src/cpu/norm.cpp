@@ -70,7 +70,7 @@ void normalize_row(const T* x, const T* gamma, const T* beta, Statistics row, T*
 }
 
 template <class KindOf, class T>
-void forward(const Team& team, const LayerNormForwardArgs& args) {
+void forward(const ThreadTeam& team, const LayerNormForwardArgs& args) {
   const RowsOf size(args.x);
   const std::int64_t columns = size.columns;
   const auto x = rows_of<T>("layer_norm_forward", args.x, size);
@@ -130,7 +130,7 @@ void input_gradient_row(const T* dy, const T* x, const T* gamma, const T* residu
 }
 
 template <class KindOf, class T>
-void backward(const Team& team, const LayerNormBackwardArgs& args) {
+void backward(const ThreadTeam& team, const LayerNormBackwardArgs& args) {
   const RowsOf size(args.x);
   const std::int64_t columns = size.columns;
   const auto dy = rows_of<T>("layer_norm_backward", args.dy, size), x = rows_of<T>("layer_norm_backward", args.x, size);

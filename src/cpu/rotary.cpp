@@ -36,7 +36,7 @@ void turn(const Angles& angles, T* x, T* y, std::int64_t pairs) {
 }
 
 template <class T>
-void turn_heads(const Team& team, const RotaryArgs& args) {
+void turn_heads(const ThreadTeam& team, const RotaryArgs& args) {
   const RotaryShape shape(args);
   const StridedRows<T> x = rows_of<T>("rotary", args.x, RowsOf(args.x));
   team.ranges(shape.tokens, 1, shape.tokens * shape.heads * shape.pairs * 2,

@@ -16,15 +16,15 @@ class CpuCountingOps final : public CountingOps {
 
   void matmul(const MatmulArgs& args) override {
     CountingOps::matmul(args);
-    works_in(matmul_bytes(args, threads_));
+    record_workspace(matmul_bytes(args, threads_));
   }
   void attention_forward(const AttentionForwardArgs& args) override {
     CountingOps::attention_forward(args);
-    works_in(attention_forward_bytes(args, threads_));
+    record_workspace(attention_forward_bytes(args, threads_));
   }
   void attention_backward(const AttentionBackwardArgs& args) override {
     CountingOps::attention_backward(args);
-    works_in(attention_backward_bytes(args, threads_));
+    record_workspace(attention_backward_bytes(args, threads_));
   }
 
  private:

@@ -32,8 +32,8 @@ void find_document_starts(std::span<const std::int32_t> tokens, std::int32_t end
   }
 }
 
-GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-                       std::int64_t first_step, Allocator& memory, BatchContents contents)
+BatchReader::BatchReader(TokenSource& source, const SampleOrder& order, const BatchShape& shape, BatchPlan plan,
+                         std::int64_t first_step, Allocator& memory, BatchContents contents)
     : order_(order),
       shape_(shape),
       plan_(std::move(plan)),
@@ -60,7 +60,7 @@ GptBatches::GptBatches(TokenSource& source, const SampleOrder& order, const Batc
   reader_ = std::thread([this] { read_ahead(); });
 }
 
-GptBatches::~GptBatches() {
+BatchReader::~BatchReader() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -69,7 +69,7 @@ GptBatches::~GptBatches() {
   reader_.join();
 }
 
-const StepBatch& GptBatches::next() {
+const StepBatch& BatchReader::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return produced_ > taken_ || error_ != nullptr || ended_; });
   if (produced_ == taken_) {
@@ -83,7 +83,7 @@ const StepBatch& GptBatches::next() {
   return batch;
 }
 
-void GptBatches::read_ahead() {
+void BatchReader::read_ahead() {
   try {
     for (std::int64_t step = first_step_;; ++step) {
       {
@@ -92,7 +92,7 @@ void GptBatches::read_ahead() {
         changed_.wait(lock, [this] { return stop_ || produced_ == taken_; });
         if (stop_) return;
       }
-      const StepSamples samples = plan_(step);
+      const GlobalBatch samples = plan_(step);
       if (samples.samples > 0) fill(slots_[produced_ % 2], step, samples);  // only this thread changes produced_
       {
         const std::lock_guard lock(mutex_);
@@ -114,7 +114,7 @@ void GptBatches::read_ahead() {
   }
 }
 
-void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples) {
+void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples) {
   const std::int64_t s = samples.sequence > 0 ? samples.sequence : order_.sequence_length();
   const std::int64_t b = shape_.micro_batch_size, d = shape_.data_size;
   internal_check(samples.samples <= shape_.most_samples && s <= order_.sequence_length(),
@@ -140,7 +140,7 @@ void GptBatches::fill(Slot& slot, std::int64_t step, const StepSamples& samples)
   }
 }
 
-GptBatches::Columns GptBatches::columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const {
+BatchReader::Columns BatchReader::columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const {
   const std::int64_t b = shape_.micro_batch_size;
   const auto offset = static_cast<std::size_t>(micro_batch * sequence * b) * sizeof(std::int32_t);
   const auto part = [&](const Buffer& buffer, Shape shape, DType type) {
@@ -152,8 +152,8 @@ GptBatches::Columns GptBatches::columns(const Slot& slot, std::int64_t micro_bat
 }
 
 // Returns what it adds to the count of losses.
-double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, bool counts,
-                                const Columns& to) {
+double BatchReader::place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, bool counts,
+                                 const Columns& to) {
   const std::int64_t b = shape_.micro_batch_size;
   const auto read = samples_.read(sample).first(static_cast<std::size_t>(sequence + 1));
   auto* const tokens = to.tokens.as<std::int32_t>() + column;
@@ -173,7 +173,7 @@ double GptBatches::place_sample(std::uint64_t sample, std::int64_t column, std::
   return count;
 }
 
-void GptBatches::place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to) {
+void BatchReader::place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to) {
   const auto starts = std::span(starts_).first(tokens.size() - 1);
   find_document_starts(tokens, contents_.end_of_document, starts);
   if (to.document_starts) {

@@ -1,4 +1,4 @@
-// GptBatches: the micro-batches of one data rank, step after step, read ahead by one step in a thread of its own.
+// BatchReader: the micro-batches of one data rank, step after step, read ahead by one step in a thread of its own.
 //
 // The global batch of a step is the samples [first_sample, first_sample + samples) of the sample order. Micro-batch k
 // of data rank r (of d, micro-batch size b) holds the places k·b·d + r·b + (0 .. b-1) of the global batch, as in
@@ -29,7 +29,7 @@ namespace megatron {
 /// The global batch of one step. samples == 0: there is no such step, the run has ended. Of each sample the first
 /// `sequence` tokens are used; 0: all of the order's sequence length. The last `padding` samples only fill the batch:
 /// their losses have the weight zero, so that the contents must have weights.
-struct StepSamples {
+struct GlobalBatch {
   std::uint64_t first_sample = 0;
   std::int64_t samples = 0;
   std::int64_t sequence = 0;
@@ -37,7 +37,7 @@ struct StepSamples {
 };
 
 /// Step (0, 1, ...) to its samples; a pure function, called from the reading thread.
-using StepPlan = std::function<StepSamples(std::int64_t step)>;
+using BatchPlan = std::function<GlobalBatch(std::int64_t step)>;
 
 /// How much the losses of one sample's targets count, made from nothing but its tokens [s + 1], of which the first s
 /// are inputs and the last s targets: sets weights [s], and returns what the sample adds to the number that the
@@ -53,7 +53,7 @@ struct BatchContents {
   bool any() const { return document_starts || position_ids || weights != nullptr; }
 };
 
-struct MicroBatchTokens {
+struct HostMicroBatch {
   ConstTensor tokens;               ///< i32 [s, b], s being the step's sequence
   ConstTensor targets;              ///< i32 [s, b]: the tokens that follow
   ConstTensor document_starts;      ///< i32 [b, s]: where in the sample each token's document begins; if asked for
@@ -64,8 +64,8 @@ struct MicroBatchTokens {
 
 struct StepBatch {
   std::int64_t step = 0;
-  StepSamples samples;
-  std::vector<MicroBatchTokens> micro_batches;
+  GlobalBatch samples;
+  std::vector<HostMicroBatch> micro_batches;
   double loss_count = 0;  ///< of this data rank's samples: targets, or what their weights add up to divide by
 };
 
@@ -94,15 +94,15 @@ class SampleReader {
 void find_document_starts(std::span<const std::int32_t> tokens, std::int32_t end_of_document,
                           std::span<std::int32_t> starts);
 
-class GptBatches {
+class BatchReader {
  public:
   /// Starts reading `first_step` at once. `memory` is the host's, perhaps of a kind that copies to a device like
   /// better.
-  GptBatches(TokenSource& source, const SampleOrder& order, const BatchShape& shape, StepPlan plan,
-             std::int64_t first_step, Allocator& memory = host_memory(), BatchContents contents = {});
-  GptBatches(const GptBatches&) = delete;
-  GptBatches& operator=(const GptBatches&) = delete;
-  ~GptBatches();  ///< abandons what is being read
+  BatchReader(TokenSource& source, const SampleOrder& order, const BatchShape& shape, BatchPlan plan,
+              std::int64_t first_step, Allocator& memory = host_memory(), BatchContents contents = {});
+  BatchReader(const BatchReader&) = delete;
+  BatchReader& operator=(const BatchReader&) = delete;
+  ~BatchReader();  ///< abandons what is being read
 
   /// The next step's micro-batches; its tensors stay as they are until the next call. Rethrows what went wrong while
   /// reading. Asking for a step behind the plan's end is an internal error.
@@ -119,14 +119,14 @@ class GptBatches {
     Tensor tokens, targets, document_starts, position_ids, weights;
   };
   void read_ahead();
-  void fill(Slot& slot, std::int64_t step, const StepSamples& samples);
+  void fill(Slot& slot, std::int64_t step, const GlobalBatch& samples);
   Columns columns(const Slot& slot, std::int64_t micro_batch, std::int64_t sequence) const;
   double place_sample(std::uint64_t sample, std::int64_t column, std::int64_t sequence, bool counts, const Columns& to);
   void place_documents(std::span<const std::int32_t> tokens, std::int64_t column, const Columns& to);
 
   const SampleOrder& order_;
   BatchShape shape_;
-  StepPlan plan_;
+  BatchPlan plan_;
   std::int64_t first_step_;
   SampleReader samples_;
   BatchContents contents_;

@@ -47,26 +47,26 @@ std::string number_failure(const char* what, std::size_t step, const ComparedNum
 
 }  // namespace
 
-LayoutVerdict::LayoutVerdict(PlayComparison comparison, Promise promise)
+ParityReport::ParityReport(PlayComparison comparison, Promise promise)
     : comparison_(std::move(comparison)), promise_(promise) {
   for (const StepComparison& step : comparison_.steps) rounding_.emplace_back(1 + step.gradients.size());
   precision_ = rounding_;
 }
 
-void LayoutVerdict::allow_rounding(const std::vector<StepComparison>& rounding, double times) {
+void ParityReport::allow_rounding(const std::vector<StepComparison>& rounding, double times) {
   raise(rounding_, rounding, kRoundingMargin / times);
 }
 
-void LayoutVerdict::allow_precision(const std::vector<StepComparison>& precision) {
+void ParityReport::allow_precision(const std::vector<StepComparison>& precision) {
   raise(precision_, precision, kPrecisionMargin);
 }
 
-double LayoutVerdict::scale_of(std::size_t step, std::size_t number) const {
+double ParityReport::scale_of(std::size_t step, std::size_t number) const {
   const StepComparison& at = comparison_.steps[step];
   return number == 0 ? std::abs(at.loss.reference) : at.gradients[number - 1].scale;
 }
 
-double LayoutVerdict::allowed(std::size_t step, std::size_t number) const {
+double ParityReport::allowed(std::size_t step, std::size_t number) const {
   const double scale = scale_of(step, number);
   double most = rounding_[step][number];
   if (!(scale > 0)) return most;
@@ -80,18 +80,18 @@ double LayoutVerdict::allowed(std::size_t step, std::size_t number) const {
   return most;
 }
 
-bool LayoutVerdict::loss_beyond(std::size_t step) const {
+bool ParityReport::loss_beyond(std::size_t step) const {
   const ComparedNumber& loss = comparison_.steps[step].loss;
   const double most = std::max(promise_.loss * std::abs(loss.reference), allowed(step, 0));
   return !(std::abs(loss.here - loss.reference) <= most);  // a loss that is not finite as well
 }
 
-bool LayoutVerdict::gradient_beyond(std::size_t step, std::size_t tensor) const {
+bool ParityReport::gradient_beyond(std::size_t step, std::size_t tensor) const {
   const TensorDifference& difference = comparison_.steps[step].gradients[tensor];
   return difference.relative > promise_.gradient && difference.distance > allowed(step, 1 + tensor);
 }
 
-std::vector<std::size_t> LayoutVerdict::gradients_beyond(std::size_t step) const {
+std::vector<std::size_t> ParityReport::gradients_beyond(std::size_t step) const {
   std::vector<std::size_t> beyond;
   for (std::size_t t = 0; t < comparison_.steps[step].gradients.size(); ++t) {
     if (gradient_beyond(step, t)) beyond.push_back(t);
@@ -99,14 +99,14 @@ std::vector<std::size_t> LayoutVerdict::gradients_beyond(std::size_t step) const
   return beyond;
 }
 
-std::size_t LayoutVerdict::first_step_beyond() const {
+std::size_t ParityReport::first_step_beyond() const {
   for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {
     if (loss_beyond(step) || !gradients_beyond(step).empty()) return step + 1;
   }
   return 0;
 }
 
-std::string LayoutVerdict::tables() const {
+std::string ParityReport::tables() const {
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "  {:>4} {:>12} {:>12} {:>10}   {:>13} {:>12} {:>10}   {}\n", "step", "loss", "reference",
@@ -130,7 +130,7 @@ std::string LayoutVerdict::tables() const {
   return text;
 }
 
-std::string LayoutVerdict::gradient_failure(std::size_t step) const {
+std::string ParityReport::gradient_failure(std::size_t step) const {
   const std::vector<TensorDifference>& gradients = comparison_.steps[step].gradients;
   const std::vector<std::size_t> beyond = gradients_beyond(step);
   const TensorDifference& last = gradients[beyond.back()];  // the nearest to the loss
@@ -146,7 +146,7 @@ std::string LayoutVerdict::gradient_failure(std::size_t step) const {
       text, last.name, last.relative, last.rank);
 }
 
-std::string LayoutVerdict::failure() const {
+std::string ParityReport::failure() const {
   std::vector<std::string> parts;
   const std::vector<StepComparison>& steps = comparison_.steps;
   const std::size_t first = first_step_beyond();
@@ -178,7 +178,7 @@ std::string LayoutVerdict::failure() const {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-std::string LayoutVerdict::summary() const {
+std::string ParityReport::summary() const {
   double loss = 0, norm = 0, gradient = 0;
   std::size_t rounding_losses = 0, rounding_gradients = 0, gradients = 0;
   for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {

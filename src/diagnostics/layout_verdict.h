@@ -39,9 +39,9 @@ struct PlayComparison {
   std::string copies;                        ///< copies of parameters that differ, in words; empty: none
 };
 
-class LayoutVerdict {
+class ParityReport {
  public:
-  LayoutVerdict(PlayComparison comparison, Promise promise);
+  ParityReport(PlayComparison comparison, Promise promise);
 
   /// `rounding`: the reference's first steps, played by one rank with other rounding errors, compared with themselves.
   /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved

@@ -117,7 +117,8 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
 // What nobody else holds need not be read.
 void ReplicaCheck::add(Piece piece) {
   if ((piece.over_data && grid_.data().size() > 1) || (piece.over_tensor() && grid_.tensor().size() > 1) ||
-      (piece.over_sharing() && grid_.sharing().size() > 1) || (piece.over_stages() && grid_.embedding().size() > 1)) {
+      (piece.over_kv_replicas() && grid_.kv_replicas().size() > 1) ||
+      (piece.over_stages() && grid_.embedding().size() > 1)) {
     pieces_.push_back(std::move(piece));
   }
 }
@@ -169,9 +170,9 @@ void ReplicaCheck::run(const std::string& when) {
   for (Piece& piece : pieces_) piece.hash = hash_of(piece.values);
   bool bad = differ(grid_.data(), [](const Piece& piece) { return piece.over_data; });
   bad = differ(grid_.tensor(), [](const Piece& piece) { return piece.over_tensor(); }) || bad;
-  bad = differ(grid_.sharing(), [](const Piece& piece) { return piece.over_sharing(); }) || bad;
+  bad = differ(grid_.kv_replicas(), [](const Piece& piece) { return piece.over_kv_replicas(); }) || bad;
   bad = differ(grid_.embedding(), [](const Piece& piece) { return piece.over_stages(); }) || bad;
-  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) bad = axis->any(bad);
+  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) bad = axis->any_rank(bad);
   if (!bad) return;
   Communicator& world = grid_.world();
   const std::vector<std::string> descriptions = world.gather_texts(describe(), 0);

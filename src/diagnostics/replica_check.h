@@ -42,7 +42,7 @@ class ReplicaCheck {
     bool over_tensor() const {
       return parameter->tensor == Placement::replica || parameter->tensor == Placement::partial;
     }
-    bool over_sharing() const { return parameter->tensor == Placement::shared; }
+    bool over_kv_replicas() const { return parameter->tensor == Placement::kv_replicated; }
     bool over_stages() const { return parameter->pipeline != Placement::split; }
   };
   struct HashState;

@@ -55,11 +55,11 @@ std::vector<Header> share_headers(Communicator& world, const WholeTensors* refer
 }
 
 // Names that the reference lacks would never be looked at.
-void require_known(Communicator& world, const std::vector<Header>& headers, const std::vector<Piece>& held) {
+void require_known(Communicator& world, const std::vector<Header>& headers, const std::vector<TensorSlice>& held) {
   std::set<std::string> known;
   for (const Header& header : headers) known.insert(header.name);
   agree(world, [&] {
-    for (const Piece& piece : held) {
+    for (const TensorSlice& piece : held) {
       verify(known.contains(piece.name), ErrorKind::internal, "the layout has the parameter {}, one rank does not",
              piece.name);
     }
@@ -69,29 +69,31 @@ void require_known(Communicator& world, const std::vector<Header>& headers, cons
 // This rank's parts of the reference's tensors.
 class HeldTensors {
  public:
-  HeldTensors(const std::vector<Piece>& held, double unit, Device& device) : unit_(unit), device_(device) {
-    for (const Piece& piece : held) pieces_[piece.name].push_back(&piece);
+  HeldTensors(const std::vector<TensorSlice>& held, double unit, Device& device) : unit_(unit), device_(device) {
+    for (const TensorSlice& piece : held) pieces_[piece.name].push_back(&piece);
   }
 
   /// Of elements [first, first + chunk.size()) of a whole tensor: the sum of the differences' squares. `seen` counts,
   /// for each of them, how often it was compared (adds).
   double compare(const Header& header, std::int64_t first, std::span<const float> chunk, std::span<std::int32_t> seen) {
     double squares = 0;
-    each_run(header, first, chunk, [&](const Piece& piece, const Run& run, std::span<const float> expected) {
-      squares += compare(piece, run, expected);
-      for (std::int32_t& times : seen.subspan(static_cast<std::size_t>(run.from), expected.size())) ++times;
-    });
+    each_run(header, first, chunk,
+             [&](const TensorSlice& piece, const CopySegment& run, std::span<const float> expected) {
+               squares += compare(piece, run, expected);
+               for (std::int32_t& times : seen.subspan(static_cast<std::size_t>(run.from), expected.size())) ++times;
+             });
     return squares;
   }
 
   /// Sets those elements to the chunk times the unit.
   void set(const Header& header, std::int64_t first, std::span<const float> chunk) {
-    each_run(header, first, chunk, [&](const Piece& piece, const Run& run, std::span<const float> values) {
-      mine_.resize(std::max(mine_.size(), values.size()));
-      std::transform(values.begin(), values.end(), mine_.begin(),
-                     [&](float value) { return static_cast<float>(unit_ * value); });
-      device_.copy_to_device(piece.value.as<float>() + run.to, mine_.data(), values.size_bytes());
-    });
+    each_run(header, first, chunk,
+             [&](const TensorSlice& piece, const CopySegment& run, std::span<const float> values) {
+               mine_.resize(std::max(mine_.size(), values.size()));
+               std::transform(values.begin(), values.end(), mine_.begin(),
+                              [&](float value) { return static_cast<float>(unit_ * value); });
+               device_.copy_to_device(piece.value.as<float>() + run.to, mine_.data(), values.size_bytes());
+             });
   }
 
  private:
@@ -101,17 +103,17 @@ class HeldTensors {
     if (held == pieces_.end()) return;
     Shape origin = header.shape;
     for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
-    const StoredPiece stored{{origin, header.shape}, first, static_cast<std::int64_t>(chunk.size()), 0, 0};
-    for (const Piece* piece : held->second) {
+    const StoredSlice stored{{origin, header.shape}, first, static_cast<std::int64_t>(chunk.size()), 0, 0};
+    for (const TensorSlice* piece : held->second) {
       runs_.clear();
       append_overlap(*piece, 0, stored, runs_);
-      for (const Run& run : runs_) {
+      for (const CopySegment& run : runs_) {
         work(*piece, run, chunk.subspan(static_cast<std::size_t>(run.from), static_cast<std::size_t>(run.count)));
       }
     }
   }
 
-  double compare(const Piece& piece, const Run& run, std::span<const float> expected) {
+  double compare(const TensorSlice& piece, const CopySegment& run, std::span<const float> expected) {
     mine_.resize(std::max(mine_.size(), expected.size()));
     device_.copy_to_host(mine_.data(), piece.value.as<float>() + run.to, expected.size_bytes());
     double squares = 0;
@@ -124,8 +126,8 @@ class HeldTensors {
 
   double unit_;
   Device& device_;
-  std::map<std::string, std::vector<const Piece*>> pieces_;
-  std::vector<Run> runs_;
+  std::map<std::string, std::vector<const TensorSlice*>> pieces_;
+  std::vector<CopySegment> runs_;
   std::vector<float> mine_;
 };
 
@@ -176,7 +178,7 @@ void each_chunk(Communicator& world, const WholeTensors* reference, const std::v
   }
 }
 
-std::vector<float> values_of(const Piece& piece, Device& device) {
+std::vector<float> values_of(const TensorSlice& piece, Device& device) {
   internal_check(piece.count == piece.global_shape.elements(), "a reference of parts of tensors");
   std::vector<float> values(static_cast<std::size_t>(piece.count));
   device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
@@ -185,9 +187,9 @@ std::vector<float> values_of(const Piece& piece, Device& device) {
 
 }  // namespace
 
-WholeTensors WholeTensors::of(const std::vector<Piece>& pieces, Device& device) {
+WholeTensors WholeTensors::of(const std::vector<TensorSlice>& pieces, Device& device) {
   WholeTensors whole;
-  for (const Piece& piece : pieces) {
+  for (const TensorSlice& piece : pieces) {
     Tensor& tensor = whole.tensors.emplace_back();
     tensor.name = piece.name;
     tensor.shape = piece.global_shape;
@@ -197,7 +199,7 @@ WholeTensors WholeTensors::of(const std::vector<Piece>& pieces, Device& device) 
   return whole;
 }
 
-WholeTensors WholeTensors::of_gradients(const std::vector<Piece>& pieces, double unit, Device& device) {
+WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& pieces, double unit, Device& device) {
   constexpr std::string_view kKeyBias = "attention.key.bias", kQueryBias = "attention.query.bias";
   WholeTensors whole = of(pieces, device);
   std::map<std::string, double> norms;
@@ -213,7 +215,7 @@ WholeTensors WholeTensors::of_gradients(const std::vector<Piece>& pieces, double
   return whole;
 }
 
-void WholeTensors::move_to(const std::vector<Piece>& pieces, double floor, Device& device) {
+void WholeTensors::move_to(const std::vector<TensorSlice>& pieces, double floor, Device& device) {
   internal_check(pieces.size() == tensors.size(), "as many tensors as before");
   for (std::size_t t = 0; t < pieces.size(); ++t) {
     Tensor& tensor = tensors[t];
@@ -225,7 +227,7 @@ void WholeTensors::move_to(const std::vector<Piece>& pieces, double floor, Devic
   }
 }
 
-void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<Piece>& held, double unit,
+void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<TensorSlice>& held, double unit,
                  Device& device) {
   const std::vector<Header> headers = share_headers(world, reference);
   HeldTensors mine(held, unit, device);
@@ -235,7 +237,7 @@ void set_tensors(Communicator& world, const WholeTensors* reference, const std::
 }
 
 std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTensors* reference,
-                                              const std::vector<Piece>& held, double unit, Device& device) {
+                                              const std::vector<TensorSlice>& held, double unit, Device& device) {
   const std::vector<Header> headers = share_headers(world, reference);
   require_known(world, headers, held);
   const auto tensors = static_cast<std::int64_t>(headers.size());

@@ -25,13 +25,13 @@ struct WholeTensors {
   std::vector<Tensor> tensors;
 
   /// The values of `pieces`, which must be whole tensors (one rank has them all). Scales are the tensors' L2 norms.
-  static WholeTensors of(const std::vector<Piece>& pieces, Device& device);
+  static WholeTensors of(const std::vector<TensorSlice>& pieces, Device& device);
   /// Gradients: of(`pieces`) times `unit`. In exact arithmetic the gradient of a key's bias is zero, so its scale is
   /// that of the query's bias.
-  static WholeTensors of_gradients(const std::vector<Piece>& pieces, double unit, Device& device);
+  static WholeTensors of_gradients(const std::vector<TensorSlice>& pieces, double unit, Device& device);
   /// Takes the new values of the same parameters. Scales become how far each tensor has moved, plus `floor` times its
   /// norm.
-  void move_to(const std::vector<Piece>& pieces, double floor, Device& device);
+  void move_to(const std::vector<TensorSlice>& pieces, double floor, Device& device);
 };
 
 struct TensorDifference {
@@ -49,10 +49,10 @@ struct TensorDifference {
 /// tensor and by each of them once: else, and for a tensor that the reference lacks, Error(internal) on all ranks, with
 /// the tensor's name.
 std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTensors* reference,
-                                              const std::vector<Piece>& held, double unit, Device& device);
+                                              const std::vector<TensorSlice>& held, double unit, Device& device);
 
 /// Sets `held` to what the reference, which rank 0 alone passes, has there, multiplied by `unit`. Collective.
-void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<Piece>& held, double unit,
+void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<TensorSlice>& held, double unit,
                  Device& device);
 
 }  // namespace megatron

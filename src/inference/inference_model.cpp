@@ -22,7 +22,7 @@ Config config_for_inference(const CheckpointReader& checkpoint) {
 namespace {
 
 // The whole of a parameter, to be filled with f32 numbers.
-Piece whole(const Parameter& parameter, Tensor value) {
+TensorSlice whole(const Parameter& parameter, Tensor value) {
   const std::int64_t count = parameter.elements();
   return {.name = parameter.name,
           .global_shape = parameter.global_shape,
@@ -44,9 +44,9 @@ InferenceModel::InferenceModel(Config config, Communicator& world, Compute compu
   store_.allocate_values(*compute_.backend.device, type_);
 }
 
-std::vector<Piece> InferenceModel::values() const {
+std::vector<TensorSlice> InferenceModel::values() const {
   internal_check(type_ == DType::f32, "the pieces of a checkpoint are f32");
-  std::vector<Piece> pieces;
+  std::vector<TensorSlice> pieces;
   for (const Parameter& parameter : store_.all()) pieces.push_back(whole(parameter, parameter.value));
   return pieces;
 }
@@ -65,7 +65,7 @@ void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoin
     const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
     if (memory.bytes() < bytes) memory = Buffer();  // the old one is not needed while the new one is allocated
     if (memory.bytes() < bytes) memory = Buffer(device, bytes);
-    std::vector<Piece> pieces;
+    std::vector<TensorSlice> pieces;
     std::size_t used = 0;
     for (std::size_t i = begin; i < end; ++i) {
       pieces.push_back(whole(all[i], memory.tensor({all[i].elements()}, DType::f32, used)));

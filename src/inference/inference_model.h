@@ -28,7 +28,7 @@ class InferenceModel {
   /// are in memory in both. Errors as CheckpointReader::read().
   void load(Communicator& world, const CheckpointReader& checkpoint);
   /// All weights of an f32 model, whole, as views on the device.
-  std::vector<Piece> values() const;
+  std::vector<TensorSlice> values() const;
   /// Bytes that the weights take on the device.
   std::size_t weight_bytes() const { return store_.values().bytes() + store_.constant_bytes(); }
   /// Next-token logits behind each token from number `first_row` on, [rows, vocab_size], row-major.

@@ -20,7 +20,7 @@ struct LogitComparison {
 };
 
 /// Sets the values of all these pieces, which are whole records in host memory.
-using FillValues = std::function<void(const std::vector<Piece>& values)>;
+using FillValues = std::function<void(const std::vector<TensorSlice>& values)>;
 
 /// Runs the model of `config` on one process, with one side's numbers and then the other's: the memory of one model.
 LogitComparison compare_logits(const Config& config, Communicator& world, const FillValues& source,

@@ -10,8 +10,8 @@
 #include "data/kept_tokenizer.h"
 #include "inference/inference_model.h"
 #include "interop/checkpoint_tokenizer.h"
-#include "interop/foreign_families.h"
-#include "interop/foreign_reader.h"
+#include "interop/hugging_face_families.h"
+#include "interop/hugging_face_reader.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_export.h"
 #include "train/trainer.h"
@@ -21,30 +21,30 @@ namespace megatron {
 namespace {
 
 using nlohmann::json;
-using Record = ForeignTensor::Record;
+using Record = HuggingFaceTensor::Record;
 
 FillValues values_of(const CheckpointReader& source) {
-  return [&](const std::vector<Piece>& values) { source.read_numbers(Stored::value, values); };
+  return [&](const std::vector<TensorSlice>& values) { source.read_numbers(StateKind::value, values); };
 }
 
-FillValues values_of(const ForeignReader& source) {
-  return [&](const std::vector<Piece>& values) {
-    for (const Piece& piece : values) {
+FillValues values_of(const HuggingFaceReader& source) {
+  return [&](const std::vector<TensorSlice>& values) {
+    for (const TensorSlice& piece : values) {
       source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
     }
   };
 }
 
 /// A model's vocabulary, and its tokenizer where there are files to make it from.
-struct ForeignVocabulary {
+struct HuggingFaceVocabulary {
   std::optional<Vocabulary> vocabulary;
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
 /// By shards, by our own key of config.json, or by the tokenizer's files in the folder. A tokenizer.json that this
 /// program does not support is `unsupported`, and the model has no vocabulary.
-ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const ForeignModel& foreign, const std::string& data,
-                                        std::string& unsupported) {
+HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, const HuggingFaceModel& foreign,
+                                                 const std::string& data, std::string& unsupported) {
   const std::optional<Vocabulary> known = data.empty() ? foreign.vocabulary : TokenDataset(data).vocabulary();
   if (known) {
     const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
@@ -52,7 +52,7 @@ ForeignVocabulary vocabulary_of_foreign(const std::string& folder, const Foreign
     return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
   }
   const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
-  ForeignVocabulary found;
+  HuggingFaceVocabulary found;
   try {
     if (tokenizer_file_exists(whole)) {
       found.tokenizer = make_tokenizer({"gpt2", whole, ""});
@@ -75,10 +75,10 @@ void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const st
   create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
 }
 
-void require_all_exchanged(const CheckpointReader& source, const std::vector<ForeignTensor>& tensors) {
+void require_all_exchanged(const CheckpointReader& source, const std::vector<HuggingFaceTensor>& tensors) {
   std::set<std::string> unused;
   for (const auto& [name, tensor] : source.tensors()) unused.insert(name);
-  for (const ForeignTensor& tensor : tensors) {
+  for (const HuggingFaceTensor& tensor : tensors) {
     for (const Record& record : tensor.records) {
       verify(unused.erase(record.name) > 0, ErrorKind::checkpoint, "{}: has no tensor {}", source.path(), record.name);
     }
@@ -87,10 +87,10 @@ void require_all_exchanged(const CheckpointReader& source, const std::vector<For
          unused.empty() ? "" : *unused.begin());
 }
 
-json exported_config(const Config& config, const CheckpointReader& source, ForeignFormat format, SafetensorsType type,
-                     const Tokenizer* tokenizer) {
+json exported_config(const Config& config, const CheckpointReader& source, HuggingFaceFormat format,
+                     SafetensorsType type, const Tokenizer* tokenizer) {
   const char* dtype = type == SafetensorsType::f32 ? "float32" : type == SafetensorsType::bf16 ? "bfloat16" : "float16";
-  json out = foreign_config(config.model, format, dtype);
+  json out = hugging_face_config(config.model, format, dtype);
   const json end = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
   out["bos_token_id"] = out["eos_token_id"] = end;
   out[kOwnConfigKey] = {{"vocab_size", config.model.vocab_size},
@@ -106,7 +106,7 @@ json exported_config(const Config& config, const CheckpointReader& source, Forei
 }
 
 /// To the last bit; in families that shift numbers, to rounding.
-bool agrees(const LogitComparison& compared, ForeignFormat format) {
+bool agrees(const LogitComparison& compared, HuggingFaceFormat format) {
   if (family_of(format).norm_shift == 0) return compared.differing == 0;
   return compared.largest_difference <= 1e-5 * std::max(1.0, compared.largest_logit);
 }
@@ -116,18 +116,18 @@ bool agrees(const LogitComparison& compared, ForeignFormat format) {
 ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
                                    const ExportOptions& options) {
   const Config config = config_for_inference(source);
-  refuse_what_is_to_come(config);
-  const ForeignFormat format = options.format ? *options.format : format_of(config.model);
+  reject_unsupported_keys(config);
+  const HuggingFaceFormat format = options.format ? *options.format : format_of(config.model);
   require_format(config.model, format);
-  const std::vector<ForeignTensor> tensors = foreign_tensors(config.model, format, config.model.vocab_size);
+  const std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(config.model, format, config.model.vocab_size);
   require_all_exchanged(source, tensors);
   std::vector<NewTensor> list;
-  for (const ForeignTensor& tensor : tensors) list.push_back({tensor.name, tensor.shape});
+  for (const HuggingFaceTensor& tensor : tensors) list.push_back({tensor.name, tensor.shape});
 
   const NewFolder folder(target, remove_export);
   try {
     ConversionReport report;
-    ForeignGather gather(source);
+    HuggingFaceGather gather(source);
     const WrittenSafetensors written =
         write_safetensors(folder.path(), list, options.type, options.max_shard_bytes,
                           [&](std::size_t index, std::span<float> numbers) { gather.read(tensors[index], numbers); });
@@ -141,7 +141,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     if (tokenizer != nullptr) export_tokenizer(*tokenizer, config.model.sequence_length, folder.path());
     sync_path(folder.path());
     if (options.compare) {
-      const ForeignReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
+      const HuggingFaceReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
       report.compared = compare_logits(config, world, values_of(source), values_of(exported));
       internal_check(options.type != SafetensorsType::f32 || agrees(*report.compared, format),
                      "an export that gives other logits");
@@ -159,7 +159,7 @@ namespace {
 
 TrainingState imported_state(const Config& config, const Vocabulary& vocabulary) {
   TrainingState state;
-  state.facts = model_facts(config, vocabulary);
+  state.facts = model_signature(config, vocabulary);
   state.extra = {{"config", print_config(config)}};
   return state;
 }
@@ -184,10 +184,10 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const json theirs = read_json_file(config_path);
   SafetensorsModel files(source);
   const auto tensors = static_cast<std::int64_t>(files.names().size());
-  ForeignModel foreign = read_from(config_path, [&] { return parse_foreign_config(theirs, tensors); });
+  HuggingFaceModel foreign = read_from(config_path, [&] { return parse_hugging_face_config(theirs, tensors); });
   ConversionReport report;
   const auto [vocabulary, tokenizer] =
-      vocabulary_of_foreign(source, foreign, options.data, report.unsupported_tokenizer);
+      vocabulary_of_hugging_face(source, foreign, options.data, report.unsupported_tokenizer);
   ModelConfig& model = foreign.model;
   if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
@@ -196,16 +196,16 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   if (options.sequence_length > 0) model.sequence_length = options.sequence_length;
   const Config config = read_from(config_path, [&] { return config_of(foreign); });
 
-  const ForeignReader reader(source, std::move(files), foreign.format,
-                             foreign_tensors(config.model, foreign.format, foreign.vocab_rows));
+  const HuggingFaceReader reader(source, std::move(files), foreign.format,
+                                 hugging_face_tensors(config.model, foreign.format, foreign.vocab_rows));
   report.has_tokenizer = vocabulary.has_value();
   report.tensors = reader.tensors();
-  const std::vector<Piece> pieces = reader.pieces();
+  const std::vector<TensorSlice> pieces = reader.pieces();
   std::vector<float> buffer;
   std::size_t next = 0;
-  const NumberSource numbers = [&](Stored, std::int64_t position) -> std::span<const float> {
+  const NumberSource numbers = [&](StateKind, std::int64_t position) -> std::span<const float> {
     if (position == 0) next = 0;
-    const Piece& piece = pieces[next++];
+    const TensorSlice& piece = pieces[next++];
     buffer.resize(static_cast<std::size_t>(piece.count));
     reader.read(piece.name, buffer);
     return buffer;

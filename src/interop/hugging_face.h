@@ -1,4 +1,4 @@
-// Checkpoints as Hugging Face models and back, as safetensors: the families of foreign_families.h.
+// Checkpoints as Hugging Face models and back, as safetensors: the families of hugging_face_families.h.
 //
 // Streams tensor by tensor: memory is that of the largest one in fp32, or twice that where their matrices are
 // transposed (GPT-2), and in an export that of one more, which is written while the next one is read; but for the
@@ -26,7 +26,7 @@ struct ConversionReport {
 };
 
 struct ExportOptions {
-  std::optional<ForeignFormat> format = {};  ///< default: what the model is
+  std::optional<HuggingFaceFormat> format = {};  ///< default: what the model is
   SafetensorsType type = SafetensorsType::f32;
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool compare = true;

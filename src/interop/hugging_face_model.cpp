@@ -11,7 +11,7 @@
 #include "config/resolve.h"
 #include "config/schema.h"
 #include "config/unsupported.h"
-#include "interop/foreign_families.h"
+#include "interop/hugging_face_families.h"
 
 namespace megatron {
 
@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 /// Keys in which models of every family differ, or that do not belong to a model's form: they are read and written by
-/// ForeignSizes, or by the families themselves where positions are rotations.
+/// HuggingFaceSizes, or by the families themselves where positions are rotations.
 constexpr std::string_view kSizeKeys[] = {"preset",          "layers",           "hidden_size",
                                           "attention_heads", "head_size",        "query_groups",
                                           "rotary_base",     "ffn_hidden_size",  "max_position_embeddings",
@@ -34,7 +34,7 @@ std::string in_words(const std::vector<std::string>& names) {
 }
 
 /// What an input file would have to say for the model to be of this family.
-std::vector<std::string> obstacles(const ModelConfig& model, const ForeignFamily& family) {
+std::vector<std::string> obstacles(const ModelConfig& model, const HuggingFaceFamily& family) {
   std::vector<std::string> found;
   Config ours, form;
   ours.model = model;
@@ -52,7 +52,7 @@ std::vector<std::string> obstacles(const ModelConfig& model, const ForeignFamily
   const auto want = [&](bool holds, const char* text) {
     if (!holds) found.emplace_back(text);
   };
-  const ForeignSizes& sizes = family.sizes;
+  const HuggingFaceSizes& sizes = family.sizes;
   want(sizes.groups != nullptr || model.query_groups == model.attention_heads,
        "model.query_groups must be model.attention_heads");
   want(sizes.head_size != nullptr || model.head_size() * model.attention_heads == model.hidden_size,
@@ -66,13 +66,13 @@ std::vector<std::string> obstacles(const ModelConfig& model, const ForeignFamily
 }
 
 /// Their name of an activation. Of a gated part: of its gate.
-const char* foreign_activation(const std::string& ours) {
+const char* hugging_face_activation(const std::string& ours) {
   if (ours == "swiglu") return "silu";
   if (ours == "geglu") return "gelu_pytorch_tanh";
   return ours == "gelu" ? "gelu_new" : ours == "gelu_exact" ? "gelu" : "relu";
 }
 
-std::string our_activation(std::string theirs, const ForeignFamily& family) {
+std::string our_activation(std::string theirs, const HuggingFaceFamily& family) {
   if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
   const bool tanh = theirs == "gelu_new" || theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast";
   if (family.form.gated()) {
@@ -89,25 +89,25 @@ std::string our_activation(std::string theirs, const ForeignFamily& family) {
 
 }  // namespace
 
-std::vector<ForeignFormat> foreign_formats() {
-  std::vector<ForeignFormat> formats;
-  for (std::size_t i = 0; i < foreign_families().size(); ++i) formats.push_back(static_cast<ForeignFormat>(i));
+std::vector<HuggingFaceFormat> hugging_face_formats() {
+  std::vector<HuggingFaceFormat> formats;
+  for (std::size_t i = 0; i < hugging_face_families().size(); ++i) formats.push_back(static_cast<HuggingFaceFormat>(i));
   return formats;
 }
 
-const char* name_of(ForeignFormat format) {
+const char* name_of(HuggingFaceFormat format) {
   return family_of(format).name;
 }
 
 std::string names_of_formats() {
   std::vector<std::string> names;
-  for (const ForeignFamily& family : foreign_families()) names.emplace_back(family.name);
+  for (const HuggingFaceFamily& family : hugging_face_families()) names.emplace_back(family.name);
   return in_words(names);
 }
 
-ForeignFormat format_of(const ModelConfig& model) {
+HuggingFaceFormat format_of(const ModelConfig& model) {
   std::string all;
-  for (const ForeignFormat format : foreign_formats()) {
+  for (const HuggingFaceFormat format : hugging_face_formats()) {
     const std::vector<std::string> found = obstacles(model, family_of(format));
     if (found.empty()) return format;
     all += fmt::format("\n  {}: {}", name_of(format), fmt::join(found, "; "));
@@ -115,15 +115,15 @@ ForeignFormat format_of(const ModelConfig& model) {
   fail(ErrorKind::configuration, "Hugging Face has no model of this kind that we know to write:{}", all);
 }
 
-void require_format(const ModelConfig& model, ForeignFormat format) {
+void require_format(const ModelConfig& model, HuggingFaceFormat format) {
   const std::vector<std::string> found = obstacles(model, family_of(format));
   verify(found.empty(), ErrorKind::configuration, "the model cannot be written in this format:\n  {}: {}",
          name_of(format), fmt::join(found, fmt::format("\n  {}: ", name_of(format))));
 }
 
-json foreign_config(const ModelConfig& model, ForeignFormat format, const char* dtype) {
-  const ForeignFamily& family = family_of(format);
-  const ForeignSizes& sizes = family.sizes;
+json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype) {
+  const HuggingFaceFamily& family = family_of(format);
+  const HuggingFaceSizes& sizes = family.sizes;
   json config = {{"model_type", family.name},
                  {"architectures", {family.architecture}},
                  {"vocab_size", model.vocab_size},
@@ -140,7 +140,7 @@ json foreign_config(const ModelConfig& model, ForeignFormat format, const char* 
   if (sizes.head_size != nullptr) config[sizes.head_size] = model.head_size();
   if (sizes.ffn != nullptr) config[sizes.ffn] = model.ffn_hidden_size;
   if (sizes.epsilon != nullptr) config[sizes.epsilon] = model.norm_epsilon;
-  if (sizes.activation != nullptr) config[sizes.activation] = foreign_activation(model.activation);
+  if (sizes.activation != nullptr) config[sizes.activation] = hugging_face_activation(model.activation);
   for (const char* key : sizes.hidden_dropout) config[key] = model.hidden_dropout;
   family.write(model, config);
   return config;
@@ -149,8 +149,8 @@ json foreign_config(const ModelConfig& model, ForeignFormat format, const char* 
 namespace {
 
 /// The sizes that all families name, and what an absent one is.
-void read_sizes(const ForeignKeys& keys, const ForeignFamily& family, ModelConfig& model) {
-  const ForeignSizes& sizes = family.sizes;
+void read_sizes(const HuggingFaceKeys& keys, const HuggingFaceFamily& family, ModelConfig& model) {
+  const HuggingFaceSizes& sizes = family.sizes;
   model.hidden_size = keys.size(sizes.hidden);
   model.layers = keys.size(sizes.layers);
   model.attention_heads = model.query_groups = keys.size(sizes.heads);
@@ -179,7 +179,7 @@ void read_sizes(const ForeignKeys& keys, const ForeignFamily& family, ModelConfi
 }
 
 /// Weights that are not numbers of their own.
-void refuse_quantized(const ForeignKeys& keys) {
+void refuse_quantized(const HuggingFaceKeys& keys) {
   if (!keys.has("quantization_config")) return;
   const json quantization = keys.object("quantization_config");
   fail(ErrorKind::checkpoint,
@@ -191,7 +191,7 @@ void refuse_quantized(const ForeignKeys& keys) {
 }
 
 /// With keys under the names that the family's row has.
-json with_usual_names(json config, const ForeignFamily& family) {
+json with_usual_names(json config, const HuggingFaceFamily& family) {
   for (const auto& [key, other] : family.aliases) {
     if (config.contains(other) && !config.at(other).is_null()) config[key] = config.at(other);
   }
@@ -199,13 +199,13 @@ json with_usual_names(json config, const ForeignFamily& family) {
 }
 
 /// What export adds for import.
-void read_own(const json& own, ForeignModel& foreign) {
+void read_own(const json& own, HuggingFaceModel& foreign) {
   foreign.model.sequence_length = integer_at(own, "sequence_length", 1, foreign.model.max_position_embeddings);
   foreign.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
   if (!own.contains("tokenizer")) return;
   Vocabulary vocabulary;
   vocabulary.tokenizer = text_at(own, "tokenizer", 64);
-  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMostForeign));
+  vocabulary.size = static_cast<std::uint64_t>(integer_at(own, "vocab_size", 1, kMostOfAnySize));
   const std::string hash = text_at(own, "tokenizer_hash", 16);
   const char* end = hash.data() + hash.size();
   verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
@@ -215,19 +215,19 @@ void read_own(const json& own, ForeignModel& foreign) {
 
 }  // namespace
 
-ForeignModel parse_foreign_config(const json& config, std::int64_t tensors) {
+HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tensors) {
   verify(config.is_object(), ErrorKind::checkpoint, "it is no object");
-  const std::string type = ForeignKeys(config).text("model_type", "");
-  const std::vector<ForeignFormat> formats = foreign_formats();
+  const std::string type = HuggingFaceKeys(config).text("model_type", "");
+  const std::vector<HuggingFaceFormat> formats = hugging_face_formats();
   const auto known =
-      std::find_if(formats.begin(), formats.end(), [&](ForeignFormat format) { return type == name_of(format); });
+      std::find_if(formats.begin(), formats.end(), [&](HuggingFaceFormat format) { return type == name_of(format); });
   verify(known != formats.end(), ErrorKind::checkpoint, "\"model_type\" is \"{}\"; what can be imported is {}", type,
          names_of_formats());
-  const ForeignFamily& family = family_of(*known);
+  const HuggingFaceFamily& family = family_of(*known);
   const json named = with_usual_names(config, family);
-  const ForeignKeys keys(named);
+  const HuggingFaceKeys keys(named);
   refuse_quantized(keys);
-  ForeignModel foreign;
+  HuggingFaceModel foreign;
   foreign.format = *known;
   foreign.vocab_rows = keys.size("vocab_size");
   ModelConfig& model = foreign.model;
@@ -242,14 +242,14 @@ ForeignModel parse_foreign_config(const json& config, std::int64_t tensors) {
   return foreign;
 }
 
-Config config_of(const ForeignModel& foreign) try {
+Config config_of(const HuggingFaceModel& foreign) try {
   Config config;
   config.model = foreign.model;
   config.train.steps = config.train.global_batch_size = 1;
   config.learning_rate.decay = "constant";
   config.data.train = "imported";
   resolve(config, 1, nullptr);
-  refuse_what_is_to_come(config);
+  reject_unsupported_keys(config);
   parse_config_text(print_config(config), "as a configuration of ours");  // what single keys may be
   return config;
 } catch (const Error& error) {  // whichever rule it is, a stranger's file breaks it

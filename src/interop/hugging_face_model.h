@@ -1,8 +1,8 @@
 // How Hugging Face writes the models that we train: which of its tensors our records are, and its config.json.
 //
 // Families differ in names, in whether matrices are [in, out], in how query, key and value share a tensor, and in what
-// they fix of a model: foreign_families.h has a row for each. Rotations are half-split in all of them, as here. Knows
-// names and numbers of sizes; reads no files.
+// they fix of a model: hugging_face_families.h has a row for each. Rotations are half-split in all of them, as here.
+// Knows names and numbers of sizes; reads no files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ namespace megatron {
 
 /// One of their tensors: rows of our records, and then transposed where they transpose. Rows that no record has are
 /// zero.
-struct ForeignTensor {
+struct HuggingFaceTensor {
   struct Record {
     std::string name;
     Shape shape;                ///< the rows that are exchanged: of vocabulary tables not all that we have
@@ -34,41 +34,42 @@ struct ForeignTensor {
   float shift = 0;  ///< their numbers plus this are ours
 };
 
-/// The families, in the order of foreign_families().
-enum class ForeignFormat { gpt2, llama, mistral, qwen2, qwen3, gemma, opt, gpt_neox, bloom, phi };
-std::vector<ForeignFormat> foreign_formats();
-const char* name_of(ForeignFormat format);
+/// The families, in the order of hugging_face_families().
+enum class HuggingFaceFormat { gpt2, llama, mistral, qwen2, qwen3, gemma, opt, gpt_neox, bloom, phi };
+std::vector<HuggingFaceFormat> hugging_face_formats();
+const char* name_of(HuggingFaceFormat format);
 /// Their names as a list in words: "gpt2, llama, ... or phi".
 std::string names_of_formats();
 
 /// The first format that a model can be exported to; Error(configuration) naming what each lacks.
-ForeignFormat format_of(const ModelConfig& model);
+HuggingFaceFormat format_of(const ModelConfig& model);
 /// Error(configuration) naming each key of the model that the format has no place for.
-void require_format(const ModelConfig& model, ForeignFormat format);
+void require_format(const ModelConfig& model, HuggingFaceFormat format);
 
 /// Of a model in one of the formats, with so many rows of vocabulary tables on their side: all of its tensors.
-std::vector<ForeignTensor> foreign_tensors(const ModelConfig& model, ForeignFormat format, std::int64_t vocab_rows);
+std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, HuggingFaceFormat format,
+                                                    std::int64_t vocab_rows);
 
 /// Whether a tensor of theirs is a buffer that follows from the configuration.
-bool is_derived(const std::string& name, ForeignFormat format);
+bool is_derived(const std::string& name, HuggingFaceFormat format);
 
 /// config.json.
-nlohmann::json foreign_config(const ModelConfig& model, ForeignFormat format, const char* dtype);
+nlohmann::json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype);
 
 inline constexpr const char* kOwnConfigKey = "megatron_train";  ///< of config.json: what only we know of a model
 
-struct ForeignModel {
-  ForeignFormat format = ForeignFormat::gpt2;
+struct HuggingFaceModel {
+  HuggingFaceFormat format = HuggingFaceFormat::gpt2;
   ModelConfig model;            ///< not resolved; sequence_length is all positions unless our own key says less
   std::int64_t vocab_rows = 0;  ///< of their vocabulary tables
   std::optional<Vocabulary> vocabulary;  ///< that our own key names
 };
 /// The reverse, of a stranger's file, whose layers are bounded by the number of tensors. Throws Error(checkpoint)
 /// naming the key that is missing, malformed, or says something that our model cannot do.
-ForeignModel parse_foreign_config(const nlohmann::json& config, std::int64_t tensors);
+HuggingFaceModel parse_hugging_face_config(const nlohmann::json& config, std::int64_t tensors);
 
 /// Resolved for one rank; batches and lengths are any, because none belong to a model. Error(checkpoint) if it breaks
 /// a rule of our configurations.
-Config config_of(const ForeignModel& foreign);
+Config config_of(const HuggingFaceModel& foreign);
 
 }  // namespace megatron

@@ -1,18 +1,18 @@
 #include <algorithm>
 
-#include "interop/foreign_families.h"
+#include "interop/hugging_face_families.h"
 
 namespace megatron {
 
 namespace {
 
-using Record = ForeignTensor::Record;
+using Record = HuggingFaceTensor::Record;
 
 /// Puts together the list of a family's tensors. A linear layer or norm is given by its name there and here, its
 /// weight's shape, and whether it has a bias.
 class TensorList {
  public:
-  TensorList(const ModelConfig& model, const ForeignFamily& family, std::int64_t vocab_rows)
+  TensorList(const ModelConfig& model, const HuggingFaceFamily& family, std::int64_t vocab_rows)
       : model_(model), family_(family), vocab_rows_(vocab_rows) {}
 
   void norm(const std::string& theirs, const std::string& ours, std::int64_t size, bool bias) {
@@ -36,7 +36,7 @@ class TensorList {
       for (const char* part : {"query", "key", "value"}) {
         Record record{ours + part + kind, shape, shape};
         const auto index = static_cast<std::int64_t>(records.size());
-        if (family_.qkv == ForeignQkv::stacked) {
+        if (family_.qkv == HuggingFaceQkv::stacked) {
           record.first = index * rows;
         } else {
           record.first = index * d;
@@ -57,16 +57,16 @@ class TensorList {
 
   void positions(const std::string& theirs, const std::string& ours) {
     const Shape shape{model_.max_position_embeddings, model_.hidden_size};
-    ForeignTensor& tensor = add(theirs, {{ours, shape, shape, family_.position_shift}}, false);
+    HuggingFaceTensor& tensor = add(theirs, {{ours, shape, shape, family_.position_shift}}, false);
     tensor.shape[0] += family_.position_shift;
   }
 
-  std::vector<ForeignTensor> take() { return std::move(tensors_); }
+  std::vector<HuggingFaceTensor> take() { return std::move(tensors_); }
 
  private:
   /// The shape is that of all records' rows together.
-  ForeignTensor& add(const std::string& name, std::vector<Record> records, bool transposed) {
-    ForeignTensor tensor{name, {0}, transposed, std::move(records)};
+  HuggingFaceTensor& add(const std::string& name, std::vector<Record> records, bool transposed) {
+    HuggingFaceTensor tensor{name, {0}, transposed, std::move(records)};
     for (const Record& record : tensor.records) tensor.shape[0] += record.shape[0];
     const Shape& shape = tensor.records[0].shape;
     if (shape.rank() > 1) tensor.shape.insert(transposed ? tensor.shape.begin() : tensor.shape.end(), shape[1]);
@@ -75,13 +75,13 @@ class TensorList {
   }
 
   const ModelConfig& model_;
-  const ForeignFamily& family_;
+  const HuggingFaceFamily& family_;
   std::int64_t vocab_rows_;
-  std::vector<ForeignTensor> tensors_;
+  std::vector<HuggingFaceTensor> tensors_;
 };
 
-void list_layer(const ModelConfig& model, const ForeignFamily& family, std::int64_t layer, TensorList& list) {
-  const ForeignNames& names = family.names;
+void list_layer(const ModelConfig& model, const HuggingFaceFamily& family, std::int64_t layer, TensorList& list) {
+  const HuggingFaceNames& names = family.names;
   const std::string theirs = fmt::format("{}{}.", names.layer, layer), ours = fmt::format("layers.{}.", layer);
   const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, d = model.head_size();
   const std::int64_t queries = model.attention_heads * d, keys = model.query_groups * d;
@@ -108,9 +108,10 @@ void list_layer(const ModelConfig& model, const ForeignFamily& family, std::int6
 
 }  // namespace
 
-std::vector<ForeignTensor> foreign_tensors(const ModelConfig& model, ForeignFormat format, std::int64_t vocab_rows) {
-  const ForeignFamily& family = family_of(format);
-  const ForeignNames& names = family.names;
+std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, HuggingFaceFormat format,
+                                                    std::int64_t vocab_rows) {
+  const HuggingFaceFamily& family = family_of(format);
+  const HuggingFaceNames& names = family.names;
   const bool beta = model.normalization == "layernorm";
   TensorList list(model, family, vocab_rows);
   list.vocabulary(std::string(names.word) + ".weight", "embedding.word.weight", true);
@@ -123,8 +124,8 @@ std::vector<ForeignTensor> foreign_tensors(const ModelConfig& model, ForeignForm
   return list.take();
 }
 
-bool is_derived(const std::string& name, ForeignFormat format) {
-  const ForeignFamily& family = family_of(format);
+bool is_derived(const std::string& name, HuggingFaceFormat format) {
+  const HuggingFaceFamily& family = family_of(format);
   return name.starts_with(family.names.layer) && std::any_of(family.derived.begin(), family.derived.end(),
                                                              [&](const char* end) { return name.ends_with(end); });
 }

@@ -28,7 +28,7 @@ constexpr std::array kFamilies = {
 const ModelFamily& family_of(const ModelConfig& model) {
   const auto* const found = std::find_if(kFamilies.begin(), kFamilies.end(),
                                          [&](const ModelFamily& family) { return family.name == model.family; });
-  internal_check(found != kFamilies.end(), "a model family that nobody has written");
+  internal_check(found != kFamilies.end(), "model.family names no family of the table");
   return *found;
 }
 

@@ -81,16 +81,15 @@ EmbeddingSizes embedding_sizes(const ModelConfig& model) {
   return sizes;
 }
 
-int declare_table(Declare& declare, const std::string& name, const ModelConfig& model) {
-  return declare.split_rows(name, model.padded_vocab(), model.hidden_size, model.init_std);
+int declare_table(ParameterBuilder& builder, const std::string& name, const ModelConfig& model) {
+  return builder.column_parallel_weight(name, model.padded_vocab(), model.hidden_size, model.init_std);
 }
 
 // A tied word table is used by the first chunk (look-up) and by the last (head). Where these are on different ranks it
 // is one parameter in two copies: the first chunk's counts, the gradients of both are summed.
-int declare_word_table(Declare& declare, const ModelConfig& model, const ProcessGrid& grid) {
-  const int word = declare_table(declare, "embedding.word.weight", model);
-  if (model.tie_embeddings && grid.shape().pipeline > 1)
-    declare.store().mark_tied(word, /*counted=*/grid.first_stage());
+int declare_word_table(ParameterBuilder& builder, const ModelConfig& model, const ProcessGrid& grid) {
+  const int word = declare_table(builder, "embedding.word.weight", model);
+  if (model.tie_embeddings && grid.shape().pipeline > 1) builder.store().mark_tied(word, /*owner=*/grid.first_stage());
   return word;
 }
 
@@ -99,7 +98,7 @@ int declare_word_table(Declare& declare, const ModelConfig& model, const Process
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
                    const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
     : link_{Link{.width = model.hidden_size}}, region_(region) {
-  Declare declare(store, region);
+  ParameterBuilder builder(store, region);
   const std::vector<std::int64_t> split = layers_per_chunk(model, parallel);
   const auto at = static_cast<std::size_t>(chunk * grid.shape().pipeline + grid.at().pipeline);
   const auto own = split.begin() + static_cast<std::ptrdiff_t>(at);
@@ -107,20 +106,20 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   const std::int64_t first_layer = std::accumulate(split.begin(), own, std::int64_t{0});
 
   int word = kNone;
-  if (first || (last && model.tie_embeddings)) word = declare_word_table(declare, model, grid);
-  if (first) embedding_.emplace(declare, word, embedding_sizes(model));
+  if (first || (last && model.tie_embeddings)) word = declare_word_table(builder, model, grid);
+  if (first) embedding_.emplace(builder, word, embedding_sizes(model));
   blocks_.reserve(static_cast<std::size_t>(*own));
   const std::int64_t recomputed = recompute.of_chunk(*own);
   for (std::int64_t layer = first_layer; layer < first_layer + *own; ++layer) {
-    blocks_.emplace_back(declare, "layers." + std::to_string(layer), block_sizes(model), layer,
+    blocks_.emplace_back(builder, "layers." + std::to_string(layer), block_sizes(model), layer,
                          layer - first_layer < recomputed);
   }
-  if (last && !model.tie_embeddings) word = declare_table(declare, "head.weight", model);
-  if (last) head_.emplace(declare, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
+  if (last && !model.tie_embeddings) word = declare_table(builder, "head.weight", model);
+  if (last) head_.emplace(builder, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
 }
 
 Shape GptStage::activation_shape(const Context& context) const {
-  return {region_.outside_rows(context.rows().sequence), context.micro_batch.samples, link_[0].width};
+  return {region_.local_sequence_length(context.rows().sequence), context.micro_batch.samples, link_[0].width};
 }
 
 std::unique_ptr<StageSaved> GptStage::make_saved() const {

@@ -44,10 +44,12 @@ class Stage {
   virtual void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
                        StageSaved& saved) const = 0;
   /// dout: gradient of out (empty on the last stage); din: set, gradient of in (empty on the first). Adds the
-  /// gradients of all parameters, but those that it puts off if context.weight_work is set.
+  /// gradients of all parameters, but those that it puts off if context.deferred_gradients is set.
   virtual void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const = 0;
-  /// Adds the gradients of matrices that a backward with context.weight_work has put off in `work`.
-  virtual void backward_weight(Context& context, WeightWork& work, StageSaved& /*saved*/) const { work.run(context); }
+  /// Adds the gradients of matrices that a backward with context.deferred_gradients has put off in `work`.
+  virtual void backward_weight(Context& context, DeferredWeightGradients& work, StageSaved& /*saved*/) const {
+    work.run(context);
+  }
 
   /// Without a loss and without dropout: sets logits [s·b, V/t], of the token behind each row. Of a stage that is the
   /// whole model; Error(internal) where a model predicts no next token.

@@ -37,7 +37,7 @@ RunWatch::RunWatch(Log& log, const StopSignals& signals, const PassProgress& pas
       began_(clock()),
       quiet_since_(began_),
       patience_(kFirstPatience) {
-  if (!own_thread || !log.speaking()) return;
+  if (!own_thread || !log.enabled()) return;
   // Signals are for the thread that computes.
   sigset_t all, before;
   sigfillset(&all);

@@ -9,61 +9,63 @@ namespace megatron {
 
 namespace {
 
-ColumnParallelLinear declare_qkv(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
+ColumnParallelLinear declare_qkv(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
   const std::int64_t h = sizes.hidden, groups = sizes.groups;
   const std::int64_t queries = sizes.heads * sizes.head_size, keys = groups * sizes.head_size;
-  const int weight = declare.split_rows(name + ".query.weight", queries, h, sizes.deviation);
-  declare.split_rows(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
-  declare.split_rows(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  const int weight = builder.column_parallel_weight(name + ".query.weight", queries, h, sizes.deviation);
+  builder.column_parallel_weight(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  builder.column_parallel_weight(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
   int bias = kNone;
   if (sizes.bias) {
-    bias = declare.split_bias(name + ".query.bias", queries);
-    declare.split_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
-    declare.split_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
+    bias = builder.column_parallel_bias(name + ".query.bias", queries);
+    builder.column_parallel_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
+    builder.column_parallel_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
   }
-  return {declare.store(), weight, bias, 3, h};
+  return {builder.store(), weight, bias, 3, h};
 }
 
-RowParallelLinear declare_output(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  const int weight = declare.split_columns(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
-                                           sizes.output_deviation);
-  const int bias = sizes.output_bias ? declare.whole_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
-  return {declare.store(), weight, bias};
+RowParallelLinear declare_output(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
+  const int weight = builder.row_parallel_weight(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
+                                                 sizes.output_deviation);
+  const int bias = sizes.output_bias ? builder.replicated_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
+  return {builder.store(), weight, bias};
 }
 
 // Of this rank's heads; all layers' are the same.
-int declare_slopes(Declare& declare, const AttentionSizes& sizes) {
+int declare_slopes(ParameterBuilder& builder, const AttentionSizes& sizes) {
   if (!sizes.alibi) return kNone;
   const std::vector<float> all = alibi_slopes(sizes.heads);
-  const std::int64_t count = sizes.heads / declare.region().size();
-  const auto first = all.begin() + count * declare.region().rank();
-  return declare.store().declare_constant("ALiBi slopes", std::vector<float>(first, first + count));
+  const std::int64_t count = sizes.heads / builder.region().size();
+  const auto first = all.begin() + count * builder.region().rank();
+  return builder.store().declare_constant("ALiBi slopes", std::vector<float>(first, first + count));
 }
 
-int declare_frequencies(Declare& declare, const AttentionSizes& sizes) {
+int declare_frequencies(ParameterBuilder& builder, const AttentionSizes& sizes) {
   if (sizes.inverse_frequencies.empty()) return kNone;
-  return declare.store().declare_constant("rotary frequencies", sizes.inverse_frequencies);
+  return builder.store().declare_constant("rotary frequencies", sizes.inverse_frequencies);
 }
 
-int declare_norm(Declare& declare, const std::string& name, const AttentionSizes& sizes) {
-  return sizes.query_key_norm ? declare.whole_vector_inside(name + ".weight", sizes.head_size, 1) : kNone;
+int declare_norm(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
+  return sizes.query_key_norm ? builder.replicated_vector_partial_gradient(name + ".weight", sizes.head_size, 1)
+                              : kNone;
 }
 
 }  // namespace
 
-Attention::Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer)
-    : store_(&declare.store()),
+Attention::Attention(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes,
+                     std::int64_t layer)
+    : store_(&builder.store()),
       sizes_(sizes),
       layer_(layer),
-      local_heads_(exact_division(sizes.heads, declare.region().size(), "attention heads over tensor ranks")),
-      local_groups_(std::max<std::int64_t>(1, sizes.groups / declare.region().size())),
-      first_head_(local_heads_ * declare.region().rank()),
-      slopes_(declare_slopes(declare, sizes)),
-      frequencies_(declare_frequencies(declare, sizes)),
-      query_norm_(declare_norm(declare, name + ".query_norm", sizes)),
-      key_norm_(declare_norm(declare, name + ".key_norm", sizes)),
-      qkv_(declare_qkv(declare, name, sizes)),
-      output_(declare_output(declare, name, sizes)) {}
+      local_heads_(exact_division(sizes.heads, builder.region().size(), "attention heads over tensor ranks")),
+      local_groups_(std::max<std::int64_t>(1, sizes.groups / builder.region().size())),
+      first_head_(local_heads_ * builder.region().rank()),
+      slopes_(declare_slopes(builder, sizes)),
+      frequencies_(declare_frequencies(builder, sizes)),
+      query_norm_(declare_norm(builder, name + ".query_norm", sizes)),
+      key_norm_(declare_norm(builder, name + ".key_norm", sizes)),
+      qkv_(declare_qkv(builder, name, sizes)),
+      output_(declare_output(builder, name, sizes)) {}
 
 Attention::Parts Attention::parts(Tensor qkv) const {
   const std::int64_t d = sizes_.head_size, query = local_heads_ * d, key = local_groups_ * d;
@@ -194,7 +196,8 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
-  if (context.weight_work != nullptr) {  // nobody reads them again, and a product that is put off finds its operand
+  if (context.deferred_gradients !=
+      nullptr) {  // nobody reads them again, and a product that is put off finds its operand
     context.ops.copy(dqkv, saved.qkv);
     dqkv = saved.qkv;
   }

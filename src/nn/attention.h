@@ -39,7 +39,7 @@ class Attention {
 
   /// Declares NAME.{query,key,value,output}.weight, with biases .bias, and NAME.{query,key}_norm.weight. `layer` is the
   /// global index (of the dropout masks).
-  Attention(Declare& declare, const std::string& name, const AttentionSizes& sizes, std::int64_t layer);
+  Attention(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes, std::int64_t layer);
 
   const RowParallelLinear& output() const { return output_; }
 

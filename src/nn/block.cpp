@@ -4,23 +4,24 @@
 
 namespace megatron {
 
-Block::Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute)
-    : store_(&declare.store()),
-      first_parameter_(static_cast<int>(declare.store().all().size())),
+Block::Block(ParameterBuilder& builder, const std::string& name, const BlockSizes& sizes, std::int64_t layer,
+             bool recompute)
+    : store_(&builder.store()),
+      first_parameter_(static_cast<int>(builder.store().all().size())),
       sizes_(sizes),
       layer_(layer),
       recompute_(recompute),
-      attention_norm_(declare, name + ".attention_norm", sizes.norm),
-      attention_(declare, name + ".attention", sizes.attention, layer),
+      attention_norm_(builder, name + ".attention_norm", sizes.norm),
+      attention_(builder, name + ".attention", sizes.attention, layer),
       mlp_norm_(sizes.residual == Residual::parallel_one_norm
                     ? std::nullopt
-                    : std::optional<Norm>(std::in_place, declare, name + ".mlp_norm", sizes.norm)),
-      mlp_(declare, name + ".mlp", sizes.mlp),
-      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
+                    : std::optional<Norm>(std::in_place, builder, name + ".mlp_norm", sizes.norm)),
+      mlp_(builder, name + ".mlp", sizes.mlp),
+      last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const Range range(context.ops.ranges(), "layer", layer_);
-  context.acquire(store_->at(last_parameter_));
+  context.wait_for(store_->at(last_parameter_));
   if (!recompute_) return run(context, x, y, saved);
   const ArenaScope scope(context.scratch);
   Context passing = context.saving_in(context.scratch);
@@ -34,7 +35,7 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
   if (recompute_) {
     const ArenaScope scope(context.scratch);
     Context again = context.saving_in(context.scratch);
-    again.weight_work = nullptr;  // what weight gradients need is given back here: nothing can be put off
+    again.deferred_gradients = nullptr;  // what weight gradients need is given back here: nothing can be put off
     Saved recomputed;
     activate(again, saved.attention_norm.x, {}, recomputed);
     run_back(again, dy, recomputed, dx);
@@ -83,12 +84,12 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
   const Dropout dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, site);
   if (dropout.probability == 0) {
     if (dbias) context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
-    if (context.weight_work == nullptr) return dy;
+    if (context.deferred_gradients == nullptr) return dy;
     const Tensor kept = context.saved.allocate("gradient of a sum, kept", dy.shape(), dy.dtype());
     context.ops.copy(dy, kept);
     return kept;
   }
-  const Tensor dropped = context.weight_operands().allocate("gradient through dropout", dy.shape(), dy.dtype());
+  const Tensor dropped = context.operand_arena().allocate("gradient through dropout", dy.shape(), dy.dtype());
   context.ops.dropout_add_backward({.dy = dy, .dx = dropped, .dbias = dbias, .dropout = dropout});
   return dropped;
 }

@@ -40,7 +40,8 @@ class Block {
 
   /// Declares NAME.{attention_norm,attention,mlp_norm,mlp}.…, without mlp_norm where both parts read one norm; `layer`
   /// is the global index, from 0.
-  Block(Declare& declare, const std::string& name, const BlockSizes& sizes, std::int64_t layer, bool recompute = false);
+  Block(ParameterBuilder& builder, const std::string& name, const BlockSizes& sizes, std::int64_t layer,
+        bool recompute = false);
 
   /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "base/philox.h"
+#include "nn/deferred_weight_gradients.h"
 #include "nn/micro_batch.h"
-#include "nn/weight_work.h"
 #include "ops/ops.h"
-#include "parallel/gradient_sums.h"
-#include "parallel/parameter_gathers.h"
+#include "parallel/gradient_reducer.h"
+#include "parallel/parameter_all_gather.h"
 #include "parallel/tensor_region.h"
 
 namespace megatron {
@@ -25,33 +25,34 @@ struct Context {
   DType activation_type = DType::f32;
   bool training = true;  ///< false: no dropout
   std::uint64_t seed = 0, step = 0;
-  GradientSums* gradient_sums = nullptr;  ///< set in the backward after which gradients are complete, to sum under it
-  WeightWork* weight_work = nullptr;      ///< set in a backward that puts its matrices' gradients off
-  ParameterGathers* gathers = nullptr;    ///< if set: values may still be on their way when a forward begins
+  /// Set in the backward after which gradients are complete, to sum under it.
+  GradientReducer* gradient_reducer = nullptr;
+  DeferredWeightGradients* deferred_gradients = nullptr;  ///< set in a backward that puts its matrices' gradients off
+  ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   Stream stream = Stream::main;           ///< that the layer at work is on
 
   /// Of the stream that the layer at work is on.
   const Rows& rows() const { return micro_batch.rows(stream); }
 
   /// Before a forward reads the values of parameters up to this one, in the order of declaration.
-  void acquire(const Parameter& last) const {
-    if (gathers != nullptr) gathers->acquire(last.first + last.elements());
+  void wait_for(const Parameter& last) const {
+    if (gathers != nullptr) gathers->wait_for(last.first + last.elements());
   }
 
   /// Where a gradient goes that a matrix' gradient is made of: it lives as long as that needs it.
-  Arena& weight_operands() const { return weight_work != nullptr ? saved : scratch; }
+  Arena& operand_arena() const { return deferred_gradients != nullptr ? saved : scratch; }
   /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but what it has
   /// put off so far.
   void gradients_ready(const Parameter& from) const {
-    if (weight_work != nullptr) {
-      weight_work->put_off_ready(from.first);
+    if (deferred_gradients != nullptr) {
+      deferred_gradients->defer_ready(from.first);
     } else {
       gradients_ready(from.first);
     }
   }
   /// The same for all gradients from this flat element on, here and now.
   void gradients_ready(std::int64_t from) const {
-    if (gradient_sums != nullptr) gradient_sums->ready_from(from);
+    if (gradient_reducer != nullptr) gradient_reducer->reduce_from(from);
   }
   /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
   /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.
@@ -78,7 +79,7 @@ struct Context {
     Dropout dropout = dropout_at(probability, layer, site);
     if (dropout.probability > 0) {
       const std::int64_t s = rows().sequence;
-      dropout.positions = rows().positions.slice(0, region.first_outside_row(s), region.outside_rows(s));
+      dropout.positions = rows().positions.slice(0, region.local_sequence_offset(s), region.local_sequence_length(s));
     }
     return dropout;
   }

@@ -10,30 +10,30 @@ ConstTensor as_vector(ConstTensor x) {
 }
 }  // namespace
 
-Embedding::Embedding(Declare& declare, int word, const EmbeddingSizes& sizes)
-    : store_(&declare.store()),
+Embedding::Embedding(ParameterBuilder& builder, int word, const EmbeddingSizes& sizes)
+    : store_(&builder.store()),
       word_(word),
-      position_(sizes.positions == 0
-                    ? kNone
-                    : declare.whole_table("embedding.position.weight", sizes.positions, sizes.hidden, sizes.deviation)),
+      position_(sizes.positions == 0 ? kNone
+                                     : builder.replicated_matrix("embedding.position.weight", sizes.positions,
+                                                                 sizes.hidden, sizes.deviation)),
       sizes_(sizes),
-      norm_(sizes.norm ? std::optional<Norm>(std::in_place, declare, "embedding.norm", *sizes.norm) : std::nullopt),
-      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
+      norm_(sizes.norm ? std::optional<Norm>(std::in_place, builder, "embedding.norm", *sizes.norm) : std::nullopt),
+      last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 
-ConstTensor Embedding::outside_position_ids(const Context& context) const {
+ConstTensor Embedding::local_position_ids(const Context& context) const {
   const Rows& rows = context.rows();
-  return as_vector(rows.position_ids.slice(0, context.region.first_outside_row(rows.sequence),
-                                           context.region.outside_rows(rows.sequence)));
+  return as_vector(rows.position_ids.slice(0, context.region.local_sequence_offset(rows.sequence),
+                                           context.region.local_sequence_length(rows.sequence)));
 }
 
 void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
   const Range range(context.ops.ranges(), "embedding");
-  context.acquire(store_->at(last_parameter_));
+  context.wait_for(store_->at(last_parameter_));
   const Tensor sum =
       norm_ ? context.saved.allocate("embedding before its norm", y.shape(), context.activation_type) : y;
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
-  const Tensor share = context.region.share(context.scratch, sum);
+  const Tensor share = context.region.partial_sum_buffer(context.scratch, sum);
   context.ops.embedding_forward({.ids = as_vector(context.rows().tokens),
                                  .weight = word.value,
                                  .first_row = word.box.offset[0],
@@ -41,7 +41,7 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
   context.region.start_leave(share, sum).wait();
   if (sizes_.scale != 1) context.ops.scale(sum, sizes_.scale);
   if (position_ != kNone) {
-    context.ops.embedding_forward({.ids = outside_position_ids(context),
+    context.ops.embedding_forward({.ids = local_position_ids(context),
                                    .weight = store_->at(position_).value,
                                    .y = as_matrix(sum),
                                    .accumulate = true});
@@ -63,7 +63,7 @@ void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const 
   if (norm_) norm_->backward(context, dy, saved.norm, {}, dy);
   if (position_ != kNone) {
     context.ops.embedding_backward(
-        {.ids = outside_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
+        {.ids = local_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
   }
   if (sizes_.scale != 1) context.ops.scale(dy, sizes_.scale);
   const Parameter& word = store_->at(word_);

@@ -26,7 +26,7 @@ class Embedding {
 
   /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight and
   /// embedding.norm.…, if there are such.
-  Embedding(Declare& declare, int word, const EmbeddingSizes& sizes);
+  Embedding(ParameterBuilder& builder, int word, const EmbeddingSizes& sizes);
 
   /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]))); sets y.
   void forward(Context& context, Tensor y, Saved& saved) const;
@@ -35,7 +35,7 @@ class Embedding {
   void backward(Context& context, Tensor dy, const Saved& saved) const;
 
  private:
-  ConstTensor outside_position_ids(const Context& context) const;
+  ConstTensor local_position_ids(const Context& context) const;
 
   const ParameterStore* store_;
   int word_, position_;  // kNone: no such table

@@ -14,13 +14,13 @@ ConstTensor loss_weights(const MicroBatch& micro_batch) {
 
 }  // namespace
 
-Head::Head(Declare& declare, int word, const HeadSizes& sizes)
-    : store_(&declare.store()),
+Head::Head(ParameterBuilder& builder, int word, const HeadSizes& sizes)
+    : store_(&builder.store()),
       word_(word),
       sizes_(sizes),
-      norm_(declare, "final_norm", sizes.norm),
-      bias_(sizes.bias ? declare.split_bias("head.bias", store_->at(word).global_shape[0]) : kNone),
-      last_parameter_(static_cast<int>(declare.store().all().size()) - 1) {}
+      norm_(builder, "final_norm", sizes.norm),
+      bias_(sizes.bias ? builder.column_parallel_bias("head.bias", store_->at(word).global_shape[0]) : kNone),
+      last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 
 void Head::project(Context& context, ConstTensor whole, Tensor logits) const {
   context.ops.matmul({.a = as_matrix(whole), .b = store_->at(word_).value, .transpose_b = true, .c = logits});
@@ -28,7 +28,7 @@ void Head::project(Context& context, ConstTensor whole, Tensor logits) const {
 }
 
 void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
-  context.acquire(store_->at(last_parameter_));
+  context.wait_for(store_->at(last_parameter_));
   const ArenaScope kept(context.saved), scope(context.scratch);
   const Tensor normed = context.scratch.allocate("final norm", x.shape(), context.activation_type);
   Norm::Saved unused;
@@ -38,7 +38,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
 
 void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
   const Range range(context.ops.ranges(), "head");
-  context.acquire(store_->at(last_parameter_));
+  context.wait_for(store_->at(last_parameter_));
   const ArenaScope scope(context.scratch);
   Arena& keep = context.saved;
   const Parameter& word = store_->at(word_);

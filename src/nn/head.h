@@ -25,7 +25,7 @@ class Head {
 
   /// Uses `word`, the output matrix (declared by the model), and declares the final norm, final_norm, and head.bias, if
   /// there is one.
-  Head(Declare& declare, int word, const HeadSizes& sizes);
+  Head(ParameterBuilder& builder, int word, const HeadSizes& sizes);
 
   /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64
   /// [1]), the same on every tensor rank.

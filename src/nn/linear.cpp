@@ -42,14 +42,14 @@ void add_weight_gradient(Context& context, const WeightProduct& product) {
 
 void column_parallel_backward(Context& context, const WeightProduct& product, ConstTensor weight, Tensor dx) {
   const ArenaScope scope(context.scratch);
-  const bool later = context.weight_work != nullptr;
-  const Tensor share = context.region.share(context.scratch, dx);
+  const bool later = context.deferred_gradients != nullptr;
+  const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
   TensorRegion::Entering entering;
   if (!later) entering = context.region.start_enter(context.scratch, product.x);
   context.ops.matmul({.a = as_matrix(product.dy), .b = weight, .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dx);
   if (later) {
-    context.weight_work->put_off(product);
+    context.deferred_gradients->defer(product);
   } else {
     entering.gathered.wait();
     WeightProduct whole = product;
@@ -122,7 +122,7 @@ Tensor RowParallelLinear::bias_gradient() const {
 
 void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const {
   const ArenaScope scope(context.scratch);
-  const Tensor share = context.region.share(context.scratch, y);
+  const Tensor share = context.region.partial_sum_buffer(context.scratch, y);
   context.ops.matmul({.a = as_matrix(x), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(share)});
   context.progress();
   context.region.start_leave(share, y).wait();
@@ -134,11 +134,11 @@ void RowParallelLinear::backward_by(Context& context, ConstTensor dy, ConstTenso
   const ArenaScope scope(context.scratch);
   WeightProduct product{
       .layer = WeightProduct::Layer::row_parallel, .dy = dy, .x = x, .gradient = store_->at(weight_).gradient};
-  if (context.weight_work != nullptr) context.weight_work->put_off(product);
+  if (context.deferred_gradients != nullptr) context.deferred_gradients->defer(product);
   product.dy = context.region.enter(context.scratch, dy);
   input_gradient(as_matrix(product.dy), store_->at(weight_).value);
   context.progress();
-  if (context.weight_work == nullptr) add_weight_gradient(context, product);
+  if (context.deferred_gradients == nullptr) add_weight_gradient(context, product);
 }
 
 void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {

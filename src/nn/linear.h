@@ -7,7 +7,7 @@
 #pragma once
 
 #include "nn/context.h"
-#include "nn/declare.h"
+#include "nn/parameter_builder.h"
 
 namespace megatron {
 

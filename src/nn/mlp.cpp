@@ -6,33 +6,35 @@ namespace megatron {
 
 namespace {
 
-ColumnParallelLinear declare_up(Declare& declare, const std::string& name, const MlpSizes& sizes) {
+ColumnParallelLinear declare_up(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes) {
   std::vector<std::string> records = {name + ".up"};
   if (is_gated(sizes.activation)) records.insert(records.begin(), name + ".gate");
   int weight = kNone, bias = kNone;
   for (const std::string& record : records) {
-    const int index = declare.split_rows(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
-                                         /*adjacent=*/&record != &records.front());
+    const int index = builder.column_parallel_weight(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
+                                                     /*adjacent=*/&record != &records.front());
     if (&record == &records.front()) weight = index;
   }
   for (const std::string& record : records) {
     if (!sizes.bias) break;
-    const int index = declare.split_bias(record + ".bias", sizes.ffn, /*adjacent=*/&record != &records.front());
+    const int index =
+        builder.column_parallel_bias(record + ".bias", sizes.ffn, /*adjacent=*/&record != &records.front());
     if (&record == &records.front()) bias = index;
   }
-  return {declare.store(), weight, bias, static_cast<int>(records.size()), sizes.hidden};
+  return {builder.store(), weight, bias, static_cast<int>(records.size()), sizes.hidden};
 }
 
-RowParallelLinear declare_down(Declare& declare, const std::string& name, const MlpSizes& sizes) {
-  const int weight = declare.split_columns(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-  const int bias = sizes.bias ? declare.whole_vector(name + ".down.bias", sizes.hidden, 0) : kNone;
-  return {declare.store(), weight, bias};
+RowParallelLinear declare_down(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes) {
+  const int weight =
+      builder.row_parallel_weight(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
+  const int bias = sizes.bias ? builder.replicated_vector(name + ".down.bias", sizes.hidden, 0) : kNone;
+  return {builder.store(), weight, bias};
 }
 
 }  // namespace
 
-Mlp::Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes)
-    : activation_(sizes.activation), up_(declare_up(declare, name, sizes)), down_(declare_down(declare, name, sizes)) {}
+Mlp::Mlp(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes)
+    : activation_(sizes.activation), up_(declare_up(builder, name, sizes)), down_(declare_down(builder, name, sizes)) {}
 
 void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   activate(context, x, saved);
@@ -56,7 +58,7 @@ void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
   const ArenaScope scope(context.scratch);
   const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.activated.shape(), saved.activated.dtype());
   // Nobody reads `up` after this: a product that is put off finds its operand there.
-  const Tensor dup = context.weight_work != nullptr ? saved.up
+  const Tensor dup = context.deferred_gradients != nullptr ? saved.up
                      : is_gated(activation_)
                          ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
                          : dactivated;

@@ -25,7 +25,7 @@ class Mlp {
   };
 
   /// Declares NAME.{up,down}.weight, gated NAME.gate.weight before up, and, with biases, .bias.
-  Mlp(Declare& declare, const std::string& name, const MlpSizes& sizes);
+  Mlp(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes);
 
   const RowParallelLinear& down() const { return down_; }
 

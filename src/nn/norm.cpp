@@ -4,11 +4,11 @@
 
 namespace megatron {
 
-Norm::Norm(Declare& declare, const std::string& name, const NormSizes& sizes)
-    : store_(&declare.store()),
+Norm::Norm(ParameterBuilder& builder, const std::string& name, const NormSizes& sizes)
+    : store_(&builder.store()),
       sizes_(sizes),
-      weight_(declare.whole_vector(name + ".weight", sizes.hidden, 1)),
-      bias_(sizes.kind == NormKind::layer ? declare.whole_vector(name + ".bias", sizes.hidden, 0) : kNone) {}
+      weight_(builder.replicated_vector(name + ".weight", sizes.hidden, 1)),
+      bias_(sizes.kind == NormKind::layer ? builder.replicated_vector(name + ".bias", sizes.hidden, 0) : kNone) {}
 
 void Norm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const ConstTensor rows = as_matrix(x);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "nn/context.h"
-#include "nn/declare.h"
+#include "nn/parameter_builder.h"
 
 namespace megatron {
 
@@ -28,7 +28,7 @@ class Norm {
   };
 
   /// Declares NAME.weight (ones) and, of a LayerNorm, NAME.bias (zeros).
-  Norm(Declare& declare, const std::string& name, const NormSizes& sizes);
+  Norm(ParameterBuilder& builder, const std::string& name, const NormSizes& sizes);
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y
   /// dx = gradient through the norm + residual_gradient (optional); may alias either. Adds the parameters' gradients.

@@ -39,16 +39,16 @@ class CountingOps : public IdleOps {
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;
 
-  std::size_t working_bytes() const override { return working_bytes_; }
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
   void reserve(std::size_t) override {}
 
  protected:
   /// A verb that was counted works in so much.
-  void works_in(std::size_t bytes) { working_bytes_ = std::max(working_bytes_, bytes); }
+  void record_workspace(std::size_t bytes) { workspace_bytes_ = std::max(workspace_bytes_, bytes); }
 
  private:
   double matmul_flops_ = 0, attention_flops_ = 0;
-  std::size_t working_bytes_ = 0;
+  std::size_t workspace_bytes_ = 0;
 };
 
 }  // namespace megatron

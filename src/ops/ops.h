@@ -293,9 +293,10 @@ class Ops {
 
   /// The largest workspace that a verb has used since the last reserve(), in bytes of the device's memory.
   /// What libraries below a backend take for themselves is not known here.
-  virtual std::size_t working_bytes() const = 0;
+  virtual std::size_t workspace_bytes() const = 0;
   /// Allocates so much for that at once, and gives back what there was. Played by a backend's counting operations, a
-  /// step says in working_bytes() how much it is; a verb that needs more than was reserved allocates it, and keeps it.
+  /// step says in workspace_bytes() how much it is; a verb that needs more than was reserved allocates it, and keeps
+  /// it.
   virtual void reserve(std::size_t bytes) = 0;
 
   /// Who is told which phase and layer the verbs belong to (base/ranges.h); null: nobody wants to know.

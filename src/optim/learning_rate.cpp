@@ -34,7 +34,7 @@ WsdStyle wsd_style(const std::string& name) {
 namespace {
 
 // From 1 to 0 while r goes from 0 to 1.
-double what_remains(WsdStyle style, double r) {
+double wsd_decay_factor(WsdStyle style, double r) {
   switch (style) {
     case WsdStyle::linear: return 1 - r;
     case WsdStyle::cosine: return 0.5 * (std::cos(std::numbers::pi * r) + 1);
@@ -62,7 +62,7 @@ double LearningRate::at(std::int64_t consumed) const {
     case DecayStyle::warmup_stable_decay: {
       const auto decay = static_cast<double>(wsd_decay_length);
       const double into = n - (static_cast<double>(decay_length) - decay);
-      return into <= 0 ? peak : minimum + (peak - minimum) * what_remains(wsd_style, into / decay);
+      return into <= 0 ? peak : minimum + (peak - minimum) * wsd_decay_factor(wsd_style, into / decay);
     }
     case DecayStyle::constant: break;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/idleness.h"
+#include "comm/poll_backoff.h"
 
 namespace megatron {
 
@@ -35,7 +35,7 @@ std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank, c
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
-                     ParameterGathers* gathers)
+                     ParameterAllGather* gathers)
     : store_(store), settings_(settings), device_(device), ops_(ops), gathers_(gathers) {
   internal_check(gathers != nullptr || store.shards() == 1, "an optimizer of shards needs gathers");
   const int data_rank = gathers != nullptr ? gathers->data_rank() : 0;
@@ -45,18 +45,18 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     positions_.push_back(elements);
     elements += range.count;
     std::vector<Part>& parts = parts_.emplace_back();
-    bool follows_counted = false;
+    bool follows_owner = false;
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
         // Gaps hold zeros: one range, and one launch, spans the neighbours that count.
-        if (parameter.counted) {
-          if (!follows_counted) counted_.push_back(part);
-          counted_.back().count = part.end() - counted_.back().first;
+        if (parameter.owner) {
+          if (!follows_owner) in_norm_.push_back(part);
+          in_norm_.back().count = part.end() - in_norm_.back().first;
         }
-        follows_counted = parameter.counted;
+        follows_owner = parameter.owner;
         // Every tensor rank has computed the gradient of such a copy by itself: a bad number may be in one alone. Of
-        // other copies it was summed over all that hold one, and is in the norm through the one that is counted.
-        if (!parameter.counted && parameter.tensor == Placement::replica) copies_.push_back(part);
+        // other copies it was summed over all that hold one, and is in the norm through the owner's.
+        if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
         if (parts.empty() || parts.back().decay != parameter.decay) parts.push_back({part, parameter.decay});
         parts.back().range.count = part.end() - parts.back().range.first;
@@ -129,7 +129,7 @@ void Optimizer::add_square_sum(const std::vector<FlatRange>& ranges, Tensor tota
 // All that ranks must know of each other's step, in one vector: over the model, then over the data ranks.
 void Optimizer::sum_up(const ProcessGrid& grid, ConstTensor loss) {
   ops_.fill(sums_, 0);
-  add_square_sum(counted_, sums_.slice(0, 0, 1));
+  add_square_sum(in_norm_, sums_.slice(0, 0, 1));
   add_square_sum(copies_, sums_.slice(0, 1, 1));
   if (loss) {
     if (grid.tensor().rank() == 0) ops_.copy(loss, sums_.slice(0, 2, 1));
@@ -175,7 +175,7 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   }
   // The step's one wait for the device, which has the whole update to do meanwhile. Communication is moved along, and
   // throws what its network has found wrong.
-  for (Idleness idleness; !device_.complete(read); idleness.rest()) grid.data().progress();
+  for (PollBackoff backoff; !device_.complete(read); backoff.rest()) grid.data().progress();
   Numbers numbers{};
   std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
   if (numbers.skip == 0) ++updates_;

@@ -13,7 +13,7 @@
 
 #include "comm/process_grid.h"
 #include "parallel/parameter.h"
-#include "parallel/parameter_gathers.h"
+#include "parallel/parameter_all_gather.h"
 
 namespace megatron {
 
@@ -47,7 +47,7 @@ class Optimizer {
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
   /// state of its own is 0: initialize(), or read it.
   Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
-            ParameterGathers* gathers = nullptr);
+            ParameterAllGather* gathers = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -94,7 +94,7 @@ class Optimizer {
 
   /// Summed over all ranks by one collective over the model and one over the data ranks. Finite where every rank's are.
   struct StepSums {
-    double square_sum;         ///< of counted gradients
+    double square_sum;         ///< of owned gradients
     double copies_square_sum;  ///< of the others that a rank computed itself
     double loss;               ///< of one tensor rank
     double losses;             ///< of every rank that has one
@@ -118,11 +118,11 @@ class Optimizer {
   OptimizerSettings settings_;
   Device& device_;
   Ops& ops_;
-  ParameterGathers* gathers_;
+  ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
-  std::vector<FlatRange> counted_;        // what this rank counts in the norm, gaps included
+  std::vector<FlatRange> in_norm_;        // what this rank counts in the norm, gaps included
   std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
   Buffer memory_, scalars_, numbers_here_;
   Tensor m_, v_, master_copy_;

@@ -46,10 +46,10 @@ std::size_t ParameterStore::constant_bytes() const {
   return bytes;
 }
 
-void ParameterStore::mark_tied(int index, bool counted) {
+void ParameterStore::mark_tied(int index, bool owner) {
   Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
   parameter.pipeline = Placement::partial;
-  parameter.counted = parameter.counted && counted;
+  parameter.owner = parameter.owner && owner;
 }
 
 void ParameterStore::set_views(Tensor values, Tensor gradients) {

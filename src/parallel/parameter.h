@@ -24,11 +24,11 @@ struct Box {
 
 /// What an axis of the grid does to a parameter.
 enum class Placement {
-  split,    ///< each coordinate holds another part, or another parameter altogether
-  replica,  ///< same value, and every coordinate computes the whole gradient
-  partial,  ///< same value; the gradient must be summed over the axis' ranks that hold it
-  shared,   ///< split, by fewer parts than there are ranks: the grid's sharing group holds the same one, and the
-            ///< gradient must be summed over that group
+  split,          ///< each coordinate holds another part, or another parameter altogether
+  replica,        ///< same value, and every coordinate computes the whole gradient
+  partial,        ///< same value; the gradient must be summed over the axis' ranks that hold it
+  kv_replicated,  ///< split, by fewer parts than there are ranks: the grid's kv_replicas group holds the same one, and
+                  ///< the gradient must be summed over that group
 };
 
 struct Initialization {
@@ -43,8 +43,8 @@ struct Parameter {
   Placement tensor = Placement::replica;  ///< over the tensor group
   Placement data = Placement::partial;    ///< over the data group
   Placement pipeline = Placement::split;  ///< partial: a tied copy, summed over the embedding group
-  bool counted = true;  ///< exactly one rank of each model replica counts (and writes) each element; copies do not
-  bool decay = true;    ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
+  bool owner = true;  ///< exactly one rank of each model replica counts (and writes) each element; copies do not
+  bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
   bool adjacent = false;   ///< lies directly behind its predecessor
@@ -57,7 +57,7 @@ struct Parameter {
 
 /// What a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the box on,
 /// with their optimizer state. All f32, contiguous, [count].
-struct Piece {
+struct TensorSlice {
   std::string name;
   Shape global_shape;
   Box box;
@@ -88,7 +88,7 @@ class ParameterStore {
   int declare(Parameter parameter, bool adjacent = false);
 
   /// Says that the parameter has a copy on another pipeline stage: its gradients are summed, one copy counts.
-  void mark_tied(int index, bool counted);
+  void mark_tied(int index, bool owner);
 
   /// Registers numbers that layers compute with and nobody trains (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/idleness.h"
+#include "comm/poll_backoff.h"
 
 namespace megatron {
 
@@ -116,11 +116,11 @@ bool StagedCommunicator::ready(std::uint64_t ticket) {
 
 void StagedCommunicator::finish(std::uint64_t ticket) {
   const auto* operation = reinterpret_cast<const StagedOperation*>(static_cast<std::uintptr_t>(ticket));
-  for (Idleness idleness; !operation->done();) {
+  for (PollBackoff backoff; !operation->done();) {
     if (transport_->advance()) {
-      idleness.moved();
+      backoff.moved();
     } else {
-      idleness.rest();
+      backoff.rest();
     }
   }
   device_.order_after(operation->last_copy);

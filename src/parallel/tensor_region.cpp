@@ -22,7 +22,7 @@ TensorRegion::Entering TensorRegion::start_enter(Arena& arena, ConstTensor outsi
   return {whole, tensor_.start_all_gather(outside, whole)};
 }
 
-Tensor TensorRegion::share(Arena& arena, Tensor outside) const {
+Tensor TensorRegion::partial_sum_buffer(Arena& arena, Tensor outside) const {
   if (!sequence_parallel_) return outside;
   return arena.allocate("share of a sum", whole_shape(outside, size()), outside.dtype());
 }

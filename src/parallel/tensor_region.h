@@ -21,18 +21,19 @@ class TensorRegion {
   /// The grid must outlive the region.
   TensorRegion(const ProcessGrid& grid, bool sequence_parallel)
       : tensor_(grid.tensor()),
-        sharing_(grid.shape().sharing),
+        kv_replicas_(grid.shape().kv_replicas),
         sequence_parallel_(sequence_parallel && grid.shape().tensor > 1) {}
 
   int rank() const { return tensor_.rank(); }
   int size() const { return tensor_.size(); }
-  int sharing() const { return sharing_; }  ///< ranks that hold the same part of what has fewer parts than ranks
+  /// Ranks that hold the same part of what has fewer parts than ranks.
+  int kv_replicas() const { return kv_replicas_; }
   bool sequence_parallel() const { return sequence_parallel_; }
   Communicator& communicator() const { return tensor_; }
 
   /// Sequence rows that a rank holds outside the region, of `s`.
-  std::int64_t outside_rows(std::int64_t s) const { return sequence_parallel_ ? s / size() : s; }
-  std::int64_t first_outside_row(std::int64_t s) const { return sequence_parallel_ ? rank() * (s / size()) : 0; }
+  std::int64_t local_sequence_length(std::int64_t s) const { return sequence_parallel_ ? s / size() : s; }
+  std::int64_t local_sequence_offset(std::int64_t s) const { return sequence_parallel_ ? rank() * (s / size()) : 0; }
 
   /// The whole [s, b, h] of an outside tensor: itself, or gathered into `arena`.
   ConstTensor enter(Arena& arena, ConstTensor outside) const;
@@ -44,13 +45,13 @@ class TensorRegion {
   Entering start_enter(Arena& arena, ConstTensor outside) const;
 
   /// Where a layer puts its share of the sum that is to become `outside`: there itself, or a whole one in `arena`.
-  Tensor share(Arena& arena, Tensor outside) const;
+  Tensor partial_sum_buffer(Arena& arena, Tensor outside) const;
   /// Sums the shares of all ranks into `outside`.
   Pending start_leave(Tensor share, Tensor outside) const;
 
  private:
   Communicator& tensor_;
-  int sharing_;
+  int kv_replicas_;
   bool sequence_parallel_;
 };
 

@@ -89,7 +89,7 @@ void PipelineExecutor::allocate_links(StageData& data, std::span<const Link> lin
                                       const Context& context) const {
   data.resize(links.size());
   for (std::size_t i = 0; i < links.size(); ++i) {
-    const std::int64_t rows = region_.outside_rows(context.micro_batch.rows(links[i].stream).sequence);
+    const std::int64_t rows = region_.local_sequence_length(context.micro_batch.rows(links[i].stream).sequence);
     data[i] = arena.allocate(what, {rows, context.micro_batch.samples, links[i].width}, context.activation_type);
   }
 }
@@ -149,7 +149,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .training = settings.training,
                     .seed = settings.seed,
                     .step = settings.step,
-                    .gradient_sums = &action == last_backward_[chunk] ? settings.gradient_sums : nullptr,
+                    .gradient_reducer = &action == last_backward_[chunk] ? settings.gradient_reducer : nullptr,
                     .gathers = settings.gathers};
     switch (action.kind) {
       case Action::Kind::forward: {
@@ -157,7 +157,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
         forward(stage, slot, *slot.saved[chunk], context, loss_total);
         break;
       }
-      case Action::Kind::backward_input: context.weight_work = &slot.weight_work; [[fallthrough]];
+      case Action::Kind::backward_input: context.deferred_gradients = &slot.deferred_gradients; [[fallthrough]];
       case Action::Kind::backward: {
         const Timers::Scope scope(timers, Section::backward);
         backward(stage, slot, *slot.saved[chunk], context);
@@ -165,7 +165,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
       }
       case Action::Kind::backward_weight: {
         const Timers::Scope scope(timers, Section::backward);
-        stage.backward_weight(context, slot.weight_work, *slot.saved[chunk]);
+        stage.backward_weight(context, slot.deferred_gradients, *slot.saved[chunk]);
       }
     }
     if (sizing_) {

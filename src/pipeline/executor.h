@@ -27,9 +27,9 @@ struct PassSettings {
   bool training = true;
   std::uint64_t seed = 0, step = 0;
   DType activation_type = DType::f32;
-  GradientSums* gradient_sums =
-      nullptr;  ///< if set: sums are started under each chunk's last backward; the caller finishes them
-  ParameterGathers* gathers = nullptr;  ///< if set: values may be on their way still when the pass begins
+  /// If set: sums are started under each chunk's last backward; the caller finishes them.
+  GradientReducer* gradient_reducer = nullptr;
+  ParameterAllGather* gathers = nullptr;  ///< if set: values may be on their way still when the pass begins
 };
 
 /// Bytes of an executor's arenas.
@@ -79,7 +79,7 @@ class PipelineExecutor {
     Place place;
     std::vector<std::unique_ptr<StageSaved>> saved;  // by chunk
     StageData in, out, dout;
-    WeightWork weight_work;  // put off by a backward_input
+    DeferredWeightGradients deferred_gradients;  // put off by a backward_input
   };
   struct GradientBuffer {
     Place place;

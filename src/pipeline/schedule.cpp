@@ -44,8 +44,8 @@ Order interleaved_order(int stages, int micro_batches, int chunks, bool reversed
 }
 
 /// Warm-up forwards, then a forward and a backward in turn, then the remaining backwards.
-std::vector<Action> in_turn(const std::vector<Piece>& forwards, const std::vector<Piece>& backwards,
-                            std::size_t warm_up) {
+std::vector<Action> warmup_steady_cooldown(const std::vector<Piece>& forwards, const std::vector<Piece>& backwards,
+                                           std::size_t warm_up) {
   std::vector<Action> actions;
   actions.reserve(2 * forwards.size());
   const auto add = [&](Kind kind, Piece piece) {
@@ -132,7 +132,7 @@ std::vector<Action> gpipe(int stage, int stages, int micro_batches) {
 std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches) {
   check_arguments(stage, stages, micro_batches);
   const std::vector<Piece> order = interleaved_order(stages, micro_batches, 1, false).pieces;
-  std::vector<Action> actions = in_turn(order, order, std::min(stages - stage - 1, micro_batches));
+  std::vector<Action> actions = warmup_steady_cooldown(order, order, std::min(stages - stage - 1, micro_batches));
   assign_slots(actions);
   return actions;
 }
@@ -142,7 +142,7 @@ std::vector<Action> interleaved(int stage, int stages, int micro_batches, int ch
   const Order forwards = interleaved_order(stages, micro_batches, chunks, false);
   const Order backwards = interleaved_order(stages, micro_batches, chunks, true);
   const int warm_up = std::min(2 * (stages - stage - 1) + (chunks - 1) * forwards.first_group, micro_batches * chunks);
-  std::vector<Action> actions = in_turn(forwards.pieces, backwards.pieces, warm_up);
+  std::vector<Action> actions = warmup_steady_cooldown(forwards.pieces, backwards.pieces, warm_up);
   // The logits of the model's last chunk are large: no other chunk's slots should have to be as large.
   assign_slots(actions, stage == stages - 1 ? chunks - 1 : -1);
   return actions;

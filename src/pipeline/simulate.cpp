@@ -257,7 +257,7 @@ Simulation simulate(const std::vector<std::vector<Action>>& schedules, const Sim
   return Simulator(schedules, options).run();
 }
 
-std::optional<double> published_bubble(const std::string& schedule, int stages, int micro_batches, int chunks) {
+std::optional<double> analytic_bubble(const std::string& schedule, int stages, int micro_batches, int chunks) {
   const bool any_number = schedule == "1f1b" || schedule == "gpipe";
   if (!any_number && micro_batches < stages) return std::nullopt;
   const double bubble = stages - 1;

@@ -11,9 +11,9 @@
 #include "config/unsupported.h"
 #include "data/megatron_order.h"
 #include "pipeline/simulate.h"
+#include "plan/analytic_memory.h"
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
-#include "plan/published_memory.h"
 #include "plan/split_report.h"
 #include "train/compute.h"
 #include "train/datasets.h"
@@ -94,7 +94,7 @@ std::string dry_run(Config config, int ranks) {
 
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_published(config, stages.front()));
+  std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_analytic(config, stages.front()));
   if (shape.pipeline > 1) {
     text += draw_schedules(
         make_schedules(config.parallel.schedule, shape.pipeline, static_cast<int>(micro_batches_per_step(config)),

@@ -82,7 +82,7 @@ std::string describe_bubble(const Config& config) {
   const std::string& name = config.parallel.schedule;
   const auto bubble = [&](std::int64_t count) { return 100 * bubble_of(config, count); };
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
-  const auto formula = published_bubble(name, stages, static_cast<int>(counts.back()), chunks);
+  const auto formula = analytic_bubble(name, stages, static_cast<int>(counts.back()), chunks);
   return fmt::format("{}{}, bubble {:.1f} %{} of the time if all stages are equally fast; {}", name,
                      chunks > 1 ? fmt::format(" over {} chunks a stage", chunks) : "", bubble(counts.back()),
                      counts.size() > 1 ? fmt::format(" (in the first step {:.1f} %)", bubble(counts.front())) : "",

@@ -207,7 +207,7 @@ ExportOptions export_options(const CheckpointArguments& arguments) {
   chosen.max_shard_bytes = bytes_of(arguments.max_shard_size);
   chosen.compare = !arguments.no_comparison;
   bool known = arguments.format.empty();
-  for (const ForeignFormat format : foreign_formats()) {
+  for (const HuggingFaceFormat format : hugging_face_formats()) {
     if (arguments.format == name_of(format)) chosen.format = format, known = true;
   }
   verify(known, ErrorKind::configuration, "--format \"{}\": {}", arguments.format, names_of_formats());

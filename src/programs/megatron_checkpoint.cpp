@@ -23,7 +23,7 @@
 #include "interop/hugging_face.h"
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
-#include "train/run_facts.h"
+#include "train/compatibility.h"
 #include "train/saved_layout.h"
 
 namespace megatron {

@@ -93,7 +93,7 @@ Arguments parse_arguments(int argc, char** argv) {
 }
 
 // One attempt reports what is wrong with the file, its batches on this many ranks, and its data.
-Config read_input(const Arguments& arguments, bool speaking, std::vector<std::string>& notes) {
+Config read_input(const Arguments& arguments, bool enabled, std::vector<std::string>& notes) {
   std::error_code missing;  // told where it is read
   const auto type = std::filesystem::status(arguments.input, missing).type();
   const bool once = type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character;
@@ -104,7 +104,7 @@ Config read_input(const Arguments& arguments, bool speaking, std::vector<std::st
     std::vector<Violation> problems;
     const int ranks = arguments.answers_only() ? arguments.ranks : launcher_ranks();
     if (ranks > 0) problems = check_with_ranks(config, ranks);
-    if (!speaking || arguments.dry_run || arguments.print_config) return problems;
+    if (!enabled || arguments.dry_run || arguments.print_config) return problems;
     if (config.data.train.empty() || config.model.sequence_length <= 0 || config.train.global_batch_size <= 0) {
       return problems;  // it cannot be opened
     }
@@ -174,12 +174,12 @@ int main(int argc, char** argv) {
   Config config;
   std::vector<std::string> notes;
   bool done = false;
-  const bool speaking = launcher_rank() == 0;
+  const bool enabled = launcher_rank() == 0;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
-    if (!arguments.help && !arguments.version) config = read_input(arguments, speaking, notes);
+    if (!arguments.help && !arguments.version) config = read_input(arguments, enabled, notes);
     done = arguments.help || arguments.version || arguments.answers_only();
-    if (!speaking) return 0;
+    if (!enabled) return 0;
     if (done || arguments.verify) {  // a run has them in its log
       for (const std::string& note : notes) std::cerr << "warning: " << note << "\n";
     }

@@ -27,7 +27,7 @@ bool any_infinite(const std::vector<TensorDifference>& differences) {
 PlayedSteps play_guide(Trainer& trainer, Device& device, std::int64_t steps, Log& log) {
   PlayedSteps guide;
   const Replica& replica = trainer.replica();
-  guide.parameters = WholeTensors::of(replica.all_pieces(false), device);
+  guide.parameters = WholeTensors::of(replica.all_slices(false), device);
   for (std::int64_t step = 0; step < steps; ++step) {
     const double start = Timers::steady_seconds();
     const StepResult result = trainer.train_step([&](double loss_scale) {
@@ -38,7 +38,7 @@ PlayedSteps play_guide(Trainer& trainer, Device& device, std::int64_t steps, Log
     log.info("reference step {} of {}: loss {:.6f}, {:.1f} s", step + 1, steps, result.loss,
              Timers::steady_seconds() - start);
   }
-  guide.parameters.move_to(replica.all_pieces(false), kParameterFloor, device);
+  guide.parameters.move_to(replica.all_slices(false), kParameterFloor, device);
   return guide;
 }
 
@@ -52,7 +52,7 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
     const auto index = static_cast<std::size_t>(step);
     StepComparison& compared = play.comparison.steps.emplace_back();
     const StepResult result = trainer.train_step([&](double loss_scale) {
-      const std::vector<Piece> held = replica.summed_gradients();
+      const std::vector<TensorSlice> held = replica.summed_gradients();
       if (own != nullptr) own->gradients.push_back(WholeTensors::of_gradients(held, 1 / loss_scale, device));
       const double unit = 1 / loss_scale;
       compared.gradients = compare_tensors(world, at(expected.gradients, step), held, unit, device);
@@ -62,14 +62,14 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
     compared.loss = {result.loss, expected.losses[index]};
     compared.norm = {result.gradient_norm, guide.norms[index]};
     // Each rank has read the loss by itself, and must not part from the others over it.
-    const bool bad_gradient = any_infinite(compared.gradients), bad_loss = world.any(!std::isfinite(result.loss));
+    const bool bad_gradient = any_infinite(compared.gradients), bad_loss = world.any_rank(!std::isfinite(result.loss));
     play.finite = play.finite && !bad_gradient && !bad_loss;
     play.overflow = bad_gradient && !bad_loss;
     if (play.overflow) return play;
   }
   if (steps == guide.steps()) {
     play.comparison.parameters =
-        compare_tensors(world, root ? &guide.parameters : nullptr, replica.all_pieces(false), 1, device);
+        compare_tensors(world, root ? &guide.parameters : nullptr, replica.all_slices(false), 1, device);
   }
   return play;
 }
@@ -77,7 +77,7 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
 void perturb_weights(Trainer& trainer, Device& device, double share, std::uint64_t seed) {
   const Replica& replica = trainer.replica();
   std::vector<float> values;
-  for (const Piece& piece : replica.all_pieces(false)) {
+  for (const TensorSlice& piece : replica.all_slices(false)) {
     values.resize(static_cast<std::size_t>(piece.count));
     device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
     const std::uint64_t key = random_key(seed, 0, hash_name(piece.name));

@@ -72,7 +72,7 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
                 const Compute& compute, const std::vector<MemoryPlan>& stages, const DataFacts& data, bool resumed) {
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
   const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
-  if (!log.speaking()) return;
+  if (!log.enabled()) return;
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
   log.info("megatron_train {}", environment.version);
   log.info("hosts     {} on {}: {}", counted(world.size(), "rank"),
@@ -115,7 +115,7 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   }
 
   // It stays until a person removes it: a run that was stopped must not be resumed by the next job in the queue.
-  if (world.any(world.rank() == 0 && stop_file_exists(config.run.directory))) {
+  if (world.any_rank(world.rank() == 0 && stop_file_exists(config.run.directory))) {
     log.info("stopped on {} before the first step; remove that file and run the same command again to continue",
              stop_file_path(config.run.directory));
     signals.ignore_from_now_on();

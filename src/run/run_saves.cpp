@@ -35,7 +35,7 @@ bool RunSaves::newest_is_there() {
       return true;  // a file system that does not answer has not lost it
     }
   };
-  return any() && !world_.any(world_.rank() == 0 && !there());
+  return any() && !world_.any_rank(world_.rank() == 0 && !there());
 }
 
 void RunSaves::look_again() {
@@ -49,7 +49,7 @@ bool RunSaves::working() const {
 
 void RunSaves::done(const SaveReport& report, const SavePoint& point, const std::string& how) {
   saved_ = point;
-  if (!log_.speaking()) return;
+  if (!log_.enabled()) return;
   for (const std::string& warning : report.warnings) log_.warning(std::string_view(warning));
   log_.info("saved {} ({} in {:.2f} s{})", report.path, format_bytes(static_cast<double>(report.bytes)), report.seconds,
             how);
@@ -92,10 +92,10 @@ void RunSaves::start(const SavePoint& point, const nlohmann::json& loop, const S
   writing_ = {point, Timers::steady_seconds() - start};
 }
 
-void RunSaves::go_on() {
+void RunSaves::advance() {
   const double start = Timers::steady_seconds();
   try {
-    const std::optional<SaveReport> report = trainer_.go_on_with_save();
+    const std::optional<SaveReport> report = trainer_.advance_save();
     writing_->stalled += Timers::steady_seconds() - start;
     if (!report) return;
     limits_.save_took(2 * report->seconds);  // a stop may have to wait for one and write another
@@ -111,7 +111,7 @@ void RunSaves::wait() {
   if (!writing_) return;
   const double start = Timers::steady_seconds();
   const std::int64_t step = writing_->point.step;
-  while (writing_) go_on();
+  while (writing_) advance();
   log_.info("waited {:.2f} s for the checkpoint of step {}, which was still being written",
             Timers::steady_seconds() - start, step);
 }

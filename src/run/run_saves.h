@@ -42,14 +42,14 @@ class RunSaves {
   /// Whether this place is saved, or is being written: there is nothing to save.
   bool covers(const SavePoint& point) const;
   /// Saves where training is now, which is `point`; `loop` comes back from Trainer::resume(). `async`: only begins to,
-  /// if the run writes its checkpoints in the background; go_on() does the rest. Waits for what is being written
+  /// if the run writes its checkpoints in the background; advance() does the rest. Waits for what is being written
   /// first, and says so. A save that fails is an error only if this run has no good checkpoint yet; else a warning.
   void save(const SavePoint& point, const nlohmann::json& loop, bool async, const SaveOptions& options);
 
   bool under_way() const { return writing_.has_value(); }
   bool working() const;  ///< this rank's thread is; not collective
   /// When no rank is working any more: what is under way takes its next step, or is done. Waits for ranks that work.
-  void go_on();
+  void advance();
   /// Until nothing is under way.
   void wait();
 

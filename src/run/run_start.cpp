@@ -39,7 +39,7 @@ void require_same_config(Communicator& world, const Config& config) {
 // Token shards may lie on each node's own disk: one stale copy would train copies of the model apart.
 void require_same_data(Communicator& world, const Datasets& datasets) {
   const std::string mine = datasets.fingerprint(), root = world.broadcast_text(mine, 0);
-  verify(!world.any(mine != root), ErrorKind::data,
+  verify(!world.any_rank(mine != root), ErrorKind::data,
          "the ranks see different token shards under the same names; copy the same files to every node");
 }
 
@@ -47,7 +47,7 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 
 std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std::vector<std::string>& warnings) {
   require_same_config(world, config);
-  refuse_what_is_to_come(config);
+  reject_unsupported_keys(config);
   choose_device(config.run, world, warnings);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;

@@ -11,7 +11,7 @@
 #include "model/layers.h"
 #include "run/end_table.h"
 #include "run/way_back.h"
-#include "train/run_facts.h"
+#include "train/compatibility.h"
 
 namespace megatron {
 
@@ -54,7 +54,7 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
   std::uint64_t data_hash = 0;
   read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });
   const bool same_data = data_hash == datasets_.train_hash();
-  const std::string changes = list_of(true_changes_of_order(trainer_.changed_order(checkpoint), same_data));
+  const std::string changes = list_of(data_order_mismatches(trainer_.changed_order(checkpoint), same_data));
   if (changes.empty()) return;
   verify(!own, ErrorKind::checkpoint,
          "{}: the order of samples would change in the middle of the run, because it depends on these; resume with the "
@@ -67,7 +67,7 @@ void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
       changes);
 }
 
-void TrainingLoop::go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by) {
+void TrainingLoop::resume_from(const CheckpointReader& checkpoint, const std::string& chosen_by) {
   const nlohmann::json loop = trainer_.resume(checkpoint, chosen_by);
   std::string saved_config, evaluations;
   std::uint64_t data_hash = 0;
@@ -105,12 +105,12 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (own) {
     check_order(*own, true);
-    go_on_from(*own, "run.directory");
+    resume_from(*own, "run.directory");
     saves_.resumed_at(here());
   } else if (!checkpoint.load.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
     check_order(other, false);
-    go_on_from(other, "checkpoint.load");
+    resume_from(other, "checkpoint.load");
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
     const std::vector<FactDifference> changes = trainer_.initialize_from(other);
@@ -140,7 +140,7 @@ TrainingLoop::Request TrainingLoop::request() {
   const auto agreed = static_cast<Request>(std::lround(wishes[0]));
   stopping_ = agreed == Request::stop;
   stop_signal_ = static_cast<int>(std::lround(wishes[2]));
-  if (!stopping_ && saves_.under_way() && wishes[1] == 0) saves_.go_on();
+  if (!stopping_ && saves_.under_way() && wishes[1] == 0) saves_.advance();
   return agreed;
 }
 
@@ -163,7 +163,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
 
 void TrainingLoop::write_metrics(const StepResult& result) {
   const double loss = since_metrics_.loss(), per_rank = 1e-12 / grid_.shape().ranks();
-  if (log_.speaking()) {
+  if (log_.enabled()) {
     metrics_.write(TrainMetrics{.step = trainer_.step(),
                                 .loss = loss,
                                 .losses = {{config_.loss.name, loss}},
@@ -186,7 +186,7 @@ void TrainingLoop::write_metrics(const StepResult& result) {
 }
 
 void TrainingLoop::print_progress(const StepResult& result) {
-  if (log_.speaking()) {
+  if (log_.enabled()) {
     progress_.print({.step = trainer_.step(),
                      .loss = since_progress_.loss(),
                      .grad_norm = result.gradient_norm,
@@ -215,7 +215,7 @@ void TrainingLoop::train_one_step() {
   const double seconds = Timers::steady_seconds() - start;
   watch_.end_step(seconds, result.loss,
                   seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
-  skips_.account_for(result, trainer_.finished() || trainer_.step() == config_.train.stop_after);
+  skips_.observe(result, trainer_.finished() || trainer_.step() == config_.train.stop_after);
   // The next step may be longer, and may have to be played twice as well.
   limits_.step_took((Timers::steady_seconds() - start) *
                     std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));
@@ -239,7 +239,7 @@ bool TrainingLoop::evaluate(const std::string& split) {
   const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
   const std::optional<double> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
   if (!loss) return false;
-  if (!log_.speaking()) return true;
+  if (!log_.enabled()) return true;
   metrics_.write(EvaluationMetrics{.split = split,
                                    .step = trainer_.step(),
                                    .loss = *loss,
@@ -371,7 +371,7 @@ void TrainingLoop::finish() {
   mine.used_bytes = static_cast<double>(trainer_.used().total());
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
-  if (!log_.speaking()) return;
+  if (!log_.enabled()) return;
   std::vector<RankReport> ranks;
   for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
   plot_.redraw();

@@ -15,7 +15,7 @@
 #include "monitor/progress.h"
 #include "monitor/run_watch.h"
 #include "run/run_saves.h"
-#include "run/skip_account.h"
+#include "run/skipped_step_policy.h"
 #include "train/interval.h"
 #include "train/trainer.h"
 
@@ -47,7 +47,7 @@ class TrainingLoop {
   /// Saves the last step, unless nothing is kept, and says how it ended. Returns the exit code.
   int end();
   void check_order(const CheckpointReader& checkpoint, bool own);
-  void go_on_from(const CheckpointReader& checkpoint, const std::string& chosen_by);
+  void resume_from(const CheckpointReader& checkpoint, const std::string& chosen_by);
   void train_one_step();
   /// Unless this step has been checked already.
   void check_replicas();
@@ -78,7 +78,7 @@ class TrainingLoop {
   std::vector<std::string> evaluations_due_;  // splits; in checkpoints, so that stopping in an evaluation loses none
   PassProgress passes_;                       // for the trainer's timers, which it must outlive
   Trainer trainer_;
-  SkipAccount skips_;
+  SkippedStepPolicy skips_;
   MetricsWriter metrics_;
   Progress progress_;
   LossPlot plot_;

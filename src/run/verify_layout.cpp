@@ -93,18 +93,18 @@ void check_memory(Communicator& world, const std::string& host, const Device& de
 // ---- Playing --------------------------------------------------------------------------------------------------------
 
 /// While it lives, this rank's waiting is not taken for a hang.
-class Patience {
+class HangWatchPause {
  public:
-  explicit Patience(Communicator& world) : activity_(world.activity()) {
+  explicit HangWatchPause(Communicator& world) : activity_(world.activity()) {
     if (activity_ == nullptr) return;
     activity_->set_phase("reference");
     activity_->set_patient(true);
   }
-  ~Patience() {
+  ~HangWatchPause() {
     if (activity_ != nullptr) activity_->set_patient(false);
   }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  HangWatchPause(const HangWatchPause&) = delete;
+  HangWatchPause& operator=(const HangWatchPause&) = delete;
 
  private:
   Activity* activity_;
@@ -142,8 +142,8 @@ void on_one_rank(const Plays& plays, const Work& work) {
       return plays.with_trainer(config, *alone, transport.get(), with);
     });
   }
-  const std::optional<Patience> patience =
-      plays.world.rank() == 0 ? std::nullopt : std::make_optional<Patience>(plays.world);
+  const std::optional<HangWatchPause> patience =
+      plays.world.rank() == 0 ? std::nullopt : std::make_optional<HangWatchPause>(plays.world);
   plays.world.barrier();
 }
 
@@ -196,8 +196,8 @@ double unit_roundoff(DType type) {
 /// Where rank 0's verdict finds differences: one rank plays again, with other rounding errors, to show how far these
 /// go.
 void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& guide, const PlayedSteps& expected,
-                      LayoutVerdict& verdict) {
-  if (!plays.world.any(plays.world.rank() == 0 && verdict.first_step_beyond() > 0)) return;
+                      ParityReport& verdict) {
+  if (!plays.world.any_rank(plays.world.rank() == 0 && verdict.first_step_beyond() > 0)) return;
   plays.log.info("more than is usual: one rank plays again, with other rounding errors, to see how far these go");
   on_one_rank(plays, [&](const auto& with_trainer) {
     std::size_t step = verdict.first_step_beyond();
@@ -225,7 +225,7 @@ std::string ranks_text(const Communicator& world, const Config& config) {
                      grid_text(config));
 }
 
-void judge(const Plays& plays, const Config& config, const LayoutVerdict& verdict) {
+void judge(const Plays& plays, const Config& config, const ParityReport& verdict) {
   const std::string& precision = config.precision.compute;
   plays.log.info("{} on {} against one rank in {}:", precision, ranks_text(plays.world, config), precision);
   plays.log.info(std::string_view(verdict.tables()));
@@ -238,11 +238,11 @@ void judge(const Plays& plays, const Config& config, const LayoutVerdict& verdic
 /// The precision by itself, on one rank against one rank in fp32. Only numbers that are not finite end the program.
 void judge_precision(const Plays& plays, const Config& config, const ComparedPlay& play) {
   const std::string& precision = config.precision.compute;
-  const LayoutVerdict verdict(play.comparison, kBand);
+  const ParityReport verdict(play.comparison, kBand);
   plays.log.info("{} on one rank against one rank in fp32:", precision);
   if (plays.world.rank() == 0) plays.log.info(std::string_view(verdict.tables()));
   const std::string failure = plays.world.broadcast_text(verdict.failure(), 0);
-  verify(!plays.world.any(!play.finite), ErrorKind::numerics,
+  verify(!plays.world.any_rank(!play.finite), ErrorKind::numerics,
          "--verify: one rank in {} does not train what it trains in fp32, so it is not the layout but the precision "
          "(precision.compute, precision.loss_scale): {}",
          precision, failure);
@@ -270,14 +270,14 @@ void verify_precision(const Plays& plays, Config config, const PlayedSteps& guid
         alone = play_along(trainer, grid, plays.device(), guide, guide, plays.steps, &expected);
       });
     });
-    const bool overflow = plays.world.any(alone.overflow);
+    const bool overflow = plays.world.any_rank(alone.overflow);
     if (overflow && !last) continue;
     if (overflow || config == one) return judge_precision(plays, config, alone);
     share(plays.world, expected.losses, plays.steps);
     const ComparedPlay play = play_layout(plays, config, guide, expected);
     if (play.overflow && !last) continue;
     judge_precision(plays, config, alone);
-    LayoutVerdict verdict(play.comparison, kBand);
+    ParityReport verdict(play.comparison, kBand);
     verdict.allow_precision(alone.comparison.steps);
     measure_rounding(plays, one, guide, expected, verdict);
     return judge(plays, config, verdict);
@@ -302,14 +302,14 @@ int verify_layout_on(const Config& config, Communicator& world, Compute& compute
            plays.steps, config.run.directory);
   if (config == reference) {
     log.info(
-        "nothing to compare: this is one rank, one sample a micro-batch, no recomputation and no sharing: the "
-        "reference itself; start it on more ranks");
+        "nothing to compare: this configuration is the reference (one rank, one sample per micro-batch, no "
+        "recomputation, nothing shared); start --verify on more ranks");
     return 0;
   }
   check_memory(world, environment.host, plays.device(), config, plays.steps);
   const PlayedSteps guide = play_reference(plays, reference);
   if (rounded != reference) {
-    LayoutVerdict verdict(play_layout(plays, rounded, guide, guide).comparison, kRounding);
+    ParityReport verdict(play_layout(plays, rounded, guide, guide).comparison, kRounding);
     measure_rounding(plays, reference, guide, guide, verdict);
     judge(plays, rounded, verdict);
   }

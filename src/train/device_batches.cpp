@@ -51,7 +51,7 @@ Tensor BatchMemory::document_starts(std::size_t k, std::int64_t s) const {
 }
 
 DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory,
-                             const SampleSet& samples, StepPlan plan, const BatchContents& contents)
+                             const SampleSet& samples, BatchPlan plan, const BatchContents& contents)
     : grid_(grid),
       memory_(memory),
       has_weights_(contents.weights != nullptr),
@@ -70,12 +70,12 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Batc
                          .most_samples = config.train.global_batch_size,
                          .data_rank = grid.data().rank(),
                          .data_size = grid.data().size()};
-  reader_ = std::make_unique<GptBatches>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned(),
-                                         contents);
+  reader_ = std::make_unique<BatchReader>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned(),
+                                          contents);
 }
 
 std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
-  const StepSamples step = plan_(step_++);
+  const GlobalBatch step = plan_(step_++);
   internal_check(step.samples > 0, "a batch was asked for after the last step");
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
   const std::int64_t s = step.sequence > 0 ? step.sequence : longest_;
@@ -109,7 +109,7 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
 }
 
 // What this stage reads; stages that need the beginnings of documents have attention.
-void DeviceBatches::start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s) {
+void DeviceBatches::start_uploads(const HostMicroBatch& from, std::size_t k, std::int64_t s) {
   if (grid_.first_stage()) upload(from.tokens, memory_.tokens(k, s));
   if (grid_.last_stage()) upload(from.targets, memory_.targets(k, s));
   upload(from.document_starts, memory_.document_starts(k, s));

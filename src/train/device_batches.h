@@ -1,7 +1,7 @@
 // BatchMemory: the device memory of one step's tokens, targets and positions, and of what else the micro-batches have,
 // enough for the largest batch.
 // DeviceBatches: the micro-batches of a set of samples, step after step, brought there; reads ahead, in host memory,
-// through GptBatches. Stages in the middle of a pipeline need no tokens and read none, unless they have to know where
+// through BatchReader. Stages in the middle of a pipeline need no tokens and read none, unless they have to know where
 // documents begin or how much a loss counts: that is made of the tokens wherever it is needed.
 //
 // Training and evaluation take turns in the same memory: it holds the step that was asked for last.
@@ -58,7 +58,7 @@ class DeviceBatches {
   /// model.sequence_length tokens. `contents` are no more than training's, and weights. Grid and memory must outlive
   /// it.
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
-                StepPlan plan, const BatchContents& contents);
+                BatchPlan plan, const BatchContents& contents);
 
   /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
   /// who shares the memory, and told to it when they have been read. Losses count for loss_scale / loss_count() each in
@@ -68,19 +68,19 @@ class DeviceBatches {
   double loss_count() const { return loss_count_; }
 
  private:
-  void start_uploads(const MicroBatchTokens& from, std::size_t k, std::int64_t s);
+  void start_uploads(const HostMicroBatch& from, std::size_t k, std::int64_t s);
   void upload(ConstTensor from, const Tensor& to);
 
   const ProcessGrid& grid_;
   BatchMemory& memory_;
   bool has_weights_, reads_;
-  StepPlan plan_;
+  BatchPlan plan_;
   std::int64_t step_ = 0, longest_;
   std::int64_t samples_together_;  // of one micro-batch on all data ranks
   double loss_count_ = 0;
   Ticket uploaded_;
   std::vector<MicroBatch> micro_batches_;
-  std::unique_ptr<GptBatches> reader_;
+  std::unique_ptr<BatchReader> reader_;
 };
 
 }  // namespace megatron

@@ -10,7 +10,7 @@ GridShape grid_shape(const Config& config) {
           .context = static_cast<int>(parallel.context),
           .data = static_cast<int>(parallel.data),
           .pipeline = static_cast<int>(parallel.pipeline),
-          .sharing = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups))};
+          .kv_replicas = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups))};
 }
 
 }  // namespace megatron

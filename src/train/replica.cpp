@@ -114,7 +114,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   grid.pipeline().set_meter(&passes);
   grid.data().set_meter(&sums);
   grid.embedding().set_meter(&sums);
-  grid.sharing().set_meter(&sums);
+  grid.kv_replicas().set_meter(&sums);
 
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
@@ -135,9 +135,9 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   CountingOps& ops = *counting;
   Timers timers;
   executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
-  GradientSums(grid, store).finish(ops, scratch);
+  GradientReducer(grid, store).finish(ops, scratch);
   if (store.shards() > 1) {
-    ParameterGathers gathers(grid, store);
+    ParameterAllGather gathers(grid, store);
     for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
     gathers.finish();
   }
@@ -146,13 +146,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
   // With shards, data ranks have other sums over the other groups. All of a stage hold what the largest of them take.
   for (int data = 0; store.shards() > 1 && data < shape.data; ++data) {
-    GradientSums(grid, store, data).sum_copies(ops, scratch);
+    GradientReducer(grid, store, data).sum_copies(ops, scratch);
   }
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
   plan.parameters = store.parameter_elements();
   for (const Parameter& parameter : store.all()) {
-    if (parameter.counted) plan.stage_parameters += parameter.global_shape.elements();
+    if (parameter.owner) plan.stage_parameters += parameter.global_shape.elements();
   }
   plan.weights = flat * size_of(type) + store.constant_bytes();
   plan.gradients = flat * sizeof(float);
@@ -179,7 +179,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   }
   (on_host_memory(config.run) ? plan.communication : plan.host) += staging;
   plan.scratch = scratch.high_water();
-  plan.kernels = ops.working_bytes();
+  plan.kernels = ops.workspace_bytes();
   plan.matmul_flops = ops.matmul_flops();
   plan.attention_flops = ops.attention_flops();
   return plan;
@@ -198,8 +198,8 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype(), shards(config, grid.shape()));
-  gradient_sums_ = std::make_unique<GradientSums>(grid, store_);
-  gathers_ = std::make_unique<ParameterGathers>(grid, store_);
+  gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
+  gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
   optimizer_ =
       std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
@@ -219,7 +219,7 @@ MemoryUse Replica::used() const {
                  .activations = ExecutorMemory::sum(passes.slots),
                  .communication = ExecutorMemory::sum(passes.gradient_buffers),
                  .scratch = scratch_.high_water(),
-                 .kernels = backend_.ops->working_bytes()};
+                 .kernels = backend_.ops->workspace_bytes()};
   std::size_t& staging = backend_.device->is_host_memory() ? used.communication : used.host;
   for (const Communicator* group : grid_.groups()) staging += group->staging_bytes();
   return used;
@@ -231,7 +231,7 @@ double Replica::read(ConstTensor loss) {
   return sum;
 }
 
-void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums,
+void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientReducer* sums,
                             Timers& timers) {
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
@@ -240,7 +240,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
-                              .gradient_sums = sums,
+                              .gradient_reducer = sums,
                               .gathers = gathers_.get()};
   const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
@@ -250,8 +250,8 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
 void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
                                Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.shards() > 1;
-  play_training(micro_batches, step, under_backward ? gradient_sums_.get() : nullptr, timers);
-  gradient_sums_->finish(*backend_.ops, scratch_);
+  play_training(micro_batches, step, under_backward ? gradient_reducer_.get() : nullptr, timers);
+  gradient_reducer_->finish(*backend_.ops, scratch_);
   loss_count_ = loss_count;
 }
 
@@ -263,8 +263,8 @@ Optimizer::Update Replica::update(UpdateSettings settings, Timers& timers) {
   return update;
 }
 
-BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
-                                  Timers& timers) {
+NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
+                                                  double rescale, Timers& timers) {
   Device& device = *backend_.device;
   std::vector<ParameterPart> masters, values, sums, own;  // with shards, a rank has masters and sums of what it updates
   for (const Parameter& parameter : store().all()) {
@@ -275,7 +275,7 @@ BadStep Replica::examine_bad_step(std::span<const MicroBatch> micro_batches, std
     values.push_back({&parameter, parameter.value});
     own.push_back({&parameter, parameter.gradient});
   }
-  BadStep bad;
+  NonFiniteReport bad;
   grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
   bad.loss = !std::isfinite(read(loss_total_));
   bad.masters = find_bad_tensors(masters, device);
@@ -301,8 +301,8 @@ double Replica::evaluate(std::span<const MicroBatch> micro_batches, double loss_
   return read(loss_total_) / loss_count;
 }
 
-Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
-  Piece piece{
+TensorSlice Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
+  TensorSlice piece{
       parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
   const Optimizer::State state = optimizer_->state(part);
   piece.value = state.master;
@@ -313,16 +313,16 @@ Piece Replica::piece(const Parameter& parameter, const FlatRange& part, bool wit
   return piece;
 }
 
-std::vector<Piece> Replica::owned_pieces() const {
-  std::vector<Piece> pieces;
+std::vector<TensorSlice> Replica::owned_slices() const {
+  std::vector<TensorSlice> pieces;
   for (const SavedPart& part : saved_parts(store_, grid_.data().rank(), grid_.data().size())) {
     pieces.push_back(piece(*part.parameter, part.range, true));
   }
   return pieces;
 }
 
-std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
-  std::vector<Piece> pieces;
+std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
+  std::vector<TensorSlice> pieces;
   for (const Parameter& parameter : store().all()) {  // not under values that are on their way
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       pieces.push_back(piece(parameter, part, with_optimizer));
@@ -331,11 +331,11 @@ std::vector<Piece> Replica::all_pieces(bool with_optimizer) const {
   return pieces;
 }
 
-std::vector<Piece> Replica::summed_gradients() const {
-  std::vector<Piece> pieces;
+std::vector<TensorSlice> Replica::summed_gradients() const {
+  std::vector<TensorSlice> pieces;
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
-      Piece piece{
+      TensorSlice piece{
           parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
       piece.value = store_.gradients().slice(0, part.first, part.count);
       pieces.push_back(piece);

@@ -11,10 +11,10 @@
 
 #include "base/timers.h"
 #include "config/config.h"
-#include "diagnostics/bad_step.h"
+#include "diagnostics/non_finite_report.h"
 #include "model/family.h"
 #include "optim/optimizer.h"
-#include "parallel/gradient_sums.h"
+#include "parallel/gradient_reducer.h"
 #include "pipeline/executor.h"
 
 namespace megatron {
@@ -86,8 +86,8 @@ class Replica {
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
   /// Plays the step once more, by itself on each data rank and with `rescale` times its loss scale; gradients are not
   /// the step's afterwards. Collective.
-  BadStep examine_bad_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
-                           Timers& timers);
+  NonFiniteReport diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
+                                           Timers& timers);
   /// Mean loss of a forward pass without dropout.
   double evaluate(std::span<const MicroBatch> micro_batches, double loss_count, Timers& timers);
 
@@ -106,22 +106,23 @@ class Replica {
   MemoryUse used() const;
   ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
 
-  /// What this rank writes to a checkpoint: of every counted parameter the data rank's 1/d, or with the distributed
-  /// optimizer what it owns.
-  std::vector<Piece> owned_pieces() const;
+  /// What this rank writes to a checkpoint: of every parameter that this rank owns the data rank's 1/d, or with the
+  /// distributed optimizer what it owns.
+  std::vector<TensorSlice> owned_slices() const;
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
   /// are the master's: Optimizer::set_values_from_master when they have been read.
-  std::vector<Piece> all_pieces(bool with_optimizer) const;
+  std::vector<TensorSlice> all_slices(bool with_optimizer) const;
   /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
   /// of what it owns), copies included, as the pieces' values: the data ranks' sums, which an update leaves as they
   /// are.
-  std::vector<Piece> summed_gradients() const;
+  std::vector<TensorSlice> summed_gradients() const;
 
  private:
-  void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientSums* sums, Timers& timers);
+  void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientReducer* sums,
+                     Timers& timers);
   double read(ConstTensor loss);
   /// Of a part of a parameter, by flat elements.
-  Piece piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
+  TensorSlice piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
 
   const Config& config_;
   const ProcessGrid& grid_;
@@ -132,8 +133,8 @@ class Replica {
   ParameterStore store_;
   Stages chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
-  std::unique_ptr<GradientSums> gradient_sums_;
-  std::unique_ptr<ParameterGathers> gathers_;
+  std::unique_ptr<GradientReducer> gradient_reducer_;
+  std::unique_ptr<ParameterAllGather> gathers_;
   Buffer scratch_memory_;
   Arena scratch_;      // the loss at its bottom
   Tensor loss_total_;  // after a pass, of this data rank's samples on the last stage

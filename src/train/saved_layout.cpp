@@ -15,7 +15,7 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, i
   std::vector<FlatRange> mine = store.owned_by(data_rank);
   std::vector<SavedPart> parts;
   for (const Parameter& parameter : store.all()) {
-    if (!parameter.counted) continue;
+    if (!parameter.owner) continue;
     if (store.shards() == 1) {  // every data rank has all: it writes its share
       const std::int64_t first = parameter.elements() * data_rank / data_size;
       const std::int64_t end = parameter.elements() * (data_rank + 1) / data_size;
@@ -26,7 +26,7 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, i
   return parts;
 }
 
-std::vector<Piece> saved_layout(const Config& config, int rank) {
+std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   const GridShape shape = grid_shape(config);
   CountingCommunicator world(rank, shape.ranks());
   const ProcessGrid grid(world, shape);
@@ -34,7 +34,7 @@ std::vector<Piece> saved_layout(const Config& config, int rank) {
   ParameterStore store;
   make_stages(config, grid, region, store);
   store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.data : 1);
-  std::vector<Piece> pieces;
+  std::vector<TensorSlice> pieces;
   for (const SavedPart& part : saved_parts(store, grid.at().data, shape.data)) {
     const Parameter& parameter = *part.parameter;
     pieces.push_back({parameter.name,

@@ -15,11 +15,12 @@ struct SavedPart {
   FlatRange range;
 };
 
-/// Of every counted parameter the data rank's 1/size, or with the distributed optimizer what it keeps the state of.
+/// Of every parameter that this rank owns the data rank's 1/size, or with the distributed optimizer what it keeps the
+/// state of.
 std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size);
 
 /// What rank `rank` of its grid writes when it trains the resolved `config`, as pieces without memory.
-std::vector<Piece> saved_layout(const Config& config, int rank);
+std::vector<TensorSlice> saved_layout(const Config& config, int rank);
 
 /// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the
 /// grid can do. Throws Error(checkpoint) if the checkpoint has none, Error(configuration) with the rules that the grid

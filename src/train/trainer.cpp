@@ -63,7 +63,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
     // A rank whose node has not that much more must not leave the others waiting for it.
     agree(grid.world(), [&] {
       background_save_ =
-          std::make_unique<BackgroundSave>(grid.world(), *backend.device, snapshot_bytes(replica_.owned_pieces()));
+          std::make_unique<BackgroundSave>(grid.world(), *backend.device, snapshot_bytes(replica_.owned_slices()));
     });
   }
 }
@@ -77,11 +77,11 @@ void Trainer::set_meters(TrafficMeter* meter) {
 }
 
 // The samples of the steps from here to the end of the run.
-StepPlan Trainer::training_plan() const {
+BatchPlan Trainer::training_plan() const {
   return [schedule = schedule_, first = step_, end = config_.train.steps](std::int64_t step) {
-    if (first + step >= end) return StepSamples{};
+    if (first + step >= end) return GlobalBatch{};
     const StepShape shape = schedule.step_after(first + step);
-    return StepSamples{static_cast<std::uint64_t>(shape.first_sample), shape.samples, shape.sequence};
+    return GlobalBatch{static_cast<std::uint64_t>(shape.first_sample), shape.samples, shape.sequence};
   };
 }
 
@@ -124,9 +124,9 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
                                         const std::function<bool()>& stop) {
   const std::int64_t batch = config_.train.global_batch_size, counted = evaluation_samples(config_, samples);
   const std::int64_t steps = (counted + batch - 1) / batch;
-  const StepPlan plan = [=](std::int64_t step) {
-    if (step >= steps) return StepSamples{};
-    return StepSamples{.first_sample = static_cast<std::uint64_t>(first_sample + step * batch),
+  const BatchPlan plan = [=](std::int64_t step) {
+    if (step >= steps) return GlobalBatch{};
+    return GlobalBatch{.first_sample = static_cast<std::uint64_t>(first_sample + step * batch),
                        .samples = batch,
                        .padding = std::max<std::int64_t>(0, (step + 1) * batch - counted)};
   };
@@ -147,11 +147,11 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
 
 SkipReport Trainer::explain_skip(const StepResult& result) {
   const double scale = result.searching ? loss_scaler_.smallest() : result.loss_scale;
-  BadStep bad = replica_.examine_bad_step(micro_batches_, step_, scale / result.loss_scale, timers_);
+  NonFiniteReport bad = replica_.diagnose_non_finite_step(micro_batches_, step_, scale / result.loss_scale, timers_);
   bad.loss_scale = result.loss_scale;
   bad.loss_scale_again = scale;
-  const bool again = grid_.world().any(bad.again());
-  return {describe_bad_step(grid_, bad), result.searching && !again};
+  const bool again = grid_.world().any_rank(bad.again());
+  return {describe_non_finite_step(grid_, bad), result.searching && !again};
 }
 
 void Trainer::check_replicas() {
@@ -163,11 +163,11 @@ void Trainer::check_replicas() {
 }
 
 void Trainer::require_finite_parameters() {
-  require_finite(grid_.world(), replica_.owned_pieces(), *backend_.device);
+  require_finite(grid_.world(), replica_.owned_slices(), *backend_.device);
 }
 
 nlohmann::json Trainer::facts() const {
-  return model_facts(config_, datasets_.train_source().vocabulary());
+  return model_signature(config_, datasets_.train_source().vocabulary());
 }
 
 TrainingState Trainer::state(const nlohmann::json& loop) const {
@@ -192,18 +192,18 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
 SaveReport Trainer::save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options) {
   const Timers::Scope scope(timers_, Section::saving);
   options.keep_last = config_.checkpoint.keep_last;
-  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_pieces(), *backend_.device, options);
+  return save_checkpoint(grid_.world(), run_directory, state(loop), replica_.owned_slices(), *backend_.device, options);
 }
 
 void Trainer::start_save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options) {
   const Timers::Scope scope(timers_, Section::saving);
   options.keep_last = config_.checkpoint.keep_last;
-  background_save_->start(run_directory, state(loop), replica_.owned_pieces(), options);
+  background_save_->start(run_directory, state(loop), replica_.owned_slices(), options);
 }
 
-std::optional<SaveReport> Trainer::go_on_with_save() {
+std::optional<SaveReport> Trainer::advance_save() {
   const Timers::Scope scope(timers_, Section::saving);
-  return background_save_->go_on();
+  return background_save_->advance();
 }
 
 void Trainer::wait_until_copied() {
@@ -214,7 +214,7 @@ void Trainer::wait_until_copied() {
 
 void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
   wait_until_copied();
-  checkpoint.read(grid_.world(), replica_.all_pieces(with_optimizer), *backend_.device);
+  checkpoint.read(grid_.world(), replica_.all_slices(with_optimizer), *backend_.device);
   replica_.optimizer().set_values_from_master();
 }
 
@@ -267,7 +267,8 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
-  require_same_facts(facts_to_go_on(checkpoint.state().facts), facts_to_go_on(facts()), checkpoint.path(), chosen_by);
+  require_same_facts(resume_signature(checkpoint.state().facts), resume_signature(facts()), checkpoint.path(),
+                     chosen_by);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(updates);
@@ -287,10 +288,10 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 std::vector<FactDifference> Trainer::initialize_from(const CheckpointReader& checkpoint) {
   const nlohmann::json& saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  require_same_facts(facts_of_weights(saved), facts_of_weights(current), checkpoint.path(),
+  require_same_facts(weights_signature(saved), weights_signature(current), checkpoint.path(),
                      "checkpoint.initialize_from");
   load(checkpoint, false);
-  return compare_facts(facts_to_go_on(saved), facts_to_go_on(current));
+  return compare_facts(resume_signature(saved), resume_signature(current));
 }
 
 }  // namespace megatron

@@ -13,9 +13,9 @@
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
 #include "optim/weight_decay.h"
+#include "train/compatibility.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
-#include "train/run_facts.h"
 
 namespace megatron {
 
@@ -56,7 +56,7 @@ class Trainer {
   /// bring to its end (background_save.h). What it saves is of now: the next step's update, and loading, wait until it
   /// has been copied.
   void start_save(const std::string& run_directory, const nlohmann::json& loop, SaveOptions options = {});
-  std::optional<SaveReport> go_on_with_save();
+  std::optional<SaveReport> advance_save();
   BackgroundSave* background_save() const { return background_save_.get(); }
   /// Weights, moments and counters; returns what save() was given as `loop`. `chosen_by`: the key that says of which
   /// checkpoint, for errors.
@@ -105,7 +105,7 @@ class Trainer {
   void wait_until_copied();
   void require_same_schedule(const CheckpointReader& checkpoint) const;
   void require_same_optimizer(const CheckpointReader& checkpoint) const;
-  StepPlan training_plan() const;
+  BatchPlan training_plan() const;
   nlohmann::json facts() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);

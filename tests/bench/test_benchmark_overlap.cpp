@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/benchmark_overlap.h"
-#include "comm/passing_communicator.h"
+#include "comm/communicator_decorator.h"
 #include "comm/thread_communicator.h"
 
 using namespace megatron;
@@ -28,23 +28,23 @@ struct Record {
   }
 };
 
-class RecordingCommunicator final : public PassingCommunicator {
+class RecordingCommunicator final : public CommunicatorDecorator {
  public:
-  RecordingCommunicator(Communicator& inner, Record& record) : PassingCommunicator(inner), record_(record) {}
+  RecordingCommunicator(Communicator& inner, Record& record) : CommunicatorDecorator(inner), record_(record) {}
   RecordingCommunicator(std::unique_ptr<Communicator> inner, Record& record)
-      : PassingCommunicator(std::move(inner)), record_(record) {}
+      : CommunicatorDecorator(std::move(inner)), record_(record) {}
 
  protected:
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
     return std::make_unique<RecordingCommunicator>(std::move(inner), record_);
   }
   std::uint64_t keep(Pending pending) override {
-    const std::uint64_t ticket = PassingCommunicator::keep(std::move(pending));
+    const std::uint64_t ticket = CommunicatorDecorator::keep(std::move(pending));
     operations_[ticket] = record_.start();
     return ticket;
   }
   void finish(std::uint64_t ticket) override {
-    PassingCommunicator::finish(ticket);
+    CommunicatorDecorator::finish(ticket);
     std::erase(record_.open, operations_.at(ticket));
   }
   void do_progress() override { record_.interrupt(); }

@@ -5,10 +5,10 @@
 
 namespace megatron::test {
 
-/// All steps of what is under way. Collective; throws as BackgroundSave::go_on().
+/// All steps of what is under way. Collective; throws as BackgroundSave::advance().
 inline SaveReport finish(BackgroundSave& save) {
   for (;;) {
-    if (std::optional<SaveReport> report = save.go_on()) return *report;
+    if (std::optional<SaveReport> report = save.advance()) return *report;
   }
 }
 

@@ -145,7 +145,7 @@ PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::ve
                          int generation) {
   for (const Part& part : parts) {
     const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-    Piece piece{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
+    TensorSlice piece{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
     int which = 0;
     for (Tensor* target : {&piece.value, &piece.m, &piece.v}) {
       if (which > moments) break;
@@ -164,7 +164,7 @@ PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::ve
 
 std::int64_t PieceMemory::wrong(int generation) const {
   std::int64_t wrong = 0;
-  for (const Piece& piece : pieces_) {
+  for (const TensorSlice& piece : pieces_) {
     int which = 0;
     for (const Tensor& tensor : {piece.value, piece.m, piece.v}) {
       const int part = which++;

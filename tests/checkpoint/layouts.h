@@ -50,12 +50,12 @@ class PieceMemory {
  public:
   PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
               int generation = -1);
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<TensorSlice>& pieces() const { return pieces_; }
   /// The number of elements that do not have the exact bits of that generation.
   std::int64_t wrong(int generation) const;
 
  private:
-  std::vector<Piece> pieces_;
+  std::vector<TensorSlice> pieces_;
   std::deque<std::vector<float>> memory_;
 };
 

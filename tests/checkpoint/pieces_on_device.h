@@ -12,13 +12,13 @@ namespace megatron::test {
 class PiecesOnDevice {
  public:
   /// Copies them there. Both must outlive this.
-  PiecesOnDevice(const std::vector<Piece>& home, Device& device) : device_(device), home_(home), there_(home) {
+  PiecesOnDevice(const std::vector<TensorSlice>& home, Device& device) : device_(device), home_(home), there_(home) {
     each([&](Tensor& there, const Tensor& host) {
       there = memory_.emplace_back(device_, host.bytes()).tensor(host.shape(), host.dtype());
       device_.copy_to_device(there.data(), host.data(), host.bytes());
     });
   }
-  const std::vector<Piece>& there() const { return there_; }
+  const std::vector<TensorSlice>& there() const { return there_; }
 
   /// Copies them back.
   void fetch() {
@@ -36,15 +36,15 @@ class PiecesOnDevice {
   template <class Body>
   void each(const Body& body) {
     for (std::size_t i = 0; i < home_.size(); ++i) {
-      for (Tensor Piece::*tensor : {&Piece::value, &Piece::m, &Piece::v}) {
+      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
         if (!(home_[i].*tensor).empty()) body(there_[i].*tensor, home_[i].*tensor);
       }
     }
   }
 
   Device& device_;
-  const std::vector<Piece>& home_;
-  std::vector<Piece> there_;
+  const std::vector<TensorSlice>& home_;
+  std::vector<TensorSlice> there_;
   std::deque<Buffer> memory_;
 };
 

@@ -111,7 +111,7 @@ TEST_CASE("host memory is copied by the writer, and may change when the caller h
     save.start(folder.file("run"), state_at(1), memory.pieces());
     save.wait_until_copied();
     CHECK_FALSE(save.copying());
-    for (const Piece& piece : memory.pieces()) {
+    for (const TensorSlice& piece : memory.pieces()) {
       for (const Tensor& numbers : {piece.v, piece.m, piece.value}) {  // the last ones that are copied first
         std::memset(numbers.data(), 'x', numbers.bytes());
       }
@@ -172,7 +172,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CHECK_FALSE(save.working());
     CHECK(names_in(run + "/checkpoints").front() == ".tmp_step_00000002");  // written, not agreed on
-    CHECK_FALSE(save.go_on().has_value());
+    CHECK_FALSE(save.advance().has_value());
     CHECK(finish(save).path == run + "/checkpoints/step_00000002");
   });
   CHECK(load_newest(run, kWideTensors, layout).step == 2);
@@ -302,7 +302,7 @@ TEST_CASE("how long training waits for a save in the background, and for one in 
       stall.back() += seconds_of([&] { save.wait_until_copied(); });
       while (save.under_way()) {
         while (save.working()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        stall.back() += seconds_of([&] { save.go_on(); });
+        stall.back() += seconds_of([&] { save.advance(); });
       }
     }
     const double whole = median(foreground), waited = median(stall);

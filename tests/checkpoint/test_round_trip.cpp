@@ -170,7 +170,7 @@ TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
     const PieceMemory memory(tensors, layout[0], 2, 1);
     CpuDevice device;
     for (int kind = 0; kind < 6; ++kind) {
-      std::vector<Piece> pieces = memory.pieces();
+      std::vector<TensorSlice> pieces = memory.pieces();
       if (kind == 0) pieces[0].box.extent[0] = 5;
       if (kind == 1) pieces[0].first = 1;
       if (kind == 2) pieces[0].m = Tensor();
@@ -213,15 +213,15 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
 
 TEST_CASE("overlap: gaps and double storage are found exactly", "[checkpoint]") {
   std::vector<float> memory(24);
-  const Piece wanted{"a", {4, 6}, {{0, 0}, {4, 6}}, 0, 24, Tensor(memory.data(), {24}, DType::f32), {}, {}};
-  const StoredPiece top{{{0, 0}, {2, 6}}, 0, 12, 0, 0}, bottom{{{2, 0}, {2, 6}}, 0, 12, 0, 1};
-  const StoredPiece most_of_bottom{{{2, 0}, {2, 6}}, 1, 11, 0, 1}, left{{{0, 0}, {4, 3}}, 0, 12, 0, 0},
+  const TensorSlice wanted{"a", {4, 6}, {{0, 0}, {4, 6}}, 0, 24, Tensor(memory.data(), {24}, DType::f32), {}, {}};
+  const StoredSlice top{{{0, 0}, {2, 6}}, 0, 12, 0, 0}, bottom{{{2, 0}, {2, 6}}, 0, 12, 0, 1};
+  const StoredSlice most_of_bottom{{{2, 0}, {2, 6}}, 1, 11, 0, 1}, left{{{0, 0}, {4, 3}}, 0, 12, 0, 0},
       right{{{0, 3}, {4, 3}}, 0, 12, 12, 0};
-  CHECK(plan_piece(wanted, 0, {{4, 6}, {top, bottom}}).size() == 2);
-  CHECK(plan_piece(wanted, 0, {{4, 6}, {right, left}}).size() == 8);
-  CHECK_THROWS_WITH(plan_piece(wanted, 0, {{4, 6}, {top, most_of_bottom}}), Catch::Matchers::Contains("element 12 "));
-  CHECK_THROWS_WITH(plan_piece(wanted, 0, {{4, 6}, {top}}), Catch::Matchers::Contains("nowhere"));
-  CHECK_THROWS_WITH(plan_piece(wanted, 0, {{4, 6}, {}}), Catch::Matchers::Contains("nowhere"));
-  CHECK_THROWS_WITH(plan_piece(wanted, 0, {{4, 6}, {top, bottom, top}}), Catch::Matchers::Contains("more than once"));
-  CHECK_THROWS_WITH(plan_piece(wanted, 0, {{4, 6}, {top, left}}), Catch::Matchers::Contains("more than once"));
+  CHECK(plan_slice(wanted, 0, {{4, 6}, {top, bottom}}).size() == 2);
+  CHECK(plan_slice(wanted, 0, {{4, 6}, {right, left}}).size() == 8);
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, most_of_bottom}}), Catch::Matchers::Contains("element 12 "));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top}}), Catch::Matchers::Contains("nowhere"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {}}), Catch::Matchers::Contains("nowhere"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, bottom, top}}), Catch::Matchers::Contains("more than once"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, left}}), Catch::Matchers::Contains("more than once"));
 }

@@ -16,9 +16,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-PieceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& layout) {
+SliceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& layout) {
   return [=](int rank) {
-    std::vector<Piece> pieces;
+    std::vector<TensorSlice> pieces;
     for (const Part& part : layout[static_cast<std::size_t>(rank)]) {
       const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
       pieces.push_back({tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}});
@@ -32,9 +32,9 @@ std::string save_numbers(const std::string& run, const std::function<float(int t
                          const TrainingState& state = state_at(4)) {
   run_as_threads(1, [&](Communicator& world) {
     std::deque<std::vector<float>> memory;
-    std::vector<Piece> pieces;
+    std::vector<TensorSlice> pieces;
     for (int tensor = 0; tensor < 2; ++tensor) {
-      Piece piece{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {}, {}};
+      TensorSlice piece{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {}, {}};
       int kind = 0;
       for (Tensor* target : {&piece.value, &piece.m, &piece.v}) {
         std::vector<float>& numbers = memory.emplace_back();
@@ -92,7 +92,7 @@ TEST_CASE("a target that cannot be is refused before anything is written", "[che
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const CheckpointReader source = open_alone(save_as(folder.file("run"), tensors, split_along(tensors, 2, 0), 6).path);
-  const PieceLayout layout = layout_of(tensors, split_along(tensors, 1, 0));
+  const SliceLayout layout = layout_of(tensors, split_along(tensors, 1, 0));
   require_error(ErrorKind::configuration, {"is there already"},
                 [&] { rewrite_checkpoint(source, folder.file("run"), 1, layout); });
   require_error(ErrorKind::configuration, {"another step", "6"},
@@ -132,13 +132,13 @@ TEST_CASE("a tool and a run that saves in the same folder leave each other's unf
 
   std::filesystem::remove_all(target);
   std::filesystem::remove_all(steps + "/.old_step_00000006");  // which the run would put back at the target
-  const Piece whole = whole_tensors(source)[0];
+  const TensorSlice whole = whole_tensors(source)[0];
   const std::vector<float> numbers(static_cast<std::size_t>(whole.count), 1.0f);
   const auto make = [&](const std::function<void(const std::string& pending)>& meanwhile) {
     write_new_checkpoint(
         target, source.state(), 1, 0,
         [&](int) {
-          return NewRankFile{{whole}, [&](Stored, std::int64_t) { return std::span<const float>(numbers); }};
+          return NewRankFile{{whole}, [&](StateKind, std::int64_t) { return std::span<const float>(numbers); }};
         },
         meanwhile);
   };

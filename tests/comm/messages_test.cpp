@@ -30,7 +30,7 @@ TEST_CASE("messages: decisions and texts grow with the logarithm of the job") {
         operation();
         return meter.messages;
       };
-      CHECK(sent([&] { world.any(false); }) <= std::max(7, static_cast<int>(steps) + 1));  // 7: direct, among 8
+      CHECK(sent([&] { world.any_rank(false); }) <= std::max(7, static_cast<int>(steps) + 1));  // 7: direct, among 8
       CHECK(sent([&] { agree(world, [] {}); }) <= std::max(7, static_cast<int>(steps) + 1));
       CHECK(sent([&] { world.broadcast_text("a configuration", 0); }) <= 2 * steps);
       CHECK(sent([&] { world.gather_texts("a host", 0); }) <= 2);

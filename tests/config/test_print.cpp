@@ -108,7 +108,7 @@ TEST_CASE("every input file survives print and parse, before and after resolving
 }
 
 TEST_CASE("training refuses by name what is to come", "[config]") {
-  CHECK(error_of([] { refuse_what_is_to_come(parse_small()); }).empty());
+  CHECK(error_of([] { reject_unsupported_keys(parse_small()); }).empty());
   for (const char* supported : {"parallel.schedule=gpipe",
                                 "parallel.sequence_parallel=true",
                                 "checkpoint.load=x",
@@ -141,12 +141,12 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
                                 "recompute.mode=selective",
                                 "optimizer.clip_grad_norm=0"}) {
     INFO(supported);
-    CHECK(error_of([&] { refuse_what_is_to_come(parse_small({supported})); }).empty());
+    CHECK(error_of([&] { reject_unsupported_keys(parse_small({supported})); }).empty());
   }
-  CHECK(
-      error_of([] {
-        refuse_what_is_to_come(parse_small({"optimizer.weight_decay_schedule=linear", "optimizer.weight_decay_end=0"}));
-      }).empty());
+  CHECK(error_of([] {
+          reject_unsupported_keys(
+              parse_small({"optimizer.weight_decay_schedule=linear", "optimizer.weight_decay_end=0"}));
+        }).empty());
   struct Case {
     std::string key, value;
     std::vector<std::string> also;
@@ -161,7 +161,7 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
     tried.insert(c.key);
     std::vector<std::string> options = c.also;
     options.push_back(c.key + "=" + c.value);
-    const std::string error = error_of([&] { refuse_what_is_to_come(parse_small(options)); });
+    const std::string error = error_of([&] { reject_unsupported_keys(parse_small(options)); });
     INFO(error);
     CHECK(contains(error, c.key + " = " + c.value + " is not supported for training yet; only --dry-run plans it"));
   }
@@ -171,7 +171,7 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
   }
   // Several are named at once.
   const std::string error = error_of([] {
-    refuse_what_is_to_come(parse_small({"parallel.expert=2", "parallel.context=2", "model.family=bert"}));
+    reject_unsupported_keys(parse_small({"parallel.expert=2", "parallel.context=2", "model.family=bert"}));
   });
   CHECK(lines(error) == 3);
 }

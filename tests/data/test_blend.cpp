@@ -163,17 +163,17 @@ TEST_CASE("blend: samples are those of the sets' own orders, out of the right se
 
 TEST_CASE("blend: every layout of data ranks, and every start, delivers the same samples") {
   constexpr std::int64_t kBatch = 12, kSteps = 9;
-  const StepPlan plan = [](std::int64_t step) {
-    return step < kSteps ? StepSamples{static_cast<std::uint64_t>(step * kBatch), kBatch, 0} : StepSamples{};
+  const BatchPlan plan = [](std::int64_t step) {
+    return step < kSteps ? GlobalBatch{static_cast<std::uint64_t>(step * kBatch), kBatch, 0} : GlobalBatch{};
   };
   // By step and place in the batch: the sample's first token.
   const auto first_tokens = [&](int ranks, std::int64_t micro, std::int64_t first_step) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSteps * kBatch), -1);
     for (int rank = 0; rank < ranks; ++rank) {
       Mixture mixture;  // each rank has one of its own
-      GptBatches batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
+      BatchReader batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
       for (std::int64_t step = first_step; step < kSteps; ++step) {
-        for (const MicroBatchTokens& part : batches.next().micro_batches) {
+        for (const HostMicroBatch& part : batches.next().micro_batches) {
           const auto* ids = static_cast<const std::int32_t*>(part.tokens.data());
           for (std::int64_t j = 0; j < micro; ++j) {
             tokens[static_cast<std::size_t>(step * kBatch + part.first_in_batch + j)] = ids[j];

@@ -63,16 +63,16 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
   CAPTURE(d, b, sequence);
   RandomTokens source;
   const EpochOrder order(0, source.tokens(), 16, 1, EpochOrder::Kind::shuffled);
-  const StepPlan plan = [&](std::int64_t step) { return StepSamples{12, step < 1 ? 12 : 0, sequence}; };
+  const BatchPlan plan = [&](std::int64_t step) { return GlobalBatch{12, step < 1 ? 12 : 0, sequence}; };
   double count = 0, expected_count = 0;
   std::vector<bool> seen(12);
   SampleReader reader(source, order);
   for (int rank = 0; rank < d; ++rank) {
-    GptBatches batches(source, order, {b, 12, rank, static_cast<int>(d)}, plan, 0, host_memory(),
-                       {true, true, kEnd, odd_weights});
+    BatchReader batches(source, order, {b, 12, rank, static_cast<int>(d)}, plan, 0, host_memory(),
+                        {true, true, kEnd, odd_weights});
     const StepBatch& batch = batches.next();
     count += batch.loss_count;
-    for (const MicroBatchTokens& micro : batch.micro_batches) {
+    for (const HostMicroBatch& micro : batch.micro_batches) {
       REQUIRE(micro.document_starts.shape() == Shape{b, sequence});
       REQUIRE(micro.position_ids.shape() == Shape{sequence, b});
       REQUIRE(micro.weights.shape() == Shape{sequence, b});
@@ -102,10 +102,10 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
 TEST_CASE("without documents or weights there is nothing of them, and every target counts", "[documents]") {
   RandomTokens source;
   const EpochOrder order(0, source.tokens(), 16, 1, EpochOrder::Kind::shuffled);
-  GptBatches batches(
+  BatchReader batches(
       source, order, {2, 4, 0, 1},
       [](std::int64_t step) {
-        return StepSamples{0, step < 1 ? 4 : 0};
+        return GlobalBatch{0, step < 1 ? 4 : 0};
       },
       0);
   const StepBatch& batch = batches.next();

@@ -280,9 +280,9 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
   print_samples(dataset, order, 0, 8, {}, out);
   std::istringstream lines(out.str());
   const auto plan = [](std::int64_t step) {
-    return StepSamples{static_cast<std::uint64_t>(2 * step), step < 4 ? 2 : 0};
+    return GlobalBatch{static_cast<std::uint64_t>(2 * step), step < 4 ? 2 : 0};
   };
-  GptBatches batches(dataset, order, {2, 2, 0, 1}, plan, 0);
+  BatchReader batches(dataset, order, {2, 2, 0, 1}, plan, 0);
   const StepBatch* batch = nullptr;
   for (std::uint64_t sample = 0; sample < 8; ++sample) {
     // Token by token through the document index, as its definition says.

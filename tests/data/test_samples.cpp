@@ -45,9 +45,9 @@ class CountingSource final : public TokenSource {
   std::map<std::uint64_t, int> starts_;
 };
 
-StepPlan constant_plan(std::int64_t samples, std::int64_t steps) {
+BatchPlan constant_plan(std::int64_t samples, std::int64_t steps) {
   return [=](std::int64_t step) {
-    return StepSamples{static_cast<std::uint64_t>(step * samples), step < steps ? samples : 0};
+    return GlobalBatch{static_cast<std::uint64_t>(step * samples), step < steps ? samples : 0};
   };
 }
 
@@ -178,13 +178,13 @@ TEST_CASE("batches: the data ranks' parts make the global batch, each sample rea
     CountingSource source(601);
     std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> found;  // (step, place in the batch) to first token
     for (int rank = 0; rank < d; ++rank) {
-      GptBatches batches(source, order, {b, global, rank, d}, constant_plan(global, steps), 0);
+      BatchReader batches(source, order, {b, global, rank, d}, constant_plan(global, steps), 0);
       for (std::int64_t step = 0; step < steps; ++step) {
         const StepBatch& batch = batches.next();
         CHECK(batch.step == step);
         REQUIRE(batch.micro_batches.size() == static_cast<std::size_t>(global / (b * d)));
         for (std::size_t k = 0; k < batch.micro_batches.size(); ++k) {
-          const MicroBatchTokens& micro = batch.micro_batches[k];
+          const HostMicroBatch& micro = batch.micro_batches[k];
           CHECK(micro.first_in_batch == static_cast<std::int64_t>(k) * b * d + rank * b);
           REQUIRE(micro.tokens.shape() == Shape{s, b});
           const auto* tokens = micro.tokens.as<std::int32_t>();
@@ -211,13 +211,13 @@ TEST_CASE("batches: the data ranks' parts make the global batch, each sample rea
 
 TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
   const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::sequential);
-  const StepPlan plan = [](std::int64_t step) {
-    return step < 2   ? StepSamples{static_cast<std::uint64_t>(2 * step), 2}
-           : step < 4 ? StepSamples{static_cast<std::uint64_t>(4 + 6 * (step - 2)), 6}
-                      : StepSamples{};
+  const BatchPlan plan = [](std::int64_t step) {
+    return step < 2   ? GlobalBatch{static_cast<std::uint64_t>(2 * step), 2}
+           : step < 4 ? GlobalBatch{static_cast<std::uint64_t>(4 + 6 * (step - 2)), 6}
+                      : GlobalBatch{};
   };
   CountingSource source(1001);
-  GptBatches batches(source, order, {2, 6, 0, 1}, plan, 1);
+  BatchReader batches(source, order, {2, 6, 0, 1}, plan, 1);
   CHECK(batches.next().micro_batches.size() == 1);
   const StepBatch& batch = batches.next();
   CHECK(batch.step == 2);
@@ -228,18 +228,18 @@ TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
 
 TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[batches]") {
   const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::shuffled);
-  const StepPlan plan = [](std::int64_t step) {
-    return StepSamples{static_cast<std::uint64_t>(4 * step), step < 4 ? 4 : 0,
+  const BatchPlan plan = [](std::int64_t step) {
+    return GlobalBatch{static_cast<std::uint64_t>(4 * step), step < 4 ? 4 : 0,
                        step == 0   ? 3
                        : step == 1 ? 7
                                    : 10 * (step % 2)};
   };
   CountingSource source(1001);
-  GptBatches batches(source, order, {2, 4, 0, 1}, plan, 0);
+  BatchReader batches(source, order, {2, 4, 0, 1}, plan, 0);
   for (const std::int64_t s : {3, 7, 10, 10}) {  // 10 also where nothing is said
     const StepBatch& batch = batches.next();
     REQUIRE(batch.micro_batches.size() == 2);
-    for (const MicroBatchTokens& micro : batch.micro_batches) {
+    for (const HostMicroBatch& micro : batch.micro_batches) {
       REQUIRE(micro.tokens.shape() == Shape{s, 2});
       REQUIRE(micro.targets.shape() == Shape{s, 2});
       for (std::int64_t j = 0; j < 2; ++j) {
@@ -257,7 +257,7 @@ TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[ba
 TEST_CASE("batches: what is handed out stays while the next is read, and no more is read ahead", "[batches]") {
   CountingSource source(100001);
   const EpochOrder order(0, 100001, 10, 3, EpochOrder::Kind::sequential);
-  GptBatches batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
+  BatchReader batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
   for (int step = 0; step < 20; ++step) {
     const StepBatch& batch = batches.next();
     while (source.reads() < 4 * (step + 2)) std::this_thread::yield();  // the next step is read meanwhile
@@ -271,7 +271,7 @@ TEST_CASE("batches: an error while reading arrives at next(), after the good ste
   const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::shuffled);
   CountingSource source(1001);
   source.fail_after(9);
-  GptBatches batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
+  BatchReader batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
   batches.next();
   batches.next();
   for (int again = 0; again < 2; ++again) {
@@ -283,7 +283,7 @@ TEST_CASE("batches: can be dropped at any moment", "[batches]") {
   const EpochOrder order(0, 100001, 1000, 3, EpochOrder::Kind::shuffled);
   CountingSource source(100001);
   for (int i = 0; i < 50; ++i) {
-    GptBatches batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
+    BatchReader batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
     if (i % 2 == 0) batches.next();
   }
 }

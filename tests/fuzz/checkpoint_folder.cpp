@@ -60,7 +60,7 @@ std::vector<TensorSummary> write_file(const std::string& path, int moments, fuzz
   }
   write_dataset(file, "pieces", Hdf5Type::u8, table, layout);
   const auto count = static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 14));
-  for (const Stored kind : stored_with(moments)) {
+  for (const StateKind kind : stored_with(moments)) {
     write_dataset(file, dataset_of(kind), Hdf5Type::f32, std::string(count * sizeof(float), '\1'), layout);
   }
   file.close();
@@ -72,12 +72,12 @@ void read_all(Communicator& world, const std::string& path, int moments) {
   const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
   fuzz::require(reader.moments() == moments && reader.state().step == kStep, "another checkpoint");
   verify_coverage(reader);
-  std::vector<Piece> pieces = whole_tensors(reader);
-  for (Piece& piece : pieces) {
+  std::vector<TensorSlice> pieces = whole_tensors(reader);
+  for (TensorSlice& piece : pieces) {
     fuzz::require(piece.count <= 1 << 14, "a tensor larger than its file");
     std::vector<float> numbers(static_cast<std::size_t>(piece.count) + 1, -7.0f);
     piece.value = Tensor(numbers.data(), {piece.count}, DType::f32);
-    for (const Stored kind : stored_with(moments)) reader.read_numbers(kind, {piece});
+    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {piece});
     fuzz::require(numbers.back() == -7.0f, "read more than there is");
     fuzz::require(std::count(numbers.begin(), numbers.end(), -7.0f) == 1, "numbers that nothing was read into");
   }

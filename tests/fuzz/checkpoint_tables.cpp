@@ -37,12 +37,12 @@ void read_table(const std::string& text) {
     for (const TableEntry& entry : parse_piece_table(text, 0)) {
       // Runs are planned for pieces that were accepted, whatever their boxes are.
       if (entry.shape.elements() > 1 << 16) continue;
-      Piece whole{entry.name, entry.shape, {entry.shape, entry.shape}, 0, entry.shape.elements(), {}, {}, {}};
+      TensorSlice whole{entry.name, entry.shape, {entry.shape, entry.shape}, 0, entry.shape.elements(), {}, {}, {}};
       for (int i = 0; i < entry.shape.rank(); ++i) whole.box.offset[i] = 0;
-      std::vector<Run> runs;
+      std::vector<CopySegment> runs;
       append_overlap(whole, 0, entry.piece, runs);
       std::int64_t covered = 0;
-      for (const Run& run : runs) covered += run.count;
+      for (const CopySegment& run : runs) covered += run.count;
       fuzz::require(covered == entry.piece.count, "a piece that does not lie in its tensor");
     }
   });

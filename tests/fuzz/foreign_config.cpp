@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::int64_t kTensors = 60;
 
-void check_list(const ForeignModel& foreign, const ModelConfig& model) {
-  const std::vector<ForeignTensor> tensors = foreign_tensors(model, foreign.format, foreign.vocab_rows);
+void check_list(const HuggingFaceModel& foreign, const ModelConfig& model) {
+  const std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(model, foreign.format, foreign.vocab_rows);
   fuzz::require(static_cast<std::int64_t>(tensors.size()) <= 20 * kTensors, "a list longer than the files allow");
-  for (const ForeignTensor& tensor : tensors) {
+  for (const HuggingFaceTensor& tensor : tensors) {
     std::int64_t theirs = 1, ours = 0;
     for (const std::int64_t extent : tensor.shape) theirs *= extent;
-    for (const ForeignTensor::Record& record : tensor.records) {
+    for (const HuggingFaceTensor::Record& record : tensor.records) {
       ours += record.shape.elements();
       fuzz::require(record.global_shape.elements() >= record.shape.elements(), "more is exchanged than there is");
     }
@@ -29,10 +29,10 @@ void check_list(const ForeignModel& foreign, const ModelConfig& model) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::ScratchFile file({reinterpret_cast<const char*>(data), size});
   fuzz::allow({ErrorKind::checkpoint}, [&] {
-    const ForeignModel foreign = parse_foreign_config(read_json_file(file.path()), kTensors);
+    const HuggingFaceModel foreign = parse_hugging_face_config(read_json_file(file.path()), kTensors);
     const ModelConfig model = config_of(foreign).model;
     check_list(foreign, model);
-    ForeignModel again = parse_foreign_config(foreign_config(model, foreign.format, "float32"), kTensors);
+    HuggingFaceModel again = parse_hugging_face_config(hugging_face_config(model, foreign.format, "float32"), kTensors);
     again.model.sequence_length = model.sequence_length;
     again.model.vocab_multiple = model.vocab_multiple;
     fuzz::require(config_of(again).model == model, "what is exported is not what was imported");

@@ -31,11 +31,11 @@ void read_folder(Communicator& world, const std::string& path, int moments) {
   std::vector<std::string> warnings;
   const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
   verify_coverage(reader);
-  for (Piece& piece : whole_tensors(reader)) {
+  for (TensorSlice& piece : whole_tensors(reader)) {
     fuzz::require(piece.count <= kMostNumbers, "a tensor larger than its file");
     std::vector<float> numbers(static_cast<std::size_t>(piece.count) + 1, -7.0f);
     piece.value = Tensor(numbers.data(), {piece.count}, DType::f32);
-    for (const Stored kind : stored_with(moments)) reader.read_numbers(kind, {piece});
+    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {piece});
     fuzz::require(numbers.back() == -7.0f, "read more than there is");
   }
 }

@@ -98,7 +98,7 @@ Results compute(const Golden& golden, const Layout& layout) {
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {
-        if (parameter.counted) assemble(parameter, parameter.gradient, results.gradients);
+        if (parameter.owner) assemble(parameter, parameter.gradient, results.gradients);
       }
     }
     // Loss and norm are asked for without an effect on values.

@@ -103,7 +103,7 @@ ModelConfig family_of_llama(ModelConfig model) {
   return model;
 }
 
-void require_round_trip(ForeignFormat format) {
+void require_round_trip(HuggingFaceFormat format) {
   const std::string name = name_of(format);
   const TemporaryFolder folder;
   const ConversionReport imported = import_model(golden(name), folder.file("imported"));
@@ -136,7 +136,7 @@ void require_round_trip(ForeignFormat format) {
 }  // namespace
 
 TEST_CASE("every family as transformers saves it: the same logits, the same tensors back", "[interop]") {
-  const ForeignFormat format = GENERATE(from_range(foreign_formats()));
+  const HuggingFaceFormat format = GENERATE(from_range(hugging_face_formats()));
   CAPTURE(name_of(format));
   require_round_trip(format);
 }
@@ -237,26 +237,26 @@ TEST_CASE("an exported model is of the first family that has a place for all of 
   model.hidden_size = 32;
   model.attention_heads = model.query_groups = 4;
   model.ffn_hidden_size = 128;
-  CHECK(format_of(model) == ForeignFormat::gpt2);
+  CHECK(format_of(model) == HuggingFaceFormat::gpt2);
   model.activation = "relu";
   model.bias = false;
-  CHECK(format_of(model) == ForeignFormat::opt);
+  CHECK(format_of(model) == HuggingFaceFormat::opt);
   model.norm_epsilon = 1e-6;
   require_error(ErrorKind::configuration, {"opt: model.norm_epsilon must be 1e-05", "gpt2: model.bias must be true"},
                 [&] { format_of(model); });
   model = family_of_llama(model);
-  CHECK(format_of(model) == ForeignFormat::llama);
+  CHECK(format_of(model) == HuggingFaceFormat::llama);
   model.attention_window = 7;
-  CHECK(format_of(model) == ForeignFormat::mistral);
+  CHECK(format_of(model) == HuggingFaceFormat::mistral);
   model.bias = {true, false, false};
-  CHECK(format_of(model) == ForeignFormat::qwen2);
+  CHECK(format_of(model) == HuggingFaceFormat::qwen2);
   model.query_key_norm = true;
   require_error(ErrorKind::configuration, {"qwen3: model.bias must be false or \"attention\"", "model.query_key_norm"},
                 [&] { format_of(model); });
   model.bias = {true, true, false};
-  CHECK(format_of(model) == ForeignFormat::qwen3);
+  CHECK(format_of(model) == HuggingFaceFormat::qwen3);
   require_error(ErrorKind::configuration, {"llama: model.attention_window must be left out"},
-                [&] { require_format(model, ForeignFormat::llama); });
+                [&] { require_format(model, HuggingFaceFormat::llama); });
 }
 
 TEST_CASE("every tensor of an imported model is used, and none is missing", "[interop]") {
@@ -350,7 +350,7 @@ TEST_CASE("a model that a format has no place for is not written in it", "[inter
   Copy copy("gpt2");
   import_model(copy.path(), copy.target());
   require_error(ErrorKind::configuration, {"llama: model.position_embedding must be \"rope\"", "rmsnorm", "swiglu"},
-                [&] { export_model(copy.target(), copy.target() + "_llama", {.format = ForeignFormat::llama}); });
+                [&] { export_model(copy.target(), copy.target() + "_llama", {.format = HuggingFaceFormat::llama}); });
   CHECK_FALSE(fs::exists(copy.target() + "_llama"));
 }
 

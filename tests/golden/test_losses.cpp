@@ -85,10 +85,10 @@ Results compute(const Config& config) {
     set_values(replica.store(), model().parameters);
     Texts texts;
     const std::int64_t s = texts.sequence_length(), b = config.train.micro_batch_size;
-    GptBatches reader(
+    BatchReader reader(
         texts, texts, {b, config.train.global_batch_size, 0, 1},
         [&](std::int64_t step) {
-          return StepSamples{0, step == 0 ? config.train.global_batch_size : 0};
+          return GlobalBatch{0, step == 0 ? config.train.global_batch_size : 0};
         },
         0, host_memory(), training_contents(config, golden().at("end_of_document")));
     const StepBatch& batch = reader.next();
@@ -98,7 +98,7 @@ Results compute(const Config& config) {
       position_ids.insert(position_ids.end(), static_cast<std::size_t>(b), positions.back());
     }
     std::vector<MicroBatch> micro_batches;
-    for (const MicroBatchTokens& from : batch.micro_batches) {
+    for (const HostMicroBatch& from : batch.micro_batches) {
       MicroBatch& to = micro_batches.emplace_back();
       to.main.tokens = from.tokens;
       to.targets = from.targets;
@@ -116,7 +116,7 @@ Results compute(const Config& config) {
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {
-        if (parameter.counted) assemble(parameter, parameter.gradient, results.gradients);
+        if (parameter.owner) assemble(parameter, parameter.gradient, results.gradients);
       }
     }
     const Optimizer::Update update = replica.update({}, timers);

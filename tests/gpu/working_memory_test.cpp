@@ -29,11 +29,11 @@ struct Arguments {
 void check_planned(Backend& backend, const std::function<void(Ops&)>& verb) {
   const std::unique_ptr<CountingOps> plan = make_cuda_counting_ops();
   verb(*plan);
-  backend.ops->reserve(plan->working_bytes());
+  backend.ops->reserve(plan->workspace_bytes());
   verb(*backend.ops);
   backend.device->synchronize();
-  CHECK(backend.ops->working_bytes() == plan->working_bytes());
-  CHECK(plan->working_bytes() > 0);
+  CHECK(backend.ops->workspace_bytes() == plan->workspace_bytes());
+  CHECK(plan->workspace_bytes() > 0);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     CountingCommunicator world(rank, shape.ranks());
     GridShape shared = shape;
-    shared.sharing = std::max(1, shape.tensor / static_cast<int>(model.query_groups));
+    shared.kv_replicas = std::max(1, shape.tensor / static_cast<int>(model.query_groups));
     const ProcessGrid grid(world, shared);
     const TensorRegion region(grid, parallel.sequence_parallel);
     ParameterStore store;
@@ -50,7 +50,7 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
 
 struct Holders {
   Shape global_shape;
-  std::vector<int> counted, held;  // ranks of one model replica, by element
+  std::vector<int> owner, held;  // ranks of one model replica, by element
 };
 
 std::map<std::string, Holders> holders_of(const ModelConfig& model, const ParallelConfig& parallel,
@@ -61,12 +61,12 @@ std::map<std::string, Holders> holders_of(const ModelConfig& model, const Parall
     for (const Parameter& parameter : store.all()) {
       Holders& holders = all[parameter.name];
       holders.global_shape = parameter.global_shape;
-      holders.counted.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
-      holders.held.resize(holders.counted.size());
+      holders.owner.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+      holders.held.resize(holders.owner.size());
       for_each_run(parameter, [&](std::int64_t first, std::int64_t, std::int64_t count) {
         for (std::int64_t i = first; i < first + count; ++i) {
           ++holders.held[static_cast<std::size_t>(i)];
-          if (parameter.counted) ++holders.counted[static_cast<std::size_t>(i)];
+          if (parameter.owner) ++holders.owner[static_cast<std::size_t>(i)];
         }
       });
     }
@@ -80,7 +80,7 @@ bool all_are(const std::vector<int>& counts, int count) {
 
 }  // namespace
 
-TEST_CASE("every element of every parameter is counted by exactly one rank of a model replica") {
+TEST_CASE("every element of every parameter is owned by exactly one rank of a model replica") {
   struct Layout {
     int tensor, data, pipeline;
     bool sequence_parallel;
@@ -105,7 +105,7 @@ TEST_CASE("every element of every parameter is counted by exactly one rank of a 
     CHECK(all.size() == whole.size());
     for (const auto& [name, holders] : all) {
       INFO(name);
-      CHECK(all_are(holders.counted, 1));
+      CHECK(all_are(holders.owner, 1));
       REQUIRE(whole.count(name) == 1);
       CHECK(holders.global_shape == whole.at(name).global_shape);
     }
@@ -118,7 +118,7 @@ TEST_CASE("every element of every parameter is counted by exactly one rank of a 
   }
 }
 
-TEST_CASE("what a variant has instead of GPT-2's parameters, each element counted once on every layout") {
+TEST_CASE("what a variant has instead of GPT-2's parameters, each element owned once on every layout") {
   ModelConfig model = tiny_model();
   model.query_groups = GENERATE(4, 2, 1);
   model.bias = model.tie_embeddings = false;
@@ -137,12 +137,12 @@ TEST_CASE("what a variant has instead of GPT-2's parameters, each element counte
     CHECK(all.size() == whole.size());
     for (const auto& [name, holders] : all) {
       INFO(name);
-      CHECK(all_are(holders.counted, 1));
+      CHECK(all_are(holders.owner, 1));
       CHECK(holders.global_shape == whole.at(name).global_shape);
     }
-    const int sharing = std::max(1, tensor / static_cast<int>(model.query_groups));
-    CHECK(all_are(all.at("layers.3.attention.key.weight").held, sharing));
-    CHECK(all_are(all.at("layers.3.attention.value.weight").held, sharing));
+    const int kv_replicas = std::max(1, tensor / static_cast<int>(model.query_groups));
+    CHECK(all_are(all.at("layers.3.attention.key.weight").held, kv_replicas));
+    CHECK(all_are(all.at("layers.3.attention.value.weight").held, kv_replicas));
     CHECK(all_are(all.at("layers.3.attention.query.weight").held, 1));
     CHECK(all_are(all.at("embedding.word.weight").held, 1));
     CHECK(all_are(all.at("head.weight").held, 1));
@@ -194,12 +194,12 @@ TEST_CASE("keys and values of fewer groups than tensor ranks are shared by neigh
     for (const Parameter& parameter : store.all()) {
       const bool shared =
           parameter.name.find("key.") != std::string::npos || parameter.name.find("value.") != std::string::npos;
-      CHECK((parameter.tensor == Placement::shared) == shared);
+      CHECK((parameter.tensor == Placement::kv_replicated) == shared);
       if (!shared) continue;
       INFO(parameter.name << " on tensor rank " << at.tensor);
       CHECK(parameter.box.offset[0] == at.tensor / 2 * 4);
       CHECK(parameter.box.extent[0] == 4);
-      CHECK(parameter.counted == (at.tensor % 2 == 0));
+      CHECK(parameter.owner == (at.tensor % 2 == 0));
     }
   });
 }
@@ -219,7 +219,7 @@ TEST_CASE("query, key and value, and their biases, are side by side in memory") 
 
 TEST_CASE("initial weights do not depend on the layout, and both copies of the tied table are the same") {
   const ModelConfig model = tiny_model();
-  const auto values_on = [&](const GridShape& shape, bool counted) {
+  const auto values_on = [&](const GridShape& shape, bool owner) {
     Backend backend = make_cpu_backend();
     ParallelConfig parallel;
     parallel.pipeline = shape.pipeline;
@@ -228,7 +228,7 @@ TEST_CASE("initial weights do not depend on the layout, and both copies of the t
       store.allocate(*backend.device, DType::f32);
       store.initialize(*backend.ops, 42);
       for (const Parameter& parameter : store.all()) {
-        if (parameter.counted == counted) assemble(parameter, parameter.value, values);
+        if (parameter.owner == owner) assemble(parameter, parameter.value, values);
       }
     });
     return values;
@@ -291,8 +291,7 @@ TEST_CASE("presets have the published numbers of parameters") {
     while (model.attention_heads % tensor != 0) tensor /= 2;
     for_each_rank(model, parallel, {.tensor = tensor, .pipeline = 2},
                   [&](const ParameterStore& store, const GridCoordinates&) {
-                    for (const Parameter& parameter : store.all())
-                      split += parameter.counted ? parameter.elements() : 0;
+                    for (const Parameter& parameter : store.all()) split += parameter.owner ? parameter.elements() : 0;
                   });
     CHECK(split == parameters);
   }

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     if (session.rank() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) session.abort(1);
     const int failed = Catch::Session().run(argc, argv);
     // Ranks must agree on the exit code, and a rank that failed alone must not leave the others waiting.
-    return session.world().any(failed != 0) ? 1 : 0;
+    return session.world().any_rank(failed != 0) ? 1 : 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -29,7 +29,7 @@ void add_bias_gradient(Context& context, ConstTensor dy, Tensor dbias) {
 }
 
 struct TestedNorm final : TestedLayer {
-  TestedNorm(Declare& declare, NormKind kind) : norm(declare, "norm", {.hidden = kHidden, .kind = kind}) {}
+  TestedNorm(ParameterBuilder& builder, NormKind kind) : norm(builder, "norm", {.hidden = kHidden, .kind = kind}) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { norm.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { norm.backward(context, dy, saved, {}, dx); }
   Norm norm;
@@ -37,12 +37,12 @@ struct TestedNorm final : TestedLayer {
 };
 
 struct TestedColumnLinear final : TestedLayer {
-  static ColumnParallelLinear make(Declare& declare) {
-    const int weight = declare.split_rows("column.weight", kFeedForward, kHidden, 0.02);
-    const int bias = declare.split_bias("column.bias", kFeedForward);
-    return {declare.store(), weight, bias, /*records=*/1, kHidden};
+  static ColumnParallelLinear make(ParameterBuilder& builder) {
+    const int weight = builder.column_parallel_weight("column.weight", kFeedForward, kHidden, 0.02);
+    const int bias = builder.column_parallel_bias("column.bias", kFeedForward);
+    return {builder.store(), weight, bias, /*records=*/1, kHidden};
   }
-  explicit TestedColumnLinear(Declare& declare) : linear(make(declare)) {}
+  explicit TestedColumnLinear(ParameterBuilder& builder) : linear(make(builder)) {}
   void forward(Context& context, ConstTensor input, Tensor y) override {
     x = input;
     linear.forward(context, x, y);
@@ -56,11 +56,11 @@ struct TestedColumnLinear final : TestedLayer {
 };
 
 struct TestedRowLinear final : TestedLayer {
-  static RowParallelLinear make(Declare& declare) {
-    const int weight = declare.split_columns("row.weight", kHidden, kFeedForward, 0.02);
-    return {declare.store(), weight, declare.whole_vector("row.bias", kHidden, 0)};
+  static RowParallelLinear make(ParameterBuilder& builder) {
+    const int weight = builder.row_parallel_weight("row.weight", kHidden, kFeedForward, 0.02);
+    return {builder.store(), weight, builder.replicated_vector("row.bias", kHidden, 0)};
   }
-  explicit TestedRowLinear(Declare& declare) : linear(make(declare)) {}
+  explicit TestedRowLinear(ParameterBuilder& builder) : linear(make(builder)) {}
   void forward(Context& context, ConstTensor input, Tensor y) override {
     x = input;
     linear.forward(context, x, y);
@@ -75,7 +75,7 @@ struct TestedRowLinear final : TestedLayer {
 };
 
 struct TestedAttention final : TestedLayer {
-  TestedAttention(Declare& declare, const AttentionSizes& sizes) : attention(declare, "attention", sizes, 2) {}
+  TestedAttention(ParameterBuilder& builder, const AttentionSizes& sizes) : attention(builder, "attention", sizes, 2) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {
     attention.forward(context, x, y, saved);
     add_bias(context, y, attention.output().bias());
@@ -89,7 +89,7 @@ struct TestedAttention final : TestedLayer {
 };
 
 struct TestedMlp final : TestedLayer {
-  TestedMlp(Declare& declare, const MlpSizes& sizes) : mlp(declare, "mlp", sizes) {}
+  TestedMlp(ParameterBuilder& builder, const MlpSizes& sizes) : mlp(builder, "mlp", sizes) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {
     mlp.forward(context, x, y, saved);
     add_bias(context, y, mlp.down().bias());
@@ -103,20 +103,21 @@ struct TestedMlp final : TestedLayer {
 };
 
 struct TestedBlock final : TestedLayer {
-  TestedBlock(Declare& declare, const BlockSizes& sizes, bool recompute)
-      : block(declare, "layers.2", sizes, 2, recompute) {}
+  TestedBlock(ParameterBuilder& builder, const BlockSizes& sizes, bool recompute)
+      : block(builder, "layers.2", sizes, 2, recompute) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { block.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { block.backward(context, dy, saved, dx); }
   Block block;
   Block::Saved saved;
 };
 
-int declare_word(Declare& declare) {
-  return declare.split_rows("embedding.word.weight", kPaddedVocab, kHidden, 0.02);
+int declare_word(ParameterBuilder& builder) {
+  return builder.column_parallel_weight("embedding.word.weight", kPaddedVocab, kHidden, 0.02);
 }
 
 struct TestedEmbedding final : TestedLayer {
-  TestedEmbedding(Declare& declare, const EmbeddingSizes& sizes) : embedding(declare, declare_word(declare), sizes) {}
+  TestedEmbedding(ParameterBuilder& builder, const EmbeddingSizes& sizes)
+      : embedding(builder, declare_word(builder), sizes) {}
   void forward(Context& context, ConstTensor, Tensor y) override { embedding.forward(context, y, saved); }
   void backward(Context& context, Tensor dy, Tensor) override { embedding.backward(context, dy, saved); }
   Embedding embedding;
@@ -124,8 +125,8 @@ struct TestedEmbedding final : TestedLayer {
 };
 
 struct TestedHead final : TestedLayer {
-  TestedHead(Declare& declare, bool bias)
-      : head(declare, declare_word(declare), {.vocab = kVocab, .norm = {.hidden = kHidden}, .bias = bias}) {}
+  TestedHead(ParameterBuilder& builder, bool bias)
+      : head(builder, declare_word(builder), {.vocab = kVocab, .norm = {.hidden = kHidden}, .bias = bias}) {}
   void forward(Context& context, ConstTensor input, Tensor loss) override {
     x = input;
     context.ops.fill(loss, 0);
@@ -149,8 +150,8 @@ struct TestedHead final : TestedLayer {
 
 std::vector<LayerCase> layer_cases(double dropout) {
   const auto make = []<class Layer>(std::type_identity<Layer>, auto... arguments) {
-    return [arguments...](Declare& declare) -> std::unique_ptr<TestedLayer> {
-      return std::make_unique<Layer>(declare, arguments...);
+    return [arguments...](ParameterBuilder& builder) -> std::unique_ptr<TestedLayer> {
+      return std::make_unique<Layer>(builder, arguments...);
     };
   };
   const std::int64_t h = kHidden, f = kFeedForward;

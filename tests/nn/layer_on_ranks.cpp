@@ -5,7 +5,7 @@
 
 #include "base/philox.h"
 #include "comm/thread_communicator.h"
-#include "parallel/gradient_sums.h"
+#include "parallel/gradient_reducer.h"
 
 namespace megatron::test {
 
@@ -47,7 +47,7 @@ std::vector<float> random_output_gradient(const LayerCase& layer) {
 LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool sequence_parallel, bool training)
     : case_(layer),
       backend_(make_cpu_backend()),
-      grid_(world, {.tensor = world.size(), .sharing = std::max(1, world.size() / static_cast<int>(layer.groups))}),
+      grid_(world, {.tensor = world.size(), .kv_replicas = std::max(1, world.size() / static_cast<int>(layer.groups))}),
       region_(grid_, sequence_parallel),
       saved_("saved"),
       scratch_("scratch"),
@@ -57,8 +57,8 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
       positions_(counting_ids(kSequence)),
       x_(Shape{0}),
       training_(training) {
-  Declare declare(store_, region_);
-  layer_ = case_.make(declare);
+  ParameterBuilder builder(store_, region_);
+  layer_ = case_.make(builder);
   store_.allocate(*backend_.device, DType::f32);
   store_.initialize(*backend_.ops, 1);
   saved_memory_ = Buffer(*backend_.device, kArenaBytes);
@@ -94,15 +94,15 @@ void LayerOnRank::clear_gradients() {
 }
 
 void LayerOnRank::sum_gradients() {
-  GradientSums(grid_, store_).finish(*backend_.ops, scratch_);
+  GradientReducer(grid_, store_).finish(*backend_.ops, scratch_);
 }
 
 std::vector<std::int64_t> LayerOnRank::indices(std::int64_t width, Cut cut) const {
   const bool columns = cut == Cut::columns;
   const std::int64_t local = columns ? width / region_.size() : width;
   const std::int64_t first_column = columns ? local * region_.rank() : 0;
-  const std::int64_t first_row = columns ? 0 : region_.first_outside_row(kSequence);
-  const std::int64_t rows = columns ? kSequence : region_.outside_rows(kSequence);
+  const std::int64_t first_row = columns ? 0 : region_.local_sequence_offset(kSequence);
+  const std::int64_t rows = columns ? kSequence : region_.local_sequence_length(kSequence);
   std::vector<std::int64_t> result;
   for (std::int64_t row = first_row * kSamples; row < (first_row + rows) * kSamples; ++row) {
     for (std::int64_t column = first_column; column < first_column + local; ++column) {
@@ -116,7 +116,8 @@ Owned<float> LayerOnRank::part_of(const std::vector<float>& whole, std::int64_t 
   std::vector<float> part;
   for (const std::int64_t index : indices(width, cut)) part.push_back(whole[static_cast<std::size_t>(index)]);
   const bool columns = cut == Cut::columns;
-  return {{columns ? kSequence : region_.outside_rows(kSequence), kSamples, columns ? width / region_.size() : width},
+  return {{columns ? kSequence : region_.local_sequence_length(kSequence), kSamples,
+           columns ? width / region_.size() : width},
           std::move(part)};
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nn/context.h"
-#include "nn/declare.h"
+#include "nn/parameter_builder.h"
 #include "ops/device.h"
 #include "support/boxes.h"
 #include "support/tensors.h"
@@ -42,7 +42,7 @@ struct LayerCase {
   std::int64_t in = 0;   ///< width of x; 0: takes tokens instead
   std::int64_t out = 0;  ///< width of y; 0: y is a loss, f64 [1], and dy is micro_batch.gradient_scale
   Cut in_cut = Cut::rows, out_cut = Cut::rows;
-  std::function<std::unique_ptr<TestedLayer>(Declare&)> make;
+  std::function<std::unique_ptr<TestedLayer>(ParameterBuilder&)> make;
   std::int64_t groups = kHeads;  ///< of heads that share keys and values
   float step = 0.02f;            ///< of finite differences
 };

@@ -4,7 +4,7 @@
 
 #include "comm/thread_communicator.h"
 #include "nn/linear.h"
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 #include "support/communicator_cases.h"
 #include "support/tensors.h"
 
@@ -13,11 +13,11 @@ using namespace megatron::test;
 
 namespace {
 
-struct CountedProducts final : PassingOps {
-  using PassingOps::PassingOps;
+struct CountedProducts final : OpsDecorator {
+  using OpsDecorator::OpsDecorator;
   void matmul(const MatmulArgs& args) override {
     rows.push_back(args.c.dim(0));
-    PassingOps::matmul(args);
+    OpsDecorator::matmul(args);
   }
   void pass(const char*, const std::function<void()>& call) override { call(); }
   std::vector<std::int64_t> rows;

@@ -109,7 +109,7 @@ TEST_CASE("sgd follows its fp64 reference over several updates, with and without
 TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a skipped update changes nothing") {
   const Backend backend = make_test_backend();
   Owned<float> value({2}, {4, -2}), m({2}, {1, 0});
-  const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), go_on({1}), skip({1}, 1.0f);
+  const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), advance({1}), skip({1}, 1.0f);
   SgdArgs args{.value = value,
                .gradient = gradient,
                .m = m,
@@ -121,7 +121,7 @@ TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a 
   backend.ops->sgd(args);
   CHECK(value.values() == std::vector<float>{4, -2});
   CHECK(m.values() == std::vector<float>{1, 0});
-  args.skip = go_on;
+  args.skip = advance;
   backend.ops->sgd(args);
   CHECK(m.values() == std::vector<float>{2.5f, 3.5f});  // 1/2 + (1 + 1), (4 - 1/2)
   CHECK(value.values() == std::vector<float>{2.75f, -3.75f});

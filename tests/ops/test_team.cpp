@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "cpu/team.h"
+#include "cpu/thread_team.h"
 #include "ops/device.h"
 #include "ops/every_verb.h"
 
@@ -47,7 +47,7 @@ std::uint64_t blocked_signals(const std::string& task) {
 
 TEST_CASE("a team does every part once and cuts ranges that fit", "[threads]") {
   for (const int threads : {1, 2, 3}) {
-    const Team team(threads);
+    const ThreadTeam team(threads);
     for (const std::int64_t parts : {0, 1, 2, 7, 1000}) {
       std::vector<std::atomic<int>> done(static_cast<std::size_t>(parts));
       team.each(parts, [&](std::int64_t part, int thread) {
@@ -73,7 +73,7 @@ TEST_CASE("a team does every part once and cuts ranges that fit", "[threads]") {
 }
 
 TEST_CASE("an error on any thread of a team reaches the caller", "[threads]") {
-  const Team team(3);
+  const ThreadTeam team(3);
   for (std::int64_t bad = 0; bad < 20; ++bad) {
     std::atomic<int> done{0};
     const auto work = [&] {
@@ -120,7 +120,7 @@ TEST_CASE("workers are started once, block signals except those of crashes, and 
 TEST_CASE("fewer threads than asked for are an error, not a slow run", "[threads]") {
   std::thread([] {
     omp_set_dynamic(1);  // as OMP_DYNAMIC=true; this thread's alone
-    CHECK_THROWS_WITH(Team(1000), Contains("run.threads = 1000") && Contains("OMP_DYNAMIC"));
+    CHECK_THROWS_WITH(ThreadTeam(1000), Contains("run.threads = 1000") && Contains("OMP_DYNAMIC"));
   }).join();
 }
 

@@ -38,14 +38,14 @@ template <class Verb>
 std::size_t check_reserved(int threads, const Verb& verb) {
   const std::unique_ptr<CountingOps> counting = make_cpu_counting_ops(threads);
   verb(*counting);
-  const std::size_t planned = counting->working_bytes();
+  const std::size_t planned = counting->workspace_bytes();
   CountingAllocator allocator;
   CpuOps ops(allocator, threads);
   ops.reserve(planned);
-  CHECK(ops.working_bytes() == 0);
+  CHECK(ops.workspace_bytes() == 0);
   const int blocks = allocator.blocks;
   verb(ops);
-  CHECK(ops.working_bytes() == planned);
+  CHECK(ops.workspace_bytes() == planned);
   CHECK(allocator.blocks == blocks);
   CHECK(allocator.held == planned);
   return planned;
@@ -108,7 +108,7 @@ TEST_CASE("what was not reserved is allocated once and kept, and reserving gives
   Owned<BFloat16> a({64, 64}), c({64, 64});
   const MatmulArgs args{.a = a, .b = a, .c = c};
   ops.matmul(args);
-  CHECK(ops.working_bytes() == matmul_bytes(args, 1));
+  CHECK(ops.workspace_bytes() == matmul_bytes(args, 1));
   CHECK(allocator.held == matmul_bytes(args, 1));
   ops.matmul(args);
   CHECK(allocator.blocks == 1);

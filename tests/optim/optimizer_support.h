@@ -15,14 +15,14 @@ namespace megatron::test {
 inline constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
 inline constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
 
-inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool counted = true) {
+inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool owner = true) {
   Parameter parameter;
   parameter.name = name;
   parameter.global_shape = shape;
   parameter.box.extent = parameter.box.offset = shape;
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
   parameter.decay = decay;
-  parameter.counted = counted;
+  parameter.owner = owner;
   return parameter;
 }
 
@@ -32,7 +32,7 @@ inline void declare_all(ParameterStore& store) {
   store.declare(parameter_of("second matrix", {3, 11}, true));
   store.declare(parameter_of("bias", {7}, false));
   store.declare(parameter_of("second bias", {3}, false), /*adjacent=*/true);
-  store.declare(parameter_of("copy", {9}, false, /*counted=*/false));
+  store.declare(parameter_of("copy", {9}, false, /*owner=*/false));
   store.declare(parameter_of("last matrix", {1, 50}, true));
 }
 
@@ -66,7 +66,7 @@ inline std::vector<float> copy_of(ConstTensor x) {
 inline double norm_of(const ParameterStore& store) {
   double sum = 0;
   for (const Parameter& parameter : store.all()) {
-    if (!parameter.counted) continue;
+    if (!parameter.owner) continue;
     for (const float g : copy_of(parameter.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
   }
   return std::sqrt(sum);

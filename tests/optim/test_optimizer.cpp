@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "comm/thread_communicator.h"
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 #include "optim/optimizer_support.h"
 #include "support/communicator_cases.h"
 
@@ -285,11 +285,11 @@ TEST_CASE("a loss that is not finite skips the update on every rank, and says wh
 }
 
 TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
-  struct CountedSums final : PassingOps {
-    using PassingOps::PassingOps;
+  struct CountedSums final : OpsDecorator {
+    using OpsDecorator::OpsDecorator;
     void square_sum(const SquareSumArgs& args) override {
       elements.push_back(args.x.elements());
-      PassingOps::square_sum(args);
+      OpsDecorator::square_sum(args);
     }
     void pass(const char*, const std::function<void()>& call) override { call(); }
     std::vector<std::int64_t> elements;

@@ -175,11 +175,11 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
       parameter.initialization.deviation = 1;
       store.declare(parameter);
     }
-    Parameter copy = parameter_of("copy", {20, 1}, true, /*counted=*/false);
+    Parameter copy = parameter_of("copy", {20, 1}, true, /*owner=*/false);
     copy.initialization.deviation = 1;
     store.declare(copy);
     store.allocate(*backend.device, type, distributed ? ranks : 1, 100);
-    ParameterGathers gathers(grid, store);
+    ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
     optimizer.initialize(3);
     CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings));

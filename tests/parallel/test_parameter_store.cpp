@@ -268,15 +268,15 @@ TEST_CASE("a tied copy is partial over the pipeline, and counts only if it is to
   ParameterStore store;
   const int first = store.declare(vector_of("a", 5)), second = store.declare(vector_of("b", 5));
   Parameter copy = vector_of("c", 5);
-  copy.counted = false;
+  copy.owner = false;
   const int third = store.declare(std::move(copy));
   store.mark_tied(first, true);
   store.mark_tied(second, false);
   store.mark_tied(third, true);
   CHECK(store.at(first).pipeline == Placement::partial);
-  CHECK(store.at(first).counted);
-  CHECK_FALSE(store.at(second).counted);
-  CHECK_FALSE(store.at(third).counted);
+  CHECK(store.at(first).owner);
+  CHECK_FALSE(store.at(second).owner);
+  CHECK_FALSE(store.at(third).owner);
 }
 
 TEST_CASE("parameter store: values alone lie where they would with gradients, and there are none") {

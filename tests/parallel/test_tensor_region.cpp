@@ -37,8 +37,8 @@ RankResults enter_and_leave(const TensorRegion& region) {
   Backend backend = make_cpu_backend();
   const Buffer memory(*backend.device, 1 << 14);
   Arena arena("arena", memory);
-  const std::int64_t rows = region.outside_rows(kRows);
-  results.first = region.first_outside_row(kRows) * kSamples * kWidth;
+  const std::int64_t rows = region.local_sequence_length(kRows);
+  results.first = region.local_sequence_offset(kRows) * kSamples * kWidth;
 
   Owned<float> x({rows, kSamples, kWidth}), y(x.shape());
   for (std::int64_t i = 0; i < x.elements(); ++i) x[i] = outside_value(results.first + i);
@@ -46,7 +46,7 @@ RankResults enter_and_leave(const TensorRegion& region) {
   results.alias_entered = entered.data() == x.tensor().data();
   results.entered.assign(entered.as<float>(), entered.as<float>() + entered.elements());
 
-  const Tensor share = region.share(arena, y);
+  const Tensor share = region.partial_sum_buffer(arena, y);
   results.alias_share = share.data() == y.tensor().data();
   for (std::int64_t i = 0; i < share.elements(); ++i) share.as<float>()[i] = share_value(region.rank(), i);
   region.start_leave(share, y).wait();

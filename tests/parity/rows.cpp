@@ -46,14 +46,14 @@ Config config_of(const Row& row) {
   settings.push_back(fmt::format("parallel.data={}", row.data));
   settings.push_back(fmt::format("parallel.pipeline={}", row.pipeline));
   Config config = parse_config_text(kInput, "the input of the parity test", settings);
-  refuse_what_is_to_come(config);
+  reject_unsupported_keys(config);
   resolve(config, row.tensor * row.data * row.pipeline, nullptr);
   return config;
 }
 
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
-  for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_sums, distributed, rules,
+  for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_reducer, distributed, rules,
                               recomputation, batches, sequences, documents, losses, precision, variants}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }

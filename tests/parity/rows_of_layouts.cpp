@@ -77,7 +77,7 @@ std::vector<Row> zero_bubble() {
   };
 }
 
-std::vector<Row> gradient_sums() {
+std::vector<Row> gradient_reducer() {
   return {
       {"overlap", 1, 2, 1, {"parallel.overlap_gradients=true"}, {}, "data 2"},
       {"overlap, 2 x 2 x 2", 2, 2, 2, {"parallel.overlap_gradients=true"}, {}, "2 x 2 x 2"},

@@ -23,7 +23,7 @@ std::vector<Row> layouts();
 std::vector<Row> sequence_parallel();
 std::vector<Row> schedules();
 std::vector<Row> zero_bubble();
-std::vector<Row> gradient_sums();
+std::vector<Row> gradient_reducer();
 std::vector<Row> distributed();
 std::vector<Row> recomputation();
 std::vector<Row> precision();

@@ -108,7 +108,7 @@ class FakeStage final : public Stage {
 
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const override {
     const auto& saved = static_cast<Saved&>(stage_saved);
-    record(context.weight_work == nullptr ? Kind::backward : Kind::backward_input, context, {&dout, &saved.in});
+    record(context.deferred_gradients == nullptr ? Kind::backward : Kind::backward_input, context, {&dout, &saved.in});
     for (std::size_t link = 0; link < here_.size(); ++link) {
       const std::size_t to = received(here_[link].stream);
       if (to == din.size()) continue;  // the stream begins here
@@ -117,7 +117,7 @@ class FakeStage final : public Stage {
     }
   }
 
-  void backward_weight(Context& context, WeightWork&, StageSaved& stage_saved) const override {
+  void backward_weight(Context& context, DeferredWeightGradients&, StageSaved& stage_saved) const override {
     record(Kind::backward_weight, context, {&static_cast<Saved&>(stage_saved).in});
   }
 

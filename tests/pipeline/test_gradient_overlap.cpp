@@ -42,7 +42,7 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
   PipelineExecutor::Chunks pointers;
   for (const auto& chunk : stages_here) pointers.push_back(chunk.get());
   store.allocate_sizing(DType::f32);
-  GradientSums gradient_sums(grid, store);
+  GradientReducer gradient_reducer(grid, store);
 
   Arena scratch("scratch"), batch("batch");
   MicroBatch micro_batch;
@@ -57,10 +57,10 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
   PipelineExecutor executor(pointers, grid, region);
   CountingOps ops;
   Timers timers;
-  executor.run(actions, micro_batches, {.gradient_sums = overlap ? &gradient_sums : nullptr}, ops, scratch,
+  executor.run(actions, micro_batches, {.gradient_reducer = overlap ? &gradient_reducer : nullptr}, ops, scratch,
                batch.allocate("loss", {1}, DType::f64), timers);
   Started started{.under_backward = sums.operations};
-  gradient_sums.finish(ops, scratch);
+  gradient_reducer.finish(ops, scratch);
   started.all = sums.operations;
   return started;
 }

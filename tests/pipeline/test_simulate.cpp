@@ -68,7 +68,7 @@ TEST_CASE("interleaved has the published bubble for any number of micro-batches 
             CHECK_FALSE(simulate(lists, {.sends = mode, .receive_ahead = ahead}).deadlock);  // but perhaps a stall
             if (m < p) continue;
             CHECK(result.makespan == Approx((v * m + p - 1) * (1 + backward)));
-            CHECK(result.bubble_fraction == Approx(*published_bubble("interleaved", p, m, v)).margin(1e-12));
+            CHECK(result.bubble_fraction == Approx(*analytic_bubble("interleaved", p, m, v)).margin(1e-12));
           }
         }
       }
@@ -114,7 +114,7 @@ TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B'
         CHECK(result.makespan <= one.makespan);
         if (m < p) continue;
         CHECK(result.makespan == Approx(3 * m + p - 1));
-        CHECK(result.bubble_fraction == Approx(*published_bubble("zero_bubble", p, m)).margin(1e-12));
+        CHECK(result.bubble_fraction == Approx(*analytic_bubble("zero_bubble", p, m)).margin(1e-12));
         const double idle = result.makespan - 3 * m, idle_of_one = one.makespan - 3 * m;
         CHECK(idle <= idle_of_one / 3 + 1e-9);
       }
@@ -247,12 +247,12 @@ TEST_CASE("chunks follow each other around the ring and a cut backward frees the
 }
 
 TEST_CASE("published bubbles are known where they hold") {
-  CHECK(published_bubble("1f1b", 4, 8) == Approx(3.0 / 11));
-  CHECK(published_bubble("gpipe", 4, 2) == Approx(3.0 / 5));
-  CHECK(published_bubble("interleaved", 4, 8, 2) == Approx(3.0 / 19));
-  CHECK(published_bubble("zero_bubble", 4, 8) == Approx(3.0 / 27));
-  CHECK_FALSE(published_bubble("interleaved", 4, 3, 2).has_value());
-  CHECK_FALSE(published_bubble("zero_bubble", 4, 3).has_value());
+  CHECK(analytic_bubble("1f1b", 4, 8) == Approx(3.0 / 11));
+  CHECK(analytic_bubble("gpipe", 4, 2) == Approx(3.0 / 5));
+  CHECK(analytic_bubble("interleaved", 4, 8, 2) == Approx(3.0 / 19));
+  CHECK(analytic_bubble("zero_bubble", 4, 8) == Approx(3.0 / 27));
+  CHECK_FALSE(analytic_bubble("interleaved", 4, 3, 2).has_value());
+  CHECK_FALSE(analytic_bubble("zero_bubble", 4, 3).has_value());
 }
 
 TEST_CASE("the drawing shows stages × time, chunks and both halves of a backward") {

@@ -39,7 +39,7 @@ inline void assemble(const Parameter& parameter, ConstTensor part, NamedValues& 
 }
 
 /// Writes a piece's values into the whole tensor of its name.
-inline void assemble(const Piece& piece, NamedValues& whole) {
+inline void assemble(const TensorSlice& piece, NamedValues& whole) {
   std::vector<float>& target = whole[piece.name];
   target.resize(static_cast<std::size_t>(piece.global_shape.elements()));
   const float* source = piece.value.as<float>();

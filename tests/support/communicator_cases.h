@@ -290,7 +290,7 @@ inline void values_and_texts_case(Communicator& world) {
   const int size = world.size(), rank = world.rank();
   expect(world.all_reduce_value(rank + 0.5) == size * size / 2.0, "sum of host values");
   expect(world.all_reduce_value(-rank, Reduce::maximum) == 0, "maximum of host values");
-  expect(!world.any(false) && world.any(rank == size - 1), "any");
+  expect(!world.any_rank(false) && world.any_rank(rank == size - 1), "any");
   for (int root = 0; root < size; ++root) {
     const std::string text = "from " + std::to_string(root) + std::string(static_cast<std::size_t>(root) * 9000, 'x');
     expect(world.broadcast_text(rank == root ? text : "", root) == text, "broadcast of a text from {}", root);

@@ -4,16 +4,16 @@
 #include <new>
 
 #include "cuda/cuda_device.h"
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 #include "support/test_backend.h"
 
 namespace megatron::test {
 
 namespace {
 
-class WaitingOps final : public PassingOps {
+class WaitingOps final : public OpsDecorator {
  public:
-  WaitingOps(std::unique_ptr<Ops> ops, Device& device) : PassingOps(std::move(ops)), device_(device) {}
+  WaitingOps(std::unique_ptr<Ops> ops, Device& device) : OpsDecorator(std::move(ops)), device_(device) {}
 
  private:
   void pass(const char*, const std::function<void()>& call) override {

@@ -2,26 +2,26 @@
 // that a layout is verified against. Everything else passes through.
 #pragma once
 
-#include "comm/passing_communicator.h"
+#include "comm/communicator_decorator.h"
 
 namespace megatron::test {
 
-class ForgetfulCommunicator final : public PassingCommunicator {
+class ForgetfulCommunicator final : public CommunicatorDecorator {
  public:
   /// Groups split off `inner`, and off those, are forgetful if they are named `group`; of "NAME gathers"
   /// those named NAME leave out their gathers. `inner` must outlive it.
   ForgetfulCommunicator(Communicator& inner, std::string group)
-      : PassingCommunicator(inner), group_(std::move(group)) {}
+      : CommunicatorDecorator(inner), group_(std::move(group)) {}
   ForgetfulCommunicator(std::unique_ptr<Communicator> inner, std::string group)
-      : PassingCommunicator(std::move(inner)), group_(std::move(group)) {}
+      : CommunicatorDecorator(std::move(inner)), group_(std::move(group)) {}
 
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
     const bool forget = name() == group_ && values.dtype() == DType::f32 && reduce == Reduce::sum;
-    return forget ? keep({}) : PassingCommunicator::do_all_reduce(values, reduce);
+    return forget ? keep({}) : CommunicatorDecorator::do_all_reduce(values, reduce);
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
-    return name() + " gathers" == group_ ? keep({}) : PassingCommunicator::do_all_gather(part, whole);
+    return name() + " gathers" == group_ ? keep({}) : CommunicatorDecorator::do_all_gather(part, whole);
   }
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
     return std::make_unique<ForgetfulCommunicator>(std::move(inner), group_);

@@ -4,29 +4,29 @@
 #include <functional>
 #include <memory>
 
-#include "ops/passing_ops.h"
+#include "ops/ops_decorator.h"
 
 namespace megatron::test {
 
 /// Passes every verb on; after a forward layer normalisation `after_norm` may damage what it has made or read, after a
 /// backward one `after_norm_backward`, after the loss `after_loss`.
-class InjectedOps final : public PassingOps {
+class InjectedOps final : public OpsDecorator {
  public:
-  using PassingOps::PassingOps;
+  using OpsDecorator::OpsDecorator;
   std::function<void(const LayerNormForwardArgs&)> after_norm;
   std::function<void(const LayerNormBackwardArgs&)> after_norm_backward;
   std::function<void(const CrossEntropyLossArgs&)> after_loss;
 
   void layer_norm_forward(const LayerNormForwardArgs& args) override {
-    PassingOps::layer_norm_forward(args);
+    OpsDecorator::layer_norm_forward(args);
     if (after_norm) after_norm(args);
   }
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
-    PassingOps::layer_norm_backward(args);
+    OpsDecorator::layer_norm_backward(args);
     if (after_norm_backward) after_norm_backward(args);
   }
   void cross_entropy_loss(const CrossEntropyLossArgs& args) override {
-    PassingOps::cross_entropy_loss(args);
+    OpsDecorator::cross_entropy_loss(args);
     if (after_loss) after_loss(args);
   }
 

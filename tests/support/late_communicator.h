@@ -6,16 +6,16 @@
 #include <memory>
 #include <utility>
 
-#include "comm/passing_communicator.h"
+#include "comm/communicator_decorator.h"
 
 namespace megatron::test {
 
-class LateCommunicator final : public PassingCommunicator {
+class LateCommunicator final : public CommunicatorDecorator {
  public:
   /// `inner` must outlive it. Groups split off, and off those, are late as well.
-  explicit LateCommunicator(Communicator& inner) : PassingCommunicator(inner), owed_(std::make_shared<int>(0)) {}
+  explicit LateCommunicator(Communicator& inner) : CommunicatorDecorator(inner), owed_(std::make_shared<int>(0)) {}
   LateCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<int> owed)
-      : PassingCommunicator(std::move(inner)), owed_(std::move(owed)) {}
+      : CommunicatorDecorator(std::move(inner)), owed_(std::move(owed)) {}
 
   /// Gathers of this rank that were started and not waited for, groups included.
   int owed() const { return *owed_; }
@@ -29,10 +29,11 @@ class LateCommunicator final : public PassingCommunicator {
   }
   void finish(std::uint64_t ticket) override {
     if (const auto gather = late_.extract(ticket)) {
-      PassingCommunicator::finish(PassingCommunicator::do_all_gather(gather.mapped().first, gather.mapped().second));
+      CommunicatorDecorator::finish(
+          CommunicatorDecorator::do_all_gather(gather.mapped().first, gather.mapped().second));
       --*owed_;
     }
-    PassingCommunicator::finish(ticket);
+    CommunicatorDecorator::finish(ticket);
   }
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
     return std::make_unique<LateCommunicator>(std::move(inner), owed_);

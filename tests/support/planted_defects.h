@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/passing_communicator.h"
-#include "ops/passing_ops.h"
+#include "comm/communicator_decorator.h"
+#include "ops/ops_decorator.h"
 
 namespace megatron::test {
 
@@ -33,27 +33,27 @@ struct Onset {
   bool come() const { return !in_16_bits || plays_alone > 1; }
 };
 
-class DefectiveCommunicator final : public PassingCommunicator {
+class DefectiveCommunicator final : public CommunicatorDecorator {
  public:
   /// `inner`, `defect` and `onset` must outlive it and the groups split off it.
   DefectiveCommunicator(Communicator& inner, const CommunicationDefect& defect, Onset& onset)
-      : PassingCommunicator(inner), defect_(defect), onset_(onset) {}
+      : CommunicatorDecorator(inner), defect_(defect), onset_(onset) {}
   DefectiveCommunicator(std::unique_ptr<Communicator> inner, const CommunicationDefect& defect, Onset& onset)
-      : PassingCommunicator(std::move(inner)), defect_(defect), onset_(onset) {
+      : CommunicatorDecorator(std::move(inner)), defect_(defect), onset_(onset) {
     if (name() == "reference") ++onset_.plays_alone;
   }
 
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
     if (here() && defect_.forgets_all_reduce && defect_.forgets_all_reduce(values, reduce)) return keep({});
-    const std::uint64_t ticket = PassingCommunicator::do_all_reduce(values, reduce);
+    const std::uint64_t ticket = CommunicatorDecorator::do_all_reduce(values, reduce);
     if (here() && defect_.after_all_reduce && values.dtype() == DType::f32) {
       after_[ticket] = [this, values] { defect_.after_all_reduce(values, size()); };
     }
     return ticket;
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
-    const std::uint64_t ticket = PassingCommunicator::do_all_gather(part, whole);
+    const std::uint64_t ticket = CommunicatorDecorator::do_all_gather(part, whole);
     if (here() && defect_.swaps_gathered_parts) {
       after_[ticket] = [whole, bytes = part.bytes()] {
         auto* const first = static_cast<char*>(whole.data());
@@ -63,7 +63,7 @@ class DefectiveCommunicator final : public PassingCommunicator {
     return ticket;
   }
   std::uint64_t do_receive(Tensor values, int from, int channel) override {
-    const std::uint64_t ticket = PassingCommunicator::do_receive(values, from, channel);
+    const std::uint64_t ticket = CommunicatorDecorator::do_receive(values, from, channel);
     if (here() && defect_.repeats_received_messages) {
       after_[ticket] = [this, values] {
         if (++received_ % 2 == 0) {
@@ -77,7 +77,7 @@ class DefectiveCommunicator final : public PassingCommunicator {
     return ticket;
   }
   void finish(std::uint64_t ticket) override {
-    PassingCommunicator::finish(ticket);
+    CommunicatorDecorator::finish(ticket);
     if (const auto after = after_.extract(ticket)) after.mapped()();
   }
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {
@@ -95,36 +95,36 @@ class DefectiveCommunicator final : public PassingCommunicator {
 };
 
 /// Operations whose arguments may be changed before each call.
-class DefectiveOps final : public PassingOps {
+class DefectiveOps final : public OpsDecorator {
  public:
   /// `onset` must outlive it.
-  DefectiveOps(std::unique_ptr<Ops> inner, const Onset& onset) : PassingOps(std::move(inner)), onset_(onset) {}
+  DefectiveOps(std::unique_ptr<Ops> inner, const Onset& onset) : OpsDecorator(std::move(inner)), onset_(onset) {}
   std::function<void(Dropout&)> with_dropout;
   std::function<void(RotaryArgs&)> with_rotary;
   std::function<void(std::int64_t& first_row)> with_embedding;
   std::function<void(AdamWArgs&)> with_adamw;
 
   void dropout_add_forward(const DropoutAddForwardArgs& args) override {
-    PassingOps::dropout_add_forward(changed(args, with_dropout, &DropoutAddForwardArgs::dropout));
+    OpsDecorator::dropout_add_forward(changed(args, with_dropout, &DropoutAddForwardArgs::dropout));
   }
   void dropout_add_backward(const DropoutAddBackwardArgs& args) override {
-    PassingOps::dropout_add_backward(changed(args, with_dropout, &DropoutAddBackwardArgs::dropout));
+    OpsDecorator::dropout_add_backward(changed(args, with_dropout, &DropoutAddBackwardArgs::dropout));
   }
   void rotary(const RotaryArgs& args) override {
     RotaryArgs changed = args;
     if (with_rotary && onset_.come()) with_rotary(changed);
-    PassingOps::rotary(changed);
+    OpsDecorator::rotary(changed);
   }
   void embedding_forward(const EmbeddingForwardArgs& args) override {
-    PassingOps::embedding_forward(changed(args, with_embedding, &EmbeddingForwardArgs::first_row));
+    OpsDecorator::embedding_forward(changed(args, with_embedding, &EmbeddingForwardArgs::first_row));
   }
   void embedding_backward(const EmbeddingBackwardArgs& args) override {
-    PassingOps::embedding_backward(changed(args, with_embedding, &EmbeddingBackwardArgs::first_row));
+    OpsDecorator::embedding_backward(changed(args, with_embedding, &EmbeddingBackwardArgs::first_row));
   }
   void adamw(const AdamWArgs& args) override {
     AdamWArgs changed = args;
     if (with_adamw && onset_.come()) with_adamw(changed);
-    PassingOps::adamw(changed);
+    OpsDecorator::adamw(changed);
   }
 
  private:

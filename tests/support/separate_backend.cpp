@@ -36,9 +36,9 @@ class SeparateOps final : public Ops {
   MEGATRON_VERBS(MEGATRON_VERB)
 #undef MEGATRON_VERB
 
-  std::size_t working_bytes() const override {
+  std::size_t workspace_bytes() const override {
     device_.synchronize();
-    return ops_.working_bytes();
+    return ops_.workspace_bytes();
   }
   void reserve(std::size_t bytes) override {
     device_.synchronize();

@@ -166,7 +166,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       replica.forward_backward(micro_batches, step, batches.targets(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
-        for (const Piece& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
+        for (const TensorSlice& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
       const Optimizer::Update update = replica.update({.learning_rate = config.learning_rate.peak,
                                                        .weight_decay = config.optimizer.weight_decay,
@@ -180,7 +180,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     const double evaluation = replica.evaluate(batches.step(steps), batches.targets(), timers);
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) trace.evaluation = evaluation;
-    for (const Piece& piece : replica.owned_pieces()) assemble(piece, trace.parameters);
+    for (const TensorSlice& piece : replica.owned_slices()) assemble(piece, trace.parameters);
   });
   for (auto& [name, gradient] : trace.gradients) {
     for (float& number : gradient) number /= static_cast<float>(loss_scale(config));

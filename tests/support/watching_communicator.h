@@ -4,15 +4,15 @@
 
 #include <set>
 
-#include "comm/passing_communicator.h"
+#include "comm/communicator_decorator.h"
 
 namespace megatron::test {
 
-class WatchingCommunicator final : public PassingCommunicator {
+class WatchingCommunicator final : public CommunicatorDecorator {
  public:
   /// `inner` must outlive it. Groups split off it watch too.
-  explicit WatchingCommunicator(Communicator& inner) : PassingCommunicator(inner) {}
-  explicit WatchingCommunicator(std::unique_ptr<Communicator> inner) : PassingCommunicator(std::move(inner)) {}
+  explicit WatchingCommunicator(Communicator& inner) : CommunicatorDecorator(inner) {}
+  explicit WatchingCommunicator(std::unique_ptr<Communicator> inner) : CommunicatorDecorator(std::move(inner)) {}
 
   int gathers_in_flight() const { return static_cast<int>(gathers_.size()); }
   int started_behind_gathers() const { return behind_; }
@@ -20,23 +20,23 @@ class WatchingCommunicator final : public PassingCommunicator {
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
     note_other();
-    return PassingCommunicator::do_all_reduce(values, reduce);
+    return CommunicatorDecorator::do_all_reduce(values, reduce);
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
-    const std::uint64_t ticket = PassingCommunicator::do_all_gather(part, whole);
+    const std::uint64_t ticket = CommunicatorDecorator::do_all_gather(part, whole);
     gathers_.insert(ticket);
     return ticket;
   }
   std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override {
     note_other();
-    return PassingCommunicator::do_reduce_scatter(whole, part);
+    return CommunicatorDecorator::do_reduce_scatter(whole, part);
   }
   std::uint64_t do_broadcast(Tensor values, int root) override {
     note_other();
-    return PassingCommunicator::do_broadcast(values, root);
+    return CommunicatorDecorator::do_broadcast(values, root);
   }
   void finish(std::uint64_t ticket) override {
-    PassingCommunicator::finish(ticket);
+    CommunicatorDecorator::finish(ticket);
     gathers_.erase(ticket);
   }
   std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const override {

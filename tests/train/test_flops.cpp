@@ -22,7 +22,7 @@ ModelConfig resolved_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t 
 /// The published count of an iteration (attention's whole square, not the causal half), full recomputation or none:
 /// 24 · passes · B s L h² (1 + s / 6h) + 6 B s h V, with 4 passes (forward, forward again, twice backward) or 3. The
 /// papers' 96 B s L h² (1 + s / 6h + V / 16Lh) and 72 B s L h² (1 + s / 6h + V / 12Lh) are these.
-double published_iteration(const ModelConfig& model, double batch, bool recompute) {
+double analytic_iteration(const ModelConfig& model, double batch, bool recompute) {
   const auto L = static_cast<double>(model.layers), h = static_cast<double>(model.hidden_size);
   const auto s = static_cast<double>(model.sequence_length), V = static_cast<double>(model.padded_vocab());
   if (recompute) return 96 * batch * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h));
@@ -38,7 +38,7 @@ double attention_square_half(const ModelConfig& model, double passes) {
 
 TEST_CASE("175B parameters in 32 s on 1024 GPUs are 137.66 TFLOP/s each by the published formula") {
   const ModelConfig model = resolved_gpt(96, 12288, 96, 2048, 51200);
-  CHECK(published_iteration(model, 1536, true) / (32.0 * 1024) / 1e12 == Approx(137.66).margin(0.005));
+  CHECK(analytic_iteration(model, 1536, true) / (32.0 * 1024) / 1e12 == Approx(137.66).margin(0.005));
 }
 
 TEST_CASE("our causal count is the published one less half of the attention square") {
@@ -47,9 +47,9 @@ TEST_CASE("our causal count is the published one less half of the attention squa
   const FlopsPerToken none = flops_per_token(model), full = flops_per_token(model, model.layers);
   // The published recomputation repeats the last projection of each layer too.
   const double last_projections = 2.0 * 96 * 12288 * 4 * 12288;
-  CHECK(none.model == Approx(published_iteration(model, 1536, false) / tokens - attention_square_half(model, 3)));
+  CHECK(none.model == Approx(analytic_iteration(model, 1536, false) / tokens - attention_square_half(model, 3)));
   CHECK(full.hardware + last_projections ==
-        Approx(published_iteration(model, 1536, true) / tokens - attention_square_half(model, 4)));
+        Approx(analytic_iteration(model, 1536, true) / tokens - attention_square_half(model, 4)));
   CHECK(full.model == none.model);
   CHECK(none.hardware == none.model);
   CHECK(flops_per_token(model, 24).hardware - none.model == Approx((full.hardware - none.model) / 4));
@@ -71,7 +71,7 @@ TEST_CASE("the published weak-scaling table follows from the formula") {
     const ModelConfig model = resolved_gpt(row.layers, row.hidden, row.heads, 2048, 51200);
     CAPTURE(row.hidden);
     CHECK(row.gpus * row.teraflops / 1000 == Approx(row.petaflops).epsilon(0.006));
-    CHECK(published_iteration(model, row.batch, true) / (row.gpus * row.teraflops * 1e12) ==
+    CHECK(analytic_iteration(model, row.batch, true) / (row.gpus * row.teraflops * 1e12) ==
           Approx(row.seconds).epsilon(0.005));
   }
 }

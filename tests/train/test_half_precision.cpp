@@ -183,7 +183,7 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       Replica replica(config, grid, backend);
       TinyBatches batches(config, grid.data().rank());
       Timers timers;
-      for (const Piece& piece : replica.all_pieces(false)) {
+      for (const TensorSlice& piece : replica.all_slices(false)) {
         if (piece.name == "layers.2.mlp.up.weight") piece.value.as<float>()[piece.count - 1] = -66000;
       }
       replica.optimizer().set_values_from_master();
@@ -193,7 +193,7 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       CHECK(update.skipped);
       CHECK(update.bad_loss);
       told[static_cast<std::size_t>(world.rank())] =
-          describe_bad_step(grid, replica.examine_bad_step(micro_batches, 1, 1, timers));
+          describe_non_finite_step(grid, replica.diagnose_non_finite_step(micro_batches, 1, 1, timers));
     });
     for (const std::string& text : told) {
       CHECK_THAT(text, Catch::StartsWith("parameters that are finite in fp32 are too large for 16-bit values, in "

@@ -25,7 +25,7 @@ bool contains(const std::string& text, const char* part) {
 TEST_CASE("a verdict says what is off, and where to look") {
   const std::vector<TensorDifference> right = {off_by("first", 1e-6), off_by("second", 2e-6, 1)};
   const auto verdict = [&](StepComparison first, StepComparison second, std::vector<TensorDifference> parameters = {}) {
-    LayoutVerdict result({{std::move(first), std::move(second)}, std::move(parameters), ""}, kRounding);
+    ParityReport result({{std::move(first), std::move(second)}, std::move(parameters), ""}, kRounding);
     CHECK(contains(result.tables(), "that differ most"));
     return result;
   };
@@ -60,7 +60,7 @@ TEST_CASE("a verdict allows four times what rounding does, no more") {
   };
   const StepComparison good = step_of({4, 4}, {1, 1}, gradients(1e-6, 1e-6));
   const StepComparison noisy = step_of({4.01, 4}, {1, 1}, gradients(1e-6, 0.9));
-  LayoutVerdict verdict({{good, noisy}, {}, ""}, kRounding);
+  ParityReport verdict({{good, noisy}, {}, ""}, kRounding);
   CHECK(verdict.first_step_beyond() == 2);
   verdict.allow_rounding({good});
   CHECK(verdict.first_step_beyond() == 2);
@@ -71,12 +71,12 @@ TEST_CASE("a verdict allows four times what rounding does, no more") {
   CHECK(contains(verdict.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
   // What rounding of four times the size moves is allowed once.
   for (const double distance : {0.85, 0.95}) {
-    LayoutVerdict larger({{good, noisy}, {}, ""}, kRounding);
+    ParityReport larger({{good, noisy}, {}, ""}, kRounding);
     larger.allow_rounding({good, step_of({4.01, 4}, {1, 1}, gradients(0, distance))}, 4);
     CHECK(larger.failure().empty() == (distance > 0.9));
   }
   // Rounding that is not finite explains nothing.
-  LayoutVerdict infinite({{step_of({NAN, 4}, {1, 1}, gradients(INFINITY, 0))}, {}, ""}, kRounding);
+  ParityReport infinite({{step_of({NAN, 4}, {1, 1}, gradients(INFINITY, 0))}, {}, ""}, kRounding);
   infinite.allow_rounding({step_of({INFINITY, 4}, {1, 1}, gradients(INFINITY, 0))});
   CHECK(contains(infinite.failure(), "the loss of step 1 is nan"));
   CHECK(contains(infinite.failure(), "the only one is first, by inf"));
@@ -85,17 +85,17 @@ TEST_CASE("a verdict allows four times what rounding does, no more") {
 TEST_CASE("a verdict allows in one step what rounding does in another, and what 16 bits do, within bounds") {
   const auto step = [](TensorDifference gradient) { return step_of({4, 4}, {1, 1}, {std::move(gradient)}); };
   const StepComparison good = step(off_by("up", 7e-3)), flipped = step(off_by("up", 9.6e-2));
-  const auto verdict = [](const std::vector<StepComparison>& steps) { return LayoutVerdict({steps, {}, ""}, kBand); };
+  const auto verdict = [](const std::vector<StepComparison>& steps) { return ParityReport({steps, {}, ""}, kBand); };
 
   // A kink that all plays of the third step let fall the same way. In the second it fell both ways.
-  LayoutVerdict kink = verdict({good, good, flipped});
+  ParityReport kink = verdict({good, good, flipped});
   kink.allow_rounding({good, good, step(off_by("up", 1.3e-2))});
   CHECK(kink.first_step_beyond() == 3);
   kink.allow_rounding({good, step(off_by("up", 3e-2))});
   CHECK(kink.failure().empty());
 
   // No more than a share of a gradient: half of it is missing.
-  LayoutVerdict half = verdict({good, step(off_by("up", 0.5))});
+  ParityReport half = verdict({good, step(off_by("up", 0.5))});
   half.allow_rounding({step(off_by("up", 0.9)), good});
   half.allow_precision({step(off_by("up", 0.9)), step(off_by("up", 0.9))});
   CHECK(half.first_step_beyond() == 2);
@@ -106,19 +106,19 @@ TEST_CASE("a verdict allows in one step what rounding does in another, and what 
   for (const TensorDifference& other :
        {TensorDifference{.name = "up", .scale = 1e-6, .distance = 1e-6, .rank = 0, .relative = 1},
         TensorDifference{.name = "up", .scale = 1e6, .distance = 1, .rank = 0, .relative = 1e-6}}) {
-    LayoutVerdict other_sizes = verdict({step(other), flipped});
+    ParityReport other_sizes = verdict({step(other), flipped});
     other_sizes.allow_rounding({step(other), good});
     other_sizes.allow_precision({step(other), good});
     CHECK(other_sizes.first_step_beyond() == 2);
   }
 
   // The layout lies on the other side of fp32.
-  LayoutVerdict other_side = verdict({flipped});
+  ParityReport other_side = verdict({flipped});
   other_side.allow_precision({step(off_by("up", 4.7e-2))});
   CHECK(other_side.first_step_beyond() == 1);
   other_side.allow_precision({step(off_by("up", 4.9e-2))});
   CHECK(other_side.failure().empty());
-  LayoutVerdict loss = verdict({step_of({4.3, 4}, {1, 1}, {})});
+  ParityReport loss = verdict({step_of({4.3, 4}, {1, 1}, {})});
   loss.allow_precision({step_of({3.8, 4}, {1, 1}, {})});
   CHECK(loss.failure().empty());
 }

@@ -84,7 +84,7 @@ TEST_CASE("--verify finds shared key heads' gradients that are not summed") {
   Config config = small_run(folder, 2, 1);
   with_one_group(config.model);
   Planted defect;
-  defect.communication.group = "sharing";
+  defect.communication.group = "kv_replicas";
   defect.communication.forgets_all_reduce = [](const Tensor&, Reduce) { return true; };
   check_found(2, config, defect, "layers.3.attention.value");
 }

@@ -207,10 +207,10 @@ std::map<std::string, std::vector<float>> whole_contents(const std::string& chec
   run_as_threads(1, [&](Communicator& world) {
     std::vector<std::string> warnings;
     const CheckpointReader reader = open_named_checkpoint(world, checkpoint, warnings);
-    std::vector<Piece> pieces;
+    std::vector<TensorSlice> pieces;
     for (const auto& [name, stored] : reader.tensors()) {
       const std::int64_t count = stored.shape.elements();
-      Piece piece{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
+      TensorSlice piece{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
       for (int i = 0; i < stored.shape.rank(); ++i) piece.box.offset[i] = 0;
       int which = 0;
       for (Tensor* tensor : {&piece.value, &piece.m, &piece.v}) {

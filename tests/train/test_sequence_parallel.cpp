@@ -21,7 +21,7 @@ constexpr int kTensor = 4;
 struct LocalGradients {
   std::map<std::string, Placement> placement;
   std::vector<NamedValues> of_rank;  // boxes, before any sum over tensor ranks
-  NamedValues summed;                // after GradientSums with `broken` left out
+  NamedValues summed;                // after GradientReducer with `broken` left out
 };
 
 Config config_on(int tensor, bool sequence_parallel) {
@@ -74,7 +74,7 @@ LocalGradients run(int tensor, bool sequence_parallel, const std::string& broken
 
     ParameterStore copies;
     copy_records(store, broken, copies, *backend.device);
-    GradientSums(grid, copies).finish(*backend.ops, scratch);
+    GradientReducer(grid, copies).finish(*backend.ops, scratch);
     const std::lock_guard lock(mutex);
     for (const Parameter& parameter : store.all()) {
       const float* gradient = parameter.gradient.as<float>();
@@ -83,7 +83,7 @@ LocalGradients run(int tensor, bool sequence_parallel, const std::string& broken
       result.placement[parameter.name] = parameter.tensor;
     }
     for (const Parameter& parameter : copies.all()) {
-      if (parameter.counted) assemble(parameter, parameter.gradient, result.summed);
+      if (parameter.owner) assemble(parameter, parameter.gradient, result.summed);
     }
   });
   return result;

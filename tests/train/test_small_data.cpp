@@ -4,8 +4,8 @@
 #include "data/split.h"
 #include "plan/split_report.h"
 #include "support/data_support.h"
+#include "train/compatibility.h"
 #include "train/datasets.h"
-#include "train/run_facts.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -94,11 +94,11 @@ TEST_CASE("small data: checkpoints record a split by tokens", "[small_data]") {
   text.config.data.split_by = "documents";
   const nlohmann::json by_documents = facts();
   CHECK(by_documents.count("split_by") == 0);  // as older checkpoints
-  const auto refused = true_changes_of_order(compare_facts(by_documents, by_tokens), true);
+  const auto refused = data_order_mismatches(compare_facts(by_documents, by_tokens), true);
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].saved == R"("documents", which data.split_by = "documents" keeps,)");
   CHECK(refused[0].current == R"(["tokens"])");
-  CHECK(true_changes_of_order(compare_facts(by_tokens, by_documents), true).at(0).current == R"("documents")");
+  CHECK(data_order_mismatches(compare_facts(by_tokens, by_documents), true).at(0).current == R"("documents")");
   CHECK(evaluation_facts(Datasets(text.config)).at("validation").at("sets")[0] ==
         "0000000000000063, documents 17 to 18");
   text.config.data.split_by = "auto";

@@ -146,7 +146,7 @@ namespace {
 constexpr std::int64_t kRows = 3, kColumns = 4;
 
 /// A whole tensor of these values.
-Piece piece_of(const std::string& name, const Shape& shape, std::vector<float>& values) {
+TensorSlice piece_of(const std::string& name, const Shape& shape, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
   Shape origin = shape;
   for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
@@ -176,10 +176,10 @@ std::vector<TensorDifference> compare_two(const std::function<void(int rank, Nam
                           {"layers.0.attention.query.bias", {3, 4}},
                           {"layers.0.attention.key.bias", {1e-9f, 0}}};
     spoil(rank, values);
-    std::vector<Piece> held;
+    std::vector<TensorSlice> held;
     for (auto& [name, numbers] : values) {
       const auto count = static_cast<std::int64_t>(numbers.size());
-      Piece piece{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
+      TensorSlice piece{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
       if (count == 6) piece = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count, {}, {}, {}};
       piece.value = Tensor(numbers.data(), {count}, DType::f32);
       held.push_back(piece);
@@ -245,7 +245,7 @@ TEST_CASE("tensors are set to the reference's wherever they lie") {
 TEST_CASE("parameters are judged by how far they have moved") {
   Backend backend = make_cpu_backend();
   std::vector<float> values = {3, 4};
-  const std::vector<Piece> pieces = {piece_of("final_norm.gain", {2}, values)};
+  const std::vector<TensorSlice> pieces = {piece_of("final_norm.gain", {2}, values)};
   WholeTensors whole = WholeTensors::of(pieces, *backend.device);
   CHECK(whole.tensors[0].scale == Approx(5));
   values = {3.5f, 4};
@@ -280,7 +280,7 @@ TEST_CASE("gradients that are missing, held twice or unknown are an error that n
       reference.tensors.push_back({"final_norm.gain", {4}, {1, 2, 3, 4}, 1});
       Backend backend = make_cpu_backend();
       std::vector<float> values = {1, 2, 3, 4};
-      std::vector<Piece> held;
+      std::vector<TensorSlice> held;
       for (const std::int64_t first : firsts) {
         const std::int64_t at = first >= 0 ? first : 2 * world.rank();
         held.push_back({"final_norm.gain", {4}, {{0}, {4}}, at, 2, {}, {}, {}});

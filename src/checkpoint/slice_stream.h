@@ -1,0 +1,36 @@
+// A checkpoint's numbers in another order than they are stored in: pieces one after the other, through a buffer of
+// fixed size, whatever the size of the model.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/open_datasets.h"
+
+namespace megatron {
+
+class SliceStream {
+ public:
+  /// Of these pieces, whose tensors do not count. The reader must outlive the stream.
+  SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> pieces);
+
+  std::int64_t elements() const { return begins_.back(); }  ///< of all pieces together
+  const std::vector<TensorSlice>& pieces() const { return pieces_; }
+  /// The index of the piece that has the element at `position`.
+  std::size_t piece_at(std::int64_t position) const;
+  std::int64_t begin_of(std::size_t piece) const { return begins_[piece]; }
+
+  /// The numbers of one kind from element `position` on: at least one. They stay until the next
+  /// call. Throws as CheckpointReader::read.
+  std::span<const float> read(StateKind kind, std::int64_t position);
+
+ private:
+  const CheckpointReader& reader_;
+  std::vector<TensorSlice> pieces_;
+  std::vector<std::int64_t> begins_;  // of each piece, and the end
+  std::vector<float> buffer_;
+  OpenDatasets open_;
+};
+
+}  // namespace megatron

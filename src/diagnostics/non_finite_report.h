@@ -1,0 +1,60 @@
+// A step whose loss or gradient was not finite: where the numbers stopped being numbers. Looked for only after such a
+// step; a healthy one pays nothing.
+//
+// One bad number is everywhere after the sums over ranks, so that the step is played once more without the sums over
+// data ranks: the ranks whose own gradients are bad then began it. If it does not come again, it was no property of the
+// model and its data, but of a machine. Knows what ranks report; Replica plays, the loop decides what follows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "ops/device.h"
+#include "parallel/parameter.h"
+
+namespace megatron {
+
+/// Numbers that belong to a parameter: some or all of its values, master values or gradients.
+struct ParameterPart {
+  const Parameter* parameter;
+  ConstTensor values;  ///< floats of any type, contiguous
+};
+
+/// A parameter in the order of the model.
+struct ModelPlace {
+  std::string name;
+  std::int64_t layer = 0;  ///< -1 before the layers, the largest number after them
+  std::int64_t index = 0;  ///< in the order of a rank's parameters
+};
+
+/// Parameters of this rank that have a number which is not finite in a flat buffer (values, masters or gradients).
+struct BadTensors {
+  std::int64_t count = 0;
+  ModelPlace first, last;  ///< unless count is 0
+};
+
+/// Reads all of them.
+BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& device);
+
+/// What one rank knows of a bad step.
+struct NonFiniteReport {
+  bool loss = false;           ///< the loss over this data rank's samples was not finite
+  BadTensors masters;          ///< the f32 master of what this rank updates
+  BadTensors values;           ///< rounded to the type that is computed in
+  BadTensors gradients;        ///< summed, as the update found them
+  bool loss_again = false;     ///< in the step's repetition
+  BadTensors gradients_again;  ///< this data rank's own
+  double loss_scale = 1;       ///< of the step
+  double loss_scale_again = 1;
+
+  bool again() const { return loss_again || gradients_again.count > 0; }
+};
+
+/// In words what happened, where (the first bad tensor in the model's order and the last, each with the lowest rank
+/// that has it of those that began it; a backward that went wrong did so behind the last), and what to suspect.
+/// Collective over the grid; the same text on every rank.
+std::string describe_non_finite_step(const ProcessGrid& grid, const NonFiniteReport& mine);
+
+}  // namespace megatron

@@ -1,0 +1,34 @@
+#include "parallel/parameter_all_gather.h"
+
+#include <exception>
+
+namespace megatron {
+
+ParameterAllGather::ParameterAllGather(const ProcessGrid& grid, const ParameterStore& store)
+    : grid_(grid), store_(store), gathers_(store.shards() > 1 ? store.buckets().size() : 0) {}
+
+ParameterAllGather::~ParameterAllGather() {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    finish();
+  } catch (...) {  // the transport's end was reported by an earlier wait
+  }
+}
+
+void ParameterAllGather::start(std::size_t bucket) {
+  if (started_ == gathers_.size()) {
+    internal_check(!in_flight(), "a round of gathers is started before the last one is finished");
+    started_ = waited_for_ = 0;
+  }
+  internal_check(bucket == started_, "buckets are gathered in their order");
+  const FlatRange whole = store_.buckets()[bucket], part = store_.part_of(bucket, data_rank());
+  gathers_[bucket] = grid_.data().start_all_gather(store_.values().slice(0, part.first, part.count),
+                                                   store_.values().slice(0, whole.first, whole.count));
+  ++started_;
+}
+
+void ParameterAllGather::wait_for(std::int64_t end) {
+  while (in_flight() && store_.buckets()[waited_for_].first < end) gathers_[waited_for_++].wait();
+}
+
+}  // namespace megatron

@@ -1,0 +1,49 @@
+// ParameterAllGather: the distributed optimizer's second half. Every data rank updates its part of each bucket of
+// values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward needs first
+// comes first.
+//
+// A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values (wait_for),
+// in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
+// are done in their order, so one of the data group there would wait for all; what ranks decide between steps goes over
+// the grid's control group. Nothing else may read values of a sharded store without finish(). With a store that is not
+// cut into shards nothing is ever in flight. Owns what is in flight, no memory of tensors.
+#pragma once
+
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "parallel/parameter.h"
+
+namespace megatron {
+
+class ParameterAllGather {
+ public:
+  /// The store must be allocated; both must outlive the gathers.
+  ParameterAllGather(const ProcessGrid& grid, const ParameterStore& store);
+  ParameterAllGather(const ParameterAllGather&) = delete;
+  ParameterAllGather& operator=(const ParameterAllGather&) = delete;
+  /// Waits for what is in flight, unless an exception unwinds.
+  ~ParameterAllGather();
+
+  int data_rank() const { return grid_.data().rank(); }
+
+  /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
+  /// finished.
+  void start(std::size_t bucket);
+  /// Returns when all values before flat element `end` may be read.
+  void wait_for(std::int64_t end);
+  void finish() { wait_for(store_.flat_elements()); }
+  bool in_flight() const { return waited_for_ < started_; }
+  /// Moves along what is in flight.
+  void progress() const {
+    if (in_flight()) grid_.data().progress();
+  }
+
+ private:
+  const ProcessGrid& grid_;
+  const ParameterStore& store_;
+  std::vector<Pending> gathers_;              // by bucket
+  std::size_t started_ = 0, waited_for_ = 0;  // so many of the first, of a round
+};
+
+}  // namespace megatron

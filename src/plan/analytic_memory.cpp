@@ -1,0 +1,100 @@
+#include "plan/analytic_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/byte_text.h"
+#include "model/layers.h"
+
+namespace megatron {
+
+namespace {
+
+struct Layer {
+  std::string formula;
+  double per_token_and_width = 0;  // bytes / (s b h)
+};
+
+Layer analytic_layer(const Config& config) {
+  const auto t = static_cast<double>(config.parallel.tensor), h = static_cast<double>(config.model.hidden_size);
+  const double scores = 5 * static_cast<double>(config.model.attention_heads * config.model.sequence_length) / h;
+  const bool keeps_scores = config.recompute.mode != "selective";
+  if (config.parallel.tensor == 1) {
+    return {keeps_scores ? "s b h (34 + 5 a s / h)" : "34 s b h", 34 + (keeps_scores ? scores : 0)};
+  }
+  if (config.parallel.sequence_parallel) {
+    return {keeps_scores ? "s b h / t (34 + 5 a s / h)" : "34 s b h / t", (34 + (keeps_scores ? scores : 0)) / t};
+  }
+  return {keeps_scores ? "s b h (10 + 24 / t + 5 a s / (h t))" : "s b h (10 + 24 / t)",
+          10 + 24 / t + (keeps_scores ? scores / t : 0)};
+}
+
+// Micro-batches that the first stage's layers have in flight, on average over its layers.
+double in_flight(const Config& config) {
+  const auto stages = static_cast<double>(config.parallel.pipeline);
+  const auto micro_batches = static_cast<double>(micro_batches_per_step(config));
+  if (config.parallel.schedule == "gpipe") return micro_batches;
+  if (config.parallel.virtual_stages == 1) return std::min(stages, micro_batches);
+  return stages * (1 + (stages - 1) / (stages * static_cast<double>(config.parallel.virtual_stages)));
+}
+
+}  // namespace
+
+AnalyticMemory analytic_memory(const Config& config) {
+  const ModelConfig& model = config.model;
+  const bool distributed = config.optimizer.distributed;
+  AnalyticMemory published;
+  published.bytes_per_parameter = distributed ? 6 + 12 / static_cast<double>(config.parallel.data) : 18;
+
+  const auto s = static_cast<double>(model.sequence_length), b = static_cast<double>(config.train.micro_batch_size);
+  const auto h = static_cast<double>(model.hidden_size), t = static_cast<double>(config.parallel.tensor);
+  const Layer layer = analytic_layer(config);
+  published.layer = layer.formula;
+  published.layer_bytes = layer.per_token_and_width * s * b * h;
+
+  // This stage's chunks: every so many-th of the model's.
+  const std::vector<std::int64_t> chunks = layers_per_chunk(model, config.parallel);
+  std::int64_t layers = 0, recomputed = 0;
+  for (std::size_t i = 0; i < chunks.size(); i += static_cast<std::size_t>(config.parallel.pipeline)) {
+    layers += chunks[i];
+    recomputed += config.recompute.of_chunk(chunks[i]);
+  }
+  const double input = 2 * s * b * h / (config.parallel.sequence_parallel ? t : 1);
+  const double of_layers =
+      static_cast<double>(layers - recomputed) * published.layer_bytes + static_cast<double>(recomputed) * input;
+  const double embedding = (8 * s * b + s * b * h) / t;
+  published.activations = in_flight(config) * (of_layers + embedding);
+  if (config.parallel.pipeline == 1) {
+    published.activations += 4 * s * b * h * (1 + static_cast<double>(model.padded_vocab()) / h) / t;
+  }
+  return published;
+}
+
+std::string compare_with_analytic(const Config& config, const MemoryPlan& first_stage) {
+  const AnalyticMemory published = analytic_memory(config);
+  const auto parameters = static_cast<double>(first_stage.parameters);
+  const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
+  const bool recomputes = config.recompute.of_chunk(1) > 0;
+  std::vector<std::string> reasons;
+  if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 values are twice as large, and need no copy");
+  const ModelConfig& model = config.model;
+  if (model.ffn_hidden_size != 4 * model.hidden_size || model.query_groups != model.attention_heads || model.gated()) {
+    reasons.emplace_back("the formula is for two matrices of 4 h, and keys and values of every head");
+  }
+  if (config.recompute.mode == "none") reasons.emplace_back("attention keeps no scores (5 a s / h)");
+  reasons.emplace_back("dropout masks are functions, none is kept (2 s b h)");
+  if (recomputes) reasons.emplace_back("what is computed again lies in scratch");
+  if (config.parallel.pipeline > 1) reasons.emplace_back("slots also hold what comes from other stages and goes there");
+  if (config.parallel.schedule == "zero_bubble") reasons.emplace_back("and what the weight gradients wait for");
+  return fmt::format("published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n",
+                     published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
+                     state / parameters, format_bytes(state)) +
+         fmt::format("          activations {} a layer{}, {} in all; here {}\n", published.layer,
+                     recomputes ? " that is not recomputed" : "", format_bytes(published.activations),
+                     format_bytes(static_cast<double>(first_stage.activations))) +
+         fmt::format("          (for 16-bit values; why here differs: {})\n", fmt::join(reasons, "; "));
+}
+
+}  // namespace megatron

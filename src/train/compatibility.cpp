@@ -1,0 +1,143 @@
+#include "train/compatibility.h"
+
+#include <tuple>
+
+#include "config/print.h"
+#include "data/blend.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlendSets = "blend_sets",
+                     *kSplitBy = "split_by";
+
+}  // namespace
+
+nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary) {
+  const ModelConfig& model = config.model;
+  nlohmann::json facts = {{"family", model.family},
+                          {"layers", model.layers},
+                          {"hidden_size", model.hidden_size},
+                          {"attention_heads", model.attention_heads},
+                          {"query_groups", model.query_groups},
+                          {"ffn_hidden_size", model.ffn_hidden_size},
+                          {"sequence_length", model.sequence_length},
+                          {"max_position_embeddings", model.max_position_embeddings},
+                          {"vocab_size", model.vocab_size},
+                          {"padded_vocab", model.padded_vocab()},
+                          {"position_embedding", model.position_embedding},
+                          {"activation", model.activation},
+                          {"normalization", model.normalization},
+                          {"norm_epsilon", model.norm_epsilon},
+                          {"tie_embeddings", model.tie_embeddings},
+                          {"bias", nlohmann::json::parse(print_value(*find_key("model", "bias"), config))},
+                          {"tokenizer", vocabulary.tokenizer},
+                          {"tokenizer_hash", vocabulary.hash}};
+  if (model.position_embedding == "rope") {
+    facts["rotary"] = {{"fraction", model.rotary_fraction},
+                       {"base", model.rotary_base},
+                       {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
+  }
+  // Facts of what was not there always: where they are absent, the model is without.
+  if (model.head_size() * model.attention_heads != model.hidden_size) facts["head_size"] = model.head_size();
+  if (model.attention_window > 0) facts["attention_window"] = model.attention_window;
+  if (model.residual != "sequential") facts["residual"] = model.residual;
+  if (model.query_key_norm) facts["query_key_norm"] = true;
+  if (model.scale_embeddings) facts["scale_embeddings"] = true;
+  if (model.embedding_norm) facts["embedding_norm"] = true;
+  if (model.head_bias) facts["head_bias"] = true;
+  return facts;
+}
+
+nlohmann::json resume_signature(nlohmann::json facts) {
+  if (facts.value("position_embedding", nlohmann::json()) != "learned") facts.erase("max_position_embeddings");
+  return facts;
+}
+
+nlohmann::json weights_signature(nlohmann::json facts) {
+  facts = resume_signature(std::move(facts));
+  facts.erase("sequence_length");
+  if (const auto rotary = facts.find("rotary"); rotary != facts.end() && rotary->is_object()) {
+    rotary->erase("base");
+    rotary->erase("scaling");
+  }
+  return facts;
+}
+
+nlohmann::json schedule_facts(const Config& config) {
+  return {{"global_batch_size", config.train.global_batch_size},
+          {"batch_ramp_up", print_value(*find_key("train", "batch_ramp_up"), config)},
+          {"curriculum", print_value(*find_key("train", "curriculum"), config)}};
+}
+
+nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
+  nlohmann::json facts = {{kSeed, config.train.seed}, {kTrainingShare, datasets.training_share()}};
+  if (datasets.cut_by_tokens()) {
+    for (const SplitPart& part : datasets.train_parts()) {
+      facts[kSplitBy].push_back(part.cut_by_tokens ? "tokens" : "documents");
+    }
+  }
+  if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
+    facts["blend_weights"] = weights;
+    for (const std::uint64_t set : datasets.train_sets()) facts[kBlendSets].push_back(fmt::format("{:016x}", set));
+  }
+  if (!config.data.megatrons_order()) return facts;
+  facts.update({{"order", config.data.order},
+                {"order_samples", datasets.order_samples()},
+                {"train_documents", datasets.train_documents()},
+                {"document_lengths", datasets.document_lengths()}});
+  return facts;
+}
+
+std::vector<FactDifference> data_order_mismatches(std::vector<FactDifference> differences, bool same_data) {
+  std::vector<FactDifference> changes;
+  for (FactDifference& difference : differences) {
+    if (difference.saved == kAbsentFact && (difference.key == kSeed || difference.key == kTrainingShare)) continue;
+    if (difference.key == kSplitBy && difference.saved == kAbsentFact) {
+      difference.saved = R"("documents", which data.split_by = "documents" keeps,)";
+    }
+    if (difference.key == kSplitBy && difference.current == kAbsentFact) difference.current = R"("documents")";
+    if (difference.saved == kAbsentFact && difference.key == kBlendSets) {
+      if (same_data) continue;
+      difference.saved = "others, or these in another order,";
+    }
+    changes.push_back(std::move(difference));
+  }
+  return changes;
+}
+
+namespace {
+
+nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
+  nlohmann::json sets = nlohmann::json::array();
+  std::vector<double> weights;
+  for (const SplitPart& part : parts) {
+    const auto [unit, first, end] = part.cut_by_tokens
+                                        ? std::tuple("tokens", part.first_token, part.first_token + part.tokens)
+                                        : std::tuple("documents", part.first_document, part.end_document);
+    sets.push_back(fmt::format("{:016x}, {} {} to {}", part.source->set_hash(), unit, first, end));
+    weights.push_back(part.weight);
+  }
+  return {{"sets", std::move(sets)}, {"weights", normalised_weights(std::move(weights))}};
+}
+
+}  // namespace
+
+nlohmann::json evaluation_facts(const Datasets& datasets) {
+  nlohmann::json facts = nlohmann::json::object();
+  if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
+  if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
+  return facts;
+}
+
+std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current) {
+  std::vector<FactDifference> changes = compare_facts(saved, current);
+  std::erase_if(changes, [](const FactDifference& change) {  // a split that begins or ceases to be evaluated on
+    return (change.key == "validation" || change.key == "test") &&
+           (change.saved == kAbsentFact || change.current == kAbsentFact);
+  });
+  return changes;
+}
+
+}  // namespace megatron

@@ -1,0 +1,40 @@
+// Facts of a run that its checkpoints carry, for the runs that read them: what may not be another's, and what may.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "train/datasets.h"
+
+namespace megatron {
+
+/// Keys of what a checkpoint's `extra` holds of the optimizer, besides the moments: its name, the updates it has made,
+/// and the state of a dynamic loss scale.
+inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
+
+/// The model, in shape and meaning, and the vocabulary.
+nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary);
+/// Of these (a checkpoint's, or a run's) what both must have in common for the one to resume from the other: all but
+/// the size of a table that the model does not have.
+nlohmann::json resume_signature(nlohmann::json facts);
+/// And what they must have in common for a new run to begin with the weights. Those are as good for shorter sequences
+/// and learn longer ones, to which rotations are stretched by another base (Xiong et al. 2023) or scaling; which
+/// channels turn, and the rows of a learned table, are theirs.
+nlohmann::json weights_signature(nlohmann::json facts);
+
+/// What says which samples, and how much of them, each step of a run takes.
+nlohmann::json schedule_facts(const Config& config);
+/// What the order of samples depends on but the data itself: the seed, the part of the data that is for training (cut
+/// by documents unless it says otherwise), and of a blend the weights and contents of its sets.
+nlohmann::json order_facts(const Config& config, const Datasets& datasets);
+/// Of the differences between a checkpoint's order_facts() and this run's, those that are some: not what an older
+/// checkpoint does not say. The sets of a blend and their order then show in the hash of all data, `same_data`.
+std::vector<FactDifference> data_order_mismatches(std::vector<FactDifference> differences, bool same_data);
+
+/// Which samples evaluations are of: by split, its sets and their weights.
+nlohmann::json evaluation_facts(const Datasets& datasets);
+/// Where two of these differ, of the splits that both have.
+std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current);
+
+}  // namespace megatron

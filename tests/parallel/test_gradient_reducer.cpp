@@ -1,0 +1,237 @@
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/philox.h"
+#include "comm/counting_communicator.h"
+#include "comm/thread_communicator.h"
+#include "ops/counting_ops.h"
+#include "parallel/gradient_reducer.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr GridShape kGrid{.tensor = 4, .data = 2, .pipeline = 3, .kv_replicas = 2};
+
+Parameter parameter_of(const std::string& name, std::int64_t size, Placement tensor) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.global_shape = {size};
+  parameter.box = {{0}, {size}};
+  parameter.tensor = tensor;
+  return parameter;
+}
+
+Parameter matrix_of(const std::string& name, std::int64_t size, Placement tensor) {
+  Parameter parameter = parameter_of(name, size, tensor);
+  parameter.global_shape = {size, 1};
+  parameter.box = {{0, 0}, {size, 1}};
+  return parameter;
+}
+
+// A cut matrix, a norm under sequence parallelism between two others, and a table tied over first and last stage.
+// `tied_norm` is both: partial over the tensor ranks and over the stages. Keys and their bias have fewer parts than
+// there are tensor ranks.
+void declare_all(ParameterStore& store, const ProcessGrid& grid) {
+  const bool outer = grid.first_stage() || grid.last_stage();
+  if (outer) store.mark_tied(store.declare(matrix_of("table", 7, Placement::split)), grid.first_stage());
+  store.declare(matrix_of("matrix", 33, Placement::split));
+  store.declare(matrix_of("keys", 17, Placement::kv_replicated));
+  store.declare(parameter_of("key bias", 3, Placement::kv_replicated));
+  store.declare(parameter_of("norm", 5, Placement::partial));
+  store.declare(parameter_of("bias", 6, Placement::replica));
+  store.declare(parameter_of("another norm", 4, Placement::partial));
+  if (outer) store.mark_tied(store.declare(parameter_of("tied norm", 3, Placement::partial)), grid.first_stage());
+}
+
+// A different whole number for every rank, small enough that every sum is exact.
+float contribution(const GridCoordinates& at, std::int64_t element) {
+  return static_cast<float>((rank_of(at, kGrid) + 1) * (element % 13 + 1));
+}
+
+// The sum over those ranks that hold the parameter and whose gradients are parts of one.
+float expected(const Parameter& parameter, const GridCoordinates& at, std::int64_t element) {
+  float sum = 0;
+  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
+    const GridCoordinates other = coordinates_of(rank, kGrid);
+    const bool sharing = parameter.tensor == Placement::kv_replicated &&
+                         other.tensor / kGrid.kv_replicas == at.tensor / kGrid.kv_replicas;
+    if (other.tensor != at.tensor && parameter.tensor != Placement::partial && !sharing) continue;
+    const bool ends = other.pipeline == 0 || other.pipeline == kGrid.pipeline - 1;
+    if (other.pipeline != at.pipeline && !(parameter.pipeline == Placement::partial && ends)) continue;
+    sum += contribution(other, element);
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("partial gradients are summed over exactly the ranks that hold parts of them") {
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::set<std::string> seen;
+  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, kGrid);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store, grid);
+    store.allocate(*backend.device, DType::f32);
+    backend.ops->fill(store.gradients(), 0);
+    for (const Parameter& parameter : store.all()) {
+      for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+        parameter.gradient.as<float>()[i] = contribution(grid.at(), i);
+      }
+    }
+    const Buffer memory(*backend.device, 4096);
+    Arena scratch("scratch", memory);
+    GradientReducer(grid, store).finish(*backend.ops, scratch);
+
+    const std::lock_guard lock(mutex);
+    if (scratch.used() != 0) wrong.push_back("the scratch arena is not as it was");
+    for (const Parameter& parameter : store.all()) {
+      seen.insert(parameter.name);
+      for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+        const float got = parameter.gradient.as<float>()[i], want = expected(parameter, grid.at(), i);
+        if (got != want)
+          wrong.push_back(fmt::format("rank {} {}[{}]: {} {}", world.rank(), parameter.name, i, got, want));
+      }
+    }
+  });
+  CHECK(wrong == std::vector<std::string>{});
+  CHECK(seen.size() == 8);
+}
+
+TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
+  std::vector<std::vector<float>> norms(static_cast<std::size_t>(kGrid.ranks())), tables(norms.size());
+  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, kGrid);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store, grid);
+    store.allocate(*backend.device, DType::f32);
+    const Owned<float> noise = random_tensor({store.flat_elements()}, static_cast<std::uint64_t>(world.rank()));
+    backend.ops->copy(noise, store.gradients());
+    const Buffer memory(*backend.device, 4096);
+    Arena scratch("scratch", memory);
+    GradientReducer(grid, store).finish(*backend.ops, scratch);
+    const auto me = static_cast<std::size_t>(world.rank());
+    for (const Parameter& parameter : store.all()) {
+      const float* gradient = parameter.gradient.as<float>();
+      if (parameter.name == "norm") norms[me].assign(gradient, gradient + parameter.elements());
+      if (parameter.name == "table") tables[me].assign(gradient, gradient + parameter.elements());
+    }
+  });
+  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
+    const GridCoordinates at = coordinates_of(rank, kGrid);
+    const auto me = static_cast<std::size_t>(rank);
+    CHECK(norms[me] == norms[static_cast<std::size_t>(rank_of({.pipeline = at.pipeline}, kGrid))]);
+    if (at.pipeline != 1) CHECK(tables[me] == tables[static_cast<std::size_t>(rank_of({.tensor = at.tensor}, kGrid))]);
+  }
+}
+
+TEST_CASE("the sums of a bucket start once all of it is ready, and only once a step") {
+  CountingCommunicator world(0, 2);
+  const ProcessGrid grid(world, {.data = 2});
+  TrafficMeter data;
+  grid.data().set_meter(&data);
+  ParameterStore store;
+  const std::int64_t size = ParameterStore::kBucketElements;
+  for (const char* name : {"first", "second", "third", "fourth"}) {
+    store.declare(parameter_of(name, size, Placement::replica));
+  }
+  store.allocate_sizing(DType::f32);
+  CountingOps ops;
+  Arena scratch("scratch");
+  GradientReducer sums(grid, store);
+  for (int step = 0; step < 2; ++step) {
+    data = {};
+    const auto started_from = [&](std::int64_t element) {
+      sums.reduce_from(element);
+      return data.operations;
+    };
+    CHECK(started_from(4 * size) == 0);
+    CHECK(started_from(3 * size + 1) == 0);
+    CHECK(started_from(3 * size) == 1);
+    CHECK(started_from(3 * size) == 1);
+    CHECK(started_from(size) == 3);
+    sums.finish(ops, scratch);
+    CHECK(data.operations == 4);
+    CHECK(data.bytes_sent == 4 * size * 4);
+  }
+}
+
+TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
+  CountingCommunicator world(0, kGrid.ranks());
+  const ProcessGrid grid(world, kGrid);
+  TrafficMeter tensor, data, embedding, sharing;
+  grid.tensor().set_meter(&tensor);
+  grid.data().set_meter(&data);
+  grid.embedding().set_meter(&embedding);
+  grid.kv_replicas().set_meter(&sharing);
+  ParameterStore store;
+  declare_all(store, grid);
+  store.allocate_sizing(DType::f32);
+  CountingOps ops;
+  Arena scratch("scratch");
+  GradientReducer(grid, store).finish(ops, scratch);
+  CHECK(scratch.high_water() == 64);  // 12 elements of three norms, packed
+  CHECK(tensor.operations == 1);
+  CHECK(tensor.bytes_sent == 12 * 4 * 3 / 2);  // round four ranks
+  CHECK(data.operations == 1);
+  CHECK(embedding.operations == 2);
+  CHECK(sharing.operations == 2);
+  CHECK(sharing.bytes_sent == (17 + 3) * 4);
+}
+
+TEST_CASE("with shards every data rank has the sums of its own parts, the same bits as without") {
+  const GridShape shape =
+      GENERATE(GridShape{.data = 2, .pipeline = 2}, GridShape{.tensor = 2, .data = 3, .pipeline = 3},
+               GridShape{.data = 5}, GridShape{.tensor = 2, .data = 4});
+  const bool early = GENERATE(false, true);
+  CAPTURE(shape.tensor, shape.data, shape.pipeline, early);
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::int64_t compared = 0, held = 0;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    const Buffer memory(*backend.device, 4096);
+    const auto sum = [&](ParameterStore& store, int shards) {
+      declare_all(store, grid);
+      store.allocate(*backend.device, DType::f32, shards, 24);
+      backend.ops->fill(store.gradients(), 0);
+      for (const Parameter& parameter : store.all()) {
+        const auto seed = static_cast<std::uint64_t>(world.rank() + 100) ^ hash_name(parameter.name);
+        backend.ops->copy(random_tensor({parameter.elements()}, seed), parameter.gradient.view({parameter.elements()}));
+      }
+      Arena scratch("scratch", memory);
+      GradientReducer sums(grid, store);
+      if (early) sums.reduce_from(store.at(1).first);
+      sums.finish(*backend.ops, scratch);
+    };
+    ParameterStore whole, cut;
+    sum(whole, 1);
+    sum(cut, shape.data);
+    internal_check(cut.buckets().size() > 1, "one bucket shows little");
+    const std::vector<FlatRange> owned = cut.owned_by(grid.data().rank());
+    const std::lock_guard lock(mutex);
+    for (std::size_t k = 0; k < cut.all().size(); ++k) {
+      const Parameter& parameter = cut.all()[k];
+      if (grid.at().tensor == 0 && grid.at().pipeline == 0 && grid.at().data == 0) held += parameter.elements();
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, owned)) {
+        for (std::int64_t i = part.first; i < part.end(); ++i) {
+          const float got = cut.gradients().as<float>()[i];
+          const float want = whole.all()[k].gradient.as<float>()[i - parameter.first];
+          if (got != want) wrong.push_back(fmt::format("rank {} {}: {} {}", world.rank(), parameter.name, got, want));
+          if (grid.at().tensor == 0 && grid.at().pipeline == 0) ++compared;
+        }
+      }
+    }
+  });
+  CHECK(wrong == std::vector<std::string>{});
+  CHECK(compared == held);  // the data ranks of one stage have all of it together
+}
