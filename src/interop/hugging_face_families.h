@@ -58,6 +58,12 @@ struct HuggingFaceNames {
   const char *final_norm = nullptr, *head = nullptr;
 };
 
+struct HuggingFaceFamily;
+
+/// Which of their tensors our records are, of a model whose layers are a decoder's.
+std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                               std::int64_t vocab_rows);
+
 struct HuggingFaceFamily {
   const char *name, *architecture;  ///< "model_type", and the class of the model with its head
   ModelConfig form;                 ///< what all members have in common, and of the rest what an absent key means
@@ -65,6 +71,9 @@ struct HuggingFaceFamily {
   HuggingFaceSizes sizes;
   std::vector<std::pair<const char*, const char*>> aliases = {};  ///< a key, and another that takes its place if given
   HuggingFaceNames names;
+  /// As hugging_face_tensors() says; model.family of `form` decides which records there are.
+  std::vector<HuggingFaceTensor> (*tensors)(const ModelConfig& model, const HuggingFaceFamily& family,
+                                            std::int64_t vocab_rows) = decoder_tensors;
   HuggingFaceQkv qkv = HuggingFaceQkv::apart;
   bool transposed = false;                ///< a layer's matrices are [in, out]
   bool gelu_is_tanh = false;              ///< its "gelu" means the tanh form

@@ -111,6 +111,11 @@ void list_layer(const ModelConfig& model, const HuggingFaceFamily& family, std::
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, HuggingFaceFormat format,
                                                     std::int64_t vocab_rows) {
   const HuggingFaceFamily& family = family_of(format);
+  return family.tensors(model, family, vocab_rows);
+}
+
+std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                               std::int64_t vocab_rows) {
   const HuggingFaceNames& names = family.names;
   const bool beta = model.normalization == "layernorm";
   TensorList list(model, family, vocab_rows);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "model/gpt.h"
+#include "model/signature.h"
 
 namespace megatron {
 
@@ -20,7 +21,12 @@ Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegi
 }
 
 constexpr std::array kFamilies = {
-    ModelFamily{.name = "gpt", .make_stages = stages_of<GptStage>, .flops = decoder_flops_per_token},
+    ModelFamily{.name = "gpt",
+                .make_stages = stages_of<GptStage>,
+                .flops = decoder_flops_per_token,
+                .signature = decoder_signature,
+                .resume_signature = decoder_resume_signature,
+                .weights_signature = decoder_weights_signature},
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
-// The families of models (model.family): how one's stages are made, and what a token of it costs. A new family is a row
-// in the table of family.cpp and its stages; nobody above this folder names one.
+// The families of models (model.family): how the stages of one are made, what a token of it costs, and what a
+// checkpoint says of it. A new family is a row in the table of family.cpp and its stages; no file above this folder
+// names one. Hugging Face's forms are rows of another table (interop/hugging_face_families.h), each for one family.
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +26,11 @@ struct ModelFamily {
                         ParameterStore& store);
   /// As flops_per_token() says.
   FlopsPerToken (*flops)(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
+  /// The facts that checkpoints hold of a model, and of such facts what a run must share to resume, or to start with
+  /// the weights alone (model/signature.h). Facts may be a stranger's: functions take any object.
+  nlohmann::json (*signature)(const Config& config);
+  nlohmann::json (*resume_signature)(nlohmann::json facts);
+  nlohmann::json (*weights_signature)(nlohmann::json facts);
 };
 
 /// Error(internal) for a family that is not in the table: the configuration refuses those.

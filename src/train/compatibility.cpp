@@ -4,6 +4,7 @@
 
 #include "config/print.h"
 #include "data/blend.h"
+#include "model/family.h"
 
 namespace megatron {
 
@@ -15,54 +16,19 @@ constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlen
 }  // namespace
 
 nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary) {
-  const ModelConfig& model = config.model;
-  nlohmann::json facts = {{"family", model.family},
-                          {"layers", model.layers},
-                          {"hidden_size", model.hidden_size},
-                          {"attention_heads", model.attention_heads},
-                          {"query_groups", model.query_groups},
-                          {"ffn_hidden_size", model.ffn_hidden_size},
-                          {"sequence_length", model.sequence_length},
-                          {"max_position_embeddings", model.max_position_embeddings},
-                          {"vocab_size", model.vocab_size},
-                          {"padded_vocab", model.padded_vocab()},
-                          {"position_embedding", model.position_embedding},
-                          {"activation", model.activation},
-                          {"normalization", model.normalization},
-                          {"norm_epsilon", model.norm_epsilon},
-                          {"tie_embeddings", model.tie_embeddings},
-                          {"bias", nlohmann::json::parse(print_value(*find_key("model", "bias"), config))},
-                          {"tokenizer", vocabulary.tokenizer},
-                          {"tokenizer_hash", vocabulary.hash}};
-  if (model.position_embedding == "rope") {
-    facts["rotary"] = {{"fraction", model.rotary_fraction},
-                       {"base", model.rotary_base},
-                       {"scaling", print_value(*find_key("model", "rotary_scaling"), config)}};
-  }
-  // Facts of what was not there always: where they are absent, the model is without.
-  if (model.head_size() * model.attention_heads != model.hidden_size) facts["head_size"] = model.head_size();
-  if (model.attention_window > 0) facts["attention_window"] = model.attention_window;
-  if (model.residual != "sequential") facts["residual"] = model.residual;
-  if (model.query_key_norm) facts["query_key_norm"] = true;
-  if (model.scale_embeddings) facts["scale_embeddings"] = true;
-  if (model.embedding_norm) facts["embedding_norm"] = true;
-  if (model.head_bias) facts["head_bias"] = true;
+  nlohmann::json facts = family_of(config.model).signature(config);
+  facts["family"] = config.model.family;
+  facts["tokenizer"] = vocabulary.tokenizer;
+  facts["tokenizer_hash"] = vocabulary.hash;
   return facts;
 }
 
-nlohmann::json resume_signature(nlohmann::json facts) {
-  if (facts.value("position_embedding", nlohmann::json()) != "learned") facts.erase("max_position_embeddings");
-  return facts;
+nlohmann::json resume_signature(const ModelConfig& model, nlohmann::json facts) {
+  return family_of(model).resume_signature(std::move(facts));
 }
 
-nlohmann::json weights_signature(nlohmann::json facts) {
-  facts = resume_signature(std::move(facts));
-  facts.erase("sequence_length");
-  if (const auto rotary = facts.find("rotary"); rotary != facts.end() && rotary->is_object()) {
-    rotary->erase("base");
-    rotary->erase("scaling");
-  }
-  return facts;
+nlohmann::json weights_signature(const ModelConfig& model, nlohmann::json facts) {
+  return family_of(model).weights_signature(std::move(facts));
 }
 
 nlohmann::json schedule_facts(const Config& config) {

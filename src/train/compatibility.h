@@ -15,13 +15,10 @@ inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "update
 
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary);
-/// Of these (a checkpoint's, or a run's) what both must have in common for the one to resume from the other: all but
-/// the size of a table that the model does not have.
-nlohmann::json resume_signature(nlohmann::json facts);
-/// And what they must have in common for a new run to begin with the weights. Those are as good for shorter sequences
-/// and learn longer ones, to which rotations are stretched by another base (Xiong et al. 2023) or scaling; which
-/// channels turn, and the rows of a learned table, are theirs.
-nlohmann::json weights_signature(nlohmann::json facts);
+/// Of these (a checkpoint's, or a run's) what both must have in common for a run of `model` to resume from the other.
+nlohmann::json resume_signature(const ModelConfig& model, nlohmann::json facts);
+/// And what they must have in common for a new run of `model` to start with the weights.
+nlohmann::json weights_signature(const ModelConfig& model, nlohmann::json facts);
 
 /// What says which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);

@@ -267,8 +267,8 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
-  require_same_facts(resume_signature(checkpoint.state().facts), resume_signature(facts()), checkpoint.path(),
-                     chosen_by);
+  require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
+                     resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
   load(checkpoint, true);
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(updates);
@@ -288,10 +288,10 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 std::vector<FactDifference> Trainer::initialize_from(const CheckpointReader& checkpoint) {
   const nlohmann::json& saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  require_same_facts(weights_signature(saved), weights_signature(current), checkpoint.path(),
-                     "checkpoint.initialize_from");
+  require_same_facts(weights_signature(config_.model, saved), weights_signature(config_.model, current),
+                     checkpoint.path(), "checkpoint.initialize_from");
   load(checkpoint, false);
-  return compare_facts(resume_signature(saved), resume_signature(current));
+  return compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current));
 }
 
 }  // namespace megatron
