@@ -341,7 +341,7 @@ TEST_CASE("time limits save and stop in time, and say which limit it was", "[fau
     INFO(finished.out << finished.err);
     CHECK(finished.code == 75);
     CHECK(finished.seconds > 1);
-    CHECK(finished.seconds < 7 + 2);  // two more for a busy machine; test_train checks the exact moment
+    CHECK(finished.seconds < 7 + 2);  // two more for a busy machine; test_job checks the exact moment
     CHECK(mentions(finished.out, way.says));
     REQUIRE(saved_steps(directory).size() == 1);
     CHECK(saved_steps(directory).back() > 0);

@@ -14,7 +14,7 @@ using namespace megatron::test;
 
 TEST_CASE("CUDA_CHECK names the call, CUDA's error, the place and what to do") {
   require_error(ErrorKind::internal,
-                {"cudaSetDevice(-1) failed: ", "(cudaError", "checks_test.cpp:", "CUDA_LAUNCH_BLOCKING=1"},
+                {"cudaSetDevice(-1) failed: ", "(cudaError", "test_checks.cpp:", "CUDA_LAUNCH_BLOCKING=1"},
                 [] { CUDA_CHECK(cudaSetDevice(-1)); });
   (void)cudaGetLastError();
   require_error(ErrorKind::configuration, {"out of device memory in somewhere", "train.micro_batch_size"},
@@ -29,7 +29,7 @@ TEST_CASE("CUBLAS_CHECK names the call, cuBLASLt's status, the place and what to
   require_error(
       ErrorKind::internal,
       {"cublasLtMatmulDescSetAttribute(", "failed: ", "(CUBLAS_STATUS_INVALID_VALUE, ",
-       "checks_test.cpp:", "CUBLASLT_LOG_LEVEL=5"},
+       "test_checks.cpp:", "CUBLASLT_LOG_LEVEL=5"},
       [&] { CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, CUBLASLT_MATMUL_DESC_TRANSA, &value, 1)); });
   // Each with its own advice.
   require_error(ErrorKind::internal, {"failed: ", "(CUBLAS_STATUS_NOT_SUPPORTED, ", "multiples of 8"},

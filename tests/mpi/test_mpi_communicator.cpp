@@ -150,7 +150,7 @@ TEST_CASE("MPI: the check macro throws MPI's own words, the expression and the p
     CHECK(error.kind() == ErrorKind::communication);
     CHECK(message.find("MPI_Comm_size(MPI_COMM_NULL, &size)") != std::string::npos);
     CHECK(message.find("MPI_ERR_COMM") != std::string::npos);
-    CHECK(message.find("mpi_communicator_test.cpp") != std::string::npos);
+    CHECK(message.find("test_mpi_communicator.cpp") != std::string::npos);
   }
 }
 
