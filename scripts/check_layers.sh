@@ -23,6 +23,7 @@ model:       tensor ops comm parallel nn config
 pipeline:    tensor ops comm parallel nn model config
 optim:       tensor ops comm parallel
 tokenizer:
+evaluation:
 hdf5:        tensor
 data:        tensor tokenizer hdf5
 preprocess:  tokenizer data

@@ -1,0 +1,137 @@
+#include <optional>
+
+#include "evaluation/example_text.h"
+#include "evaluation/tasks.h"
+
+namespace megatron {
+
+namespace {
+
+struct Question {
+  std::string context;
+  std::vector<std::string> choices;
+  std::size_t answer = 0;
+};
+
+Question read_question(const ExampleLine& line) {
+  Question question;
+  std::string buffer;
+  std::optional<std::uint64_t> answer;
+  bool has_context = false, has_choices = false;
+  line.visit_members([&](std::string_view key, JsonReader& json) {
+    if (key == "context") {
+      question.context = json.string(buffer);
+      has_context = true;
+    } else if (key == "choices") {
+      question.choices.clear();
+      has_choices = true;
+      json.expect('[', "a list of strings");
+      if (json.take(']')) return;
+      do {
+        question.choices.emplace_back(json.string(buffer));
+      } while (json.take(','));
+      json.expect(']', "',' or ']'");
+    } else if (key == "answer") {
+      answer = json.integer();
+    } else {
+      json.skip_value();
+    }
+  });
+  if (!has_context) line.refuse("no key \"context\"");
+  if (!has_choices) line.refuse("no key \"choices\"");
+  if (!answer) line.refuse("no key \"answer\"");
+  if (question.choices.empty()) line.refuse("\"choices\" is empty");
+  if (*answer >= question.choices.size()) {
+    line.refuse(fmt::format("\"answer\" is {}, and there are {} choices; the first one is 0", *answer,
+                            question.choices.size()));
+  }
+  for (const std::string& choice : question.choices) {
+    if (without_leading_space(choice).empty()) line.refuse("a choice is empty");
+  }
+  question.answer = *answer;
+  return question;
+}
+
+class Choices final : public EvaluationTask {
+ public:
+  explicit Choices(const TaskInput& input) {
+    visit_lines(input, [&](const ExampleLine& line) { add(line); });
+  }
+
+  std::span<const ScoredSequence> sequences() const override { return texts_.all(); }
+
+  // Of equally likely choices the first is taken.
+  EvaluationResult result(std::span<const TargetScore> scores) const override {
+    EvaluationResult result{
+        .task = "choices", .examples = static_cast<std::int64_t>(questions_.size()), .shortened = shortened_};
+    std::int64_t right = 0, right_by_byte = 0;
+    double sum = 0;
+    std::size_t text = 0, at = 0;
+    for (const Sizes& question : questions_) {
+      std::vector<double> summed, by_byte;
+      for (std::size_t i = 0; i < question.bytes.size(); ++i, ++text) {
+        double log_probability = 0;
+        const std::int64_t targets = texts_.all()[text].targets();
+        for (std::int64_t k = 0; k < targets; ++k) log_probability += scores[at++].log_probability;
+        summed.push_back(log_probability);
+        by_byte.push_back(log_probability / static_cast<double>(question.bytes[i]));
+        if (i == question.answer) {
+          sum -= log_probability;
+          result.tokens += targets;
+        }
+      }
+      right += largest(summed) == question.answer ? 1 : 0;
+      right_by_byte += largest(by_byte) == question.answer ? 1 : 0;
+    }
+    result.loss = sum / static_cast<double>(result.tokens);
+    result.accuracy = static_cast<double>(right) / static_cast<double>(result.examples);
+    result.accuracy_normalized = static_cast<double>(right_by_byte) / static_cast<double>(result.examples);
+    return result;
+  }
+
+ private:
+  struct Sizes {
+    std::vector<std::size_t> bytes;  // of each choice
+    std::size_t answer;
+  };
+
+  static std::size_t largest(const std::vector<double>& values) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < values.size(); ++i) best = values[i] > values[best] ? i : best;
+    return best;
+  }
+
+  // White space at the end of the context belongs to the choice, as it does where words are made into tokens. Where
+  // there is none between them, a space is put there.
+  void add(const ExampleLine& line) {
+    const Question question = read_question(line);
+    const std::string_view context = without_trailing_space(question.context);
+    const std::string_view space = std::string_view(question.context).substr(context.size());
+    std::vector<std::int32_t> before;
+    line.input.encode(context, before);
+    Sizes sizes{{}, question.answer};
+    bool shortened = false;
+    for (const std::string& choice : question.choices) {
+      const bool separate =
+          question.context.empty() || !space.empty() || without_leading_space(choice).size() < choice.size();
+      std::vector<std::int32_t> targets;
+      line.input.encode((separate ? std::string(space) : " ") + choice, targets);
+      shortened = texts_.add(line, before, targets) || shortened;
+      sizes.bytes.push_back(choice.size());
+    }
+    shortened_ += shortened ? 1 : 0;
+    questions_.push_back(std::move(sizes));
+  }
+
+  FittedSequences texts_;
+  std::vector<Sizes> questions_;
+  std::int64_t shortened_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<EvaluationTask> make_choices(const TaskInput& input) {
+  return std::make_unique<Choices>(input);
+}
+
+}  // namespace megatron

@@ -1,0 +1,54 @@
+// What tasks share: lines of JSON with their numbers, white space, and sequences that fit into a model's context.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "base/json_reader.h"
+#include "evaluation/task.h"
+
+namespace megatron {
+
+/// The text without a byte order mark. Error(data) with the line's number if it is not UTF-8.
+std::string_view checked_utf8(const TaskInput& input);
+
+/// White space as in Python's str.strip() and \s, which the original programs use.
+bool is_white_space(std::uint32_t code_point);
+std::string_view without_leading_space(std::string_view text);
+std::string_view without_trailing_space(std::string_view text);
+/// The last piece of the text between white space; empty if there is none.
+std::string_view last_word(std::string_view text);
+
+/// One line that is not blank, and its number from 1.
+struct ExampleLine {
+  const TaskInput& input;
+  std::string_view text;
+  std::int64_t number;
+
+  /// Error(data) "FILE:LINE: message".
+  [[noreturn]] void refuse(std::string_view message) const;
+  /// Calls `visit` with each key of the object that the line is; it takes the value, or calls skip_value().
+  void visit_members(const std::function<void(std::string_view key, JsonReader& json)>& visit) const;
+};
+
+/// Error(data) if there is no line but blank ones.
+void visit_lines(const TaskInput& input, const std::function<void(const ExampleLine& line)>& visit);
+
+/// Sequences of their own tokens: a context, which may lose its beginning, and targets behind it.
+class FittedSequences {
+ public:
+  /// `targets` is not empty. Error(data) if they alone are longer than the context. Tells whether the context was
+  /// shortened.
+  bool add(const ExampleLine& line, std::vector<std::int32_t> context, std::span<const std::int32_t> targets);
+  std::span<const ScoredSequence> all() const { return sequences_; }
+
+ private:
+  std::deque<std::vector<std::int32_t>> tokens_;
+  std::vector<ScoredSequence> sequences_;
+};
+
+}  // namespace megatron

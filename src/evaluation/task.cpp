@@ -1,0 +1,52 @@
+#include "evaluation/task.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "evaluation/tasks.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::array kTasks = {
+    TaskKind{.name = "wikitext",
+             .file = "the text of WikiText with its marks: perplexity of the text without them",
+             .has_stride = true,
+             .make = make_wikitext},
+    TaskKind{.name = "lambada",
+             .file = "JSON lines {\"text\"}: accuracy of each text's last token",
+             .has_whole_word = true,
+             .make = make_lambada},
+    TaskKind{.name = "choices",
+             .file = "JSON lines {\"context\", \"choices\", \"answer\"}: accuracy of the likeliest choice",
+             .make = make_choices},
+};
+
+}  // namespace
+
+double EvaluationResult::perplexity() const {
+  return std::exp(std::min(20.0, loss));
+}
+
+std::span<const TaskKind> task_kinds() {
+  return kTasks;
+}
+
+const TaskKind& task_kind(std::string_view name) {
+  const auto found =
+      std::find_if(kTasks.begin(), kTasks.end(), [&](const TaskKind& kind) { return kind.name == name; });
+  if (found == kTasks.end()) {
+    std::vector<std::string_view> names;
+    for (const TaskKind& kind : kTasks) names.push_back(kind.name);
+    fail(ErrorKind::configuration, "there is no task \"{}\"; there are: {}", printable(name), fmt::join(names, ", "));
+  }
+  return *found;
+}
+
+}  // namespace megatron

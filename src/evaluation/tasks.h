@@ -1,0 +1,15 @@
+// The tasks that the table of task.cpp lists. docs/evaluation.md says what each of them does.
+#pragma once
+
+#include "evaluation/task.h"
+
+namespace megatron {
+
+/// A text as a whole, in overlapping windows.
+std::unique_ptr<EvaluationTask> make_wikitext(const TaskInput& input);
+/// JSON lines {text}: the last token, or word, of each.
+std::unique_ptr<EvaluationTask> make_lambada(const TaskInput& input);
+/// JSON lines {context, choices, answer}: the likeliest choice.
+std::unique_ptr<EvaluationTask> make_choices(const TaskInput& input);
+
+}  // namespace megatron
