@@ -1,76 +1,8 @@
 #include "inference/generate.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/notes.h"
-#include "base/philox.h"
 
 namespace megatron {
-
-namespace {
-
-// Candidates, likeliest first, with their probabilities at the temperature.
-struct Candidate {
-  std::int32_t token;
-  double probability;
-};
-
-std::vector<Candidate> candidates(std::span<const float> logits, double temperature) {
-  const float highest = *std::max_element(logits.begin(), logits.end());
-  std::vector<Candidate> all;
-  double sum = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double probability = std::exp((double{logits[i]} - highest) / temperature);
-    all.push_back({static_cast<std::int32_t>(i), probability});
-    sum += probability;
-  }
-  for (Candidate& candidate : all) candidate.probability /= sum;
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
-  return all;
-}
-
-std::size_t kept(const std::vector<Candidate>& sorted, const SamplingOptions& options) {
-  std::size_t count = sorted.size();
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < count) {
-    const double threshold = sorted[static_cast<std::size_t>(options.top_k) - 1].probability;
-    for (count = static_cast<std::size_t>(options.top_k); count < sorted.size(); ++count) {
-      if (sorted[count].probability < threshold) break;
-    }
-  }
-  if (options.top_p > 0) {
-    double total = 0, sum = 0;
-    for (std::size_t i = 0; i < count; ++i) total += sorted[i].probability;
-    for (std::size_t i = 0; i < count; ++i) {
-      sum += sorted[i].probability;
-      if (sum > options.top_p * total) return i + 1;
-    }
-  }
-  return count;
-}
-
-}  // namespace
-
-std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double uniform) {
-  verify(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
-         ErrorKind::numerics,
-         "not all of the model's logits are finite numbers: its training has diverged; generate from an older "
-         "checkpoint");
-  if (options.top_k == 1) {
-    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-  const std::vector<Candidate> sorted = candidates(logits, options.temperature);
-  const std::size_t count = kept(sorted, options);
-  double total = 0;
-  for (std::size_t i = 0; i < count; ++i) total += sorted[i].probability;
-  double rest = uniform * total;
-  for (std::size_t i = 0; i < count; ++i) {
-    rest -= sorted[i].probability;
-    if (rest < 0) return sorted[i].token;
-  }
-  return sorted[count - 1].token;
-}
 
 Generator::Generator(const std::string& path, Communicator& world, Compute compute, const std::string& precision) {
   std::vector<std::string> warnings;
@@ -100,9 +32,8 @@ void Generator::generate(std::vector<std::int32_t> prompt, std::int32_t end, con
     const std::size_t over = prompt.size() <= longest ? 0 : (prompt.size() - longest + half - 1) / half * half;
     const std::size_t used = prompt.size() - over;
     model_->logits(std::span(prompt).last(used), static_cast<std::int64_t>(used) - 1, logits_);
-    const std::uint32_t word =
-        philox4x32<7>({static_cast<std::uint32_t>(i), 0, 0, 0}, random_key(options.seed, 0, hash_name("sampling")))[0];
-    const std::int32_t token = sample_token(logits_, options, word / 4294967296.0);
+    penalize_repetition(logits_, prompt, options.repetition_penalty);
+    const std::int32_t token = sample_token(logits_, options_at(options, i), sampling_uniform(options.seed, 0, 0, i));
     if (token == end) return;
     prompt.push_back(token);
     emit(token);

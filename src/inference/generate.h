@@ -9,21 +9,9 @@
 #include <vector>
 
 #include "inference/inference_model.h"
+#include "inference/sampling.h"
 
 namespace megatron {
-
-struct SamplingOptions {
-  std::int64_t max_new_tokens = 100;
-  double temperature = 1;  ///< > 0
-  std::int64_t top_k = 0;  ///< 0: all; 1: greedy
-  double top_p = 0;        ///< 0: all; else the smallest set of tokens with at least this probability, of the top_k's
-  std::uint64_t seed = 1234;
-};
-
-/// The next token from one row of logits: greedy for top_k 1, else softmax at the temperature, restricted to the top_k
-/// likeliest (ties kept), then among these to the nucleus top_p (Holtzman et al. 2020; the token that crosses p is
-/// kept), and drawn with `uniform` in [0, 1). Error(numerics) if a logit is not finite.
-std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double uniform);
 
 class Generator {
  public:
