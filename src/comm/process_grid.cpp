@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/text.h"
+
 namespace megatron {
 
 GridCoordinates coordinates_of(int rank, const GridShape& shape) {
@@ -26,9 +28,9 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
          "process grid tensor {} × context {} × data {} × pipeline {}: every extent must be at least 1", shape.tensor,
          shape.context, shape.data, shape.pipeline);
   verify(world.size() == shape.ranks(), ErrorKind::configuration,
-         "process grid tensor {} × context {} × data {} × pipeline {} needs {} ranks, but there are {}; "
+         "process grid tensor {} × context {} × data {} × pipeline {} needs {}, but this job has {}; "
          "start that many or change [parallel]",
-         shape.tensor, shape.context, shape.data, shape.pipeline, shape.ranks(), world.size());
+         shape.tensor, shape.context, shape.data, shape.pipeline, counted(shape.ranks(), "rank"), world.size());
   internal_check(shape.kv_replicas > 0 && shape.tensor % shape.kv_replicas == 0,
                  "tensor ranks that share parts are equally many of each");
   at_ = coordinates_of(world.rank(), shape);

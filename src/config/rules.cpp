@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/text.h"
 #include "config/split.h"
 #include "config/violations.h"
 
@@ -371,16 +372,17 @@ std::vector<Violation> check_with_ranks(const Config& config, int ranks) {
   if (ranks % replica != 0) {
     const std::int64_t whole = ranks / replica * replica;
     violations.add({"parallel.tensor", "parallel.context", "parallel.pipeline"},
-                   "{} ranks cannot hold whole replicas of {} = {} ranks; start it with {} ranks{}", ranks, arithmetic,
-                   replica, whole > 0 ? fmt::format("{} or {}", whole, whole + replica) : fmt::format("{}", replica),
+                   "{} cannot hold whole replicas of {} = {} ranks; start it with {} ranks{}", counted(ranks, "rank"),
+                   arithmetic, replica,
+                   whole > 0 ? fmt::format("{} or {}", whole, whole + replica) : fmt::format("{}", replica),
                    fmt::format(", or choose a product that divides {}: {}", ranks, divisors(ranks, replica)));
     return violations.take();
   }
   const std::int64_t data = ranks / replica;
   if (p.data > 0 && p.data != data) {
     violations.add({"parallel.data"},
-                   "{} × data {} = {} ranks, but there are {}; start it with {} ranks, or leave parallel.data out",
-                   arithmetic, p.data, replica * p.data, ranks, replica * p.data);
+                   "{} × data {} = {}, but this job has {}; start it with {}, or leave parallel.data out", arithmetic,
+                   p.data, counted(replica * p.data, "rank"), ranks, counted(replica * p.data, "rank"));
     return violations.take();
   }
   if (data % p.expert != 0) {

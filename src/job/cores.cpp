@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "base/text.h"
+
 namespace megatron {
 
 namespace {
@@ -64,11 +66,11 @@ std::vector<std::string> core_warnings(const std::vector<RankCores>& ranks, std:
   }
   std::vector<std::string> warnings;
   if (bound > 0) {
-    warnings.push_back(
-        fmt::format("run.threads = {}, but {} of {} ranks are bound to fewer cores ({} at the least): their threads "
-                    "take turns. Give "
-                    "each rank its cores: --cpus-per-task={} under Slurm; mpirun --map-by slot:PE={} or --bind-to none",
-                    threads, bound, ranks.size(), fewest, threads, threads));
+    warnings.push_back(fmt::format(
+        "run.threads = {}, but {} of {} are bound to fewer cores ({} at the least): their threads "
+        "take turns. Give "
+        "each rank its cores: --cpus-per-task={} under Slurm; mpirun --map-by slot:PE={} or --bind-to none",
+        threads, bound, counted(static_cast<std::int64_t>(ranks.size()), "rank"), fewest, threads, threads));
   }
   for (const auto& [name, host] : hosts) {
     const std::int64_t wanted = host.ranks * threads, there = static_cast<std::int64_t>(host.cores.size());

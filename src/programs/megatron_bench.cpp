@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "bench/benchmark.h"
 #include "bench/benchmark_memory.h"
 #include "bench/benchmark_overlap.h"
@@ -54,13 +55,14 @@ std::vector<BenchmarkCase> chosen_cases(const std::string& name, int ranks) {
   std::vector<BenchmarkCase> cases = benchmark_cases();
   if (name.empty()) {
     std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.ranks != ranks || benchmark.gpu; });
-    verify(!cases.empty(), ErrorKind::configuration, "there is no case of {} ranks; --help lists them", ranks);
+    verify(!cases.empty(), ErrorKind::configuration, "there is no case of {}; --help lists them",
+           counted(ranks, "rank"));
     return cases;
   }
   std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.name != name; });
   verify(!cases.empty(), ErrorKind::configuration, "--case {}: there is no such case; --help lists them", name);
-  verify(cases[0].ranks == ranks, ErrorKind::configuration,
-         "--case {} is of {} ranks, not {}: scripts/launch.sh {} ...", name, cases[0].ranks, ranks, cases[0].ranks);
+  verify(cases[0].ranks == ranks, ErrorKind::configuration, "--case {} is of {}, not {}: scripts/launch.sh {} ...",
+         name, counted(cases[0].ranks, "rank"), ranks, cases[0].ranks);
   return cases;
 }
 

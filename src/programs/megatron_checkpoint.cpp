@@ -14,6 +14,7 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/notes.h"
+#include "base/text.h"
 #include "checkpoint/difference.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/new_checkpoint.h"
@@ -72,8 +73,8 @@ void info(const CheckpointArguments& arguments) {
   line("step", fmt::format("{} ({} samples, {} tokens)", state.step, state.samples, state.tokens));
   line("parameters", fmt::format("{} in {} tensors", parameters, manifest.tensors.size()));
   line("optimizer", optimizer_text(manifest.moments));
-  line("files",
-       fmt::format("{} of {} ranks, {}", manifest.files.size(), manifest.ranks, size_text(manifest.file_bytes())));
+  line("files", fmt::format("{} of {}, {}", manifest.files.size(), counted(manifest.ranks, "rank"),
+                            size_text(manifest.file_bytes())));
   if (const auto config = state.extra.find("config"); config != state.extra.end() && config->is_string()) {
     const ParallelConfig parallel =
         parse_config_text(config->get<std::string>(), path + " (its configuration)").parallel;

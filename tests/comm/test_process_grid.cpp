@@ -90,7 +90,7 @@ TEST_CASE("embedding groups of short pipelines") {
 TEST_CASE("a grid must fit the world") {
   const CountingCommunicator counting(0, 6);
   auto& world = const_cast<CountingCommunicator&>(counting);
-  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Catch::Contains("needs 4 ranks, but there are 6"));
+  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Catch::Contains("needs 4 ranks, but this job has 6"));
   CHECK_THROWS_AS(ProcessGrid(world, {.tensor = 0, .data = 6}), Error);
 }
 
