@@ -36,7 +36,7 @@ class SleepingStage final : public Stage {
   std::unique_ptr<StageSaved> make_saved() const override { return std::make_unique<StageSaved>(); }
   void forward(Context&, const StageData&, const StageData&, Tensor, StageSaved&) const override { sleep(1); }
   void backward(Context& context, const StageData&, const StageData&, StageSaved&) const override {
-    sleep(context.deferred_gradients == nullptr ? 2 : 1);
+    sleep(context.weight_gradients.deferred() ? 1 : 2);
   }
   void backward_weight(Context&, DeferredWeightGradients&, StageSaved&) const override { sleep(1); }
 

@@ -44,9 +44,9 @@ class Stage {
   virtual void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
                        StageSaved& saved) const = 0;
   /// dout: gradient of out (empty on the last stage); din: set, gradient of in (empty on the first). Adds the
-  /// gradients of all parameters, but those that it puts off if context.deferred_gradients is set.
+  /// gradients of all parameters; those of matrices by way of context.weight_gradients, which may defer them.
   virtual void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const = 0;
-  /// Adds the gradients of matrices that a backward with context.deferred_gradients has put off in `work`.
+  /// Adds the gradients of matrices that a backward with `work` as its context.weight_gradients has deferred.
   virtual void backward_weight(Context& context, DeferredWeightGradients& work, StageSaved& /*saved*/) const {
     work.run(context);
   }

@@ -177,7 +177,7 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
 void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dout = context.scratch.allocate("attention output gradient", saved.out.shape(), saved.out.dtype());
-  Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
+  const Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
   output_.backward(context, dy, saved.out, dout);
   const Parts in = inputs(saved), gradient = parts(dqkv);
@@ -196,12 +196,7 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
-  if (context.deferred_gradients !=
-      nullptr) {  // nobody reads them again, and a product that is put off finds its operand
-    context.ops.copy(dqkv, saved.qkv);
-    dqkv = saved.qkv;
-  }
-  qkv_.backward(context, dqkv, saved.x, dx);
+  qkv_.backward(context, context.weight_gradients.keep(context, dqkv, saved.qkv), saved.x, dx);
 }
 
 }  // namespace megatron

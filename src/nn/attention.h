@@ -44,7 +44,7 @@ class Attention {
   const RowParallelLinear& output() const { return output_; }
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y [s(/t), b, h], no bias
-  /// Sets dx. A weight gradient that is put off has its operand in place of `qkv`.
+  /// Sets dx. Leaves `qkv` to context.weight_gradients, which may overwrite it.
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:

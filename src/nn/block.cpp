@@ -34,8 +34,8 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
   const Range range(context.ops.ranges(), "layer", layer_);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
-    Context again = context.saving_in(context.scratch);
-    again.deferred_gradients = nullptr;  // what weight gradients need is given back here: nothing can be put off
+    // What weight gradients read is given back here: they run at once.
+    Context again = context.saving_in(context.scratch, immediate_weight_gradients());
     Saved recomputed;
     activate(again, saved.attention_norm.x, {}, recomputed);
     run_back(again, dy, recomputed, dx);
@@ -84,12 +84,9 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
   const Dropout dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, site);
   if (dropout.probability == 0) {
     if (dbias) context.ops.column_sum({.x = as_matrix(dy), .y = dbias});
-    if (context.deferred_gradients == nullptr) return dy;
-    const Tensor kept = context.saved.allocate("gradient of a sum, kept", dy.shape(), dy.dtype());
-    context.ops.copy(dy, kept);
-    return kept;
+    return context.weight_gradients.keep(context, dy, {});
   }
-  const Tensor dropped = context.operand_arena().allocate("gradient through dropout", dy.shape(), dy.dtype());
+  const Tensor dropped = context.weight_gradients.allocate(context, "gradient through dropout", dy.shape(), dy.dtype());
   context.ops.dropout_add_backward({.dy = dy, .dx = dropped, .dbias = dbias, .dropout = dropout});
   return dropped;
 }

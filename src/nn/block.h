@@ -4,7 +4,7 @@
 // A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
 // back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
 // of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it. Its weight
-// gradients are never put off.
+// gradients run at once.
 #pragma once
 
 #include <optional>
@@ -54,7 +54,8 @@ class Block {
   void activate(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
-  // The gradient of dropout(f + bias) with respect to f: dy itself where nothing is dropped. Adds the bias' gradient.
+  // The gradient of dropout(f + bias) with respect to f, as a weight product can read it: dy itself where nothing is
+  // dropped and the product runs at once. Adds the bias' gradient.
   ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const;
 
   const ParameterStore* store_;

@@ -3,10 +3,9 @@
 #pragma once
 
 #include "base/philox.h"
-#include "nn/deferred_weight_gradients.h"
 #include "nn/micro_batch.h"
+#include "nn/weight_gradients.h"
 #include "ops/ops.h"
-#include "parallel/gradient_reducer.h"
 #include "parallel/parameter_all_gather.h"
 #include "parallel/tensor_region.h"
 
@@ -25,9 +24,7 @@ struct Context {
   DType activation_type = DType::f32;
   bool training = true;  ///< false: no dropout
   std::uint64_t seed = 0, step = 0;
-  /// Set in the backward after which gradients are complete, to sum under it.
-  GradientReducer* gradient_reducer = nullptr;
-  DeferredWeightGradients* deferred_gradients = nullptr;  ///< set in a backward that puts its matrices' gradients off
+  WeightGradients& weight_gradients = immediate_weight_gradients();  ///< takes every product of a backward
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   Stream stream = Stream::main;           ///< that the layer at work is on
 
@@ -39,32 +36,23 @@ struct Context {
     if (gathers != nullptr) gathers->wait_for(last.first + last.elements());
   }
 
-  /// Where a gradient goes that a matrix' gradient is made of: it lives as long as that needs it.
-  Arena& operand_arena() const { return deferred_gradients != nullptr ? saved : scratch; }
-  /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but what it has
-  /// put off so far.
-  void gradients_ready(const Parameter& from) const {
-    if (deferred_gradients != nullptr) {
-      deferred_gradients->defer_ready(from.first);
-    } else {
-      gradients_ready(from.first);
-    }
-  }
-  /// The same for all gradients from this flat element on, here and now.
-  void gradients_ready(std::int64_t from) const {
-    if (gradient_reducer != nullptr) gradient_reducer->reduce_from(from);
-  }
+  /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but the products
+  /// that it has handed to weight_gradients so far.
+  void gradients_ready(const Parameter& from) const { weight_gradients.complete_from(from.first); }
   /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
   /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.
   void progress() const { region.communicator().progress(); }
 
   /// The same, but what backward reads goes to `arena`.
-  Context saving_in(Arena& arena) const {
+  Context saving_in(Arena& arena) const { return saving_in(arena, weight_gradients); }
+  /// And with another policy for its weight gradients.
+  Context saving_in(Arena& arena, WeightGradients& policy) const {
     // Names every member: one that is added and forgotten here does not compile.
-    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_, at] =
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at] =
         *this;
     static_cast<void>(saved_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, sums, work, gathers_, at};
+    static_cast<void>(gradients_);
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, policy, gathers_, at};
   }
 
   /// The same for layers on another stream.

@@ -30,7 +30,7 @@ class Embedding {
 
   /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]))); sets y.
   void forward(Context& context, Tensor y, Saved& saved) const;
-  /// Adds the tables' gradients, which are never put off: on one stage that would be another order than the head's. dy
+  /// Adds the tables' gradients, which are never deferred: on one stage that would be another order than the head's. dy
   /// is used up (overwritten).
   void backward(Context& context, Tensor dy, const Saved& saved) const;
 

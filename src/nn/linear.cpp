@@ -4,58 +4,13 @@
 
 namespace megatron {
 
-ConstTensor as_matrix(ConstTensor x) {
-  const std::int64_t columns = x.dim(x.rank() - 1);
-  return x.view({x.elements() / columns, columns});
-}
-
-Tensor as_matrix(Tensor x) {
-  const std::int64_t columns = x.dim(x.rank() - 1);
-  return x.view({x.elements() / columns, columns});
-}
-
-namespace {
-/// Rows of the first of two halves of a product: whole tiles of a GPU's product, aligned in any type; 0 where there are
-/// too few.
-constexpr std::int64_t kHalfRows = 128;
-std::int64_t first_half(std::int64_t rows) {
-  return rows / 2 / kHalfRows * kHalfRows;
-}
-}  // namespace
-
-void add_weight_gradient(Context& context, const WeightProduct& product) {
-  const ConstTensor dy = as_matrix(product.dy), x = as_matrix(product.x);
-  // By the layout alone, never by what happens to be in flight: another cut may be other bits. A row-parallel layer in
-  // one piece: no sum of its own is in flight, and halves cost more.
-  const bool halves = product.layer == WeightProduct::Layer::column_parallel && context.region.size() > 1;
-  const std::int64_t rows = product.gradient.dim(0), half = halves ? first_half(rows) : 0;
-  for (const auto& [first, count] : {std::pair(std::int64_t{0}, half), std::pair(half, rows - half)}) {
-    if (count == 0) continue;
-    context.ops.matmul({.a = dy.slice(1, first, count),
-                        .b = x,
-                        .transpose_a = true,
-                        .c = product.gradient.slice(0, first, count),
-                        .accumulate = true});
-    context.progress();
-  }
-}
-
 void column_parallel_backward(Context& context, const WeightProduct& product, ConstTensor weight, Tensor dx) {
   const ArenaScope scope(context.scratch);
-  const bool later = context.deferred_gradients != nullptr;
   const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
-  TensorRegion::Entering entering;
-  if (!later) entering = context.region.start_enter(context.scratch, product.x);
+  TensorRegion::Entering gathered = context.weight_gradients.start_gather(context, product);
   context.ops.matmul({.a = as_matrix(product.dy), .b = weight, .c = as_matrix(share)});
   Pending sum = context.region.start_leave(share, dx);
-  if (later) {
-    context.deferred_gradients->defer(product);
-  } else {
-    entering.gathered.wait();
-    WeightProduct whole = product;
-    whole.x = entering.whole;
-    add_weight_gradient(context, whole);
-  }
+  context.weight_gradients.add(context, product, std::move(gathered));
   sum.wait();
 }
 
@@ -132,13 +87,13 @@ template <class InputGradient>
 void RowParallelLinear::backward_by(Context& context, ConstTensor dy, ConstTensor x,
                                     const InputGradient& input_gradient) const {
   const ArenaScope scope(context.scratch);
-  WeightProduct product{
-      .layer = WeightProduct::Layer::row_parallel, .dy = dy, .x = x, .gradient = store_->at(weight_).gradient};
-  if (context.deferred_gradients != nullptr) context.deferred_gradients->defer(product);
-  product.dy = context.region.enter(context.scratch, dy);
-  input_gradient(as_matrix(product.dy), store_->at(weight_).value);
+  const ConstTensor whole = context.region.enter(context.scratch, dy);
+  input_gradient(as_matrix(whole), store_->at(weight_).value);
   context.progress();
-  if (context.deferred_gradients == nullptr) add_weight_gradient(context, product);
+  context.weight_gradients.add(
+      context,
+      {.layer = WeightProduct::Layer::row_parallel, .dy = dy, .x = x, .gradient = store_->at(weight_).gradient},
+      {.whole = whole, .gathered = {}});
 }
 
 void RowParallelLinear::backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const {

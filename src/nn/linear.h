@@ -2,10 +2,11 @@
 // parallel). Weights are [out, in] as everywhere in the field; y = x · Wᵀ.
 //
 // In a column-parallel backward the input's gather is under way while the input gradient is computed, and the input
-// gradient's sum while the weight gradient is. Where the context asks for it, a backward puts its weight gradient off,
-// and dy and x must live until then.
+// gradient's sum while the weight gradient is. context.weight_gradients decides when the weight gradient runs: dy and x
+// must live until then.
 #pragma once
 
+#include "nn/as_matrix.h"
 #include "nn/context.h"
 #include "nn/parameter_builder.h"
 
@@ -26,7 +27,7 @@ class ColumnParallelLinear {
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y, with the bias
   /// Sets y = activation(x · Wᵀ + bias), and in `product` what RowParallelLinear's backward through it reads.
   void forward(Context& context, ConstTensor x, Activation activation, Tensor product, Tensor y) const;
-  /// Sets dx; adds the weight's gradient, or puts it off, and leaves the bias'. x is forward's input.
+  /// Sets dx; hands the weight's gradient to context.weight_gradients and leaves the bias'. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
 
  private:
@@ -45,7 +46,7 @@ class RowParallelLinear {
   Tensor bias_gradient() const;  ///< the same
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y
-  /// Sets dx ([s, b, in/t]); adds the weight's gradient. x is forward's input.
+  /// Sets dx ([s, b, in/t]); hands the weight's gradient to context.weight_gradients. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
   /// The same through the activation that x is the result of: `through` says all but dy and the weight.
   void backward(Context& context, ConstTensor dy, ConstTensor x, LinearActivationBackwardArgs through) const;
@@ -58,17 +59,8 @@ class RowParallelLinear {
   int weight_, bias_;
 };
 
-/// Adds a product, whose operands are whole, to its gradient. After a column-parallel layer the sum of the input's
-/// gradient may be in flight: tensor ranks do it in two parts of whole 128-row tiles (in one below 256 rows), between
-/// which that sum progresses.
-void add_weight_gradient(Context& context, const WeightProduct& product);
-
-/// What column-parallel layers do with gathered operands: everything of a backward but what is before it. Sets dx =
-/// dy · weight summed over ranks, adds the product to its gradient or puts it off.
+/// The backward of a column-parallel product: sets dx = dy · weight summed over ranks, and hands the product to
+/// context.weight_gradients.
 void column_parallel_backward(Context& context, const WeightProduct& product, ConstTensor weight, Tensor dx);
-
-/// x of any shape [..., c] as a matrix [n, c].
-ConstTensor as_matrix(ConstTensor x);
-Tensor as_matrix(Tensor x);
 
 }  // namespace megatron

@@ -57,11 +57,10 @@ void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
 void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.activated.shape(), saved.activated.dtype());
-  // Nobody reads `up` after this: a product that is put off finds its operand there.
-  const Tensor dup = context.deferred_gradients != nullptr ? saved.up
-                     : is_gated(activation_)
-                         ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
-                         : dactivated;
+  const Tensor dup = context.weight_gradients.place(saved.up, [&] {
+    return is_gated(activation_) ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
+                                 : dactivated;
+  });
 
   down_.backward(context, dy, saved.activated,
                  {.dy = {},

@@ -33,7 +33,7 @@ class Mlp {
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void activate(Context& context, ConstTensor x, Saved& saved) const;  ///< everything that backward reads
   void project(Context& context, const Saved& saved, Tensor y) const;  ///< the rest of forward
-  /// Sets dx. A weight gradient that is put off has its operand in place of `up`.
+  /// Sets dx. Leaves `up` to context.weight_gradients, which may overwrite it.
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:

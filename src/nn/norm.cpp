@@ -1,6 +1,6 @@
 #include "nn/norm.h"
 
-#include "nn/linear.h"
+#include "nn/as_matrix.h"
 
 namespace megatron {
 

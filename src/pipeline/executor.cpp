@@ -140,6 +140,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
     const auto chunk = static_cast<std::size_t>(action.chunk);
     const Stage& stage = *chunks_[chunk];
     Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
+    ImmediateWeightGradients immediate(&action == last_backward_[chunk] ? settings.gradient_reducer : nullptr);
+    WeightGradients& deferred = slot.deferred_gradients;
     Context context{.ops = ops,
                     .region = region_,
                     .saved = slot.place.arena,
@@ -149,7 +151,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .training = settings.training,
                     .seed = settings.seed,
                     .step = settings.step,
-                    .gradient_reducer = &action == last_backward_[chunk] ? settings.gradient_reducer : nullptr,
+                    .weight_gradients = action.kind == Action::Kind::backward_input ? deferred : immediate,
                     .gathers = settings.gathers};
     switch (action.kind) {
       case Action::Kind::forward: {
@@ -157,7 +159,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
         forward(stage, slot, *slot.saved[chunk], context, loss_total);
         break;
       }
-      case Action::Kind::backward_input: context.deferred_gradients = &slot.deferred_gradients; [[fallthrough]];
+      case Action::Kind::backward_input:
       case Action::Kind::backward: {
         const Timers::Scope scope(timers, Section::backward);
         backward(stage, slot, *slot.saved[chunk], context);

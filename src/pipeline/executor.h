@@ -79,7 +79,7 @@ class PipelineExecutor {
     Place place;
     std::vector<std::unique_ptr<StageSaved>> saved;  // by chunk
     StageData in, out, dout;
-    DeferredWeightGradients deferred_gradients;  // put off by a backward_input
+    DeferredWeightGradients deferred_gradients;  // by a backward_input
   };
   struct GradientBuffer {
     Place place;

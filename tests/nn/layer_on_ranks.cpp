@@ -56,6 +56,7 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
       position_ids_(table(kPositions, 3)),
       positions_(counting_ids(kSequence)),
       x_(Shape{0}),
+      dy_(Shape{0}),
       training_(training) {
   ParameterBuilder builder(store_, region_);
   layer_ = case_.make(builder);
@@ -78,7 +79,7 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
                   .gradient_scale = kLossScale};
 }
 
-Context LayerOnRank::context() {
+Context LayerOnRank::context(WeightGradients& weight_gradients) {
   return {.ops = *backend_.ops,
           .region = region_,
           .saved = saved_,
@@ -86,7 +87,8 @@ Context LayerOnRank::context() {
           .micro_batch = micro_batch_,
           .training = training_,
           .seed = 17,
-          .step = 3};
+          .step = 3,
+          .weight_gradients = weight_gradients};
 }
 
 void LayerOnRank::clear_gradients() {
@@ -121,6 +123,10 @@ Owned<float> LayerOnRank::part_of(const std::vector<float>& whole, std::int64_t 
           std::move(part)};
 }
 
+Owned<float> LayerOnRank::dy_of(const std::vector<float>& whole) const {
+  return case_.out == 0 ? Owned<float>({1}, whole) : part_of(whole, case_.out, case_.out_cut);
+}
+
 std::vector<double> LayerOnRank::forward(const std::vector<float>& whole_x) {
   Context run = context();
   saved_.reset();
@@ -139,11 +145,29 @@ std::vector<double> LayerOnRank::forward(const std::vector<float>& whole_x) {
 
 std::vector<float> LayerOnRank::backward(const std::vector<float>& whole_dy, bool in_place) {
   Context run = context();
-  Owned<float> dy = case_.out == 0 ? Owned<float>({1}, whole_dy) : part_of(whole_dy, case_.out, case_.out_cut);
+  dy_ = dy_of(whole_dy);
   Owned<float> dx(x_.shape(), kNan);
-  layer_->backward(run, dy, in_place ? dy : dx);
+  layer_->backward(run, dy_, in_place ? dy_ : dx);
   internal_check(scratch_.used() == 0, "a backward left something in the scratch arena");
-  return in_place ? dy.values() : dx.values();
+  return in_place ? dy_.values() : dx.values();
+}
+
+std::vector<float> LayerOnRank::backward_deferred(const std::vector<float>& whole_dy, bool keep_dy) {
+  Context run = context(deferred_);
+  dy_ = dy_of(whole_dy);
+  Owned<float> dx(x_.shape(), kNan);
+  layer_->backward(run, dy_, dx);
+  internal_check(scratch_.used() == 0, "a backward left something in the scratch arena");
+  backend_.ops->fill(scratch_memory_.tensor({static_cast<std::int64_t>(kArenaBytes / sizeof(float))}, DType::f32),
+                     kNan);
+  if (!keep_dy) backend_.ops->fill(dy_, kNan);
+  return dx.values();
+}
+
+void LayerOnRank::run_deferred() {
+  Context run = context();
+  deferred_.run(run);
+  internal_check(scratch_.used() == 0, "weight gradients left something in the scratch arena");
 }
 
 namespace {

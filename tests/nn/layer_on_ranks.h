@@ -71,13 +71,17 @@ class LayerOnRank {
   std::vector<double> forward(const std::vector<float>& whole_x);
   /// dx of this rank for a whole dy, after a forward. dx is filled with NaN before, or shares memory with dy.
   std::vector<float> backward(const std::vector<float>& whole_dy, bool in_place = false);
+  /// The same, but weight gradients are deferred. dy and scratch hold NaN afterwards; `keep_dy`: scratch alone.
+  std::vector<float> backward_deferred(const std::vector<float>& whole_dy, bool keep_dy);
+  void run_deferred();  ///< adds what backward_deferred has deferred
 
   /// Where this rank's elements of a [s, b, width] tensor are in the whole one.
   std::vector<std::int64_t> indices(std::int64_t width, Cut cut) const;
 
  private:
   Owned<float> part_of(const std::vector<float>& whole, std::int64_t width, Cut cut) const;
-  Context context();
+  Context context(WeightGradients& weight_gradients = immediate_weight_gradients());
+  Owned<float> dy_of(const std::vector<float>& whole) const;
 
   LayerCase case_;
   Backend backend_;
@@ -89,7 +93,8 @@ class LayerOnRank {
   Arena saved_, scratch_;
   Owned<std::int32_t> tokens_, targets_, position_ids_, positions_;
   MicroBatch micro_batch_;
-  Owned<float> x_;
+  Owned<float> x_, dy_;
+  DeferredWeightGradients deferred_;
   bool training_;
 };
 

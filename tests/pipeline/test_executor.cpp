@@ -108,7 +108,7 @@ class FakeStage final : public Stage {
 
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const override {
     const auto& saved = static_cast<Saved&>(stage_saved);
-    record(context.deferred_gradients == nullptr ? Kind::backward : Kind::backward_input, context, {&dout, &saved.in});
+    record(context.weight_gradients.deferred() ? Kind::backward_input : Kind::backward, context, {&dout, &saved.in});
     for (std::size_t link = 0; link < here_.size(); ++link) {
       const std::size_t to = received(here_[link].stream);
       if (to == din.size()) continue;  // the stream begins here

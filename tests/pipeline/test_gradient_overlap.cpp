@@ -77,7 +77,7 @@ TEST_CASE("each layer's gradients are on their way when the backward has passed 
   CHECK(last.all == 3);
 }
 
-TEST_CASE("with chunks each chunk's last backward sends its own, and weight gradients that were put off do theirs") {
+TEST_CASE("with chunks each chunk's last backward sends its own, and deferred weight gradients do theirs") {
   for (const std::string schedule : {"interleaved", "zero_bubble"}) {
     for (const int stage : {0, 1}) {
       CAPTURE(schedule, stage);
