@@ -107,13 +107,13 @@ Config config_on(const BenchmarkCase& benchmark, const BenchmarkSettings& settin
   config.run.device = settings.device;
   config.run.threads = settings.threads;
   std::vector<std::string> warnings;
-  choose_device(config.run, world, warnings);
+  config.run = choose_device(config.run, world, warnings);
   for (const std::string& warning : warnings) Log(world.rank() == 0).warning(std::string_view(warning));
   return config;
 }
 
 // Verbs are timed where they are done when their call returns.
-Compute timed_compute(RunConfig& run, Communicator& world, int local_rank, TimedOps*& timed) {
+Compute timed_compute(const RunConfig& run, Communicator& world, int local_rank, TimedOps*& timed) {
   Compute compute = start_compute(run, world, host_name(), local_rank);
   if (!compute.backend.device->is_host_memory()) return compute;
   auto ops = std::make_unique<TimedOps>(std::move(compute.backend.ops));

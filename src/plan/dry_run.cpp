@@ -88,9 +88,9 @@ std::string dry_run(Config config, int ranks) {
     data_note += "\n";
   }
   std::vector<std::string> warnings;
+  config.run = choose_planned_device(config.run);
   resolve(config, ranks, facts ? &*facts : nullptr, &warnings);
   for (const std::string& warning : warnings) data_note += "warning: " + warning + "\n";
-  choose_planned_device(config.run);
 
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);

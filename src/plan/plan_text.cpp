@@ -51,13 +51,17 @@ void require_plannable(const Config& config, const GridShape& shape) {
 
 }  // namespace
 
-std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape) {
+std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape, TransportKind transport) {
   require_plannable(config, shape);
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
-    plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}));
+    plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}, transport));
   }
   return plans;
+}
+
+std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape) {
+  return plan_stages(config, shape, planned_transport(config.run));
 }
 
 namespace {

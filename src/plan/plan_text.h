@@ -11,6 +11,8 @@ namespace megatron {
 
 /// One plan per pipeline stage, of its first rank, in order. The others hold the same, but for what each saves (some
 /// numbers more or less in a snapshot).
+std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape, TransportKind transport);
+/// With the transport that the configuration asks for.
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape);
 
 /// Share of a step, the largest one, in which a stage does not compute, if all are equally fast.

@@ -91,9 +91,8 @@ void generate(const Arguments& arguments, MpiSession& session) {
   Communicator& world = session.world();
   verify(world.size() == 1, ErrorKind::configuration,
          "megatron_generate runs on one rank, not {}; start it without mpirun", world.size());
-  RunConfig run = arguments.run;
   std::vector<std::string> warnings;
-  choose_device(run, world, warnings);
+  const RunConfig run = choose_device(arguments.run, world, warnings);
   for (const std::string& warning : warnings) Log(true).warning(std::string_view(warning));
   Generator generator(arguments.source, world, start_compute(run, world, session.host(), session.local_rank()),
                       arguments.precision);

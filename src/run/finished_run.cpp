@@ -83,20 +83,18 @@ std::string already_complete(Communicator& world, const Config& config, const st
                     changes.empty() ? "it again" : "with them", config.run.directory);
 }
 
-void choose_fresh_directory(Communicator& world, Config& config, Log& log) {
+std::string choose_fresh_directory(Communicator& world, const std::string& directory, Log& log) {
   std::string chosen;
   agree(
       world,
       [&] {
-        if (world.rank() == 0) chosen = make_fresh_run_directory(config.run.directory);
+        if (world.rank() == 0) chosen = make_fresh_run_directory(directory);
       },
       ErrorKind::filesystem);
   chosen = world.broadcast_text(chosen, 0);
-  if (chosen != config.run.directory) {
-    log.info("run.directory = {} (--fresh: {} has a run already)", chosen, config.run.directory);
-  }
-  config.run.directory = chosen;
+  if (chosen != directory) log.info("run.directory = {} (--fresh: {} has a run already)", chosen, directory);
   CrashReport::write_to(CrashReport::file_in(chosen, world.rank()));
+  return chosen;
 }
 
 }  // namespace megatron

@@ -15,7 +15,8 @@ namespace megatron {
 /// something left to train or to evaluate. `own`: the run's newest checkpoint. `config` must be resolved.
 std::string already_complete(Communicator& world, const Config& config, const std::optional<CheckpointReader>& own);
 
-/// Sets run.directory to itself if it has no run, else to the first of NAME_2, NAME_3, ... that is free, and makes it.
-void choose_fresh_directory(Communicator& world, Config& config, Log& log);
+/// The run directory for --fresh, made: `directory` if it has no run, else the first of NAME_2, NAME_3, ... that is
+/// free.
+std::string choose_fresh_directory(Communicator& world, const std::string& directory, Log& log);
 
 }  // namespace megatron

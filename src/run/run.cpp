@@ -92,16 +92,20 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
 
 }  // namespace
 
-int run_training(Config config, Communicator& world, const RunEnvironment& environment, StopSignals& signals) {
+int run_training(const Config& given, Communicator& world, const RunEnvironment& environment, StopSignals& signals) {
   Log log(world.rank() == 0);
   const auto tell_phase = [&](const char* phase) {
     if (Activity* activity = world.activity()) activity->set_phase(phase);
   };
   tell_phase("start");
   std::vector<std::string> warnings = environment.notes;
-  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+  ResolvedRun resolved = agree_on_run(given, world, warnings);
   tell_phase("checkpoint");
-  if (environment.fresh) choose_fresh_directory(world, config, log);
+  if (environment.fresh) {
+    resolved.config.run.directory = choose_fresh_directory(world, resolved.config.run.directory, log);
+  }
+  const Config& config = resolved.config;
+  Datasets& datasets = *resolved.datasets;
   const std::unique_ptr<RunLock> lock = prepare_directory(world, config, log);
   require_shared_directory(world, config, environment.host);
 
@@ -126,11 +130,11 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
   const GridShape shape = grid_shape(config);
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const ProcessGrid grid(world, shape, compute.transport.get());
-  const std::vector<MemoryPlan> stages = plan_stages(config, shape);
-  log_banner(log, world, environment, config, compute, stages, datasets->facts(), own.has_value());
-  log.info(std::string_view(wrapped("order     " + datasets->train().order->description())));
-  for (const std::string& note : datasets->notes()) log.warning(std::string_view(note));
-  const SplitReport splits = report_splits(config, *datasets);
+  const std::vector<MemoryPlan> stages = plan_stages(config, shape, compute.transport_kind);
+  log_banner(log, world, environment, config, compute, stages, datasets.facts(), own.has_value());
+  log.info(std::string_view(wrapped("order     " + datasets.train().order->description())));
+  for (const std::string& note : datasets.notes()) log.warning(std::string_view(note));
+  const SplitReport splits = report_splits(config, datasets);
   for (const std::string& line : splits.lines) log.info(std::string_view(line));
   for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
@@ -139,13 +143,13 @@ int run_training(Config config, Communicator& world, const RunEnvironment& envir
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
   check_checkpoint_space(world, config, stages);
 
-  TrainingLoop loop(config, grid, compute.backend, *datasets, log, signals, time_limits(config, environment),
+  TrainingLoop loop(config, grid, compute.backend, datasets, log, signals, time_limits(config, environment),
                     lock.get());
   tell_phase("loading");
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(world, [&] {
-    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets->sources(), log);
+    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets.sources(), log);
   });
   agree(
       world,

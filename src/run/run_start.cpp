@@ -45,10 +45,10 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 
 }  // namespace
 
-std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std::vector<std::string>& warnings) {
+ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings) {
   require_same_config(world, config);
   reject_unsupported_keys(config);
-  choose_device(config.run, world, warnings);
+  config.run = choose_device(config.run, world, warnings);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] {
@@ -67,7 +67,7 @@ std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std:
     resolve(config, world.size(), &facts, &warnings);
   });
   require_same_config(world, config);
-  return datasets;
+  return {std::move(config), std::move(datasets)};
 }
 
 }  // namespace megatron

@@ -23,8 +23,14 @@ struct RunEnvironment {
   std::vector<std::string> notes{};  ///< warnings of the command line and the input file, for rank 0's log
 };
 
+/// A configuration that is complete and no longer changes, and its data.
+struct ResolvedRun {
+  Config config;
+  std::unique_ptr<Datasets> datasets;
+};
+
 /// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen, with warnings for rank 0's
 /// log. Opens the data. Throws the same Error on all ranks.
-std::unique_ptr<Datasets> agree_on_run(Config& config, Communicator& world, std::vector<std::string>& warnings);
+ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings);
 
 }  // namespace megatron

@@ -67,13 +67,14 @@ void check_reference_fits(const MemoryPlan& plan, std::size_t kept, const std::s
 }
 
 // The layout is played in fp32, and then in its own precision, whose masters may make it the larger one.
-void check_memory(Communicator& world, const std::string& host, const Device& device, const Config& own,
+void check_memory(Communicator& world, const std::string& host, const Compute& compute, const Config& own,
                   std::int64_t steps) {
+  const Device& device = *compute.backend.device;
   const Config reference = in_fp32(one_rank(own)), rounded = in_fp32(own);
   std::size_t kept = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
-    const MemoryPlan plan = plan_memory(reference, {}, {});
+    const MemoryPlan plan = plan_memory(reference, {}, {}, compute.transport_kind);
     kept = kept_bytes(plan, steps, own != rounded);
     check_reference_fits(plan, kept, host, device);
   });
@@ -81,7 +82,7 @@ void check_memory(Communicator& world, const std::string& host, const Device& de
   const GridCoordinates at = coordinates_of(world.rank(), shape);
   const auto plan_of = [&](Config config) {
     config.checkpoint.async = false;  // nothing is saved
-    return plan_memory(config, shape, at);
+    return plan_memory(config, shape, at, compute.transport_kind);
   };
   const MemoryPlan wide = plan_of(rounded), as_it_is = plan_of(own);
   require_memory(
@@ -286,9 +287,9 @@ void verify_precision(const Plays& plays, Config config, const PlayedSteps& guid
 
 }  // namespace
 
-int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log) {
+int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log) {
   std::vector<std::string> warnings;
-  const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+  const auto [config, datasets] = agree_on_run(given, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   return verify_layout_on(config, world, compute, *datasets, environment, log);
@@ -306,7 +307,7 @@ int verify_layout_on(const Config& config, Communicator& world, Compute& compute
         "recomputation, nothing shared); start --verify on more ranks");
     return 0;
   }
-  check_memory(world, environment.host, plays.device(), config, plays.steps);
+  check_memory(world, environment.host, compute, config, plays.steps);
   const PlayedSteps guide = play_reference(plays, reference);
   if (rounded != reference) {
     ParityReport verdict(play_layout(plays, rounded, guide, guide).comparison, kRounding);

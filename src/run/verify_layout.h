@@ -18,7 +18,7 @@ namespace megatron {
 /// `config` as parsed. Prints the comparison and returns 0. Collective; throws on all ranks Error(numerics) that says
 /// what differs, and, before anything is allocated, Error(configuration) if the reference or the layout needs more
 /// memory than its node has.
-int verify_layout(Config config, Communicator& world, const RunEnvironment& environment, Log& log);
+int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log);
 /// The same with the resolved configuration, and with data and compute that the caller has opened.
 int verify_layout_on(const Config& config, Communicator& world, Compute& compute, Datasets& datasets,
                      const RunEnvironment& environment, Log& log);

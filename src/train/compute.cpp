@@ -53,7 +53,7 @@ std::string choose_automatically(Communicator& world, std::vector<std::string>& 
 
 }  // namespace
 
-void choose_device(RunConfig& run, Communicator& world, std::vector<std::string>& warnings) {
+RunConfig choose_device(RunConfig run, Communicator& world, std::vector<std::string>& warnings) {
   if (run.device == "auto") run.device = choose_automatically(world, warnings);
   agree(world, [&] {
     if (run.device == "cuda") {
@@ -75,13 +75,12 @@ void choose_device(RunConfig& run, Communicator& world, std::vector<std::string>
            "run.communication = \"nccl\": this build has no NCCL; use run.communication = \"mpi\" or \"auto\"");
   });
   if (run.device == "cpu") run.communication = "mpi";
+  return run;
 }
 
-void choose_planned_device(RunConfig& run) {
+RunConfig choose_planned_device(RunConfig run) {
   if (run.device == "auto") run.device = has_usable_device() ? "cuda" : "cpu";
-  if (run.communication == "auto") {
-    run.communication = run.device == "cuda" && (cuda_build().nccl || !cuda_build().cuda) ? "nccl" : "mpi";
-  }
+  return run;
 }
 
 std::unique_ptr<CountingOps> make_counting_ops(const RunConfig& run) {
@@ -92,16 +91,24 @@ bool on_host_memory(const RunConfig& run) {
   return run.device != "cuda";
 }
 
-bool stages_tensors(const RunConfig& run) {
-  return run.device == "cuda" && run.communication == "mpi";
+TransportKind planned_transport(const RunConfig& run) {
+  if (on_host_memory(run)) return TransportKind::host;
+  if (run.communication == "mpi") return TransportKind::staged;
+  const bool without_nccl = run.communication == "auto" && cuda_build().cuda && !cuda_build().nccl;
+  return without_nccl ? TransportKind::staged : TransportKind::nccl;
+}
+
+TransportKind transport_of(const Device& device, const Communicator& group) {
+  if (device.is_host_memory()) return TransportKind::host;
+  return dynamic_cast<const StagedCommunicator*>(&group) != nullptr ? TransportKind::staged : TransportKind::nccl;
 }
 
 std::unique_ptr<Communicator> staged_transport(Communicator& group, Device& device) {
   return device.is_host_memory() ? nullptr : std::make_unique<StagedCommunicator>(group, device);
 }
 
-Compute start_compute(RunConfig& run, Communicator& world, const std::string& host, int local_rank) {
-  if (run.device == "cpu") return {make_cpu_backend(static_cast<int>(run.threads)), nullptr, ""};
+Compute start_compute(const RunConfig& run, Communicator& world, const std::string& host, int local_rank) {
+  if (run.device == "cpu") return {make_cpu_backend(static_cast<int>(run.threads)), TransportKind::host, nullptr, ""};
   Compute compute;
   agree(world, [&] { compute.backend = make_cuda_backend(local_rank % cuda_support().devices); });
   Device& device = *compute.backend.device;
@@ -112,8 +119,8 @@ Compute start_compute(RunConfig& run, Communicator& world, const std::string& ho
          "run.communication = \"nccl\": {}; start one rank for each device, or use run.communication = \"mpi\" or "
          "\"auto\"",
          reason);
-  run.communication = reason.empty() ? "nccl" : "mpi";
-  const bool nccl = reason.empty() && world.size() > 1;  // one rank has nobody to talk to
+  const bool nccl = reason.empty() && world.size() > 1;  // a single rank sends nothing
+  compute.transport_kind = nccl ? TransportKind::nccl : TransportKind::staged;
   compute.transport = nccl ? make_nccl_communicator(world, device) : staged_transport(world, device);
   if (world.size() > 1) {
     compute.description = nccl ? "NCCL" : fmt::format("MPI, through pinned host memory ({})", reason);

@@ -5,7 +5,6 @@
 #include "checkpoint/background_save.h"
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
-#include "train/compute.h"
 #include "train/losses.h"
 #include "train/saved_layout.h"
 
@@ -106,9 +105,14 @@ MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
 }  // namespace
 
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at) {
+  return plan_memory(config, shape, at, planned_transport(config.run));
+}
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
+                       TransportKind transport) {
   CountingCommunicator world(rank_of(at, shape), shape.ranks());
-  CountingCommunicator transport(rank_of(at, shape), shape.ranks(), "world", stages_tensors(config.run));
-  const ProcessGrid grid(world, shape, &transport);
+  CountingCommunicator tensors(rank_of(at, shape), shape.ranks(), "world", transport == TransportKind::staged);
+  const ProcessGrid grid(world, shape, &tensors);
   TrafficMeter passes, sums;
   grid.tensor().set_meter(&passes);
   grid.pipeline().set_meter(&passes);
@@ -170,7 +174,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.passes = executor.memory_for(lists);
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
-  const bool moves_through_host = on_host_memory(config.run) || stages_tensors(config.run);
+  const bool moves_through_host = transport != TransportKind::nccl;
   std::size_t staging = 0;
   for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
     grid.groups()[i]->all_reduce(batch.allocate("scalars", {4}, DType::f64));    // a step's sums, extremes of hashes
@@ -189,7 +193,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
     : config_(config),
       grid_(grid),
       backend_(backend),
-      plan_(plan_memory(config, grid.shape(), grid.at())),
+      plan_(plan_memory(config, grid.shape(), grid.at(), transport_of(*backend.device, grid.model()))),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
       chunks_(make_stages(config, grid, region_, store_)),

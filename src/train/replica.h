@@ -16,6 +16,7 @@
 #include "optim/optimizer.h"
 #include "parallel/gradient_reducer.h"
 #include "pipeline/executor.h"
+#include "train/compute.h"
 
 namespace megatron {
 
@@ -64,6 +65,9 @@ std::size_t batch_bytes(const Config& config);
 bool saves_in_background(const Config& config);
 
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
+                       TransportKind transport);
+/// With the transport that the configuration asks for.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);
 
 class Replica {

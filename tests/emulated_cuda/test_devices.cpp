@@ -18,7 +18,7 @@ TEST_CASE("a GPU that is too old is not chosen, and said to be so", "[.][old-gpu
     run.device = "auto";
     run.communication = "auto";
     std::vector<std::string> warnings;
-    choose_device(run, world, warnings);
+    run = choose_device(run, world, warnings);
     communicator_cases::expect(run.device == "cpu" && run.communication == "mpi", "auto is {}", run.device);
     communicator_cases::expect(warnings.size() == (world.rank() == 0 ? 1 : 0), "{} warnings", warnings.size());
     if (world.rank() != 0) return;

@@ -46,7 +46,7 @@ Trace train(const Config& config, const std::string& device, const std::string& 
     const DataFacts facts = datasets.facts();
     resolve(own, ranks, &facts);
     std::vector<std::string> warnings;
-    choose_device(own.run, world, warnings);
+    own.run = choose_device(own.run, world, warnings);
     Compute compute = start_compute(own.run, world, "one host", world.rank());
     const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
     Trainer trainer(own, grid, compute.backend, datasets);

@@ -29,7 +29,7 @@ struct Planned {
     config.train.global_batch_size = 64;
     config.train.steps = 25;
     config.checkpoint.every_steps = 10;
-    choose_planned_device(config.run);
+    config.run = choose_planned_device(config.run);
     resolve(config, ranks, &data);
     stages = plan_stages(config, grid_shape(config));
   }

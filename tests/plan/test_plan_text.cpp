@@ -31,7 +31,7 @@ Config planned_run() {
 
 Config resolved(Config config, int ranks) {
   const DataFacts data{.vocab_size = 50, .train_samples = 40};
-  choose_planned_device(config.run);
+  config.run = choose_planned_device(config.run);
   resolve(config, ranks, &data);
   return config;
 }

@@ -22,13 +22,12 @@ void verify_with(int ranks, const Config& input, const Planted& planted, bool in
   run_as_threads(ranks, [&](Communicator& threads) {
     Onset onset{in_16_bits};
     DefectiveCommunicator world(threads, planted.communication, onset);
-    Config config = input;
     std::vector<std::string> warnings;
-    const std::unique_ptr<Datasets> datasets = agree_on_run(config, world, warnings);
+    const auto [config, datasets] = agree_on_run(input, world, warnings);
     Backend cpu = make_cpu_backend();
     auto ops = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
     if (planted.operations && world.rank() == ranks - 1) planted.operations(*ops);
-    Compute compute{Backend(std::move(cpu.device), std::move(ops)), nullptr, ""};
+    Compute compute{Backend(std::move(cpu.device), std::move(ops)), TransportKind::host, nullptr, ""};
     Log log(false);
     internal_check(
         verify_layout_on(config, world, compute, *datasets, {.host = "node07", .version = "0", .job = {}}, log) == 0,

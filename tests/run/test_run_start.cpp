@@ -33,8 +33,9 @@ Start start(int ranks, const std::function<Config(int rank)>& config_of) {
   result.ranks.resize(static_cast<std::size_t>(ranks));
   result.errors = errors_by_rank(ranks, [&](Communicator& world) {
     Started& mine = result.ranks[static_cast<std::size_t>(world.rank())];
-    mine.config = config_of(world.rank());
-    mine.samples = agree_on_run(mine.config, world, mine.warnings)->facts().train_samples;
+    const ResolvedRun resolved = agree_on_run(config_of(world.rank()), world, mine.warnings);
+    mine.config = resolved.config;
+    mine.samples = resolved.datasets->facts().train_samples;
   });
   return result;
 }
@@ -110,9 +111,8 @@ TEST_CASE("run start: other shards under the same names on one node are refused"
         refused = true;
         return;
       }
-      Config mine = config;
       std::vector<std::string> warnings;
-      agree_on_run(mine, world, warnings);
+      agree_on_run(config, world, warnings);
     });
   };
   CHECK(run() == Errors(2));

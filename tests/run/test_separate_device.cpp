@@ -79,7 +79,7 @@ std::vector<std::string> skips(const LoopResult& result) {
 }
 
 Compute compute_of(Backend backend, Communicator& world) {
-  Compute compute{std::move(backend), nullptr, ""};
+  Compute compute{std::move(backend), TransportKind::staged, nullptr, ""};
   compute.transport = staged_transport(world, *compute.backend.device);
   return compute;
 }

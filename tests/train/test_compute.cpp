@@ -24,9 +24,8 @@ RunConfig run_on(const std::string& device, const std::string& communication) {
 
 void choose(const std::string& device, const std::string& communication) {
   run_as_threads(3, [&](Communicator& world) {
-    RunConfig run = run_on(device, communication);
     std::vector<std::string> warnings;
-    choose_device(run, world, warnings);
+    choose_device(run_on(device, communication), world, warnings);
   });
 }
 
@@ -40,15 +39,15 @@ TEST_CASE("where nothing points to a GPU, all is computed on the CPU without a w
   run_as_threads(3, [](Communicator& world) {
     for (const char* device : {"auto", "cpu"}) {
       for (const char* communication : {"auto", "mpi"}) {
-        RunConfig run = run_on(device, communication);
         std::vector<std::string> warnings;
-        choose_device(run, world, warnings);
+        const RunConfig run = choose_device(run_on(device, communication), world, warnings);
         communicator_cases::expect(run.device == "cpu" && run.communication == "mpi" && warnings.empty(),
                                    "{} with {} is {} with {}", device, communication, run.device, run.communication);
         const Compute compute = start_compute(run, world, "host", world.rank());
-        communicator_cases::expect(
-            compute.backend.device->is_host_memory() && compute.transport == nullptr && compute.description.empty(),
-            "a transport of its own on the CPU");
+        communicator_cases::expect(compute.backend.device->is_host_memory() &&
+                                       compute.transport_kind == TransportKind::host && compute.transport == nullptr &&
+                                       compute.description.empty(),
+                                   "a transport of its own on the CPU");
       }
     }
   });
@@ -87,20 +86,16 @@ TEST_CASE("the CUDA backend is loaded from its library when it is asked for") {
 }
 
 TEST_CASE("a plan is for the device that is asked for, whatever this build and machine have") {
-  RunConfig run = run_on("cuda", "auto");
-  choose_planned_device(run);
-  CHECK(run.device == "cuda");
-  CHECK(run.communication == "nccl");
-  CHECK_FALSE(on_host_memory(run));
-  CHECK_FALSE(stages_tensors(run));
-  run = run_on("cuda", "mpi");
-  choose_planned_device(run);
-  CHECK(stages_tensors(run));
-  run = run_on("cpu", "auto");
-  choose_planned_device(run);
-  CHECK(run.communication == "mpi");
-  CHECK(on_host_memory(run));
-  CHECK_FALSE(stages_tensors(run));
+  const RunConfig cuda = choose_planned_device(run_on("cuda", "auto"));
+  CHECK(cuda.device == "cuda");
+  CHECK_FALSE(on_host_memory(cuda));
+  const bool without_nccl = cuda_build().cuda && !cuda_build().nccl;
+  CHECK(planned_transport(cuda) == (without_nccl ? TransportKind::staged : TransportKind::nccl));
+  CHECK(planned_transport(run_on("cuda", "nccl")) == TransportKind::nccl);
+  CHECK(planned_transport(run_on("cuda", "mpi")) == TransportKind::staged);
+  const RunConfig cpu = choose_planned_device(run_on("cpu", "auto"));
+  CHECK(on_host_memory(cpu));
+  CHECK(planned_transport(cpu) == TransportKind::host);
 }
 
 TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the host's") {
