@@ -13,31 +13,32 @@ set -euo pipefail
 layers='
 base:
 tensor:
+batch:       tensor
 ops:         tensor
 cpu:         tensor ops
 comm:        tensor
 parallel:    tensor ops comm
 config:
-nn:          tensor ops comm parallel
-model:       tensor ops comm parallel nn config
-pipeline:    tensor ops comm parallel nn model config
+nn:          tensor batch ops comm parallel
+model:       tensor batch ops comm parallel nn config
+pipeline:    tensor batch ops comm parallel nn model config
 optim:       tensor ops comm parallel
 tokenizer:
 evaluation:
 hdf5:        tensor
-data:        tensor tokenizer hdf5
+data:        tensor batch tokenizer hdf5
 preprocess:  tokenizer data
 checkpoint:  tensor ops comm parallel hdf5
 formats:     data preprocess checkpoint
 job:         ops comm
 diagnostics: comm ops optim parallel checkpoint
 monitor:     job checkpoint
-train:       tensor ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
-inference:   comm ops config model checkpoint train
+train:       tensor batch ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
+inference:   batch comm ops config model checkpoint train
 interop:     tensor config tokenizer data checkpoint formats train inference
 plan:        comm ops config model pipeline data checkpoint job monitor train
 run:         comm config model tokenizer data checkpoint diagnostics job monitor train plan
-bench:       comm ops config nn model pipeline train plan
+bench:       batch comm ops config nn model pipeline train plan
 programs:    all
 cuda:        tensor ops comm
 '

@@ -1,35 +1,37 @@
 #include "bench/random_batch.h"
 
 #include "base/philox.h"
+#include "model/family.h"
 
 namespace megatron {
 
-RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) {
-  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-  std::vector<std::int32_t> tokens, targets, position_ids, positions;
-  for (std::int64_t i = 0; i < s * b; ++i) {
-    const auto words = philox4x32<7>({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(data_rank), 0, 0}, 1);
-    const auto vocab = static_cast<std::uint32_t>(config.model.vocab_size);
-    tokens.push_back(static_cast<std::int32_t>(words[0] % vocab));
-    targets.push_back(static_cast<std::int32_t>(words[1] % vocab));
-    position_ids.push_back(static_cast<std::int32_t>(i / b));
-  }
-  for (std::int64_t i = 0; i < s; ++i) positions.push_back(static_cast<std::int32_t>(i));
-  memory_.reserve(4);
-  batch_.main.tokens = upload(device, tokens, {s, b});
-  batch_.targets = upload(device, targets, {s, b});
-  batch_.main.position_ids = upload(device, position_ids, {s, b});
-  batch_.main.positions = upload(device, positions, {s});
-  batch_.main.sequence = s;
-  batch_.samples = b;
-  batch_.gradient_scale = 1 / static_cast<double>(s * config.train.global_batch_size);
+namespace {
+
+BatchLayout layout_of(Config config) {
+  config.data = {};
+  return batch_layout(config).without(&Rows::weights);
 }
 
-Tensor RandomBatch::upload(Device& device, const std::vector<std::int32_t>& values, Shape shape) {
-  memory_.emplace_back(device, values.size() * sizeof(std::int32_t));
-  const Tensor tensor = memory_.back().tensor(shape, DType::i32);
-  device.copy_to_device(tensor.data(), values.data(), tensor.bytes());
-  return tensor;
+}  // namespace
+
+RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : memory_(layout_of(config), 1, device) {
+  const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
+  memory_.write_row_numbers(copy);
+  const BatchLayout& layout = memory_.layout();
+  std::size_t word = 0;  // of the four that each number of a place gives
+  for (const BatchField& field : layout.fields) {
+    if (field.source != FieldSource::sample) continue;
+    internal_check(word < 4 && field.type == DType::i32, "a batch that cannot be made of random tokens");
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < shape_of(field, layout.sizes).elements(); ++i) {
+      const auto words = philox4x32<7>({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(data_rank), 0, 0}, 1);
+      ids.push_back(static_cast<std::int32_t>(words[word] % static_cast<std::uint32_t>(config.model.vocab_size)));
+    }
+    ++word;
+    copy(memory_.at(field, 0), ids.data(), layout.bytes(field));
+  }
+  batch_ = memory_.view(layout, layout.sizes, 0);
+  batch_.gradient_scale = 1 / static_cast<double>(config.model.sequence_length * config.train.global_batch_size);
 }
 
 }  // namespace megatron

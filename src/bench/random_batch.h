@@ -1,13 +1,12 @@
 // RandomBatch: what a benchmark trains on instead of data: one micro-batch of pseudo-random tokens on the device, a
-// function of the data rank alone. Owns their memory.
+// function of the data rank alone, without documents and weights of losses. Owns their memory.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "batch/batch_layout.h"
 #include "config/config.h"
-#include "nn/context.h"
 #include "ops/device.h"
 
 namespace megatron {
@@ -19,9 +18,7 @@ class RandomBatch {
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
 
  private:
-  Tensor upload(Device& device, const std::vector<std::int32_t>& values, Shape shape);
-
-  std::vector<Buffer> memory_;
+  BatchBuffer memory_;
   MicroBatch batch_;
 };
 

@@ -136,7 +136,16 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
       slot.batch.loss_count += place_sample(samples.first_sample + static_cast<std::uint64_t>(first + j), j, s,
                                             first + j < samples.samples - samples.padding, to);
     }
-    slot.batch.micro_batches.push_back({to.tokens, to.targets, to.document_starts, to.position_ids, to.weights, first});
+    slot.batch.micro_batches.push_back({.main = {.tokens = to.tokens,
+                                                 .position_ids = to.position_ids,
+                                                 .positions = {},
+                                                 .document_starts = to.document_starts,
+                                                 .targets = to.targets,
+                                                 .weights = to.weights,
+                                                 .sequence = s},
+                                        .encoder = {},
+                                        .first_sample = first,
+                                        .samples = b});
   }
 }
 

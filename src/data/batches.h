@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "batch/micro_batch.h"
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
 #include "tensor/memory.h"
@@ -53,19 +54,10 @@ struct BatchContents {
   bool any() const { return document_starts || position_ids || weights != nullptr; }
 };
 
-struct HostMicroBatch {
-  ConstTensor tokens;               ///< i32 [s, b], s being the step's sequence
-  ConstTensor targets;              ///< i32 [s, b]: the tokens that follow
-  ConstTensor document_starts;      ///< i32 [b, s]: where in the sample each token's document begins; if asked for
-  ConstTensor position_ids;         ///< i32 [s, b]: places within documents; if asked for
-  ConstTensor weights;              ///< f32 [s, b]: of the targets' losses; if asked for
-  std::int64_t first_in_batch = 0;  ///< place of column 0 in the global batch; column j is at first_in_batch + j
-};
-
 struct StepBatch {
   std::int64_t step = 0;
   GlobalBatch samples;
-  std::vector<HostMicroBatch> micro_batches;
+  std::vector<MicroBatch> micro_batches;  ///< host memory; what contents do not ask for is empty
   double loss_count = 0;  ///< of this data rank's samples: targets, or what their weights add up to divide by
 };
 

@@ -1,7 +1,5 @@
 #include "inference/inference_model.h"
 
-#include <numeric>
-
 #include "config/parse.h"
 #include "config/resolve.h"
 #include "ops/counting_ops.h"
@@ -78,23 +76,29 @@ void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoin
   }
 }
 
+// One sample without documents, of which the head is asked for no loss.
+MicroBatch InferenceModel::upload(std::span<const std::int32_t> tokens) {
+  Device& device = *compute_.backend.device;
+  const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
+  Config config = config_;
+  config.data = {};
+  BatchLayout layout = batch_layout(config).without(&Rows::targets).without(&Rows::weights);
+  layout.sizes = {.rows = {static_cast<std::int64_t>(tokens.size())}, .samples = 1};
+  if (batch_.layout().sizes.rows_of(Stream::main) < layout.sizes.rows_of(Stream::main)) {
+    batch_ = BatchBuffer(layout, 1, device);
+    batch_.write_row_numbers(copy);
+  }
+  const BatchField* const ids = layout.find(&Rows::tokens);
+  internal_check(ids != nullptr, "logits of a model that reads no tokens");
+  copy(batch_.at(*ids, 0), tokens.data(), tokens.size_bytes());
+  return batch_.view(layout, layout.sizes, 0);
+}
+
 void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits) {
   const auto s = static_cast<std::int64_t>(tokens.size());
   const std::int64_t vocab = config_.model.vocab_size, padded = config_.model.padded_vocab();
   Device& device = *compute_.backend.device;
-  if (integers_.bytes() < 2 * tokens.size_bytes()) integers_ = Buffer(device, 2 * tokens.size_bytes());
-  std::vector<std::int32_t> positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  MicroBatch batch;
-  const Tensor token_ids = integers_.tensor({s, 1}, DType::i32);
-  const Tensor position_ids = integers_.tensor({s, 1}, DType::i32, tokens.size_bytes());
-  device.copy_to_device(token_ids.data(), tokens.data(), tokens.size_bytes());
-  device.copy_to_device(position_ids.data(), positions.data(), tokens.size_bytes());
-  batch.main.tokens = token_ids;
-  batch.main.position_ids = position_ids;
-  batch.main.positions = position_ids.view({s});
-  batch.main.sequence = s;
-  batch.samples = 1;
+  const MicroBatch batch = upload(tokens);
 
   // The same pass twice: once to learn how much memory this length needs, once for real.
   const auto pass = [&](Ops& ops, Arena& saved, Arena& scratch) {

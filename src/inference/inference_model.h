@@ -35,6 +35,8 @@ class InferenceModel {
   void logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits);
 
  private:
+  MicroBatch upload(std::span<const std::int32_t> tokens);
+
   Config config_;
   Compute compute_;
   std::unique_ptr<ProcessGrid> grid_;
@@ -42,7 +44,8 @@ class InferenceModel {
   std::unique_ptr<TensorRegion> region_;
   Stages stages_;  // one: the whole model
   DType type_;
-  Buffer integers_, saved_memory_, scratch_memory_;
+  BatchBuffer batch_;  // of the longest prefix so far
+  Buffer saved_memory_, scratch_memory_;
 };
 
 }  // namespace megatron

@@ -1,6 +1,7 @@
-// The families of models (model.family): how the stages of one are made, what a token of it costs, and what a
-// checkpoint says of it. A new family is a row in the table of family.cpp and its stages; no file above this folder
-// names one. Hugging Face's forms are rows of another table (interop/hugging_face_families.h), each for one family.
+// The families of models (model.family): how the stages of one are made, what its batches hold, what a token of it
+// costs, and what a checkpoint says of it. A new family is a row in the table of family.cpp and its stages; no file
+// above this folder names one. Hugging Face's forms are rows of another table (interop/hugging_face_families.h), each
+// for one family.
 #pragma once
 
 #include <memory>
@@ -24,6 +25,8 @@ struct ModelFamily {
   /// the configuration must outlive the stages.
   Stages (*make_stages)(const Config& config, const ProcessGrid& grid, const TensorRegion& region,
                         ParameterStore& store);
+  /// What its micro-batches are made of, at most.
+  BatchLayout (*batch_layout)(const Config& config);
   /// As flops_per_token() says.
   FlopsPerToken (*flops)(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
   /// The facts that checkpoints hold of a model, and of such facts what a run must share to resume, or to start with
@@ -39,6 +42,11 @@ const ModelFamily& family_of(const ModelConfig& model);
 inline Stages make_stages(const Config& config, const ProcessGrid& grid, const TensorRegion& region,
                           ParameterStore& store) {
   return family_of(config.model).make_stages(config, grid, region, store);
+}
+
+/// Of the configured micro-batch size and sequence lengths.
+inline BatchLayout batch_layout(const Config& config) {
+  return family_of(config.model).batch_layout(config);
 }
 
 }  // namespace megatron

@@ -95,6 +95,27 @@ int declare_word_table(ParameterBuilder& builder, const ModelConfig& model, cons
 
 }  // namespace
 
+BatchLayout gpt_batch_layout(const Config& config) {
+  const FieldReader reads_ids =
+      config.model.position_embedding == "learned" ? FieldReader::embedding : FieldReader::attention;
+  const FieldSource ids = config.data.reset_position_ids ? FieldSource::sample : FieldSource::row_numbers;
+  BatchLayout layout{
+      .fields = {{.name = "tokens", .view = &Rows::tokens, .reader = FieldReader::embedding},
+                 {.name = "targets", .view = &Rows::targets, .reader = FieldReader::head},
+                 {.name = "loss weights", .view = &Rows::weights, .reader = FieldReader::head, .type = DType::f32},
+                 {.name = "position ids", .view = &Rows::position_ids, .reader = reads_ids, .source = ids},
+                 {.name = "positions",
+                  .view = &Rows::positions,
+                  .shape = FieldShape::rows,
+                  .source = FieldSource::row_numbers}},
+      .sizes = {.rows = {config.model.sequence_length}, .samples = config.train.micro_batch_size}};
+  if (config.data.reset_attention_mask) {
+    layout.fields.push_back(
+        {.name = "document starts", .view = &Rows::document_starts, .shape = FieldShape::samples_by_rows});
+  }
+  return layout;
+}
+
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
                    const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
     : link_{Link{.width = model.hidden_size}}, region_(region) {

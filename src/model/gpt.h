@@ -15,6 +15,9 @@
 
 namespace megatron {
 
+/// Tokens and targets, their losses' weights, and where documents begin if attention or positions begin anew with each.
+BatchLayout gpt_batch_layout(const Config& config);
+
 class GptStage final : public Stage {
  public:
   /// Declares the parameters of this rank's chunk in `store`, which the caller allocates after all chunks. All

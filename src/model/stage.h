@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "batch/batch_layout.h"
 #include "nn/context.h"
 
 namespace megatron {
@@ -36,6 +37,9 @@ class Stage {
   virtual std::span<const Link> sends() const = 0;
   bool first() const { return receives().empty(); }
   bool last() const { return sends().empty(); }  ///< computes the loss
+
+  /// Which fields of a batch its layers read: by default the first stage embeds, all attend, the last has the head.
+  virtual bool reads(const BatchField& field) const;
 
   virtual std::unique_ptr<StageSaved> make_saved() const = 0;
 

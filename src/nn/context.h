@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/philox.h"
-#include "nn/micro_batch.h"
+#include "batch/micro_batch.h"
 #include "nn/weight_gradients.h"
 #include "ops/ops.h"
 #include "parallel/parameter_all_gather.h"

@@ -7,8 +7,8 @@ namespace megatron {
 namespace {
 
 // The same order as logits' rows; none where every loss counts once.
-ConstTensor loss_weights(const MicroBatch& micro_batch) {
-  const ConstTensor& weights = micro_batch.weights;
+ConstTensor loss_weights(const Context& context) {
+  const ConstTensor& weights = context.rows().weights;
   return weights ? weights.view({weights.elements()}) : ConstTensor();
 }
 
@@ -43,7 +43,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
   Arena& keep = context.saved;
   const Parameter& word = store_->at(word_);
   const std::int64_t rows = context.rows().sequence * context.micro_batch.samples;
-  const ConstTensor targets = context.micro_batch.targets.view({rows});
+  const ConstTensor targets = context.rows().targets.view({rows});
 
   const Tensor normed = keep.allocate("final norm", x.shape(), context.activation_type);
   norm_.forward(context, x, normed, saved.norm);
@@ -75,7 +75,7 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
   context.ops.cross_entropy_loss({.maximum = saved.maximum,
                                   .sum_exp = saved.sum_exp,
                                   .target_logit = target_logit,
-                                  .weights = loss_weights(context.micro_batch),
+                                  .weights = loss_weights(context),
                                   .losses = {},
                                   .total = loss_total});
 }
@@ -85,12 +85,12 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Parameter& word = store_->at(word_);
   context.ops.cross_entropy_backward({.logits = saved.logits,
-                                      .targets = context.micro_batch.targets.view({saved.logits.dim(0)}),
+                                      .targets = context.rows().targets.view({saved.logits.dim(0)}),
                                       .first_column = word.box.offset[0],
                                       .vocab_size = sizes_.vocab,
                                       .maximum = saved.maximum,
                                       .sum_exp = saved.sum_exp,
-                                      .weights = loss_weights(context.micro_batch),
+                                      .weights = loss_weights(context),
                                       .scale = static_cast<float>(context.micro_batch.gradient_scale)});
   if (bias_ != kNone) context.ops.column_sum({.x = saved.logits, .y = store_->at(bias_).gradient});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());

@@ -1,11 +1,11 @@
 #include "train/replica.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "checkpoint/background_save.h"
 #include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
-#include "train/losses.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -13,17 +13,6 @@ namespace megatron {
 std::int64_t micro_batches_per_step(const Config& config) {
   return exact_division(config.train.global_batch_size, config.train.micro_batch_size * config.parallel.data,
                         "micro-batches per step");
-}
-
-std::size_t batch_bytes(const Config& config) {
-  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-  const BatchContents contents = training_contents(config);
-  // Tokens, targets and weights.
-  const std::int64_t kinds = 3 + (contents.document_starts ? 1 : 0) + (contents.position_ids ? 1 : 0);
-  // Positions, position ids that no document changes, and all of each micro-batch.
-  const std::int64_t elements = s + s * b + micro_batches_per_step(config) * kinds * s * b;
-  static_assert(sizeof(float) == sizeof(std::int32_t));
-  return static_cast<std::size_t>(elements) * sizeof(std::int32_t);
 }
 
 bool saves_in_background(const Config& config) {
@@ -87,19 +76,10 @@ Tensor allocate_loss(Arena& scratch) {
 }
 
 // A micro-batch of the configured size without memory.
-MicroBatch sizing_micro_batch(const Config& config, Arena& arena) {
-  const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-  MicroBatch batch;
-  batch.main.tokens = arena.allocate("tokens", {s, b}, DType::i32);
-  batch.targets = arena.allocate("targets", {s, b}, DType::i32);
-  batch.main.position_ids = arena.allocate("position ids", {s, b}, DType::i32);
-  batch.main.positions = arena.allocate("positions", {s}, DType::i32);
-  const BatchContents contents = training_contents(config);
-  if (contents.document_starts) batch.main.document_starts = arena.allocate("document starts", {b, s}, DType::i32);
-  if (contents.weights) batch.weights = arena.allocate("loss weights", {s, b}, DType::f32);
-  batch.main.sequence = s;
-  batch.samples = b;
-  return batch;
+MicroBatch sizing_micro_batch(const BatchLayout& layout, Arena& arena) {
+  return view_batch(layout, layout.sizes, [&](const BatchField& field) {
+    return arena.allocate(field.name, shape_of(field, layout.sizes), field.type).data();
+  });
 }
 
 }  // namespace
@@ -129,9 +109,10 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const TrainingActions schedules = training_schedules(config, grid);
   const std::vector<Action>& actions = schedules.rbegin()->second;  // of the largest step
   Arena scratch("scratch"), batch("batch");
-  const MicroBatch micro_batch = sizing_micro_batch(config, batch);
-  const auto micro_batches = static_cast<std::size_t>(micro_batches_per_step(config));
-  const std::vector<MicroBatch> micro_batch_list(micro_batches, micro_batch);
+  const BatchLayout layout = batch_layout(config);
+  const std::int64_t micro_batches = micro_batches_per_step(config);
+  const std::vector<MicroBatch> micro_batch_list(static_cast<std::size_t>(micro_batches),
+                                                 sizing_micro_batch(layout, batch));
   const Tensor loss_total = allocate_loss(scratch);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
@@ -161,7 +142,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.weights = flat * size_of(type) + store.constant_bytes();
   plan.gradients = flat * sizeof(float);
   plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
-  plan.batch = batch_bytes(config);
+  plan.batch = layout.bytes(micro_batches);
   if (saves_in_background(config)) {
     std::int64_t saved = 0;
     for (const SavedPart& part : saved_parts(store, at.data, shape.data)) saved += part.range.count;
@@ -227,6 +208,10 @@ MemoryUse Replica::used() const {
   std::size_t& staging = backend_.device->is_host_memory() ? used.communication : used.host;
   for (const Communicator* group : grid_.groups()) staging += group->staging_bytes();
   return used;
+}
+
+bool Replica::reads(const BatchField& field) const {
+  return std::any_of(chunks_.begin(), chunks_.end(), [&](const auto& chunk) { return chunk->reads(field); });
 }
 
 double Replica::read(ConstTensor loss) {

@@ -58,8 +58,6 @@ struct MemoryPlan : MemoryUse {
 std::int64_t micro_batches_per_step(const Config& config);
 /// Every number of them that occurs, ascending.
 std::vector<std::int64_t> micro_batch_counts(const Config& config);
-/// Of the largest step's tokens, targets, positions and what else its micro-batches have (train/losses.h), on a rank.
-std::size_t batch_bytes(const Config& config);
 
 /// Whether checkpoints are written in the background, which takes memory from the start.
 bool saves_in_background(const Config& config);
@@ -103,6 +101,8 @@ class Replica {
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Stage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
+  /// Whether a stage of this rank reads a field of a batch.
+  bool reads(const BatchField& field) const;
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }

@@ -50,7 +50,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       datasets_(datasets),
       end_of_document_(datasets.end_of_document()),
       replica_(config, grid, backend),
-      batch_memory_(config, *backend.device),
+      batch_memory_(batch_layout(config), micro_batches_per_step(config), *backend.device),
       schedule_(config),
       learning_rate_(learning_rate_of(config.learning_rate)),
       weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
@@ -76,6 +76,10 @@ void Trainer::set_meters(TrafficMeter* meter) {
   for (Communicator* group : grid_.groups()) group->set_meter(meter);
 }
 
+std::function<bool(const BatchField&)> Trainer::read_here() const {
+  return [&](const BatchField& field) { return replica_.reads(field); };
+}
+
 // The samples of the steps from here to the end of the run.
 BatchPlan Trainer::training_plan() const {
   return [schedule = schedule_, first = step_, end = config_.train.steps](std::int64_t step) {
@@ -90,7 +94,7 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
     batches_ = std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, datasets_.train(), training_plan(),
-                                               training_contents(config_, end_of_document_));
+                                               training_contents(config_, end_of_document_), read_here());
   }
   StepResult result;
   result.loss_scale = loss_scaler_.scale();
@@ -133,7 +137,7 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
   DeviceBatches batches(config_, grid_, batch_memory_, samples, plan,
-                        evaluation_contents(config_, end_of_document_, counted % batch != 0));
+                        evaluation_contents(config_, end_of_document_, counted % batch != 0), read_here());
   double sum = 0, count = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;

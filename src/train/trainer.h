@@ -109,6 +109,7 @@ class Trainer {
   nlohmann::json facts() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);
+  std::function<bool(const BatchField&)> read_here() const;  ///< by a stage of this rank
 
   const Config& config_;
   const ProcessGrid& grid_;

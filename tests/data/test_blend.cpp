@@ -173,10 +173,10 @@ TEST_CASE("blend: every layout of data ranks, and every start, delivers the same
       Mixture mixture;  // each rank has one of its own
       BatchReader batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
       for (std::int64_t step = first_step; step < kSteps; ++step) {
-        for (const HostMicroBatch& part : batches.next().micro_batches) {
-          const auto* ids = static_cast<const std::int32_t*>(part.tokens.data());
+        for (const MicroBatch& part : batches.next().micro_batches) {
+          const auto* ids = static_cast<const std::int32_t*>(part.main.tokens.data());
           for (std::int64_t j = 0; j < micro; ++j) {
-            tokens[static_cast<std::size_t>(step * kBatch + part.first_in_batch + j)] = ids[j];
+            tokens[static_cast<std::size_t>(step * kBatch + part.first_sample + j)] = ids[j];
           }
         }
       }

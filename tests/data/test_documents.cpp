@@ -72,12 +72,12 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
                         {true, true, kEnd, odd_weights});
     const StepBatch& batch = batches.next();
     count += batch.loss_count;
-    for (const HostMicroBatch& micro : batch.micro_batches) {
-      REQUIRE(micro.document_starts.shape() == Shape{b, sequence});
-      REQUIRE(micro.position_ids.shape() == Shape{sequence, b});
-      REQUIRE(micro.weights.shape() == Shape{sequence, b});
+    for (const MicroBatch& micro : batch.micro_batches) {
+      REQUIRE(micro.main.document_starts.shape() == Shape{b, sequence});
+      REQUIRE(micro.main.position_ids.shape() == Shape{sequence, b});
+      REQUIRE(micro.main.weights.shape() == Shape{sequence, b});
       for (std::int64_t j = 0; j < b; ++j) {
-        const auto sample = static_cast<std::size_t>(micro.first_in_batch + j);
+        const auto sample = static_cast<std::size_t>(micro.first_sample + j);
         seen[sample] = true;
         const auto tokens = reader.read(12 + sample).first(static_cast<std::size_t>(sequence + 1));
         const std::vector<std::int32_t> starts = starts_of({tokens.begin(), tokens.end() - 1});
@@ -85,11 +85,11 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
         expected_count += odd_weights(tokens, weights);
         for (std::int64_t i = 0; i < sequence; ++i) {
           const auto at = static_cast<std::size_t>(i);
-          REQUIRE(micro.tokens.as<std::int32_t>()[i * b + j] == tokens[at]);
-          REQUIRE(micro.targets.as<std::int32_t>()[i * b + j] == tokens[at + 1]);
-          REQUIRE(micro.document_starts.as<std::int32_t>()[j * sequence + i] == starts[at]);
-          REQUIRE(micro.position_ids.as<std::int32_t>()[i * b + j] == i - starts[at]);
-          REQUIRE(micro.weights.as<float>()[i * b + j] == weights[at]);
+          REQUIRE(micro.main.tokens.as<std::int32_t>()[i * b + j] == tokens[at]);
+          REQUIRE(micro.main.targets.as<std::int32_t>()[i * b + j] == tokens[at + 1]);
+          REQUIRE(micro.main.document_starts.as<std::int32_t>()[j * sequence + i] == starts[at]);
+          REQUIRE(micro.main.position_ids.as<std::int32_t>()[i * b + j] == i - starts[at]);
+          REQUIRE(micro.main.weights.as<float>()[i * b + j] == weights[at]);
         }
       }
     }
@@ -110,7 +110,7 @@ TEST_CASE("without documents or weights there is nothing of them, and every targ
       0);
   const StepBatch& batch = batches.next();
   CHECK(batch.loss_count == 4 * 16);
-  CHECK(batch.micro_batches[0].document_starts.empty());
-  CHECK(batch.micro_batches[0].position_ids.empty());
-  CHECK(batch.micro_batches[0].weights.empty());
+  CHECK(batch.micro_batches[0].main.document_starts.empty());
+  CHECK(batch.micro_batches[0].main.position_ids.empty());
+  CHECK(batch.micro_batches[0].main.weights.empty());
 }

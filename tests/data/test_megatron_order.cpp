@@ -298,8 +298,8 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
     CHECK(json::parse(line)["tokens"].get<std::vector<std::int32_t>>() == expected);
     if (sample % 2 == 0) batch = &batches.next();
     for (std::uint64_t i = 0; i < 4; ++i) {
-      CHECK(batch->micro_batches[0].tokens.as<std::int32_t>()[2 * i + sample % 2] == expected[i]);
-      CHECK(batch->micro_batches[0].targets.as<std::int32_t>()[2 * i + sample % 2] == expected[i + 1]);
+      CHECK(batch->micro_batches[0].main.tokens.as<std::int32_t>()[2 * i + sample % 2] == expected[i]);
+      CHECK(batch->micro_batches[0].main.targets.as<std::int32_t>()[2 * i + sample % 2] == expected[i + 1]);
     }
     order.locate(sample, pieces);
     CHECK(pieces.data() == room);

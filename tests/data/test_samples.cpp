@@ -184,17 +184,17 @@ TEST_CASE("batches: the data ranks' parts make the global batch, each sample rea
         CHECK(batch.step == step);
         REQUIRE(batch.micro_batches.size() == static_cast<std::size_t>(global / (b * d)));
         for (std::size_t k = 0; k < batch.micro_batches.size(); ++k) {
-          const HostMicroBatch& micro = batch.micro_batches[k];
-          CHECK(micro.first_in_batch == static_cast<std::int64_t>(k) * b * d + rank * b);
-          REQUIRE(micro.tokens.shape() == Shape{s, b});
-          const auto* tokens = micro.tokens.as<std::int32_t>();
-          const auto* targets = micro.targets.as<std::int32_t>();
+          const MicroBatch& micro = batch.micro_batches[k];
+          CHECK(micro.first_sample == static_cast<std::int64_t>(k) * b * d + rank * b);
+          REQUIRE(micro.main.tokens.shape() == Shape{s, b});
+          const auto* tokens = micro.main.tokens.as<std::int32_t>();
+          const auto* targets = micro.main.targets.as<std::int32_t>();
           for (std::int64_t j = 0; j < b; ++j) {
             for (std::int64_t i = 0; i < s; ++i) {
               REQUIRE(tokens[i * b + j] == tokens[j] + i);  // the source counts up
               REQUIRE(targets[i * b + j] == tokens[j] + i + 1);
             }
-            found[{step, micro.first_in_batch + j}] = static_cast<std::uint64_t>(tokens[j]);
+            found[{step, micro.first_sample + j}] = static_cast<std::uint64_t>(tokens[j]);
           }
         }
       }
@@ -223,7 +223,7 @@ TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
   CHECK(batch.step == 2);
   CHECK(batch.samples.first_sample == 4);
   REQUIRE(batch.micro_batches.size() == 3);
-  CHECK(batch.micro_batches[2].tokens.as<std::int32_t>()[0] == 80);
+  CHECK(batch.micro_batches[2].main.tokens.as<std::int32_t>()[0] == 80);
 }
 
 TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[batches]") {
@@ -239,15 +239,15 @@ TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[ba
   for (const std::int64_t s : {3, 7, 10, 10}) {  // 10 also where nothing is said
     const StepBatch& batch = batches.next();
     REQUIRE(batch.micro_batches.size() == 2);
-    for (const HostMicroBatch& micro : batch.micro_batches) {
-      REQUIRE(micro.tokens.shape() == Shape{s, 2});
-      REQUIRE(micro.targets.shape() == Shape{s, 2});
+    for (const MicroBatch& micro : batch.micro_batches) {
+      REQUIRE(micro.main.tokens.shape() == Shape{s, 2});
+      REQUIRE(micro.main.targets.shape() == Shape{s, 2});
       for (std::int64_t j = 0; j < 2; ++j) {
-        const auto sample = batch.samples.first_sample + static_cast<std::uint64_t>(micro.first_in_batch + j);
+        const auto sample = batch.samples.first_sample + static_cast<std::uint64_t>(micro.first_sample + j);
         const auto first = static_cast<std::int32_t>(order.first_token_of(sample));
         for (std::int32_t i = 0; i < s; ++i) {
-          CHECK(micro.tokens.as<std::int32_t>()[i * 2 + j] == first + i);
-          CHECK(micro.targets.as<std::int32_t>()[i * 2 + j] == first + i + 1);
+          CHECK(micro.main.tokens.as<std::int32_t>()[i * 2 + j] == first + i);
+          CHECK(micro.main.targets.as<std::int32_t>()[i * 2 + j] == first + i + 1);
         }
       }
     }
@@ -263,7 +263,7 @@ TEST_CASE("batches: what is handed out stays while the next is read, and no more
     while (source.reads() < 4 * (step + 2)) std::this_thread::yield();  // the next step is read meanwhile
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     CHECK(source.reads() == 4 * (step + 2));
-    CHECK(batch.micro_batches[0].tokens.as<std::int32_t>()[0] == 40 * step);
+    CHECK(batch.micro_batches[0].main.tokens.as<std::int32_t>()[0] == 40 * step);
   }
 }
 

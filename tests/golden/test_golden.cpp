@@ -45,7 +45,7 @@ class GoldenMicroBatches {
     for (std::size_t k = 0; k < tokens_.size(); ++k) {
       MicroBatch micro_batch;
       micro_batch.main.tokens = {tokens_[k].data(), {s, b}, DType::i32};
-      micro_batch.targets = {targets_[k].data(), {s, b}, DType::i32};
+      micro_batch.main.targets = {targets_[k].data(), {s, b}, DType::i32};
       micro_batch.main.position_ids = {position_ids_.data(), {s, b}, DType::i32};
       micro_batch.main.positions = {positions_.data(), {s}, DType::i32};
       micro_batch.first_sample = static_cast<std::int64_t>(k) * b;

@@ -98,17 +98,11 @@ Results compute(const Config& config) {
       position_ids.insert(position_ids.end(), static_cast<std::size_t>(b), positions.back());
     }
     std::vector<MicroBatch> micro_batches;
-    for (const HostMicroBatch& from : batch.micro_batches) {
+    for (const MicroBatch& from : batch.micro_batches) {
       MicroBatch& to = micro_batches.emplace_back();
-      to.main.tokens = from.tokens;
-      to.targets = from.targets;
-      to.main.document_starts = from.document_starts;
-      to.main.position_ids =
-          from.position_ids ? from.position_ids : ConstTensor(position_ids.data(), {s, b}, DType::i32);
-      to.weights = from.weights;
+      to = from;
+      if (!to.main.position_ids) to.main.position_ids = ConstTensor(position_ids.data(), {s, b}, DType::i32);
       to.main.positions = ConstTensor(positions.data(), {s}, DType::i32);
-      to.main.sequence = s;
-      to.samples = b;
       to.gradient_scale = 1 / batch.loss_count;
     }
     Timers timers;

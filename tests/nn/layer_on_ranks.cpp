@@ -70,10 +70,10 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
                            .position_ids = position_ids_,
                            .positions = positions_,
                            .document_starts = {},
+                           .targets = targets_,
+                           .weights = {},
                            .sequence = kSequence},
                   .encoder = {},
-                  .targets = targets_,
-                  .weights = {},
                   .first_sample = 5,
                   .samples = kSamples,
                   .gradient_scale = kLossScale};

@@ -46,7 +46,7 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
 
   Arena scratch("scratch"), batch("batch");
   MicroBatch micro_batch;
-  for (ConstTensor* ids : {&micro_batch.main.tokens, &micro_batch.targets, &micro_batch.main.position_ids}) {
+  for (ConstTensor* ids : {&micro_batch.main.tokens, &micro_batch.main.targets, &micro_batch.main.position_ids}) {
     *ids = batch.allocate("ids", {8, 1}, DType::i32);
   }
   micro_batch.main.positions = batch.allocate("positions", {8}, DType::i32);

@@ -136,12 +136,12 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& batch = micro_batches_[k];
     batch.main.tokens = {tokens_[k].data(), {s, b}, DType::i32};
-    batch.targets = {targets_[k].data(), {s, b}, DType::i32};
+    batch.main.targets = {targets_[k].data(), {s, b}, DType::i32};
     const auto& position_ids = contents_.position_ids ? document_position_ids_[k] : position_ids_;
     batch.main.position_ids = {position_ids.data(), {s, b}, DType::i32};
     batch.main.positions = {positions_.data(), {s}, DType::i32};
     if (contents_.document_starts) batch.main.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
-    if (contents_.weights) batch.weights = {weights_[k].data(), {s, b}, DType::f32};
+    if (contents_.weights) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
     batch.main.sequence = s;
     batch.gradient_scale = loss_scale(config_) / targets_in_batch_;
     for (std::int64_t j = 0; j < b; ++j) place_sample(k, j, step, s);

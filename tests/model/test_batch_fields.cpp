@@ -1,0 +1,75 @@
+// What a family's micro-batches are made of, and which stages read it.
+#include <catch2/catch.hpp>
+
+#include "comm/counting_communicator.h"
+#include "model/family.h"
+
+using namespace megatron;
+
+namespace {
+
+Config tiny_config() {
+  Config config;
+  ModelConfig& model = config.model;
+  model.layers = 12;
+  model.hidden_size = 16;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 24;
+  model.sequence_length = model.max_position_embeddings = 8;
+  model.vocab_size = 50;
+  model.vocab_multiple = 64;
+  config.train.micro_batch_size = 3;
+  return config;
+}
+
+/// Whether a chunk of this pipeline stage reads each field, by its name.
+std::string read_by(Config config, int stages, int stage) {
+  config.parallel.pipeline = stages;
+  CountingCommunicator world(stage, stages);
+  const ProcessGrid grid(world, {.pipeline = stages});
+  const TensorRegion region(grid, false);
+  ParameterStore store;
+  const Stages chunks = make_stages(config, grid, region, store);
+  std::string names;
+  for (const BatchField& field : batch_layout(config).fields) {
+    if (field.source != FieldSource::sample) continue;
+    for (const auto& chunk : chunks) {
+      if (!chunk->reads(field)) continue;
+      names += std::string(names.empty() ? "" : ", ") + field.name;
+      break;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("batch fields: GPT's memory, by what the configuration asks of documents") {
+  Config config = tiny_config();
+  const std::size_t numbers = 8 * 3 * 4;  // bytes of a [s, b] field
+  // Tokens, targets and weights of each micro-batch; position ids and positions of all.
+  CHECK(batch_layout(config).bytes(5) == 5 * 3 * numbers + numbers + 8 * 4);
+  config.data.reset_attention_mask = true;
+  CHECK(batch_layout(config).bytes(5) == 5 * 4 * numbers + numbers + 8 * 4);
+  config.data.reset_position_ids = true;  // position ids are a sample's then
+  CHECK(batch_layout(config).bytes(5) == 5 * 5 * numbers + 8 * 4);
+  config.data.reset_attention_mask = false;
+  CHECK(batch_layout(config).bytes(5) == 5 * 4 * numbers + 8 * 4);
+}
+
+TEST_CASE("batch fields: a stage reads what its embedding, attention or head needs") {
+  Config config = tiny_config();
+  CHECK(read_by(config, 1, 0) == "tokens, targets, loss weights");
+  CHECK(read_by(config, 3, 0) == "tokens");
+  CHECK(read_by(config, 3, 1).empty());
+  CHECK(read_by(config, 3, 2) == "targets, loss weights");
+  config.data.reset_attention_mask = config.data.reset_position_ids = true;
+  CHECK(read_by(config, 3, 0) == "tokens, position ids, document starts");  // learned positions are embedded
+  CHECK(read_by(config, 3, 1) == "document starts");
+  config.model.position_embedding = "rope";
+  CHECK(read_by(config, 3, 1) == "position ids, document starts");
+  config.parallel.virtual_stages = 2;
+  config.data = {};
+  CHECK(read_by(config, 2, 0) == "tokens");
+  CHECK(read_by(config, 2, 1) == "targets, loss weights");
+}
