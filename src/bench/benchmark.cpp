@@ -176,7 +176,7 @@ class BenchmarkJob {
         replica_(config_, grid_, compute_.backend),
         batch_(config_, grid_.data().rank(), *compute_.backend.device) {
     timers_.set_ranges(compute_.backend.ops->ranges());
-    for (Communicator* group : {&grid_.tensor(), &grid_.data(), &grid_.model()}) group->set_meter(&meter_);
+    for (Communicator* group : {&grid_.tensor(), &grid_.copies(), &grid_.model()}) group->set_meter(&meter_);
   }
 
   Backend& backend() { return compute_.backend; }

@@ -1,6 +1,9 @@
 #include "comm/process_grid.h"
 
-#include <vector>
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
 
 #include "base/text.h"
 
@@ -22,6 +25,62 @@ int rank_of(const GridCoordinates& at, const GridShape& shape) {
   return ((at.pipeline * shape.data + at.data) * shape.context + at.context) * shape.tensor + at.tensor;
 }
 
+namespace {
+
+enum class Carries { tensors, decisions };
+
+/// One kind of group. `to_first` moves a member's coordinates to those of its group's first member.
+struct GroupRow {
+  Group group;
+  const char* name;
+  Carries carries;
+  void (*to_first)(GridCoordinates& at, const GridShape& shape);
+  std::optional<Group> same_as = {};  ///< the row above whose communicator it is where the members are the same
+};
+
+constexpr std::array<GroupRow, kGroupCount> kRows = {{
+    {Group::tensor, "tensor", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.tensor = 0; }},
+    {Group::context, "context", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = 0; }},
+    {Group::data, "data", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
+    {Group::copies, "copies", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = at.data = 0; },
+     Group::data},
+    {Group::control, "control", Carries::decisions, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
+    {Group::pipeline, "pipeline", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.pipeline = 0; }},
+    {Group::model, "model", Carries::tensors,
+     [](GridCoordinates& at, const GridShape&) { at.tensor = at.pipeline = 0; }},
+    {Group::kv_replicas, "kv_replicas", Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) { at.tensor -= at.tensor % shape.kv_replicas; }},
+}};
+static_assert([] {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].group != static_cast<Group>(i)) return false;
+  }
+  return true;
+}());
+
+/// By rank: its group's first member. Ranks within a group keep the world's order, which is ascending along every axis.
+template <class ToFirst>
+std::vector<int> colours_of(const GridShape& shape, const ToFirst& to_first) {
+  std::vector<int> colours;
+  colours.reserve(static_cast<std::size_t>(shape.ranks()));
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    GridCoordinates at = coordinates_of(rank, shape);
+    to_first(at);
+    colours.push_back(rank_of(at, shape));
+  }
+  return colours;
+}
+
+void check_ties(const GridShape& shape) {
+  for (const std::vector<int>& stages : shape.ties) {
+    internal_check(!stages.empty() && stages.front() >= 0 && stages.back() < shape.pipeline &&
+                       std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end(),
+                   "a tie is a set of the pipeline's stages, ascending");
+  }
+}
+
+}  // namespace
+
 ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicator* transport)
     : world_(world), shape_(shape) {
   verify(shape.tensor > 0 && shape.context > 0 && shape.data > 0 && shape.pipeline > 0, ErrorKind::configuration,
@@ -35,38 +94,38 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
                  "tensor ranks that share parts are equally many of each");
   at_ = coordinates_of(world.rank(), shape);
 
-  // A group's colour is the rank of its first member: `first` moves coordinates there. Ranks within a group keep the
-  // world's order, which is ascending along every axis.
-  Communicator& tensors = transport != nullptr ? *transport : world;
-  const auto group = [&](const char* name, auto first, Communicator& from) {
-    std::vector<int> colours;
-    colours.reserve(static_cast<std::size_t>(world.size()));
-    for (int rank = 0; rank < world.size(); ++rank) {
-      GridCoordinates at = coordinates_of(rank, shape_);
-      first(at);
-      colours.push_back(rank_of(at, shape_));
-    }
-    return from.split_known(colours, name);
+  check_ties(shape);
+
+  const auto colours_of_row = [&](const GroupRow& row) {
+    return colours_of(shape_, [&](GridCoordinates& at) { row.to_first(at, shape_); });
   };
-  tensor_ = group(
-      "tensor", [](GridCoordinates& at) { at.tensor = 0; }, tensors);
-  data_ = group(
-      "data", [](GridCoordinates& at) { at.data = 0; }, tensors);
-  control_ = group(
-      "control", [](GridCoordinates& at) { at.data = 0; }, world);
-  pipeline_ = group(
-      "pipeline", [](GridCoordinates& at) { at.pipeline = 0; }, tensors);
-  model_ = group(
-      "model", [](GridCoordinates& at) { at.tensor = at.pipeline = 0; }, tensors);
-  embedding_ = group(
-      "embedding",
-      [last = shape.pipeline - 1](GridCoordinates& at) {
-        if (at.pipeline == last) at.pipeline = 0;  // joins the first stage; the stages between stay alone
-      },
-      tensors);
-  kv_replicas_ = group(
-      "kv_replicas", [kv_replicas = shape.kv_replicas](GridCoordinates& at) { at.tensor -= at.tensor % kv_replicas; },
-      tensors);
+  Communicator& tensors = transport != nullptr ? *transport : world;
+  for (const GroupRow& row : kRows) {
+    const std::vector<int> colours = colours_of_row(row);
+    Communicator*& place = by_group_[static_cast<std::size_t>(row.group)];
+    if (row.same_as && colours == colours_of_row(kRows[static_cast<std::size_t>(*row.same_as)])) {
+      place = &of(*row.same_as);
+      continue;
+    }
+    place = &add((row.carries == Carries::tensors ? tensors : world).split_known(colours, row.name));
+  }
+  for (const std::vector<int>& stages : shape_.ties) {
+    const std::vector<int> colours = colours_of(shape_, [&](GridCoordinates& at) {
+      if (std::find(stages.begin(), stages.end(), at.pipeline) != stages.end()) at.pipeline = stages.front();
+    });
+    ties_.push_back(&add(tensors.split_known(colours, "tie " + std::to_string(ties_.size()))));
+  }
+}
+
+Communicator& ProcessGrid::tie(int index) const {
+  internal_check(index >= 0 && index < ties(), "a tie that the grid's shape does not have");
+  return *ties_[static_cast<std::size_t>(index)];
+}
+
+Communicator& ProcessGrid::add(std::unique_ptr<Communicator> group) {
+  groups_.push_back(group.get());
+  owned_.push_back(std::move(group));
+  return *groups_.back();
 }
 
 }  // namespace megatron

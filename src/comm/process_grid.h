@@ -1,13 +1,15 @@
-// ProcessGrid: who is who. Maps the world's ranks to coordinates and owns one communicator per axis.
+// ProcessGrid: who is who. Maps the world's ranks to coordinates and owns a communicator for each group of them.
 //
 // Rank order (the design's and Megatron-LM's): tensor fastest, then context, data, pipeline:
 //   rank = ((pipeline · data_size + data) · context_size + context) · tensor_size + tensor
-// There are no globals: the grid is passed by reference and must outlive everything that communicates through it.
-// It must die before the MPI session.
+// Passed by reference: it must outlive everything that communicates through it, and die before the MPI session. Knows
+// ranks, neither parameters nor models.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -16,8 +18,12 @@ namespace megatron {
 /// Extents of the grid; their product is the number of ranks.
 struct GridShape {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
-  int kv_replicas = 1;  ///< so many neighbouring tensor ranks hold the same part of what has fewer parts than they are
+  int kv_replicas = 1;  ///< neighbouring tensor ranks that hold the same part of what has fewer parts than ranks
+  /// Sets of stages, each ascending, that hold copies of the same parameters: the model says which.
+  std::vector<std::vector<int>> ties = {};
+
   int ranks() const { return tensor * context * data * pipeline; }
+  int copies() const { return context * data; }  ///< ranks of ProcessGrid::copies()
 };
 
 struct GridCoordinates {
@@ -26,6 +32,15 @@ struct GridCoordinates {
 
 GridCoordinates coordinates_of(int rank, const GridShape& shape);
 int rank_of(const GridCoordinates& at, const GridShape& shape);
+
+/// The groups that every grid has. Who their members are: the table in process_grid.cpp, where a new one is a row.
+enum class Group { tensor, context, data, copies, control, pipeline, model, kv_replicas };
+inline constexpr std::size_t kGroupCount = 8;
+
+/// Which ranks hold the same part of a parameter, as far as this follows from the axes that divide samples and rows.
+enum class CopyGroup {
+  dense,  ///< all of context × data
+};
 
 class ProcessGrid {
  public:
@@ -37,30 +52,45 @@ class ProcessGrid {
   const GridShape& shape() const { return shape_; }
   const GridCoordinates& at() const { return at_; }
 
-  Communicator& world() const { return world_; }               ///< of host tensors
-  Communicator& tensor() const { return *tensor_; }            ///< ranks that share a layer's matrices
-  Communicator& data() const { return *data_; }                ///< ranks with the same parameters, other samples
-  Communicator& control() const { return *control_; }          ///< the same, for decisions: behind nothing of data()
-  Communicator& pipeline() const { return *pipeline_; }        ///< all stages of one model replica; rank = stage
-  Communicator& model() const { return *model_; }              ///< tensor × pipeline: one whole model replica
-  Communicator& embedding() const { return *embedding_; }      ///< {first, last} stage; alone (size 1) on others
-  Communicator& kv_replicas() const { return *kv_replicas_; }  ///< tensor ranks that share parts; alone where none do
+  Communicator& world() const { return world_; }                        ///< of host tensors
+  Communicator& tensor() const { return of(Group::tensor); }            ///< ranks that share a layer's matrices
+  Communicator& context() const { return of(Group::context); }          ///< ranks with other rows of the same samples
+  Communicator& data() const { return of(Group::data); }                ///< ranks with other samples
+  Communicator& control() const { return of(Group::control); }          ///< as data(), but waits for none of its sums
+  Communicator& pipeline() const { return of(Group::pipeline); }        ///< all stages of a model; rank = stage
+  Communicator& model() const { return of(Group::model); }              ///< tensor × pipeline: one whole model
+  Communicator& kv_replicas() const { return of(Group::kv_replicas); }  ///< tensor ranks that share parts, or alone
+  /// Ranks that hold the same part of a parameter, each with a part of its gradient: context × data. They share the
+  /// optimizer's state and the writing of checkpoints out. While context is 1 this is data() itself.
+  Communicator& copies(CopyGroup) const { return of(Group::copies); }
+  Communicator& copies() const { return copies(CopyGroup::dense); }
+  /// The stages of shape().ties[index], ascending; this rank alone where its stage is none of them.
+  Communicator& tie(int index) const;
+  int ties() const { return static_cast<int>(ties_.size()); }
 
-  /// All of these but the world, always in the same order.
-  static constexpr std::size_t kGroups = 7;
-  std::array<Communicator*, kGroups> groups() const {
-    return {tensor_.get(), data_.get(),      control_.get(),    pipeline_.get(),
-            model_.get(),  embedding_.get(), kv_replicas_.get()};
-  }
+  /// All of these but the world, each once, always in the same order.
+  std::span<Communicator* const> groups() const { return groups_; }
+
+  /// Decides together: each value becomes its maximum over all ranks. What ranks do because of a number that only some
+  /// of them know goes through here (or through the world, where there is no grid). Collective over the world; no rank
+  /// sends more than log2(ranks) + 1 messages, or 7.
+  void agree(std::span<double> values) const { world_.all_reduce_values(values, Reduce::maximum); }
+  /// Whether the flag is set on some rank.
+  bool agree(bool flag) const { return world_.any_rank(flag); }
 
   bool first_stage() const { return at_.pipeline == 0; }
   bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
 
  private:
+  Communicator& of(Group group) const { return *by_group_[static_cast<std::size_t>(group)]; }
+  Communicator& add(std::unique_ptr<Communicator> group);
+
   Communicator& world_;
   GridShape shape_;
   GridCoordinates at_;
-  std::unique_ptr<Communicator> tensor_, data_, control_, pipeline_, model_, embedding_, kv_replicas_;
+  std::vector<std::unique_ptr<Communicator>> owned_;
+  std::vector<Communicator*> groups_, ties_;
+  std::array<Communicator*, kGroupCount> by_group_{};
 };
 
 }  // namespace megatron

@@ -93,8 +93,19 @@ struct ReplicaCheck::HashState {
 ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device,
                            const Optimizer& optimizer)
     : grid_(grid), device_(device), staging_(kStagingBytes), state_(std::make_unique<HashState>()) {
+  holders_ = {
+      {&grid.copies(), [](const Piece& piece) { return piece.over_copies; }},
+      {&grid.tensor(),
+       [](const Piece& piece) {
+         return piece.parameter->tensor == Placement::replica || piece.parameter->tensor == Placement::partial;
+       }},
+      {&grid.kv_replicas(), [](const Piece& piece) { return piece.parameter->tensor == Placement::kv_replicated; }},
+  };
+  for (int i = 0; i < grid.ties(); ++i) {
+    holders_.push_back({&grid.tie(i), [i](const Piece& piece) { return piece.parameter->tie == i; }});
+  }
   for (const Parameter& parameter : store.all()) {
-    add({&parameter, parameter.value, "", parameter.data != Placement::split});
+    add({&parameter, parameter.value, "", true});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
       add_state(parameter, part, optimizer, store.shards() > 1);
     }
@@ -107,20 +118,18 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
   const std::int64_t first = part.first - parameter.first;
   const std::string which = shared_out ? fmt::format(", elements {} to {}", first, first + part.count - 1) : "";
   if (optimizer.master_copy()) {
-    add({&parameter, state.master, fmt::format(" (fp32 master{})", which),
-         !shared_out && parameter.data != Placement::split});
+    add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
   }
   if (state.m) add({&parameter, state.m, fmt::format(" (first moment{})", which), false});
   if (state.v) add({&parameter, state.v, fmt::format(" (second moment{})", which), false});
 }
 
-// What nobody else holds need not be read.
+// What this rank alone holds need not be read.
 void ReplicaCheck::add(Piece piece) {
-  if ((piece.over_data && grid_.data().size() > 1) || (piece.over_tensor() && grid_.tensor().size() > 1) ||
-      (piece.over_kv_replicas() && grid_.kv_replicas().size() > 1) ||
-      (piece.over_stages() && grid_.embedding().size() > 1)) {
-    pieces_.push_back(std::move(piece));
-  }
+  const bool held_elsewhere = std::any_of(holders_.begin(), holders_.end(), [&](const Holders& holders) {
+    return holders.group->size() > 1 && holders.hold(piece);
+  });
+  if (held_elsewhere) pieces_.push_back(std::move(piece));
 }
 
 ReplicaCheck::~ReplicaCheck() = default;
@@ -140,16 +149,15 @@ std::uint64_t ReplicaCheck::hash_of(ConstTensor values) {
 
 // One hash of the selected pieces, of which the largest and the smallest in the group are asked for: constant traffic
 // whatever the size of the group.
-template <class Select>
-bool ReplicaCheck::differ(Communicator& group, const Select& select) const {
-  if (group.size() == 1) return false;
+bool ReplicaCheck::differ(const Holders& holders) const {
+  if (holders.group->size() == 1) return false;
   XXH3_64bits_reset(state_->state);
   for (const Piece& piece : pieces_) {
-    if (select(piece)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
+    if (holders.hold(piece)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
   }
   const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
   std::array<double, 2> extremes{hash, -hash};
-  group.all_reduce_values(extremes, Reduce::maximum);
+  holders.group->all_reduce_values(extremes, Reduce::maximum);
   return extremes[0] != -extremes[1];
 }
 
@@ -168,12 +176,9 @@ std::string ReplicaCheck::describe() const {
 
 void ReplicaCheck::run(const std::string& when) {
   for (Piece& piece : pieces_) piece.hash = hash_of(piece.values);
-  bool bad = differ(grid_.data(), [](const Piece& piece) { return piece.over_data; });
-  bad = differ(grid_.tensor(), [](const Piece& piece) { return piece.over_tensor(); }) || bad;
-  bad = differ(grid_.kv_replicas(), [](const Piece& piece) { return piece.over_kv_replicas(); }) || bad;
-  bad = differ(grid_.embedding(), [](const Piece& piece) { return piece.over_stages(); }) || bad;
-  for (Communicator* axis : {&grid_.tensor(), &grid_.data(), &grid_.pipeline()}) bad = axis->any_rank(bad);
-  if (!bad) return;
+  bool bad = false;
+  for (const Holders& holders : holders_) bad = differ(holders) || bad;
+  if (!grid_.agree(bad)) return;
   Communicator& world = grid_.world();
   const std::vector<std::string> descriptions = world.gather_texts(describe(), 0);
   const std::string differences = world.broadcast_text(world.rank() == 0 ? find_differences(descriptions) : "", 0);

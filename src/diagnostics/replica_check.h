@@ -1,13 +1,13 @@
 // ReplicaCheck: values that several ranks hold must be the same bits on all of them. Memory, processors and networks
 // break without saying so; what comes of it looks like training for a long time.
 //
-// What has copies follows from the parameters' placements: every parameter on the data ranks, whole ones (norms, some
-// biases, position tables) on the tensor ranks, tied ones on the first and last stage. So do fp32 masters and moments,
-// of which a distributed optimizer's data ranks hold a part each. Data ranks' moments are not compared: where they
-// differ the values do after the next update. Knows hashes and ranks; when to check is the loop's business.
+// Which groups hold the same follows from the parameter's record: the table in the constructor. So it does for fp32
+// masters and moments, of which a distributed optimizer's ranks hold a part each. Moments are not compared over the
+// grid's copies: where they differ the values do after the next update. Knows hashes and ranks, not when to check.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,27 +35,26 @@ class ReplicaCheck {
   struct Piece {
     const Parameter* parameter;
     ConstTensor values;
-    std::string of;  ///< " (fp32 master)", or nothing
-    bool over_data;  ///< data ranks are to have the same
+    std::string of;    ///< " (fp32 master)", or nothing
+    bool over_copies;  ///< the grid's copies are to have the same
     std::uint64_t hash = 0;
-
-    bool over_tensor() const {
-      return parameter->tensor == Placement::replica || parameter->tensor == Placement::partial;
-    }
-    bool over_kv_replicas() const { return parameter->tensor == Placement::kv_replicated; }
-    bool over_stages() const { return parameter->pipeline != Placement::split; }
+  };
+  /// A group, and the pieces that are the same on all its ranks.
+  struct Holders {
+    Communicator* group;
+    std::function<bool(const Piece&)> hold;
   };
   struct HashState;
 
   void add(Piece piece);
   void add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer, bool shared_out);
-  template <class Select>
-  bool differ(Communicator& group, const Select& select) const;
+  bool differ(const Holders& holders) const;
   std::uint64_t hash_of(ConstTensor values);
   std::string describe() const;
 
   const ProcessGrid& grid_;
   Device& device_;
+  std::vector<Holders> holders_;
   std::vector<Piece> pieces_;
   std::vector<std::byte> staging_;
   std::unique_ptr<HashState> state_;

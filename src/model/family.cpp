@@ -23,6 +23,7 @@ Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegi
 constexpr std::array kFamilies = {
     ModelFamily{.name = "gpt",
                 .make_stages = stages_of<GptStage>,
+                .ties = GptStage::ties,
                 .batch_layout = gpt_batch_layout,
                 .flops = decoder_flops_per_token,
                 .signature = decoder_signature,

@@ -25,6 +25,8 @@ struct ModelFamily {
   /// the configuration must outlive the stages.
   Stages (*make_stages)(const Config& config, const ProcessGrid& grid, const TensorRegion& region,
                         ParameterStore& store);
+  /// Sets of stages that hold copies of the same parameters, for GridShape::ties; parameters are marked by the index.
+  std::vector<std::vector<int>> (*ties)(const Config& config);
   /// What its micro-batches are made of, at most.
   BatchLayout (*batch_layout)(const Config& config);
   /// As flops_per_token() says.

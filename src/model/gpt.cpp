@@ -85,15 +85,25 @@ int declare_table(ParameterBuilder& builder, const std::string& name, const Mode
   return builder.column_parallel_weight(name, model.padded_vocab(), model.hidden_size, model.init_std);
 }
 
+constexpr int kWordTie = 0;
+
 // A tied word table is used by the first chunk (look-up) and by the last (head). Where these are on different ranks it
 // is one parameter in two copies: the first chunk's counts, the gradients of both are summed.
 int declare_word_table(ParameterBuilder& builder, const ModelConfig& model, const ProcessGrid& grid) {
   const int word = declare_table(builder, "embedding.word.weight", model);
-  if (model.tie_embeddings && grid.shape().pipeline > 1) builder.store().mark_tied(word, /*owner=*/grid.first_stage());
+  if (model.tie_embeddings && grid.shape().pipeline > 1) {
+    builder.store().mark_tied(word, kWordTie, /*owner=*/grid.tie(kWordTie).rank() == 0);
+  }
   return word;
 }
 
 }  // namespace
+
+std::vector<std::vector<int>> GptStage::ties(const Config& config) {
+  const int stages = static_cast<int>(config.parallel.pipeline);
+  if (!config.model.tie_embeddings || stages == 1) return {};
+  return {{0, stages - 1}};
+}
 
 BatchLayout gpt_batch_layout(const Config& config) {
   const FieldReader reads_ids =

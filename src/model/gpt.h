@@ -25,6 +25,9 @@ class GptStage final : public Stage {
   GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
            const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {}, int chunk = 0);
 
+  /// The stages with copies of the word table, where it is tied and they are two. See ModelFamily.
+  static std::vector<std::vector<int>> ties(const Config& config);
+
   std::span<const Link> receives() const override { return embedding_ ? std::span<const Link>() : link_; }
   std::span<const Link> sends() const override { return head_ ? std::span<const Link>() : link_; }
   std::unique_ptr<StageSaved> make_saved() const override;

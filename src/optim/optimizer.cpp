@@ -29,17 +29,17 @@ UpdateRule update_rule(const std::string& name) {
   fail(ErrorKind::configuration, "optimizer.name = \"{}\" is not available: use \"adamw\" or \"sgd\"", name);
 }
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, int data_rank, const OptimizerSettings& settings) {
+std::size_t Optimizer::state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings) {
   const int tensors = settings.moments() + (store.values().dtype() == DType::f32 ? 0 : 1);
-  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(data_rank))) * sizeof(float) + kScalarBytes;
+  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(shard))) * sizeof(float) + kScalarBytes;
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
                      ParameterAllGather* gathers)
     : store_(store), settings_(settings), device_(device), ops_(ops), gathers_(gathers) {
   internal_check(gathers != nullptr || store.shards() == 1, "an optimizer of shards needs gathers");
-  const int data_rank = gathers != nullptr ? gathers->data_rank() : 0;
-  owned_ = store.owned_by(data_rank);
+  const int shard = gathers != nullptr ? gathers->shard() : 0;
+  owned_ = store.owned_by(shard);
   std::int64_t elements = 0;
   for (const FlatRange& range : owned_) {
     positions_.push_back(elements);
@@ -64,7 +64,7 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     }
   }
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  memory_ = Buffer(device, state_bytes(store, data_rank, settings) - kScalarBytes);
+  memory_ = Buffer(device, state_bytes(store, shard, settings) - kScalarBytes);
   std::size_t taken = 0;
   const auto take = [&](bool wanted, Tensor& tensor) {
     if (!wanted) return;
@@ -110,7 +110,7 @@ void Optimizer::initialize(std::uint64_t seed) {
   ops_.fill(store_.gradients(), 0);
 }
 
-// The owned range's values are the rounded master's, here and soon on every data rank.
+// The owned range's values are the rounded master's, here and soon on all copies.
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
   if (has_master_copy()) ops_.copy(state(range).master, in(store_.values(), range));
@@ -126,7 +126,7 @@ void Optimizer::add_square_sum(const std::vector<FlatRange>& ranges, Tensor tota
   for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
 }
 
-// All that ranks must know of each other's step, in one vector: over the model, then over the data ranks.
+// All that ranks must know of each other's step, in one vector: over the model, then over its copies.
 void Optimizer::sum_up(const ProcessGrid& grid, ConstTensor loss) {
   ops_.fill(sums_, 0);
   add_square_sum(in_norm_, sums_.slice(0, 0, 1));
@@ -137,10 +137,10 @@ void Optimizer::sum_up(const ProcessGrid& grid, ConstTensor loss) {
   }
   grid.model().all_reduce(sums_);
   ops_.copy(sums_.slice(0, 0, 1), model_square_sum_);
-  grid.data().all_reduce(sums_);
+  grid.copies().all_reduce(sums_);
 }
 
-// Norm, factor and whether to skip, on the device. Without shards data ranks have the same gradient, whose norm is in
+// Norm, factor and whether to skip, on the device. Without shards copies have the same gradient, whose norm is in
 // their replica's sum; where memory or a network fails they may not, so that skipping follows from all ranks' sums.
 void Optimizer::decide(const UpdateSettings& settings) {
   ops_.clip_factor({.square_sum = store_.shards() > 1 ? sums_.slice(0, 0, 1) : model_square_sum_,
@@ -175,7 +175,7 @@ Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSetting
   }
   // The step's one wait for the device, which has the whole update to do meanwhile. Communication is moved along, and
   // throws what its network has found wrong.
-  for (PollBackoff backoff; !device_.complete(read); backoff.rest()) grid.data().progress();
+  for (PollBackoff backoff; !device_.complete(read); backoff.rest()) grid.copies().progress();
   Numbers numbers{};
   std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
   if (numbers.skip == 0) ++updates_;

@@ -3,7 +3,7 @@
 //
 // Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where they
 // are f32 they are the master themselves), each flat, of the ranges of the store that this rank owns: all, or with a
-// store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its data rank's part of every
+// store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
 // bucket. After an update values = the master, rounded; with shards their gathers are on their way. Knows parameters,
 // not models.
 #pragma once
@@ -52,7 +52,7 @@ class Optimizer {
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
   void initialize(std::uint64_t seed);
-  /// Sets values to the master, rounded, after the master was read from somewhere. Collective over the data group where
+  /// Sets values to the master, rounded, after the master was read from somewhere. Collective over the copies where
   /// there are shards.
   void set_values_from_master();
 
@@ -81,9 +81,9 @@ class Optimizer {
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
   std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }
 
-  /// Bytes of optimizer state of a data rank, the norm and its like included, for a store that is allocated (or
-  /// planned).
-  static std::size_t state_bytes(const ParameterStore& store, int data_rank, const OptimizerSettings& settings);
+  /// Bytes of optimizer state of a rank of the copies, the norm and its like included, for a store that is allocated
+  /// (or planned).
+  static std::size_t state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings);
 
  private:
   /// A maximal part of an owned range with one property.
@@ -92,7 +92,7 @@ class Optimizer {
     bool decay;
   };
 
-  /// Summed over all ranks by one collective over the model and one over the data ranks. Finite where every rank's are.
+  /// Summed over all ranks by one collective over the model and one over the copies. Finite where every rank's are.
   struct StepSums {
     double square_sum;         ///< of owned gradients
     double copies_square_sum;  ///< of the others that a rank computed itself

@@ -2,25 +2,29 @@
 
 namespace megatron {
 
-GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, int data_rank)
-    : grid_(grid),
-      store_(store),
-      sums_(store.buckets().size()),
-      not_started_(sums_.size()),
-      tensor_{grid.tensor(), {}, {}},
-      kv_replicas_{grid.kv_replicas(), {}, {}},
-      stages_{grid.embedding(), {}, {}} {
-  const std::vector<FlatRange> owned = store.owned_by(data_rank);
-  for (const Parameter& parameter : store.all()) {
-    const std::vector<FlatRange> parts = ParameterStore::parts_in(parameter, owned);
-    if (parameter.tensor == Placement::partial) tensor_.add(parameter, parts);
-    if (parameter.tensor == Placement::kv_replicated) kv_replicas_.add(parameter, parts);
-    if (parameter.pipeline == Placement::partial) stages_.add(parameter, parts);
+GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, int shard)
+    : grid_(grid), store_(store), sums_(store.buckets().size()), not_started_(sums_.size()) {
+  const std::vector<FlatRange> owned = store.owned_by(shard);
+  // Which group sums which parameters: norms of query and key heads, and under sequence parallelism all norms, whole
+  // biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
+  add_axis(grid.tensor(), owned, [](const Parameter& parameter) { return parameter.tensor == Placement::partial; });
+  add_axis(grid.kv_replicas(), owned,
+           [](const Parameter& parameter) { return parameter.tensor == Placement::kv_replicated; });
+  for (int i = 0; i < grid.ties(); ++i) {
+    add_axis(grid.tie(i), owned, [i](const Parameter& parameter) { return parameter.tie == i; });
+  }
+}
+
+template <class Selects>
+void GradientReducer::add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects) {
+  if (group.size() == 1) return;
+  Axis& axis = axes_.emplace_back(group);
+  for (const Parameter& parameter : store_.all()) {
+    if (selects(parameter)) axis.add(parameter, ParameterStore::parts_in(parameter, owned));
   }
 }
 
 void GradientReducer::Axis::add(const Parameter& parameter, const std::vector<FlatRange>& parts) {
-  if (group.size() == 1) return;
   const bool vector = parameter.global_shape.rank() == 1;
   if (vector) vector_elements += parameter.elements();
   std::vector<FlatRange>& ranges = vector ? vectors : matrices;
@@ -37,27 +41,28 @@ void GradientReducer::Axis::add(const Parameter& parameter, const std::vector<Fl
 void GradientReducer::reduce_from(std::int64_t element) {
   while (not_started_ > 0 && store_.buckets()[not_started_ - 1].first >= element) {
     const std::size_t bucket = --not_started_;
-    const FlatRange whole = store_.buckets()[bucket];
+    const Bucket whole = store_.buckets()[bucket];
+    Communicator& copies = grid_.copies(whole.copies);
     const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
     if (store_.shards() == 1) {
-      sums_[bucket] = grid_.data().start_all_reduce(gradients);
+      sums_[bucket] = copies.start_all_reduce(gradients);
     } else {
-      const FlatRange part = store_.part_of(bucket, grid_.data().rank());
-      sums_[bucket] = grid_.data().start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
+      const FlatRange part = store_.part_of(bucket, copies.rank());
+      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
     }
   }
-  grid_.data().progress();
+  grid_.copies().progress();
 }
 
 void GradientReducer::finish(Ops& ops, Arena& scratch) {
   reduce_from(0);
   for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
   not_started_ = sums_.size();
-  sum_copies(ops, scratch);
+  sum_other_groups(ops, scratch);
 }
 
-void GradientReducer::sum_copies(Ops& ops, Arena& scratch) const {
-  for (const Axis* axis : {&tensor_, &kv_replicas_, &stages_}) axis->sum(store_.gradients(), ops, scratch);
+void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {
+  for (const Axis& axis : axes_) axis.sum(store_.gradients(), ops, scratch);
 }
 
 void GradientReducer::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) const {

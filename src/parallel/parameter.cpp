@@ -46,9 +46,9 @@ std::size_t ParameterStore::constant_bytes() const {
   return bytes;
 }
 
-void ParameterStore::mark_tied(int index, bool owner) {
+void ParameterStore::mark_tied(int index, int tie, bool owner) {
   Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
-  parameter.pipeline = Placement::partial;
+  parameter.tie = tie;
   parameter.owner = parameter.owner && owner;
 }
 
@@ -62,36 +62,33 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
   }
 }
 
-// A bucket ends before a parameter that is not summed, before and behind one that is tied (with shards), and when it
-// has enough; never between parameters that must lie side by side.
+// A bucket ends before and after a parameter that is tied (with shards), before one that other ranks have copies of,
+// and when it has enough; never between parameters that must lie side by side.
 void ParameterStore::lay_out(std::int64_t bucket_elements) {
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
-  const auto alone = [&](const Parameter& parameter) {
-    return shards_ > 1 && parameter.pipeline == Placement::partial;
-  };
+  const auto alone = [&](const Parameter& parameter) { return shards_ > 1 && parameter.tie != kNone; };
   const Parameter* last = nullptr;
-  FlatRange bucket;  // the one that is open
+  Bucket bucket;  // the one that is open
   for (Parameter& parameter : parameters_) {
-    const bool summed = parameter.data == Placement::partial;
-    internal_check(summed || shards_ == 1, "a distributed optimizer over a parameter that data ranks do not share");
+    const bool with_last = last != nullptr && last->copies == parameter.copies;
     if (!parameter.adjacent) {
-      if (!summed || bucket.count >= enough || alone(parameter) || (last != nullptr && alone(*last))) {
-        close_bucket(bucket);
-      }
+      if (bucket.count >= enough || !with_last || alone(parameter) || alone(*last)) close_bucket(bucket);
       flat_elements_ = round_up(flat_elements_, kAlignment);
     }
-    internal_check(!parameter.adjacent || (last != nullptr && (last->data == Placement::partial) == summed),
-                   "parameters that lie side by side are summed together");
-    if (summed && bucket.count == 0) bucket.first = flat_elements_;
+    internal_check(!parameter.adjacent || with_last, "parameters that lie side by side are summed together");
+    if (bucket.count == 0) {
+      bucket.first = flat_elements_;
+      bucket.copies = parameter.copies;
+    }
     parameter.first = flat_elements_;
     flat_elements_ += parameter.elements();
-    if (summed) bucket.count = flat_elements_ - bucket.first;
+    bucket.count = flat_elements_ - bucket.first;
     last = &parameter;
   }
   close_bucket(bucket);
 }
 
-void ParameterStore::close_bucket(FlatRange& bucket) {
+void ParameterStore::close_bucket(Bucket& bucket) {
   if (bucket.count == 0) return;
   if (shards_ > 1) {
     bucket.count = round_up(bucket.count, kAlignment * shards_);  // every shard's part begins aligned, too
@@ -101,16 +98,16 @@ void ParameterStore::close_bucket(FlatRange& bucket) {
   bucket = {};
 }
 
-FlatRange ParameterStore::part_of(std::size_t bucket, int data_rank) const {
+FlatRange ParameterStore::part_of(std::size_t bucket, int shard) const {
   const FlatRange whole = buckets_[bucket];
   const std::int64_t count = whole.count / shards_;
-  return {whole.first + data_rank * count, count};
+  return {whole.first + shard * count, count};
 }
 
-std::vector<FlatRange> ParameterStore::owned_by(int data_rank) const {
+std::vector<FlatRange> ParameterStore::owned_by(int shard) const {
   if (shards_ == 1) return {{0, flat_elements_}};
   std::vector<FlatRange> owned;
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, data_rank));
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, shard));
   return owned;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process_grid.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "tensor/memory.h"
@@ -22,11 +23,11 @@ struct Box {
   Shape offset, extent;
 };
 
-/// What an axis of the grid does to a parameter.
+/// What the tensor axis does to a parameter.
 enum class Placement {
-  split,          ///< each coordinate holds another part, or another parameter altogether
-  replica,        ///< same value, and every coordinate computes the whole gradient
-  partial,        ///< same value; the gradient must be summed over the axis' ranks that hold it
+  split,          ///< each rank holds another part
+  replica,        ///< same value, and every rank computes the whole gradient
+  partial,        ///< same value; the gradient must be summed over the tensor group
   kv_replicated,  ///< split, by fewer parts than there are ranks: the grid's kv_replicas group holds the same one, and
                   ///< the gradient must be summed over that group
 };
@@ -36,14 +37,17 @@ struct Initialization {
   double constant = 0;
 };
 
+/// In place of the index of a parameter, constant or tie: there is none.
+inline constexpr int kNone = -1;
+
 struct Parameter {
   std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
   Shape global_shape;
-  Box box;                                ///< of the global tensor, on this rank
-  Placement tensor = Placement::replica;  ///< over the tensor group
-  Placement data = Placement::partial;    ///< over the data group
-  Placement pipeline = Placement::split;  ///< partial: a tied copy, summed over the embedding group
-  bool owner = true;  ///< exactly one rank of each model replica counts (and writes) each element; copies do not
+  Box box;  ///< of the global tensor, on this rank
+  Placement tensor = Placement::replica;
+  CopyGroup copies = CopyGroup::dense;  ///< ranks that hold the same box, over which the gradient must be summed
+  int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
+  bool owner = true;  ///< exactly one rank of each model counts each element; each copy of the model has such a rank
   bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
@@ -74,8 +78,10 @@ struct FlatRange {
   std::int64_t end() const { return first + count; }
 };
 
-/// In place of the index of a parameter or constant that a layer can do without: it has none.
-inline constexpr int kNone = -1;
+/// What is summed, and cut into shards, as one.
+struct Bucket : FlatRange {
+  CopyGroup copies = CopyGroup::dense;
+};
 
 class ParameterStore {
  public:
@@ -87,17 +93,17 @@ class ParameterStore {
   /// a multiple of 16 elements. Returns its index.
   int declare(Parameter parameter, bool adjacent = false);
 
-  /// Says that the parameter has a copy on another pipeline stage: its gradients are summed, one copy counts.
-  void mark_tied(int index, bool owner);
+  /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
+  void mark_tied(int index, int tie, bool owner);
 
   /// Registers numbers that layers compute with and nobody trains (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
   int declare_constant(const std::string& name, std::vector<float> numbers);
 
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
-  /// can be declared. With `shards` above 1 (data ranks that share the optimizer's state) every bucket is padded so
-  /// that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are then the
-  /// same elements on each of its stages.
+  /// can be declared. With `shards` above 1 (ranks of the copies that share the optimizer's state) every bucket is
+  /// padded so that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are
+  /// then the same elements on each of its stages.
   void allocate(Device& device, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
@@ -124,15 +130,15 @@ class ParameterStore {
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
-  /// The ranges that are partial over the data axis, in pieces that end behind a parameter and hold about
-  /// bucket_elements each: what is summed as one, perhaps while the backward still runs.
-  const std::vector<FlatRange>& buckets() const { return buckets_; }
+  /// All parameters, in pieces that end after a parameter and hold about bucket_elements of one copy group each: what
+  /// is summed as one, perhaps while the backward still runs.
+  const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
-  /// The part of a bucket that belongs to a data rank, where there are shards.
-  FlatRange part_of(std::size_t bucket, int data_rank) const;
-  /// What a data rank keeps the optimizer's state of: its part of every bucket, or all there is (in one range) where
-  /// there are no shards. In the buffer's order.
-  std::vector<FlatRange> owned_by(int data_rank) const;
+  /// The part of a bucket that belongs to a rank of its copies, where there are shards.
+  FlatRange part_of(std::size_t bucket, int shard) const;
+  /// What a rank of the copies keeps the optimizer's state of: its part of every bucket, or all there is (in one range)
+  /// where there are no shards. In the buffer's order.
+  std::vector<FlatRange> owned_by(int shard) const;
   /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
   static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
 
@@ -141,7 +147,7 @@ class ParameterStore {
   void allocate_constants(Device& device);
   void set_views(Tensor values, Tensor gradients);
   void lay_out(std::int64_t bucket_elements);
-  void close_bucket(FlatRange& bucket);
+  void close_bucket(Bucket& bucket);
   Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
 
   struct Constant {
@@ -157,7 +163,7 @@ class ParameterStore {
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
-  std::vector<FlatRange> buckets_;
+  std::vector<Bucket> buckets_;
   int shards_ = 1;
 };
 

@@ -21,9 +21,11 @@ void ParameterAllGather::start(std::size_t bucket) {
     started_ = waited_for_ = 0;
   }
   internal_check(bucket == started_, "buckets are gathered in their order");
-  const FlatRange whole = store_.buckets()[bucket], part = store_.part_of(bucket, data_rank());
-  gathers_[bucket] = grid_.data().start_all_gather(store_.values().slice(0, part.first, part.count),
-                                                   store_.values().slice(0, whole.first, whole.count));
+  const Bucket whole = store_.buckets()[bucket];
+  const FlatRange part = store_.part_of(bucket, shard());
+  gathers_[bucket] = grid_.copies(whole.copies)
+                         .start_all_gather(store_.values().slice(0, part.first, part.count),
+                                           store_.values().slice(0, whole.first, whole.count));
   ++started_;
 }
 

@@ -1,12 +1,13 @@
-// ParameterAllGather: the distributed optimizer's second half. Every data rank updates its part of each bucket of
-// values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward needs first
-// comes first.
+// ParameterAllGather: the distributed optimizer's second half. Every rank of the copies updates its part of each bucket
+// of values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward needs
+// first comes first.
 //
 // A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values (wait_for),
 // in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
-// are done in their order, so one of the data group there would wait for all; what ranks decide between steps goes over
-// the grid's control group. Nothing else may read values of a sharded store without finish(). With a store that is not
-// cut into shards nothing is ever in flight. Owns what is in flight, no memory of tensors.
+// are done in their order, so one of the copies' would wait for all gathers; what ranks decide between steps goes over
+// the world (ProcessGrid::agree), counts over the control group. Nothing else may read values of a sharded store
+// without finish(). With a store that is not cut into shards nothing is ever in flight. Owns what is in flight, no
+// memory of tensors.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,7 @@ class ParameterAllGather {
   /// Waits for what is in flight, unless an exception unwinds.
   ~ParameterAllGather();
 
-  int data_rank() const { return grid_.data().rank(); }
+  int shard() const { return grid_.copies().rank(); }  ///< what this rank updates
 
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
   /// finished.
@@ -36,7 +37,7 @@ class ParameterAllGather {
   bool in_flight() const { return waited_for_ < started_; }
   /// Moves along what is in flight.
   void progress() const {
-    if (in_flight()) grid_.data().progress();
+    if (in_flight()) grid_.copies().progress();
   }
 
  private:

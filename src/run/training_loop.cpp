@@ -129,13 +129,12 @@ TrainingLoop::Request TrainingLoop::request() {
   if (world_.rank() == 0 && minutes > 0 && saves_.seconds_since_last() > 60 * minutes) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
-  // One axis after the other: a few messages per rank, where all ranks at once would be one for every other rank. Over
-  // the control group, not the data group: there parameters may be on their way, and it takes one after the other.
   // A background save takes its steps when all ranks are ready for them, told by the same messages.
   std::array<double, 3> wishes = {static_cast<double>(mine), saves_.working() ? 1.0 : 0.0,
                                   static_cast<double>(signals_.received())};
-  for (Communicator* axis : {&grid_.tensor(), &grid_.control(), &grid_.pipeline()}) {
-    axis->all_reduce_values(wishes, Reduce::maximum);
+  {
+    const Timers::Scope scope(trainer_.timers(), Section::communication);
+    grid_.agree(wishes);
   }
   const auto agreed = static_cast<Request>(std::lround(wishes[0]));
   stopping_ = agreed == Request::stop;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/family.h"
+
 namespace megatron {
 
 GridShape grid_shape(const Config& config) {
@@ -10,7 +12,8 @@ GridShape grid_shape(const Config& config) {
           .context = static_cast<int>(parallel.context),
           .data = static_cast<int>(parallel.data),
           .pipeline = static_cast<int>(parallel.pipeline),
-          .kv_replicas = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups))};
+          .kv_replicas = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups)),
+          .ties = family_of(config.model).ties(config)};
 }
 
 }  // namespace megatron

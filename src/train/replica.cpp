@@ -66,9 +66,9 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
           .clip_norm = optimizer.clip_grad_norm};
 }
 
-// Data ranks that share the optimizer's state.
+// Ranks that share the optimizer's state.
 int shards(const Config& config, const GridShape& shape) {
-  return config.optimizer.distributed ? shape.data : 1;
+  return config.optimizer.distributed ? shape.copies() : 1;
 }
 
 Tensor allocate_loss(Arena& scratch) {
@@ -96,9 +96,9 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   TrafficMeter passes, sums;
   grid.tensor().set_meter(&passes);
   grid.pipeline().set_meter(&passes);
-  grid.data().set_meter(&sums);
-  grid.embedding().set_meter(&sums);
+  grid.copies().set_meter(&sums);
   grid.kv_replicas().set_meter(&sums);
+  for (int i = 0; i < grid.ties(); ++i) grid.tie(i).set_meter(&sums);
 
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   const DType type = config.precision.dtype();
@@ -129,9 +129,9 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
   plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
   plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
-  // With shards, data ranks have other sums over the other groups. All of a stage hold what the largest of them take.
-  for (int data = 0; store.shards() > 1 && data < shape.data; ++data) {
-    GradientReducer(grid, store, data).sum_copies(ops, scratch);
+  // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.
+  for (int shard = 0; store.shards() > 1 && shard < store.shards(); ++shard) {
+    GradientReducer(grid, store, shard).sum_other_groups(ops, scratch);
   }
 
   const auto flat = static_cast<std::size_t>(store.flat_elements());
@@ -141,11 +141,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   }
   plan.weights = flat * size_of(type) + store.constant_bytes();
   plan.gradients = flat * sizeof(float);
-  plan.optimizer = Optimizer::state_bytes(store, at.data, optimizer_settings(config.optimizer));
+  plan.optimizer = Optimizer::state_bytes(store, grid.copies().rank(), optimizer_settings(config.optimizer));
   plan.batch = layout.bytes(micro_batches);
   if (saves_in_background(config)) {
     std::int64_t saved = 0;
-    for (const SavedPart& part : saved_parts(store, at.data, shape.data)) saved += part.range.count;
+    for (const SavedPart& part : saved_parts(store, grid)) saved += part.range.count;
     plan.add_snapshot(snapshot_bytes(saved, optimizer_settings(config.optimizer).moments()),
                       on_host_memory(config.run));
   }
@@ -157,10 +157,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
   const bool moves_through_host = transport != TransportKind::nccl;
   std::size_t staging = 0;
-  for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) {
-    grid.groups()[i]->all_reduce(batch.allocate("scalars", {4}, DType::f64));    // a step's sums, extremes of hashes
-    if (moves_through_host) plan.staging[i] = grid.groups()[i]->staging_plan();  // NCCL's is its own affair
-    staging += plan.staging[i].bytes();
+  for (Communicator* group : grid.groups()) {
+    group->all_reduce(batch.allocate("scalars", {4}, DType::f64));  // a step's sums, extremes of hashes
+    // NCCL's is its own affair.
+    plan.staging.push_back(moves_through_host ? group->staging_plan() : StagingPlan{});
+    staging += plan.staging.back().bytes();
   }
   (on_host_memory(config.run) ? plan.communication : plan.host) += staging;
   plan.scratch = scratch.high_water();
@@ -192,7 +193,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
   loss_total_ = allocate_loss(scratch_);
-  for (std::size_t i = 0; i < ProcessGrid::kGroups; ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
+  for (std::size_t i = 0; i < plan_.staging.size(); ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
   backend.ops->reserve(plan_.kernels);
 }
 
@@ -304,7 +305,7 @@ TensorSlice Replica::piece(const Parameter& parameter, const FlatRange& part, bo
 
 std::vector<TensorSlice> Replica::owned_slices() const {
   std::vector<TensorSlice> pieces;
-  for (const SavedPart& part : saved_parts(store_, grid_.data().rank(), grid_.data().size())) {
+  for (const SavedPart& part : saved_parts(store_, grid_)) {
     pieces.push_back(piece(*part.parameter, part.range, true));
   }
   return pieces;

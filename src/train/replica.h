@@ -46,10 +46,10 @@ struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
-  std::array<StagingPlan, ProcessGrid::kGroups> staging;  ///< of each of the grid's groups
-  double matmul_flops = 0, attention_flops = 0;           ///< one step, this rank
-  double forward_and_backward_bytes = 0;                  ///< sent by this rank in a step: tensor and pipeline traffic
-  double gradient_bytes = 0;                              ///< sent by this rank in a step: gradient sums
+  std::vector<StagingPlan> staging;   ///< of each of the grid's groups
+  double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
+  double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor and pipeline traffic
+  double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
 
   int slots() const { return static_cast<int>(passes.slots.size()); }
 };
@@ -110,8 +110,7 @@ class Replica {
   MemoryUse used() const;
   ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
 
-  /// What this rank writes to a checkpoint: of every parameter that this rank owns the data rank's 1/d, or with the
-  /// distributed optimizer what it owns.
+  /// What this rank writes to a checkpoint: saved_parts().
   std::vector<TensorSlice> owned_slices() const;
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
   /// are the master's: Optimizer::set_values_from_master when they have been read.

@@ -11,14 +11,15 @@
 
 namespace megatron {
 
-std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size) {
-  std::vector<FlatRange> mine = store.owned_by(data_rank);
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid) {
+  std::vector<FlatRange> mine = store.owned_by(grid.copies().rank());
   std::vector<SavedPart> parts;
   for (const Parameter& parameter : store.all()) {
     if (!parameter.owner) continue;
-    if (store.shards() == 1) {  // every data rank has all: it writes its share
-      const std::int64_t first = parameter.elements() * data_rank / data_size;
-      const std::int64_t end = parameter.elements() * (data_rank + 1) / data_size;
+    if (store.shards() == 1) {  // every copy has all: it writes its share
+      const Communicator& copies = grid.copies(parameter.copies);
+      const std::int64_t first = parameter.elements() * copies.rank() / copies.size();
+      const std::int64_t end = parameter.elements() * (copies.rank() + 1) / copies.size();
       mine = {{parameter.first + first, end - first}};
     }
     for (const FlatRange& range : ParameterStore::parts_in(parameter, mine)) parts.push_back({&parameter, range});
@@ -33,9 +34,9 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   const TensorRegion region(grid, config.parallel.sequence_parallel);
   ParameterStore store;
   make_stages(config, grid, region, store);
-  store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.data : 1);
+  store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.copies() : 1);
   std::vector<TensorSlice> pieces;
-  for (const SavedPart& part : saved_parts(store, grid.at().data, shape.data)) {
+  for (const SavedPart& part : saved_parts(store, grid)) {
     const Parameter& parameter = *part.parameter;
     pieces.push_back({parameter.name,
                       parameter.global_shape,

@@ -15,9 +15,9 @@ struct SavedPart {
   FlatRange range;
 };
 
-/// Of every parameter that this rank owns the data rank's 1/size, or with the distributed optimizer what it keeps the
-/// state of.
-std::vector<SavedPart> saved_parts(const ParameterStore& store, int data_rank, int data_size);
+/// Of every parameter that this rank owns its share among the copies, or with the distributed optimizer what it keeps
+/// the state of: over the grid each element once.
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
 
 /// What rank `rank` of its grid writes when it trains the resolved `config`, as pieces without memory.
 std::vector<TensorSlice> saved_layout(const Config& config, int rank);

@@ -154,7 +154,7 @@ SkipReport Trainer::explain_skip(const StepResult& result) {
   NonFiniteReport bad = replica_.diagnose_non_finite_step(micro_batches_, step_, scale / result.loss_scale, timers_);
   bad.loss_scale = result.loss_scale;
   bad.loss_scale_again = scale;
-  const bool again = grid_.world().any_rank(bad.again());
+  const bool again = grid_.agree(bad.again());
   return {describe_non_finite_step(grid_, bad), result.searching && !again};
 }
 

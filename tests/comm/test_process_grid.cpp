@@ -23,11 +23,13 @@ std::vector<int> members(Communicator& group, int world_rank) {
 
 using Groups = std::set<std::vector<int>>;
 struct AllGroups {
-  Groups tensor, data, control, pipeline, model, embedding;
+  Groups tensor, context, data, copies, control, pipeline, model, kv_replicas;
+  std::vector<Groups> ties;
 };
 
 AllGroups groups_of(const GridShape& shape) {
   AllGroups all;
+  all.ties.resize(shape.ties.size());
   std::mutex mutex;
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, shape);
@@ -38,14 +40,26 @@ AllGroups groups_of(const GridShape& shape) {
       groups.insert(ranks);
     };
     collect(all.tensor, grid.tensor(), "tensor");
+    collect(all.context, grid.context(), "context");
     collect(all.data, grid.data(), "data");
+    collect(all.copies, grid.copies(), shape.context == 1 ? "data" : "copies");
     collect(all.control, grid.control(), "control");
     collect(all.pipeline, grid.pipeline(), "pipeline");
     collect(all.model, grid.model(), "model");
-    collect(all.embedding, grid.embedding(), "embedding");
+    collect(all.kv_replicas, grid.kv_replicas(), "kv_replicas");
+    for (int i = 0; i < grid.ties(); ++i) {
+      collect(all.ties[static_cast<std::size_t>(i)], grid.tie(i), "tie " + std::to_string(i));
+    }
     communicator_cases::expect(grid.tensor().rank() == grid.at().tensor && grid.data().rank() == grid.at().data &&
+                                   grid.context().rank() == grid.at().context &&
                                    grid.pipeline().rank() == grid.at().pipeline,
                                "a rank in a group is not the coordinate on its axis");
+    communicator_cases::expect((&grid.copies() == &grid.data()) == (shape.context == 1),
+                               "copies are data ranks while there is no context axis, and the same communicator");
+    std::vector<double> values = {static_cast<double>(world.rank()), -1.0 * world.rank(), 5};
+    grid.agree(values);
+    communicator_cases::expect(values == std::vector<double>{shape.ranks() - 1.0, 0, 5}, "agreed on other maxima");
+    communicator_cases::expect(grid.agree(world.rank() == shape.ranks() / 2) && !grid.agree(false), "a flag is lost");
   });
   return all;
 }
@@ -72,19 +86,56 @@ TEST_CASE("coordinates and ranks are each other's inverse, tensor fastest") {
 
 // The worked example of the published system's documentation: 16 ranks, tensor 2, pipeline 4, so data 2.
 TEST_CASE("groups of 16 ranks, tensor 2, pipeline 4, data 2") {
-  const AllGroups all = groups_of({.tensor = 2, .data = 2, .pipeline = 4});
+  const AllGroups all = groups_of({.tensor = 2, .data = 2, .pipeline = 4, .ties = {{0, 3}, {0, 1, 3}, {2}}});
+  const Groups alone = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}};
   CHECK(all.tensor == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
   CHECK(all.data == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
   CHECK(all.control == all.data);
+  CHECK(all.copies == all.data);
+  CHECK(all.context == alone);
+  CHECK(all.kv_replicas == alone);
   CHECK(all.pipeline == Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}});
   CHECK(all.model == Groups{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}});
-  CHECK(all.embedding == Groups{{0, 12}, {1, 13}, {2, 14}, {3, 15}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}});
+  CHECK(all.ties[0] == Groups{{0, 12}, {1, 13}, {2, 14}, {3, 15}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}});
+  CHECK(all.ties[1] == Groups{{0, 4, 12}, {1, 5, 13}, {2, 6, 14}, {3, 7, 15}, {8}, {9}, {10}, {11}});
+  CHECK(all.ties[2] == alone);
 }
 
-TEST_CASE("embedding groups of short pipelines") {
-  CHECK(groups_of({.tensor = 2, .data = 2}).embedding == Groups{{0}, {1}, {2}, {3}});
-  CHECK(groups_of({.data = 2, .pipeline = 2}).embedding == Groups{{0, 2}, {1, 3}});
-  CHECK(groups_of({.tensor = 2, .pipeline = 3}).embedding == Groups{{0, 4}, {1, 5}, {2}, {3}});
+TEST_CASE("process grid: groups of 16 ranks, tensor 4, context 2, data 2") {
+  const AllGroups all = groups_of({.tensor = 4, .context = 2, .data = 2, .kv_replicas = 2});
+  CHECK(all.tensor == Groups{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}});
+  CHECK(all.context == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}});
+  CHECK(all.data == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+  CHECK(all.control == all.data);
+  CHECK(all.copies == Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}});
+  CHECK(all.model == all.tensor);
+  CHECK(all.kv_replicas == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
+}
+
+TEST_CASE("process grid: groups of 16 ranks, tensor 2, context 2, data 2, pipeline 2") {
+  const AllGroups all = groups_of({.tensor = 2, .context = 2, .data = 2, .pipeline = 2, .ties = {{0, 1}}});
+  CHECK(all.tensor == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
+  CHECK(all.context == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
+  CHECK(all.data == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}});
+  CHECK(all.copies == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
+  CHECK(all.pipeline == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+  CHECK(all.model == Groups{{0, 1, 8, 9}, {2, 3, 10, 11}, {4, 5, 12, 13}, {6, 7, 14, 15}});
+  CHECK(all.ties[0] == all.pipeline);
+}
+
+TEST_CASE("process grid: ties are sets of stages that the pipeline has") {
+  CountingCommunicator world(0, 3);
+  const auto with = [&](std::vector<std::vector<int>> ties) {
+    ProcessGrid(world, {.pipeline = 3, .ties = std::move(ties)});
+  };
+  CHECK_NOTHROW(with({{0, 2}, {1}, {0, 1, 2}}));
+  CHECK_THROWS_AS(with({{}}), Error);
+  CHECK_THROWS_AS(with({{0, 3}}), Error);
+  CHECK_THROWS_AS(with({{-1, 2}}), Error);
+  CHECK_THROWS_AS(with({{2, 0}}), Error);
+  CHECK_THROWS_AS(with({{1, 1}}), Error);
+  const ProcessGrid untied(world, {.pipeline = 3});
+  CHECK_THROWS_AS(untied.tie(0), Error);
 }
 
 TEST_CASE("a grid must fit the world") {
@@ -95,7 +146,7 @@ TEST_CASE("a grid must fit the world") {
 }
 
 TEST_CASE("a counting grid has the sizes and ranks of the real one and touches no memory") {
-  const GridShape shape{.tensor = 2, .data = 3, .pipeline = 4};
+  const GridShape shape{.tensor = 2, .context = 2, .data = 3, .pipeline = 4, .ties = {{0, 3}, {1, 2}}};
   std::vector<std::vector<int>> real(static_cast<std::size_t>(shape.ranks()));
   const auto describe = [](const ProcessGrid& grid) {
     std::vector<int> numbers;

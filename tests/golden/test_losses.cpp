@@ -8,6 +8,7 @@
 #include "comm/thread_communicator.h"
 #include "golden/golden_file.h"
 #include "support/tiny_training.h"
+#include "train/grid.h"
 #include "train/losses.h"
 
 using namespace megatron;
@@ -79,7 +80,7 @@ Results compute(const Config& config) {
   std::mutex mutex;
   const auto tensor = static_cast<int>(config.parallel.tensor), pipeline = static_cast<int>(config.parallel.pipeline);
   run_as_threads(tensor * pipeline, [&](Communicator& world) {
-    const ProcessGrid grid(world, {.tensor = tensor, .pipeline = pipeline});
+    const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
     Replica replica(config, grid, backend);
     set_values(replica.store(), model().parameters);

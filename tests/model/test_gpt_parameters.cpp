@@ -35,14 +35,15 @@ void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, con
                    const Visit& visit) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     CountingCommunicator world(rank, shape.ranks());
+    Config config;
+    config.model = model;
+    config.parallel = parallel;
     GridShape shared = shape;
+    shared.ties = family_of(model).ties(config);
     shared.kv_replicas = std::max(1, shape.tensor / static_cast<int>(model.query_groups));
     const ProcessGrid grid(world, shared);
     const TensorRegion region(grid, parallel.sequence_parallel);
     ParameterStore store;
-    Config config;
-    config.model = model;
-    config.parallel = parallel;
     const auto chunks = make_stages(config, grid, region, store);
     visit(store, grid.at());
   }
@@ -179,9 +180,9 @@ TEST_CASE("placements say which gradients are parts of a sum, and decay spares b
                     INFO(parameter.name << " on tensor rank " << at.tensor << ", stage " << at.pipeline);
                     const bool whole = parameter.box.extent == parameter.global_shape;
                     CHECK(parameter.tensor == (whole ? copies : Placement::split));
-                    CHECK(parameter.data == Placement::partial);
+                    CHECK(parameter.copies == CopyGroup::dense);
                     const bool tied = parameter.name == "embedding.word.weight";
-                    CHECK(parameter.pipeline == (tied ? Placement::partial : Placement::split));
+                    CHECK(parameter.tie == (tied ? 0 : kNone));
                     CHECK(parameter.decay == (parameter.global_shape.rank() == 2));
                   }
                 });

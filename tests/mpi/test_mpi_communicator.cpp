@@ -125,16 +125,23 @@ TEST_CASE("MPI: the grid on real ranks") {
     GridShape shape;
     if (world.size() % 2 == 0) shape.tensor = 2;
     if (world.size() % 4 == 0) shape.pipeline = 2;
-    shape.data = world.size() / (shape.tensor * shape.pipeline);
+    if (world.size() % 8 == 0) shape.context = 2;
+    shape.data = world.size() / (shape.tensor * shape.context * shape.pipeline);
+    if (shape.pipeline == 2) shape.ties = {{0, 1}, {1}};
     const ProcessGrid grid(world, shape);
     const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value); };
     communicator_cases::expect(sum(grid.tensor(), 1) == shape.tensor, "tensor group");
     communicator_cases::expect(sum(grid.data(), 1) == shape.data, "data group");
+    communicator_cases::expect(sum(grid.context(), 1) == shape.context, "context group");
+    communicator_cases::expect(sum(grid.copies(), 1) == shape.copies(), "copies group");
     communicator_cases::expect(sum(grid.control(), 1) == shape.data, "control group");
     communicator_cases::expect(sum(grid.model(), 1) == shape.tensor * shape.pipeline, "model group");
     const int other_end = (world.rank() + world.size() / 2) % world.size();
     const double expected = shape.pipeline == 2 ? world.rank() + other_end : world.rank();
-    communicator_cases::expect(sum(grid.embedding(), world.rank()) == expected, "embedding group");
+    for (int i = 0; i < grid.ties(); ++i) {
+      communicator_cases::expect(sum(grid.tie(i), world.rank()) == (i == 0 ? expected : world.rank()), "tie {}", i);
+    }
+    communicator_cases::expect(grid.agree(world.rank() == world.size() - 1), "the last rank's flag");
     communicator_cases::expect(sum(grid.pipeline(), world.rank()) == expected, "pipeline group");
   });
 }

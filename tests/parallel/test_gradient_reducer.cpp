@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <set>
@@ -15,7 +16,8 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr GridShape kGrid{.tensor = 4, .data = 2, .pipeline = 3, .kv_replicas = 2};
+// The first tie has a stage between its two, the second all stages.
+const GridShape kGrid{.tensor = 4, .data = 2, .pipeline = 3, .kv_replicas = 2, .ties = {{0, 2}, {0, 1, 2}}};
 
 Parameter parameter_of(const std::string& name, std::int64_t size, Placement tensor) {
   Parameter parameter;
@@ -33,37 +35,43 @@ Parameter matrix_of(const std::string& name, std::int64_t size, Placement tensor
   return parameter;
 }
 
-// A cut matrix, a norm under sequence parallelism between two others, and a table tied over first and last stage.
-// `tied_norm` is both: partial over the tensor ranks and over the stages. Keys and their bias have fewer parts than
-// there are tensor ranks.
+// A cut matrix, a norm under sequence parallelism between two others, a table tied over first and last stage, and a
+// table of all stages, if the grid has such ties. `tied_norm` is both: partial over the tensor ranks and tied. Keys and
+// their bias have fewer parts than there are tensor ranks.
 void declare_all(ParameterStore& store, const ProcessGrid& grid) {
-  const bool outer = grid.first_stage() || grid.last_stage();
-  if (outer) store.mark_tied(store.declare(matrix_of("table", 7, Placement::split)), grid.first_stage());
+  const auto tied = [&](Parameter parameter, int tie) {
+    if (tie >= grid.ties()) return;
+    const std::vector<int>& stages = grid.shape().ties[static_cast<std::size_t>(tie)];
+    if (std::find(stages.begin(), stages.end(), grid.at().pipeline) == stages.end()) return;
+    store.mark_tied(store.declare(std::move(parameter)), tie, grid.tie(tie).rank() == 0);
+  };
+  tied(matrix_of("table", 7, Placement::split), 0);
   store.declare(matrix_of("matrix", 33, Placement::split));
   store.declare(matrix_of("keys", 17, Placement::kv_replicated));
   store.declare(parameter_of("key bias", 3, Placement::kv_replicated));
   store.declare(parameter_of("norm", 5, Placement::partial));
   store.declare(parameter_of("bias", 6, Placement::replica));
   store.declare(parameter_of("another norm", 4, Placement::partial));
-  if (outer) store.mark_tied(store.declare(parameter_of("tied norm", 3, Placement::partial)), grid.first_stage());
+  tied(matrix_of("table of all", 9, Placement::split), 1);
+  tied(parameter_of("tied norm", 3, Placement::partial), 0);
 }
 
 // A different whole number for every rank, small enough that every sum is exact.
-float contribution(const GridCoordinates& at, std::int64_t element) {
-  return static_cast<float>((rank_of(at, kGrid) + 1) * (element % 13 + 1));
+float contribution(const GridCoordinates& at, const GridShape& shape, std::int64_t element) {
+  return static_cast<float>((rank_of(at, shape) + 1) * (element % 13 + 1));
 }
 
 // The sum over those ranks that hold the parameter and whose gradients are parts of one.
-float expected(const Parameter& parameter, const GridCoordinates& at, std::int64_t element) {
+float expected(const Parameter& parameter, const GridCoordinates& at, const GridShape& shape, std::int64_t element) {
   float sum = 0;
-  for (int rank = 0; rank < kGrid.ranks(); ++rank) {
-    const GridCoordinates other = coordinates_of(rank, kGrid);
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    const GridCoordinates other = coordinates_of(rank, shape);
     const bool sharing = parameter.tensor == Placement::kv_replicated &&
-                         other.tensor / kGrid.kv_replicas == at.tensor / kGrid.kv_replicas;
+                         other.tensor / shape.kv_replicas == at.tensor / shape.kv_replicas;
     if (other.tensor != at.tensor && parameter.tensor != Placement::partial && !sharing) continue;
-    const bool ends = other.pipeline == 0 || other.pipeline == kGrid.pipeline - 1;
-    if (other.pipeline != at.pipeline && !(parameter.pipeline == Placement::partial && ends)) continue;
-    sum += contribution(other, element);
+    const bool tied = parameter.tie == 1 || (parameter.tie == 0 && (other.pipeline == 0 || other.pipeline == 2));
+    if (other.pipeline != at.pipeline && !tied) continue;
+    sum += contribution(other, shape, element);
   }
   return sum;
 }
@@ -71,11 +79,14 @@ float expected(const Parameter& parameter, const GridCoordinates& at, std::int64
 }  // namespace
 
 TEST_CASE("partial gradients are summed over exactly the ranks that hold parts of them") {
+  const int context = GENERATE(1, 2);
+  GridShape shape = kGrid;
+  shape.context = context;
   std::mutex mutex;
   std::vector<std::string> wrong;
   std::set<std::string> seen;
-  run_as_threads(kGrid.ranks(), [&](Communicator& world) {
-    const ProcessGrid grid(world, kGrid);
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
     Backend backend = make_cpu_backend();
     ParameterStore store;
     declare_all(store, grid);
@@ -83,7 +94,7 @@ TEST_CASE("partial gradients are summed over exactly the ranks that hold parts o
     backend.ops->fill(store.gradients(), 0);
     for (const Parameter& parameter : store.all()) {
       for (std::int64_t i = 0; i < parameter.elements(); ++i) {
-        parameter.gradient.as<float>()[i] = contribution(grid.at(), i);
+        parameter.gradient.as<float>()[i] = contribution(grid.at(), shape, i);
       }
     }
     const Buffer memory(*backend.device, 4096);
@@ -95,14 +106,14 @@ TEST_CASE("partial gradients are summed over exactly the ranks that hold parts o
     for (const Parameter& parameter : store.all()) {
       seen.insert(parameter.name);
       for (std::int64_t i = 0; i < parameter.elements(); ++i) {
-        const float got = parameter.gradient.as<float>()[i], want = expected(parameter, grid.at(), i);
+        const float got = parameter.gradient.as<float>()[i], want = expected(parameter, grid.at(), shape, i);
         if (got != want)
           wrong.push_back(fmt::format("rank {} {}[{}]: {} {}", world.rank(), parameter.name, i, got, want));
       }
     }
   });
   CHECK(wrong == std::vector<std::string>{});
-  CHECK(seen.size() == 8);
+  CHECK(seen.size() == 9);
 }
 
 TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
@@ -167,10 +178,11 @@ TEST_CASE("the sums of a bucket start once all of it is ready, and only once a s
 TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
   CountingCommunicator world(0, kGrid.ranks());
   const ProcessGrid grid(world, kGrid);
-  TrafficMeter tensor, data, embedding, sharing;
+  TrafficMeter tensor, data, ends, all_stages, sharing;
   grid.tensor().set_meter(&tensor);
   grid.data().set_meter(&data);
-  grid.embedding().set_meter(&embedding);
+  grid.tie(0).set_meter(&ends);
+  grid.tie(1).set_meter(&all_stages);
   grid.kv_replicas().set_meter(&sharing);
   ParameterStore store;
   declare_all(store, grid);
@@ -182,17 +194,21 @@ TEST_CASE("on paper the sums take the scratch memory and the messages that they 
   CHECK(tensor.operations == 1);
   CHECK(tensor.bytes_sent == 12 * 4 * 3 / 2);  // round four ranks
   CHECK(data.operations == 1);
-  CHECK(embedding.operations == 2);
+  CHECK(ends.operations == 2);
+  CHECK(all_stages.operations == 1);
+  CHECK(all_stages.bytes_sent == 9 * 4 * 2 * 2 / 3);
   CHECK(sharing.operations == 2);
   CHECK(sharing.bytes_sent == (17 + 3) * 4);
 }
 
-TEST_CASE("with shards every data rank has the sums of its own parts, the same bits as without") {
-  const GridShape shape =
-      GENERATE(GridShape{.data = 2, .pipeline = 2}, GridShape{.tensor = 2, .data = 3, .pipeline = 3},
-               GridShape{.data = 5}, GridShape{.tensor = 2, .data = 4});
+TEST_CASE("gradient reducer: with shards every copy has its own parts, the same bits as without") {
+  const GridShape shape = GENERATE(GridShape{.data = 2, .pipeline = 2, .ties = {{0, 1}}}, GridShape{.data = 5},
+                                   GridShape{.tensor = 2, .data = 3, .pipeline = 3, .ties = {{0, 2}, {0, 1, 2}}},
+                                   GridShape{.tensor = 2, .data = 4},
+                                   GridShape{.context = 2, .data = 2, .pipeline = 3, .ties = {{0, 1}, {0, 1, 2}}},
+                                   GridShape{.tensor = 2, .context = 3});
   const bool early = GENERATE(false, true);
-  CAPTURE(shape.tensor, shape.data, shape.pipeline, early);
+  CAPTURE(shape.tensor, shape.context, shape.data, shape.pipeline, early);
   std::mutex mutex;
   std::vector<std::string> wrong;
   std::int64_t compared = 0, held = 0;
@@ -215,13 +231,13 @@ TEST_CASE("with shards every data rank has the sums of its own parts, the same b
     };
     ParameterStore whole, cut;
     sum(whole, 1);
-    sum(cut, shape.data);
+    sum(cut, shape.copies());
     internal_check(cut.buckets().size() > 1, "one bucket shows little");
-    const std::vector<FlatRange> owned = cut.owned_by(grid.data().rank());
+    const std::vector<FlatRange> owned = cut.owned_by(grid.copies().rank());
     const std::lock_guard lock(mutex);
     for (std::size_t k = 0; k < cut.all().size(); ++k) {
       const Parameter& parameter = cut.all()[k];
-      if (grid.at().tensor == 0 && grid.at().pipeline == 0 && grid.at().data == 0) held += parameter.elements();
+      if (grid.at().tensor == 0 && grid.at().pipeline == 0 && grid.copies().rank() == 0) held += parameter.elements();
       for (const FlatRange& part : ParameterStore::parts_in(parameter, owned)) {
         for (std::int64_t i = part.first; i < part.end(); ++i) {
           const float got = cut.gradients().as<float>()[i];

@@ -156,7 +156,7 @@ TEST_CASE("optimizer shards: every part begins and ends at 16 bytes") {
   for (int shards = 2; shards <= 128; ++shards) {
     CAPTURE(shards);
     ParameterStore store;
-    store.mark_tied(store.declare(vector_of("tied", 37)), true);
+    store.mark_tied(store.declare(vector_of("tied", 37)), 0, true);
     store.declare(vector_of("a", 1000));
     store.declare(vector_of("b", 33));
     store.declare(vector_of("c", 5), /*adjacent=*/true);
@@ -185,7 +185,7 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
     CAPTURE(shards);
     ParameterStore store;
     const int tied = store.declare(vector_of("tied", 37));
-    store.mark_tied(tied, true);
+    store.mark_tied(tied, 0, true);
     store.declare(vector_of("a", 100));
     store.declare(vector_of("b", 33));
     store.declare(vector_of("c", 5), /*adjacent=*/true);
@@ -253,6 +253,28 @@ TEST_CASE("optimizer shards: parts of equal length cut parameters anywhere") {
   CHECK(owned(3) == "c[0..11] at 48 ");
 }
 
+TEST_CASE("buckets: none has parameters of two copy groups") {
+  constexpr auto other = static_cast<CopyGroup>(1);  // the store only compares them
+  ParameterStore store;
+  for (const auto& [name, copies] : {std::pair("a", CopyGroup::dense),
+                                     {"b", CopyGroup::dense},
+                                     {"c", other},
+                                     {"d", other},
+                                     {"e", CopyGroup::dense}}) {
+    Parameter parameter = vector_of(name, 20);
+    parameter.copies = copies;
+    store.declare(std::move(parameter));
+  }
+  store.allocate_sizing(DType::f32);
+  REQUIRE(store.buckets().size() == 3);
+  CHECK(store.buckets()[0].end() == 52);
+  CHECK(store.buckets()[1].first == 64);
+  CHECK(store.buckets()[1].end() == 116);
+  CHECK(store.buckets()[1].copies == other);
+  CHECK(store.buckets()[2].first == 128);
+  CHECK(store.buckets()[2].copies == CopyGroup::dense);
+}
+
 TEST_CASE("a large model has larger buckets, not more than can be in flight") {
   ParameterStore store;
   const std::int64_t size = ParameterStore::kBucketElements, count = 3 * ParameterStore::kMostBuckets;
@@ -264,16 +286,17 @@ TEST_CASE("a large model has larger buckets, not more than can be in flight") {
   CHECK(elements == count * size);
 }
 
-TEST_CASE("a tied copy is partial over the pipeline, and counts only if it is told to and counted before") {
+TEST_CASE("tied parameters: one counts only if it is told to and counted before") {
   ParameterStore store;
   const int first = store.declare(vector_of("a", 5)), second = store.declare(vector_of("b", 5));
   Parameter copy = vector_of("c", 5);
   copy.owner = false;
   const int third = store.declare(std::move(copy));
-  store.mark_tied(first, true);
-  store.mark_tied(second, false);
-  store.mark_tied(third, true);
-  CHECK(store.at(first).pipeline == Placement::partial);
+  store.mark_tied(first, 1, true);
+  store.mark_tied(second, 0, false);
+  store.mark_tied(third, 0, true);
+  CHECK(store.at(first).tie == 1);
+  CHECK(store.at(second).tie == 0);
   CHECK(store.at(first).owner);
   CHECK_FALSE(store.at(second).owner);
   CHECK_FALSE(store.at(third).owner);

@@ -3,6 +3,7 @@
 
 #include "plan/analytic_memory.h"
 #include "support/tiny_training.h"
+#include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -96,7 +97,7 @@ TEST_CASE("the plan prints the published numbers next to ours, and why they diff
   CHECK(text().find("weight gradients wait") == std::string::npos);
   config.parallel.pipeline = 2;
   config.parallel.schedule = "zero_bubble";
-  CHECK(compare_with_analytic(config, plan_memory(config, {.pipeline = 2}, {})).find("weight gradients wait") !=
+  CHECK(compare_with_analytic(config, plan_memory(config, grid_shape(config), {})).find("weight gradients wait") !=
         std::string::npos);
   config.parallel.pipeline = 1;
   config.parallel.schedule = "1f1b";

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "comm/thread_communicator.h"
 #include "support/loop_on_threads.h"
+#include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;
@@ -178,7 +179,7 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
     config.optimizer.distributed = distributed;
     std::vector<std::string> told(4);
     run_as_threads(4, [&](Communicator& world) {
-      const ProcessGrid grid(world, {.data = 2, .pipeline = 2});
+      const ProcessGrid grid(world, grid_shape(config));
       Backend backend = make_cpu_backend();
       Replica replica(config, grid, backend);
       TinyBatches batches(config, grid.data().rank());

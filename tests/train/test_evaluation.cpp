@@ -4,6 +4,7 @@
 
 #include "comm/thread_communicator.h"
 #include "support/tiny_training.h"
+#include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -19,7 +20,7 @@ std::vector<double> evaluations(const char* schedule, int pipeline, std::int64_t
   config.train.micro_batch_size = micro_batch;
   std::vector<double> losses;
   run_as_threads(pipeline, [&](Communicator& world) {
-    const ProcessGrid grid(world, {.pipeline = pipeline});
+    const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);

@@ -3,6 +3,7 @@
 
 #include "comm/thread_communicator.h"
 #include "support/tiny_training.h"
+#include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -22,7 +23,7 @@ std::vector<double> evaluations(const RecomputeConfig& recompute, int pipeline) 
   config.parallel.pipeline = pipeline;
   std::vector<double> losses;
   run_as_threads(pipeline, [&](Communicator& world) {
-    const ProcessGrid grid(world, {.pipeline = pipeline});
+    const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);

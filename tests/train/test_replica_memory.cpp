@@ -289,7 +289,7 @@ TEST_CASE("sequence parallel: what is saved outside of the tensor region shrinks
 TEST_CASE("slots in flight are the schedule's") {
   const auto slots = [](const char* schedule, int pipeline, int stage) {
     const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
-    return plan_memory(config, {.pipeline = pipeline}, {.pipeline = stage}).slots();
+    return plan_memory(config, grid_shape(config), {.pipeline = stage}).slots();
   };
   CHECK(slots("gpipe", 4, 0) == 8);
   CHECK(slots("1f1b", 4, 0) == 4);
@@ -299,7 +299,7 @@ TEST_CASE("slots in flight are the schedule's") {
 
 TEST_CASE("only the last stage's slots for the model's end have room for logits") {
   const Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
-  const MemoryPlan last = plan_memory(config, {.pipeline = 2}, {.pipeline = 1});
+  const MemoryPlan last = plan_memory(config, grid_shape(config), {.pipeline = 1});
   const std::size_t logits = sizeof(float) * 16 * 64;
   REQUIRE(last.slots() == 4);  // two to warm up, one more, and the one apart
   CHECK(last.passes.slots[0] >= last.passes.slots[1] + logits);
@@ -307,9 +307,10 @@ TEST_CASE("only the last stage's slots for the model's end have room for logits"
   // A gradient of [s, b, h] is sent while the next is made.
   const std::size_t link = sizeof(float) * 16 * 32;
   CHECK(last.passes.gradient_buffers == std::vector<std::size_t>{link, link});
-  const MemoryPlan first = plan_memory(config, {.pipeline = 2}, {});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
   CHECK(first.passes.gradient_buffers == std::vector<std::size_t>{link, link});  // its chunk 1 has a previous one
-  CHECK(plan_memory(config_of({.pipeline = 2}), {.pipeline = 2}, {}).passes.gradient_buffers.empty());
+  const Config plain = config_of({.pipeline = 2});
+  CHECK(plan_memory(plain, grid_shape(plain), {}).passes.gradient_buffers.empty());
 }
 
 TEST_CASE("a steady step allocates nothing") {
