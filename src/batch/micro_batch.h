@@ -29,7 +29,6 @@ struct MicroBatch {
   Rows main, encoder;
   std::int64_t first_sample = 0;  ///< column 0 is this sample of the global batch
   std::int64_t samples = 0;       ///< b
-  double gradient_scale = 1;      ///< seed of the loss' gradient: coefficient · loss scale / count of the global batch
 
   const Rows& rows(Stream stream) const { return stream == Stream::main ? main : encoder; }
   Rows& rows(Stream stream) { return stream == Stream::main ? main : encoder; }

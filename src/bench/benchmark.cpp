@@ -197,7 +197,7 @@ class BenchmarkJob {
     timers_.reset();
     const double faults = minor_page_faults();
     const Seconds seconds = time_of([&] {
-      replica_.forward_backward(batch_.micro_batches(), ++step_, tokens(), timers_);
+      replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
       replica_.update({.learning_rate = learning_rate, .weight_decay = 0.01}, timers_);
       compute_.backend.device->synchronize();
     });

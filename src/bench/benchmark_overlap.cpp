@@ -85,12 +85,10 @@ class OverlapJob {
   double seconds(bool overlap, int steps) {
     waits_ = !overlap && !benchmark_.by_key;
     replica_.overlap_gradients(overlap);
-    const Config& config = benchmark_.config;
-    const auto targets = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
     world_.barrier();
     const Seconds mine = time_of([&] {
       for (int i = 0; i < steps; ++i) {
-        replica_.forward_backward(batch_.micro_batches(), ++step_, targets, timers_);
+        replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
         replica_.update({.learning_rate = 1e-4, .weight_decay = 0.01}, timers_);
       }
       replica_.store();  // waits for values that are on their way

@@ -34,7 +34,7 @@ class SleepingStage final : public Stage {
   std::span<const Link> receives() const override { return receives_; }
   std::span<const Link> sends() const override { return sends_; }
   std::unique_ptr<StageSaved> make_saved() const override { return std::make_unique<StageSaved>(); }
-  void forward(Context&, const StageData&, const StageData&, Tensor, StageSaved&) const override { sleep(1); }
+  void forward(Context&, const StageData&, const StageData&, StageSaved&) const override { sleep(1); }
   void backward(Context& context, const StageData&, const StageData&, StageSaved&) const override {
     sleep(context.weight_gradients.deferred() ? 1 : 2);
   }
@@ -91,7 +91,7 @@ RankTimes play(const PipelineCase& benchmark, double seconds, int rounds, Commun
     world.barrier();
     busy = 0;
     const Clock::time_point start = Clock::now();
-    executor.run(actions, micro_batches, {}, *backend.ops, scratch, {}, timers);
+    executor.run(actions, micro_batches, {}, *backend.ops, scratch, timers);
     times.busy.push_back(busy);
     times.whole.push_back(seconds_since(start));
   }

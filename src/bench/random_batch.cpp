@@ -31,7 +31,7 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : 
     copy(memory_.at(field, 0), ids.data(), layout.bytes(field));
   }
   batch_ = memory_.view(layout, layout.sizes, 0);
-  batch_.gradient_scale = 1 / static_cast<double>(config.model.sequence_length * config.train.global_batch_size);
+  loss_count_ = static_cast<double>(config.model.sequence_length * config.train.global_batch_size);
 }
 
 }  // namespace megatron

@@ -7,6 +7,7 @@
 
 #include "batch/batch_layout.h"
 #include "config/config.h"
+#include "model/loss_terms.h"
 #include "ops/device.h"
 
 namespace megatron {
@@ -16,10 +17,13 @@ class RandomBatch {
   /// Of the configured micro-batch size and sequence length, as the whole step of this data rank.
   RandomBatch(const Config& config, int data_rank, Device& device);
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
+  /// The targets of the global batch, and no loss scale. Valid as long as this object.
+  LossScaling loss() const { return {.counts = {&loss_count_, 1}}; }
 
  private:
   BatchBuffer memory_;
   MicroBatch batch_;
+  double loss_count_ = 0;
 };
 
 }  // namespace megatron

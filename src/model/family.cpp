@@ -20,11 +20,17 @@ Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegi
   return stages;
 }
 
+// The weights of the targets are data (train/losses.h): one cross entropy, under the name of loss.name.
+LossTerms decoder_loss_terms(const Config& config) {
+  return {{.name = config.loss.name}};
+}
+
 constexpr std::array kFamilies = {
     ModelFamily{.name = "gpt",
                 .make_stages = stages_of<GptStage>,
                 .ties = GptStage::ties,
                 .batch_layout = gpt_batch_layout,
+                .loss_terms = decoder_loss_terms,
                 .flops = decoder_flops_per_token,
                 .signature = decoder_signature,
                 .resume_signature = decoder_resume_signature,

@@ -12,6 +12,7 @@
 #include "comm/process_grid.h"
 #include "config/config.h"
 #include "model/flops.h"
+#include "model/loss_terms.h"
 #include "model/stage.h"
 
 namespace megatron {
@@ -29,6 +30,8 @@ struct ModelFamily {
   std::vector<std::vector<int>> (*ties)(const Config& config);
   /// What its micro-batches are made of, at most.
   BatchLayout (*batch_layout)(const Config& config);
+  /// What the model minimises in training.
+  LossTerms (*loss_terms)(const Config& config);
   /// As flops_per_token() says.
   FlopsPerToken (*flops)(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
   /// The facts that checkpoints hold of a model, and of such facts what a run must share to resume, or to start with

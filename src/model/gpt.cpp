@@ -177,12 +177,11 @@ ConstTensor GptStage::run_blocks(Context& context, ConstTensor x, Tensor out, Sa
   return x;
 }
 
-void GptStage::forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
-                       StageSaved& stage_saved) const {
+void GptStage::forward(Context& context, const StageData& in, const StageData& out, StageSaved& stage_saved) const {
   auto& saved = static_cast<Saved&>(stage_saved);
   const ConstTensor x = first() ? embed(context, saved) : ConstTensor(in[0]);
   const ConstTensor y = run_blocks(context, x, last() ? Tensor() : out[0], saved);
-  if (last()) head_->forward(context, y, loss_total, saved.head);
+  if (last()) head_->forward(context, y, saved.head);
 }
 
 void GptStage::backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const {

@@ -31,8 +31,7 @@ class GptStage final : public Stage {
   std::span<const Link> receives() const override { return embedding_ ? std::span<const Link>() : link_; }
   std::span<const Link> sends() const override { return head_ ? std::span<const Link>() : link_; }
   std::unique_ptr<StageSaved> make_saved() const override;
-  void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
-               StageSaved& saved) const override;
+  void forward(Context& context, const StageData& in, const StageData& out, StageSaved& saved) const override;
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const override;
   void logits(Context& context, Tensor logits) const override;
 

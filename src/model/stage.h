@@ -36,17 +36,16 @@ class Stage {
   virtual std::span<const Link> receives() const = 0;
   virtual std::span<const Link> sends() const = 0;
   bool first() const { return receives().empty(); }
-  bool last() const { return sends().empty(); }  ///< computes the loss
+  bool last() const { return sends().empty(); }
 
   /// Which fields of a batch its layers read: by default the first stage embeds, all attend, the last has the head.
   virtual bool reads(const BatchField& field) const;
 
   virtual std::unique_ptr<StageSaved> make_saved() const = 0;
 
-  /// in: from the previous stage (empty on the first); out: set, for the next one (empty on the last). The last stage
-  /// adds its losses to loss_total, f64 [1]. `in` must live until backward.
-  virtual void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
-                       StageSaved& saved) const = 0;
+  /// in: from the previous stage (empty on the first); out: set, for the next one (empty on the last). Adds its
+  /// terms of the loss, if it has any, to context.loss_sums. `in` must live until backward.
+  virtual void forward(Context& context, const StageData& in, const StageData& out, StageSaved& saved) const = 0;
   /// dout: gradient of out (empty on the last stage); din: set, gradient of in (empty on the first). Adds the
   /// gradients of all parameters; those of matrices by way of context.weight_gradients, which may defer them.
   virtual void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const = 0;

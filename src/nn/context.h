@@ -2,6 +2,8 @@
 // nothing of schedules; a layer asks for rows() and does not know which stream of which model it is on.
 #pragma once
 
+#include <span>
+
 #include "base/philox.h"
 #include "batch/micro_batch.h"
 #include "nn/weight_gradients.h"
@@ -27,6 +29,15 @@ struct Context {
   WeightGradients& weight_gradients = immediate_weight_gradients();  ///< takes every product of a backward
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   Stream stream = Stream::main;           ///< that the layer at work is on
+  /// f64, by term of the model's loss: a forward adds the sum over this micro-batch, the same on every tensor rank.
+  /// Absent in a backward, so that a layer that is recomputed there counts nothing twice.
+  Tensor loss_sums = {};
+  /// By term: what a backward multiplies the gradient of that sum with (coefficient · loss scale / count).
+  std::span<const double> gradient_scales = {};
+
+  /// f64 [1] of one term; absent where losses are.
+  Tensor loss_sum(int term) const { return loss_sums ? loss_sums.slice(0, term, 1) : Tensor(); }
+  double gradient_scale(int term) const { return gradient_scales[static_cast<std::size_t>(term)]; }
 
   /// Of the stream that the layer at work is on.
   const Rows& rows() const { return micro_batch.rows(stream); }
@@ -48,11 +59,11 @@ struct Context {
   /// And with another policy for its weight gradients.
   Context saving_in(Arena& arena, WeightGradients& policy) const {
     // Names every member: one that is added and forgotten here does not compile.
-    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at] =
-        *this;
+    const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at,
+                 losses, scales] = *this;
     static_cast<void>(saved_);
     static_cast<void>(gradients_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, policy, gathers_, at};
+    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, policy, gathers_, at, losses, scales};
   }
 
   /// The same for layers on another stream.

@@ -36,7 +36,7 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
   project(context, context.region.enter(context.scratch, normed), logits);
 }
 
-void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const {
+void Head::forward(Context& context, ConstTensor x, Saved& saved) const {
   const Range range(context.ops.ranges(), "head");
   context.wait_for(store_->at(last_parameter_));
   const ArenaScope scope(context.scratch);
@@ -72,12 +72,14 @@ void Head::forward(Context& context, ConstTensor x, Tensor loss_total, Saved& sa
         {.local_maximum = local_maximum, .maximum = saved.maximum, .sum_exp = saved.sum_exp});
     context.region.communicator().all_reduce(sums);
   }
+  const Tensor loss = context.loss_sum(sizes_.loss_term);
+  if (!loss) return;
   context.ops.cross_entropy_loss({.maximum = saved.maximum,
                                   .sum_exp = saved.sum_exp,
                                   .target_logit = target_logit,
                                   .weights = loss_weights(context),
                                   .losses = {},
-                                  .total = loss_total});
+                                  .total = loss});
 }
 
 void Head::backward(Context& context, Saved& saved, Tensor dx) const {
@@ -91,7 +93,7 @@ void Head::backward(Context& context, Saved& saved, Tensor dx) const {
                                       .maximum = saved.maximum,
                                       .sum_exp = saved.sum_exp,
                                       .weights = loss_weights(context),
-                                      .scale = static_cast<float>(context.micro_batch.gradient_scale)});
+                                      .scale = static_cast<float>(context.gradient_scale(sizes_.loss_term))});
   if (bias_ != kNone) context.ops.column_sum({.x = saved.logits, .y = store_->at(bias_).gradient});
   const Tensor dnormed = context.scratch.allocate("final norm gradient", dx.shape(), dx.dtype());
   column_parallel_backward(context,

@@ -12,6 +12,7 @@ struct HeadSizes {
   std::int64_t vocab = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
   NormSizes norm;
   bool bias = false;  ///< of the logits
+  int loss_term = 0;  ///< the term of the model's loss that this head computes
 };
 
 class Head {
@@ -27,10 +28,10 @@ class Head {
   /// there is one.
   Head(ParameterBuilder& builder, int word, const HeadSizes& sizes);
 
-  /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to `loss_total` (f64
-  /// [1]), the same on every tensor rank.
-  void forward(Context& context, ConstTensor x, Tensor loss_total, Saved& saved) const;
-  /// Gradient of micro_batch.gradient_scale · that sum: sets dx, adds the parameters' gradients.
+  /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to its term of
+  /// context.loss_sums, the same on every tensor rank.
+  void forward(Context& context, ConstTensor x, Saved& saved) const;
+  /// Gradient of context.gradient_scale(term) · that sum: sets dx, adds the parameters' gradients.
   void backward(Context& context, Saved& saved, Tensor dx) const;
   /// Logits of this rank's columns for every row, without a loss: sets logits [s·b, V/t].
   void logits(Context& context, ConstTensor x, Tensor logits) const;

@@ -99,13 +99,13 @@ void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, i
   for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel);
 }
 
-void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total) {
+void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
   slot.place.start_again();
   if (sizing_) slot.place.arena = Arena("slot");  // its high water is to be this chunk's
   allocate_links(slot.in, stage.receives(), "stage input", slot.place.arena, context);
   for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
   allocate_links(slot.out, stage.sends(), "stage output", slot.place.arena, context);
-  stage.forward(context, slot.in, slot.out, loss_total, saved);
+  stage.forward(context, slot.in, slot.out, saved);
   send(slot.out, slot.place.sent, next_, kForwardChannel);
 }
 
@@ -134,7 +134,7 @@ void PipelineExecutor::make_room(const std::vector<Action>& actions) {
 }
 
 void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches,
-                           const PassSettings& settings, Ops& ops, Arena& scratch, Tensor loss_total, Timers& timers) {
+                           const PassSettings& settings, Ops& ops, Arena& scratch, Timers& timers) {
   make_room(actions);
   for (const Action& action : actions) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
@@ -152,11 +152,13 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .seed = settings.seed,
                     .step = settings.step,
                     .weight_gradients = action.kind == Action::Kind::backward_input ? deferred : immediate,
-                    .gathers = settings.gathers};
+                    .gathers = settings.gathers,
+                    .loss_sums = action.kind == Action::Kind::forward ? settings.loss_sums : Tensor(),
+                    .gradient_scales = settings.gradient_scales};
     switch (action.kind) {
       case Action::Kind::forward: {
         const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);
-        forward(stage, slot, *slot.saved[chunk], context, loss_total);
+        forward(stage, slot, *slot.saved[chunk], context);
         break;
       }
       case Action::Kind::backward_input:

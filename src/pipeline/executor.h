@@ -29,7 +29,9 @@ struct PassSettings {
   DType activation_type = DType::f32;
   /// If set: sums are started under each chunk's last backward; the caller finishes them.
   GradientReducer* gradient_reducer = nullptr;
-  ParameterAllGather* gathers = nullptr;  ///< if set: values may be on their way still when the pass begins
+  ParameterAllGather* gathers = nullptr;         ///< if set: values may be on their way still when the pass begins
+  Tensor loss_sums = {};                         ///< f64, by term of the loss: every stage's forwards add theirs
+  std::span<const double> gradient_scales = {};  ///< by term, for backward actions (nn/context.h)
 };
 
 /// Bytes of an executor's arenas.
@@ -52,10 +54,10 @@ class PipelineExecutor {
   PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region, const ExecutorMemory& memory,
                    Allocator& allocator);
 
-  /// Plays `actions` for these micro-batches. The model's last chunk adds its token losses to loss_total (f64 [1]);
-  /// backward actions add to the parameters' gradients. Returns when all local work and all transfers are complete.
+  /// Plays `actions` for these micro-batches. Forward actions add to settings.loss_sums, backward actions to the
+  /// parameters' gradients. Returns when all local work and all transfers are complete.
   void run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches, const PassSettings& settings,
-           Ops& ops, Arena& scratch, Tensor loss_total, Timers& timers);
+           Ops& ops, Arena& scratch, Timers& timers);
 
   /// Of a sizing executor that has played every chunk forward and backward: what these lists take.
   ExecutorMemory memory_for(std::span<const std::vector<Action>* const> lists) const;
@@ -88,7 +90,7 @@ class PipelineExecutor {
 
   void add_slot(Place place);
   void make_room(const std::vector<Action>& actions);
-  void forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context, Tensor loss_total);
+  void forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
                       const Context& context) const;

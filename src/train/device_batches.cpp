@@ -33,8 +33,9 @@ DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, Batc
                                           contents);
 }
 
-std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
-  const GlobalBatch step = plan_(step_++);
+std::span<const MicroBatch> DeviceBatches::next() {
+  samples_ = plan_(step_++);
+  const GlobalBatch& step = samples_;
   internal_check(step.samples > 0, "a batch was asked for after the last step");
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
   BatchSizes sizes = layout_.sizes;
@@ -42,18 +43,13 @@ std::span<const MicroBatch> DeviceBatches::next(double loss_scale) {
   Device& device = memory_.device();
   device.wait(upload_done_);  // of the last step, long ago: its memory is read into from here on
   const StepBatch* const batch = reader_ ? &reader_->next() : nullptr;
-  loss_count_ = has_weights_ ? grid_.control().all_reduce_value(batch->loss_count)
-                             : static_cast<double>(step.samples * sizes.rows_of(Stream::main));
-  verify(loss_count_ > 0, ErrorKind::data,
-         "every target of the {} samples from sample {} on is masked (data.eod_mask_loss, or the loss' weights): there "
-         "is no loss to speak of; look at the data",
-         step.samples, step.first_sample);
+  loss_count_ = has_weights_ ? LossCount{batch->loss_count, false}
+                             : LossCount{static_cast<double>(step.samples * sizes.rows_of(Stream::main))};
   micro_batches_.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];
     to = memory_.buffer().view(layout_, sizes, k);
     to.first_sample = static_cast<std::int64_t>(k) * samples_together_ + grid_.data().rank() * to.samples;
-    to.gradient_scale = loss_scale / loss_count_;
     if (batch != nullptr) start_uploads(batch->micro_batches[k], k);
   }
   device.order_after(upload_done_);

@@ -45,11 +45,15 @@ class DeviceBatches {
                 BatchPlan plan, const BatchContents& contents, const std::function<bool(const BatchField&)>& reads);
 
   /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
-  /// who shares the memory, and told to it when they have been read. Losses count for loss_scale / loss_count() each in
-  /// the gradient. Collective over the data ranks where losses have weights; Error(data) if all of them are zero.
-  std::span<const MicroBatch> next(double loss_scale = 1);
-  /// Of the global batch that next() gave: its targets, or what their weights say.
-  double loss_count() const { return loss_count_; }
+  /// who shares the memory, and told to it when they have been read.
+  std::span<const MicroBatch> next();
+  const GlobalBatch& samples() const { return samples_; }  ///< of the step that next() gave
+  /// What the targets of its samples count, or what their weights say.
+  struct LossCount {
+    double value = 0;
+    bool complete = true;  ///< of the global batch; else of this data rank's samples alone
+  };
+  LossCount loss_count() const { return loss_count_; }
 
  private:
   void start_uploads(const MicroBatch& from, std::size_t k);
@@ -62,7 +66,8 @@ class DeviceBatches {
   BatchPlan plan_;
   std::int64_t step_ = 0;
   std::int64_t samples_together_;  // of one micro-batch on all data ranks
-  double loss_count_ = 0;
+  GlobalBatch samples_;
+  LossCount loss_count_;
   Ticket upload_done_;
   std::vector<MicroBatch> micro_batches_;
   std::unique_ptr<BatchReader> reader_;  // where this rank needs one

@@ -71,8 +71,12 @@ int shards(const Config& config, const GridShape& shape) {
   return config.optimizer.distributed ? shape.copies() : 1;
 }
 
-Tensor allocate_loss(Arena& scratch) {
-  return scratch.allocate("loss", {1}, DType::f64);
+Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
+  return scratch.allocate("losses", {static_cast<std::int64_t>(terms.size())}, DType::f64);
+}
+
+LossTerms loss_terms(const Config& config) {
+  return family_of(config.model).loss_terms(config);
 }
 
 // A micro-batch of the configured size without memory.
@@ -113,13 +117,17 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const std::int64_t micro_batches = micro_batches_per_step(config);
   const std::vector<MicroBatch> micro_batch_list(static_cast<std::size_t>(micro_batches),
                                                  sizing_micro_batch(layout, batch));
-  const Tensor loss_total = allocate_loss(scratch);
+  const LossTerms terms = loss_terms(config);
+  const std::vector<double> gradient_scales(terms.size(), 1);
+  const Tensor loss_sums = allocate_losses(scratch, terms);
   MemoryPlan plan;
   PipelineExecutor executor(pointers(chunks), grid, region);
   const std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
   CountingOps& ops = *counting;
   Timers timers;
-  executor.run(actions, micro_batch_list, {.activation_type = type}, ops, scratch, loss_total, timers);
+  executor.run(actions, micro_batch_list,
+               {.activation_type = type, .loss_sums = loss_sums, .gradient_scales = gradient_scales}, ops, scratch,
+               timers);
   GradientReducer(grid, store).finish(ops, scratch);
   if (store.shards() > 1) {
     ParameterAllGather gathers(grid, store);
@@ -180,6 +188,10 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       region_(grid, config.parallel.sequence_parallel),
       chunks_(make_stages(config, grid, region_, store_)),
       scratch_("scratch"),
+      terms_(loss_terms(config)),
+      loss_counts_(terms_.size()),
+      gradient_scales_(terms_.size()),
+      loss_means_(terms_.size()),
       training_actions_(training_schedules(config, grid)),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
@@ -192,7 +204,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid, region_, plan_.passes, device);
   scratch_memory_ = Buffer(device, plan_.scratch);
   scratch_ = Arena("scratch", scratch_memory_);
-  loss_total_ = allocate_loss(scratch_);
+  loss_sums_ = allocate_losses(scratch_, terms_);
   for (std::size_t i = 0; i < plan_.staging.size(); ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
   backend.ops->reserve(plan_.kernels);
 }
@@ -215,46 +227,62 @@ bool Replica::reads(const BatchField& field) const {
   return std::any_of(chunks_.begin(), chunks_.end(), [&](const auto& chunk) { return chunk->reads(field); });
 }
 
-double Replica::read(ConstTensor loss) {
-  double sum = 0;
-  backend_.device->copy_to_host(&sum, loss.data(), sizeof sum);
-  return sum;
+void Replica::sum_losses_over_stages() {
+  grid_.pipeline().all_reduce(loss_sums_);
 }
 
-void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientReducer* sums,
-                            Timers& timers) {
+void Replica::read_losses() {
+  backend_.device->copy_to_host(loss_means_.data(), loss_sums_.data(), loss_sums_.bytes());
+}
+
+bool Replica::finite_losses() {
+  sum_losses_over_stages();
+  read_losses();
+  return std::all_of(loss_means_.begin(), loss_means_.end(), [](double sum) { return std::isfinite(sum); });
+}
+
+void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
+                            GradientReducer* sums, Timers& timers) {
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
-  ops.fill(loss_total_, 0);
+  ops.fill(loss_sums_, 0);
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    gradient_scales_[i] = terms_[i].coefficient * loss.scale / loss.counts[i];
+  }
   const PassSettings settings{.training = true,
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
                               .gradient_reducer = sums,
-                              .gathers = gathers_.get()};
+                              .gathers = gathers_.get(),
+                              .loss_sums = loss_sums_,
+                              .gradient_scales = gradient_scales_};
   const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
-  executor_->run(actions->second, micro_batches, settings, ops, scratch_, loss_total_, timers);
+  executor_->run(actions->second, micro_batches, settings, ops, scratch_, timers);
 }
 
-void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
+void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                                Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.shards() > 1;
-  play_training(micro_batches, step, under_backward ? gradient_reducer_.get() : nullptr, timers);
+  play_training(micro_batches, step, loss, under_backward ? gradient_reducer_.get() : nullptr, timers);
   gradient_reducer_->finish(*backend_.ops, scratch_);
-  loss_count_ = loss_count;
+  std::copy(loss.counts.begin(), loss.counts.end(), loss_counts_.begin());
+  loss_scale_ = loss.scale;
 }
 
 Optimizer::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
-  settings.loss = loss_total_;
+  internal_check(terms_.size() == 1, "a loss of several terms");
+  settings.loss = loss_sums_;
+  settings.loss_scale = loss_scale_;
   Optimizer::Update update = optimizer_->update(grid_, settings);
-  update.loss /= loss_count_;
+  update.loss /= loss_counts_[0];
   return update;
 }
 
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
-                                                  double rescale, Timers& timers) {
+                                                  const LossScaling& loss, Timers& timers) {
   Device& device = *backend_.device;
   std::vector<ParameterPart> masters, values, sums, own;  // with shards, a rank has masters and sums of what it updates
   for (const Parameter& parameter : store().all()) {
@@ -266,29 +294,29 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
     own.push_back({&parameter, parameter.gradient});
   }
   NonFiniteReport bad;
-  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  bad.loss = !std::isfinite(read(loss_total_));
+  bad.loss = !finite_losses();
   bad.masters = find_bad_tensors(masters, device);
   bad.values = find_bad_tensors(values, device);
   bad.gradients = find_bad_tensors(sums, device);
-  std::vector<MicroBatch> rescaled(micro_batches.begin(), micro_batches.end());
-  for (MicroBatch& micro_batch : rescaled) micro_batch.gradient_scale *= rescale;
-  play_training(rescaled, step, nullptr, timers);
-  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  bad.loss_again = !std::isfinite(read(loss_total_));
+  play_training(micro_batches, step, loss, nullptr, timers);
+  bad.loss_again = !finite_losses();
   bad.gradients_again = find_bad_tensors(own, device);
   return bad;
 }
 
-double Replica::evaluate(std::span<const MicroBatch> micro_batches, double loss_count, Timers& timers) {
-  backend_.ops->fill(loss_total_, 0);
-  const PassSettings settings{
-      .training = false, .activation_type = config_.precision.dtype(), .gathers = gathers_.get()};
-  executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, loss_total_, timers);
-  // The last stage knows the sum over its samples; every rank of the pipeline and of the data group gets the total.
-  grid_.pipeline().broadcast(loss_total_, grid_.shape().pipeline - 1);
-  grid_.data().all_reduce(loss_total_);
-  return read(loss_total_) / loss_count;
+Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts,
+                         Timers& timers) {
+  backend_.ops->fill(loss_sums_, 0);
+  const PassSettings settings{.training = false,
+                              .activation_type = config_.precision.dtype(),
+                              .gathers = gathers_.get(),
+                              .loss_sums = loss_sums_};
+  executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, timers);
+  sum_losses_over_stages();
+  grid_.data().all_reduce(loss_sums_);
+  read_losses();
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_means_[i] /= loss_counts[i];
+  return {total_loss(terms_, loss_means_), loss_means_};
 }
 
 TensorSlice Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {

@@ -75,9 +75,9 @@ class Replica {
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
-  /// schedule is played, all partial sums are done. The loss, a sum over `loss_count` (the number of targets in the
-  /// global batch, or what their weights say), stays where it was computed: update() sums it up.
-  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, double loss_count,
+  /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The sums of the loss'
+  /// terms stay where they were computed: update() sums them up.
+  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                         Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
   /// optimizer.distributed they are reduce-scattered during the backward either way.
@@ -86,12 +86,12 @@ class Replica {
   /// rank. In a step the host waits for the device here alone.
   Optimizer::Update update(UpdateSettings settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
-  /// Plays the step once more, by itself on each data rank and with `rescale` times its loss scale; gradients are not
-  /// the step's afterwards. Collective.
-  NonFiniteReport diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step, double rescale,
-                                           Timers& timers);
-  /// Mean loss of a forward pass without dropout.
-  double evaluate(std::span<const MicroBatch> micro_batches, double loss_count, Timers& timers);
+  /// Plays the step once more, by itself on each data rank and with another loss scale; gradients are not the step's
+  /// afterwards. Collective.
+  NonFiniteReport diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
+                                           const LossScaling& loss, Timers& timers);
+  /// The loss of a forward pass without dropout, the same on every rank. Its terms are valid until the next call.
+  Losses evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts, Timers& timers);
 
   /// Complete: what the distributed optimizer still has on its way is waited for.
   const ParameterStore& store() const {
@@ -121,9 +121,13 @@ class Replica {
   std::vector<TensorSlice> summed_gradients() const;
 
  private:
-  void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, GradientReducer* sums,
-                     Timers& timers);
-  double read(ConstTensor loss);
+  void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
+                     GradientReducer* sums, Timers& timers);
+  /// Sums the losses over the stages; on every rank of the pipeline then.
+  void sum_losses_over_stages();
+  /// Into loss_means_, which are still sums.
+  void read_losses();
+  bool finite_losses();
   /// Of a part of a parameter, by flat elements.
   TensorSlice piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
 
@@ -139,9 +143,11 @@ class Replica {
   std::unique_ptr<GradientReducer> gradient_reducer_;
   std::unique_ptr<ParameterAllGather> gathers_;
   Buffer scratch_memory_;
-  Arena scratch_;      // the loss at its bottom
-  Tensor loss_total_;  // after a pass, of this data rank's samples on the last stage
-  double loss_count_ = 1;
+  Arena scratch_;  // the losses at its bottom
+  LossTerms terms_;
+  Tensor loss_sums_;  // f64 [terms]: after a pass, what this rank's stages have added
+  std::vector<double> loss_counts_, gradient_scales_, loss_means_;  // by term
+  double loss_scale_ = 1;                                           // of the gradients
   std::unique_ptr<Optimizer> optimizer_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
   std::vector<Action> evaluation_actions_;

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "train/loss_counts.h"
 #include "train/losses.h"
 
 namespace megatron {
@@ -51,6 +52,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       end_of_document_(datasets.end_of_document()),
       replica_(config, grid, backend),
       batch_memory_(batch_layout(config), micro_batches_per_step(config), *backend.device),
+      terms_(family_of(config.model).loss_terms(config)),
       schedule_(config),
       learning_rate_(learning_rate_of(config.learning_rate)),
       weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
@@ -100,10 +102,11 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   result.loss_scale = loss_scaler_.scale();
   {
     const Timers::Scope scope(timers_, Section::data);
-    micro_batches_ = batches_->next(result.loss_scale);
+    micro_batches_ = batches_->next();
+    sum_loss_counts(grid_, terms_, *batches_, loss_counts_);
   }
   result.batch = schedule_.step_after(step_);
-  replica_.forward_backward(micro_batches_, step_ + 1, batches_->loss_count(), timers_);
+  replica_.forward_backward(micro_batches_, step_ + 1, {loss_counts_, result.loss_scale}, timers_);
   batch_memory_.mark_read();
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
   result.learning_rate =
@@ -111,11 +114,10 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   result.weight_decay = weight_decay_.at(samples);
   wait_until_copied();
   if (before_update) before_update(result.loss_scale);
-  const Optimizer::Update update = replica_.update(
-      {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay, .loss_scale = result.loss_scale},
-      timers_);
+  const Optimizer::Update update =
+      replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
   result.loss = update.loss;
-  result.loss_count = batches_->loss_count();
+  result.loss_count = loss_counts_[0];
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();
@@ -139,11 +141,13 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   DeviceBatches batches(config_, grid_, batch_memory_, samples, plan,
                         evaluation_contents(config_, end_of_document_, counted % batch != 0), read_here());
   double sum = 0, count = 0;
+  std::vector<double> counts;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
     const std::span<const MicroBatch> micro_batches = batches.next();
-    sum += batches.loss_count() * replica_.evaluate(micro_batches, batches.loss_count(), timers_);
-    count += batches.loss_count();
+    sum_loss_counts(grid_, terms_, batches, counts);
+    sum += counts[0] * replica_.evaluate(micro_batches, counts, timers_).total;
+    count += counts[0];
     batch_memory_.mark_read();
   }
   return sum / count;
@@ -151,7 +155,7 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
 
 SkipReport Trainer::explain_skip(const StepResult& result) {
   const double scale = result.searching ? loss_scaler_.smallest() : result.loss_scale;
-  NonFiniteReport bad = replica_.diagnose_non_finite_step(micro_batches_, step_, scale / result.loss_scale, timers_);
+  NonFiniteReport bad = replica_.diagnose_non_finite_step(micro_batches_, step_, {loss_counts_, scale}, timers_);
   bad.loss_scale = result.loss_scale;
   bad.loss_scale_again = scale;
   const bool again = grid_.agree(bad.again());

@@ -22,7 +22,7 @@ namespace megatron {
 struct StepResult {
   StepShape batch;  ///< what the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
-  double loss_count = 0;  ///< the loss is the mean over so much (DeviceBatches::loss_count)
+  double loss_count = 0;  ///< the loss is the mean over so much (train/loss_counts.h)
   double loss_scale = 1;
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
@@ -120,6 +120,8 @@ class Trainer {
   TrafficMeter traffic_;
   Replica replica_;
   BatchMemory batch_memory_;
+  LossTerms terms_;
+  std::vector<double> loss_counts_;  // of the last step, by term
   RunSchedule schedule_;
   LearningRate learning_rate_;
   WeightDecay weight_decay_;

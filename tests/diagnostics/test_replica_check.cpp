@@ -64,7 +64,7 @@ std::vector<std::string> told_after(const Flip& flip) {
     Timers timers;
     ReplicaCheck check(grid, replica.store(), *backend.device, replica.optimizer());
     for (int step = 1; step <= 2; ++step) {
-      replica.forward_backward(batches.step(step), step, batches.targets(), timers);
+      replica.forward_backward(batches.step(step), step, batches.loss(), timers);
       replica.update({.learning_rate = 1e-2}, timers);
       static_cast<void>(replica.store());  // waits for the gathers
       check.run("in a healthy run");

@@ -51,7 +51,6 @@ class GoldenMicroBatches {
       micro_batch.first_sample = static_cast<std::int64_t>(k) * b;
       micro_batch.main.sequence = s;
       micro_batch.samples = b;
-      micro_batch.gradient_scale = 1.0 / static_cast<double>(s * columns);
       micro_batches_.push_back(micro_batch);
     }
   }
@@ -90,9 +89,10 @@ Results compute(const Golden& golden, const Layout& layout) {
     Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     Timers timers;
+    const double targets = targets_of(config);
     const auto forward_backward = [&](const GoldenBatch& batch, int step) {
       const GoldenMicroBatches micro_batches(config, batch);
-      replica.forward_backward(micro_batches.list(), step, targets_of(config), timers);
+      replica.forward_backward(micro_batches.list(), step, {.counts = {&targets, 1}}, timers);
     };
     forward_backward(golden.batch, 1);
     {

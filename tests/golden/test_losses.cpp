@@ -104,10 +104,9 @@ Results compute(const Config& config) {
       to = from;
       if (!to.main.position_ids) to.main.position_ids = ConstTensor(position_ids.data(), {s, b}, DType::i32);
       to.main.positions = ConstTensor(positions.data(), {s}, DType::i32);
-      to.gradient_scale = 1 / batch.loss_count;
     }
     Timers timers;
-    replica.forward_backward(micro_batches, 1, batch.loss_count, timers);
+    replica.forward_backward(micro_batches, 1, {.counts = {&batch.loss_count, 1}}, timers);
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {

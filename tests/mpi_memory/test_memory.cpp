@@ -28,9 +28,9 @@ TEST_CASE("MPI: memory planned is memory used, by category, in every layout") {
       TinyBatches batches(config, grid.data().rank());
       Timers timers;
       for (int step = 1; step <= 2; ++step) {
-        replica.forward_backward(batches.step(step), step, batches.targets(), timers);
+        replica.forward_backward(batches.step(step), step, batches.loss(), timers);
         replica.update({.learning_rate = 1e-3}, timers);
-        replica.evaluate(batches.step(step), batches.targets(), timers);
+        replica.evaluate(batches.step(step), batches.loss().counts, timers);
       }
       const MemoryUse used = replica.used();
       expect("weights", used.weights, plan.weights);

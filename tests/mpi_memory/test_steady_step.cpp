@@ -25,7 +25,7 @@ TEST_CASE("MPI: a steady training step allocates nothing, in every layout and wi
       for (int step = 1; step <= kWarm + kSteady; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
         const long before = allocations();
-        replica.forward_backward(micro_batches, step, batches.targets(), timers);
+        replica.forward_backward(micro_batches, step, batches.loss(), timers);
         replica.update({.learning_rate = 1e-3}, timers);
         if (step > kWarm) in_steady_steps += allocations() - before;
       }

@@ -127,16 +127,14 @@ struct TestedEmbedding final : TestedLayer {
 struct TestedHead final : TestedLayer {
   TestedHead(ParameterBuilder& builder, bool bias)
       : head(builder, declare_word(builder), {.vocab = kVocab, .norm = {.hidden = kHidden}, .bias = bias}) {}
-  void forward(Context& context, ConstTensor input, Tensor loss) override {
+  void forward(Context& context, ConstTensor input, Tensor) override {
     x = input;
-    context.ops.fill(loss, 0);
-    head.forward(context, x, loss, saved);
+    head.forward(context, x, saved);
     fresh = true;
   }
   // The logits have become their gradient: another backward needs another forward.
   void backward(Context& context, Tensor, Tensor dx) override {
-    double unused = 0;
-    if (!fresh) head.forward(context, x, Tensor(&unused, {1}, DType::f64), saved);
+    if (!fresh) head.forward(context, x, saved);
     fresh = false;
     head.backward(context, saved, dx);
   }

@@ -75,8 +75,7 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
                            .sequence = kSequence},
                   .encoder = {},
                   .first_sample = 5,
-                  .samples = kSamples,
-                  .gradient_scale = kLossScale};
+                  .samples = kSamples};
 }
 
 Context LayerOnRank::context(WeightGradients& weight_gradients) {
@@ -88,7 +87,8 @@ Context LayerOnRank::context(WeightGradients& weight_gradients) {
           .training = training_,
           .seed = 17,
           .step = 3,
-          .weight_gradients = weight_gradients};
+          .weight_gradients = weight_gradients,
+          .gradient_scales = {&kLossScale, 1}};
 }
 
 void LayerOnRank::clear_gradients() {
@@ -132,8 +132,9 @@ std::vector<double> LayerOnRank::forward(const std::vector<float>& whole_x) {
   saved_.reset();
   x_ = part_of(whole_x, case_.in, case_.in_cut);
   if (case_.out == 0) {
-    Owned<double> loss({1}, kNan);
-    layer_->forward(run, x_, loss);
+    Owned<double> loss({1});
+    run.loss_sums = loss;
+    layer_->forward(run, x_, {});
     return loss.values();
   }
   Owned<float> y = part_of(std::vector<float>(static_cast<std::size_t>(kSequence * kSamples * case_.out), kNan),

@@ -21,7 +21,7 @@ namespace megatron::test {
 // padded vocabulary the third is partly padding and the fourth wholly.
 inline constexpr std::int64_t kSequence = 8, kSamples = 3, kHidden = 24, kHeads = 4, kFeedForward = 40;
 inline constexpr std::int64_t kVocab = 40, kPaddedVocab = 64, kPositions = 12;
-inline constexpr double kLossScale = 0.37;  ///< micro_batch.gradient_scale
+inline constexpr double kLossScale = 0.37;  ///< the only one of context.gradient_scales
 
 /// How a [s, b, width] tensor lies over the tensor ranks.
 enum class Cut {
@@ -40,7 +40,7 @@ class TestedLayer {
 struct LayerCase {
   std::string name;
   std::int64_t in = 0;   ///< width of x; 0: takes tokens instead
-  std::int64_t out = 0;  ///< width of y; 0: y is a loss, f64 [1], and dy is micro_batch.gradient_scale
+  std::int64_t out = 0;  ///< width of y; 0: y is a loss, f64 [1], and dy is kLossScale
   Cut in_cut = Cut::rows, out_cut = Cut::rows;
   std::function<std::unique_ptr<TestedLayer>(ParameterBuilder&)> make;
   std::int64_t groups = kHeads;  ///< of heads that share keys and values

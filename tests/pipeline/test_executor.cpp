@@ -84,8 +84,7 @@ class FakeStage final : public Stage {
   std::span<const Link> sends() const override { return sends_; }
   std::unique_ptr<StageSaved> make_saved() const override { return std::make_unique<Saved>(); }
 
-  void forward(Context& context, const StageData& in, const StageData& out, Tensor loss_total,
-               StageSaved& stage_saved) const override {
+  void forward(Context& context, const StageData& in, const StageData& out, StageSaved& stage_saved) const override {
     auto& saved = static_cast<Saved&>(stage_saved);
     saved.in = in;
     saved.passed_on.clear();
@@ -103,7 +102,7 @@ class FakeStage final : public Stage {
       if (!last()) context.ops.copy(sum, out[link]);
       saved.passed_on.push_back(sum);
     }
-    if (last()) context.ops.square_sum({.x = saved.passed_on[0], .total = loss_total});
+    if (last()) context.ops.square_sum({.x = saved.passed_on[0], .total = context.loss_sum(0)});
   }
 
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& stage_saved) const override {
@@ -211,7 +210,8 @@ ExecutorMemory planned_memory(const TwoStreams& model, const std::vector<Action>
   Timers timers;
   int count = 0;
   for (const Action& action : actions) count = std::max(count, action.micro_batch + 1);
-  executor.run(actions, micro_batches(count), {}, ops, scratch, loss.allocate("loss", {1}, DType::f64), timers);
+  executor.run(actions, micro_batches(count), {.loss_sums = loss.allocate("loss", {1}, DType::f64)}, ops, scratch,
+               timers);
   const std::vector<Action>* const list[] = {&actions};
   return executor.memory_for(list);
 }
@@ -241,7 +241,8 @@ std::vector<RankResults> play(const TwoStreams& model, const Schedule& schedule,
     Owned<double> loss({1});
     Timers timers;
     for (int round = 0; round < rounds; ++round) {
-      executor.run(actions, micro_batches(count), {.seed = 5, .step = 6}, *backend.ops, scratch, loss, timers);
+      executor.run(actions, micro_batches(count), {.seed = 5, .step = 6, .loss_sums = loss}, *backend.ops, scratch,
+                   timers);
     }
     result.loss = loss[0];
     result.used = executor.used();
@@ -336,7 +337,7 @@ TEST_CASE("slots hold what was planned and not a byte more") {
     Arena scratch("scratch", memory);
     Owned<double> loss({1});
     Timers timers;
-    CHECK_THROWS_AS(executor.run(actions, micro_batches(3), {}, *backend.ops, scratch, loss, timers), Error);
+    CHECK_THROWS_AS(executor.run(actions, micro_batches(3), {.loss_sums = loss}, *backend.ops, scratch, timers), Error);
   });
 }
 
@@ -354,7 +355,8 @@ TEST_CASE("time is charged to forward and backward in training, and to evaluatio
     Owned<double> loss({1});
     const auto seconds = [&](const std::vector<Action>& actions, bool is_training) {
       Timers timers;
-      executor.run(actions, micro_batches(2), {.training = is_training}, *backend.ops, scratch, loss, timers);
+      executor.run(actions, micro_batches(2), {.training = is_training, .loss_sums = loss}, *backend.ops, scratch,
+                   timers);
       std::array<double, kSectionCount> result{};
       for (const Section section : {Section::forward, Section::backward, Section::evaluation}) {
         result[static_cast<std::size_t>(section)] = timers.seconds(section);

@@ -57,8 +57,12 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
   PipelineExecutor executor(pointers, grid, region);
   CountingOps ops;
   Timers timers;
-  executor.run(actions, micro_batches, {.gradient_reducer = overlap ? &gradient_reducer : nullptr}, ops, scratch,
-               batch.allocate("loss", {1}, DType::f64), timers);
+  const double gradient_scale = 1;
+  executor.run(actions, micro_batches,
+               {.gradient_reducer = overlap ? &gradient_reducer : nullptr,
+                .loss_sums = batch.allocate("loss", {1}, DType::f64),
+                .gradient_scales = {&gradient_scale, 1}},
+               ops, scratch, timers);
   Started started{.under_backward = sums.operations};
   gradient_reducer.finish(ops, scratch);
   started.all = sums.operations;

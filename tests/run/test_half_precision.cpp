@@ -189,12 +189,12 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       }
       replica.optimizer().set_values_from_master();
       const std::span<const MicroBatch> micro_batches = batches.step(1);
-      replica.forward_backward(micro_batches, 1, batches.targets(), timers);
+      replica.forward_backward(micro_batches, 1, batches.loss(), timers);
       const Optimizer::Update update = replica.update({}, timers);
       CHECK(update.skipped);
       CHECK(update.bad_loss);
       told[static_cast<std::size_t>(world.rank())] =
-          describe_non_finite_step(grid, replica.diagnose_non_finite_step(micro_batches, 1, 1, timers));
+          describe_non_finite_step(grid, replica.diagnose_non_finite_step(micro_batches, 1, batches.loss(), timers));
     });
     for (const std::string& text : told) {
       CHECK_THAT(text, Catch::StartsWith("parameters that are finite in fp32 are too large for 16-bit values, in "

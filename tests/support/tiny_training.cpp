@@ -128,6 +128,10 @@ void TinyBatches::place_sample(std::size_t k, std::int64_t column, int step, std
   }
 }
 
+LossScaling TinyBatches::loss() const {
+  return {.counts = {&targets_in_batch_, 1}, .scale = loss_scale(config_)};
+}
+
 std::span<const MicroBatch> TinyBatches::step(int step) {
   const StepShape shape = schedule_.step_after(step - 1);
   const std::int64_t s = shape.sequence, b = config_.train.micro_batch_size;
@@ -143,7 +147,6 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
     if (contents_.document_starts) batch.main.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
     if (contents_.weights) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
     batch.main.sequence = s;
-    batch.gradient_scale = loss_scale(config_) / targets_in_batch_;
     for (std::int64_t j = 0; j < b; ++j) place_sample(k, j, step, s);
   }
   return std::span<const MicroBatch>(micro_batches_).first(count);
@@ -163,21 +166,19 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     Timers timers;
     for (int step = 1; step <= steps; ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
-      replica.forward_backward(micro_batches, step, batches.targets(), timers);
+      replica.forward_backward(micro_batches, step, batches.loss(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
         for (const TensorSlice& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
-      const Optimizer::Update update = replica.update({.learning_rate = config.learning_rate.peak,
-                                                       .weight_decay = config.optimizer.weight_decay,
-                                                       .loss_scale = loss_scale(config)},
-                                                      timers);
+      const Optimizer::Update update = replica.update(
+          {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() == 0) {
         trace.losses.push_back(update.loss);
         trace.norms.push_back(update.gradient_norm);
       }
     }
-    const double evaluation = replica.evaluate(batches.step(steps), batches.targets(), timers);
+    const double evaluation = replica.evaluate(batches.step(steps), batches.loss().counts, timers).total;
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) trace.evaluation = evaluation;
     for (const TensorSlice& piece : replica.owned_slices()) assemble(piece, trace.parameters);

@@ -47,6 +47,8 @@ class TinyBatches {
   std::span<const MicroBatch> step(int step);
   /// Targets in the global batch that step() gave, or what their weights say.
   double targets() const { return targets_in_batch_; }
+  /// These as the loss' counts, and precision.loss_scale. Valid as long as this object.
+  LossScaling loss() const;
   static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
 
  private:

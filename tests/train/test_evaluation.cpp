@@ -25,10 +25,10 @@ std::vector<double> evaluations(const char* schedule, int pipeline, std::int64_t
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);
     Timers timers;
-    const double before = replica.evaluate(batches.step(9), batches.targets(), timers);
-    replica.forward_backward(batches.step(1), 1, batches.targets(), timers);
+    const double before = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
+    replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
     replica.update({.learning_rate = 1e-3}, timers);
-    const double after = replica.evaluate(batches.step(9), batches.targets(), timers);
+    const double after = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
     if (world.rank() == 0) losses = {before, after};
   });
   return losses;

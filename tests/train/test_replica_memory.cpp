@@ -130,11 +130,11 @@ std::vector<RankMemory> measure(const Layout& layout) {
     Timers timers;
     for (int step = 1; step <= 2 || batches.targets() < whole_batches.targets(); ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
-      replica.forward_backward(micro_batches, step, batches.targets(), timers);
+      replica.forward_backward(micro_batches, step, batches.loss(), timers);
       replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       memory.scratch = replica.scratch_high_water();
       const std::span<const MicroBatch> whole_batch = whole_batches.step(step);
-      replica.evaluate(whole_batch, whole_batches.targets(), timers);
+      replica.evaluate(whole_batch, whole_batches.loss().counts, timers);
     }
     memory.passes = replica.passes_used();
     memory.kernels = replica.used().kernels;
@@ -335,7 +335,7 @@ TEST_CASE("a steady step allocates nothing") {
       for (int step = 1; step <= 5; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
         const long before = allocations_of_mine();
-        replica.forward_backward(micro_batches, step, batches.targets(), timers);
+        replica.forward_backward(micro_batches, step, batches.loss(), timers);
         replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
         by_step.push_back(allocations_of_mine() - before);
       }

@@ -69,8 +69,14 @@ LocalGradients run(int tensor, bool sequence_parallel, const std::string& broken
     double loss = 0;
     TinyBatches batches(config, 0);
     Timers timers;
-    executor.run(one_f_one_b(0, 1, 4), batches.step(1), {.seed = config.train.seed, .step = 1}, *backend.ops, scratch,
-                 Tensor(&loss, {1}, DType::f64), timers);
+    const std::span<const MicroBatch> micro_batches = batches.step(1);
+    const double gradient_scale = 1 / batches.targets();
+    executor.run(one_f_one_b(0, 1, 4), micro_batches,
+                 {.seed = config.train.seed,
+                  .step = 1,
+                  .loss_sums = Tensor(&loss, {1}, DType::f64),
+                  .gradient_scales = {&gradient_scale, 1}},
+                 *backend.ops, scratch, timers);
 
     ParameterStore copies;
     copy_records(store, broken, copies, *backend.device);

@@ -43,7 +43,7 @@ Started play(bool overlap, bool distributed) {
   TinyBatches batches(config, 0);
   Timers timers;
   const std::span<const MicroBatch> micro_batches = batches.step(1);
-  replica.forward_backward(micro_batches, 1, batches.targets(), timers);
+  replica.forward_backward(micro_batches, 1, batches.loss(), timers);
   started.all = meter.operations;
   grid.data().set_meter(nullptr);
   return started;

@@ -1,0 +1,39 @@
+// A model's loss as a list of named terms, each a mean: of its targets, or of another number per sample. A family's row
+// lists them (family.h), layers add sums to them on any stage (nn/context.h), metrics print them by name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace megatron {
+
+struct LossTerm {
+  std::string name;        ///< in metrics
+  double coefficient = 1;  ///< of the mean, in the loss that is minimised
+  double per_sample = 0;   ///< what each sample adds to the count; 0: what the samples themselves say (data/batches.h)
+};
+
+/// A model has at least one. The first is the one that a perplexity is made of.
+using LossTerms = std::vector<LossTerm>;
+
+/// How the sums of one step's terms become its loss.
+struct LossScaling {
+  std::span<const double> counts;  ///< by term, of the global batch: each mean is the sum over this
+  double scale = 1;                ///< the loss scale: what is differentiated is the loss times this
+};
+
+/// By term the mean, and the loss that they make: the sum of coefficient · mean. The terms are views.
+struct Losses {
+  double total = 0;
+  std::span<const double> terms;
+};
+
+/// Sum of coefficient · mean.
+inline double total_loss(std::span<const LossTerm> terms, std::span<const double> means) {
+  double total = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) total += terms[i].coefficient * means[i];
+  return total;
+}
+
+}  // namespace megatron

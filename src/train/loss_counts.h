@@ -1,0 +1,18 @@
+// The counts of a step's loss terms: what their sums over the global batch are divided by.
+#pragma once
+
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "model/loss_terms.h"
+#include "train/device_batches.h"
+
+namespace megatron {
+
+/// Of the global batch that batches.next() gave last: sets `counts`, by term. Collective over the control group where
+/// data ranks know only their own samples' counts: one message for all terms. Errors: data, the same on every rank, if
+/// nothing counts.
+void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const DeviceBatches& batches,
+                     std::vector<double>& counts);
+
+}  // namespace megatron
