@@ -26,7 +26,7 @@ Config tiny_config() {
 std::string read_by(Config config, int stages, int stage) {
   config.parallel.pipeline = stages;
   CountingCommunicator world(stage, stages);
-  const ProcessGrid grid(world, {.pipeline = stages});
+  const ProcessGrid grid(world, {.pipeline = stages, .ties = family_of(config.model).ties(config)});
   const TensorRegion region(grid, false);
   ParameterStore store;
   const Stages chunks = make_stages(config, grid, region, store);
