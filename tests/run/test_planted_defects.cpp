@@ -73,7 +73,7 @@ TEST_CASE("--verify finds partial gradients of norms that are not summed") {
 TEST_CASE("--verify finds a tied table's gradients that are not summed") {
   const ShardFolder folder;
   Planted defect;
-  defect.communication.group = "embedding";
+  defect.communication.group = "tie 0";
   defect.communication.forgets_all_reduce = [](const Tensor&, Reduce) { return true; };
   check_found(2, small_run(folder, 1, 2), defect, "the only one is embedding.word.weight");
 }
