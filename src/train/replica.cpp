@@ -313,7 +313,7 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
                               .loss_sums = loss_sums_};
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, timers);
   sum_losses_over_stages();
-  grid_.data().all_reduce(loss_sums_);
+  grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
   read_losses();
   for (std::size_t i = 0; i < terms_.size(); ++i) loss_means_[i] /= loss_counts[i];
   return {total_loss(terms_, loss_means_), loss_means_};

@@ -269,3 +269,49 @@ TEST_CASE("a check in the middle of a distributed optimizer's gathers sees compl
     }
   });
 }
+
+namespace {
+
+/// What rank 0 is told of a made-up model on a grid with a context axis and a tie of three stages, when the ranks `bad`
+/// have another value in their copies of `name`.
+std::string told_of_made_up(const std::string& name, const std::set<int>& bad) {
+  const GridShape shape{.context = 4, .pipeline = 3, .ties = {{0, 1, 2}}};
+  std::string told;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    for (const std::string& one : {fmt::format("stage {}", grid.at().pipeline), std::string("tied")}) {
+      Parameter parameter;
+      parameter.name = one;
+      parameter.global_shape = {9};
+      parameter.box = {{0}, {9}};
+      const int index = store.declare(std::move(parameter));
+      if (one == "tied") store.mark_tied(index, 0, grid.tie(0).rank() == 0);
+    }
+    store.allocate(*backend.device, DType::f32);
+    const Optimizer optimizer(store, {}, *backend.device, *backend.ops);
+    backend.ops->fill(store.values(), 1);
+    for (const Parameter& parameter : store.all()) {
+      if (bad.count(world.rank()) > 0 && parameter.name == name) parameter.value.as<float>()[4] = 2;
+    }
+    ReplicaCheck check(grid, store, *backend.device, optimizer);
+    try {
+      check.run("after step 1");
+    } catch (const Error& error) {
+      if (world.rank() == 0) told = error.what();
+    }
+  });
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("replica check: context ranks and all stages of a tie hold copies", "[fault-37]") {
+  CHECK(told_of_made_up("tied", {}).empty());
+  CHECK_THAT(told_of_made_up("stage 1", {5}),
+             Contains("\n  stage 1: rank 5 (") && Contains(") disagrees with the 3 others"));
+  // All of the middle stage: its context ranks agree.
+  CHECK_THAT(told_of_made_up("tied", {4, 5, 6, 7}),
+             Contains("\n  tied: ranks 4 (") && Contains(") disagree with the 8 others"));
+}
