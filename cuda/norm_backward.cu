@@ -235,16 +235,16 @@ void CudaOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
   with_activation_type("layer_norm_backward", args.x.dtype(), [&]<class T>(T) {
     const RowsOf size(args.x);
     const std::int64_t rows = size.rows, columns = size.columns;
-    const BackwardPointers<T> at{.dy = rows_of<T>("layer_norm_backward", args.dy, size),
-                                 .x = rows_of<T>("layer_norm_backward", args.x, size),
-                                 .gamma = elements_of<T>("layer_norm_backward", args.gamma, columns),
-                                 .mean = optional_elements_of<float>("layer_norm_backward", args.mean, rows),
-                                 .rstd = elements_of<float>("layer_norm_backward", args.rstd, rows),
-                                 .residual = args.residual_gradient.empty()
-                                                 ? StridedRows<const T>()
-                                                 : rows_of<T>("layer_norm_backward", args.residual_gradient, size),
-                                 .dx = rows_of<T>("layer_norm_backward", args.dx, size),
-                                 .with_beta = !args.dbeta.empty()};
+    const BackwardPointers<T> at{
+        .dy = rows_of<T>("layer_norm_backward", args.dy, size),
+        .x = rows_of<T>("layer_norm_backward", args.x, size),
+        .gamma = elements_of<T>("layer_norm_backward", args.gamma, columns),
+        .mean = row_of(args.kind).centered ? elements_of<float>("layer_norm_backward", args.mean, rows) : nullptr,
+        .rstd = elements_of<float>("layer_norm_backward", args.rstd, rows),
+        .residual = args.residual_gradient.empty() ? StridedRows<const T>()
+                                                   : rows_of<T>("layer_norm_backward", args.residual_gradient, size),
+        .dx = rows_of<T>("layer_norm_backward", args.dx, size),
+        .with_beta = !args.dbeta.empty()};
     float* dgamma = elements_of<float>("layer_norm_backward", args.dgamma, columns);
     float* dbeta = optional_elements_of<float>("layer_norm_backward", args.dbeta, columns);
     if (size.elements() == 0) return;

@@ -143,13 +143,14 @@ void CudaOps::layer_norm_forward(const LayerNormForwardArgs& args) {
   with_activation_type("layer_norm_forward", args.x.dtype(), [&]<class T>(T) {
     const RowsOf size(args.x);
     const std::int64_t rows = size.rows, columns = size.columns;
-    const ForwardPointers<T> at{.x = rows_of<T>("layer_norm_forward", args.x, size),
-                                .gamma = elements_of<T>("layer_norm_forward", args.gamma, columns),
-                                .beta = optional_elements_of<T>("layer_norm_forward", args.beta, columns),
-                                .y = rows_of<T>("layer_norm_forward", args.y, size),
-                                .mean = optional_elements_of<float>("layer_norm_forward", args.mean, rows),
-                                .rstd = elements_of<float>("layer_norm_forward", args.rstd, rows),
-                                .epsilon = args.epsilon};
+    const ForwardPointers<T> at{
+        .x = rows_of<T>("layer_norm_forward", args.x, size),
+        .gamma = elements_of<T>("layer_norm_forward", args.gamma, columns),
+        .beta = optional_elements_of<T>("layer_norm_forward", args.beta, columns),
+        .y = rows_of<T>("layer_norm_forward", args.y, size),
+        .mean = row_of(args.kind).centered ? elements_of<float>("layer_norm_forward", args.mean, rows) : nullptr,
+        .rstd = elements_of<float>("layer_norm_forward", args.rstd, rows),
+        .epsilon = args.epsilon};
     if (size.elements() == 0) return;
     const bool vectors_fit = vectorizable<T>(columns, at.gamma, at.beta) && vectorizable_rows<T>(columns, at.x, at.y);
     const auto in_registers = [&]<int team, int vectors>() {

@@ -30,7 +30,7 @@ Config plain() {
   return config;
 }
 
-MemoryCase plan(const char* option, Config config) {
+MemoryCase plan(const std::string& option, Config config) {
   resolve(config, kRanks, nullptr);
   const std::vector<MemoryPlan> stages = plan_stages(config, grid_shape(config));
   const auto most = std::max_element(stages.begin(), stages.end(),
@@ -53,13 +53,6 @@ std::vector<MemoryCase> memory_cases() {
       {"recompute full", [](Config& c) { c.recompute.mode = "full"; }},
       {"bf16", [](Config& c) { c.precision.compute = "bf16"; }},
       {"distributed optimizer", [](Config& c) { c.optimizer.distributed = true; }},
-      {"gpipe", [](Config& c) { c.parallel.schedule = "gpipe"; }},
-      {"zero_bubble", [](Config& c) { c.parallel.schedule = "zero_bubble"; }},
-      {"interleaved, 3 chunks",
-       [](Config& c) {
-         c.parallel.schedule = "interleaved";
-         c.parallel.virtual_stages = 3;
-       }},
       {"micro-batches of 1", [](Config& c) { c.train.micro_batch_size = 1; }},
       {"the guide's together",
        [](Config& c) {
@@ -79,6 +72,13 @@ std::vector<MemoryCase> memory_cases() {
     Config config = plain();
     option.apply(config);
     cases.push_back(plan(option.name, config));
+  }
+  for (const ScheduleFacts& schedule : kSchedules) {
+    if (schedule.name == ParallelConfig().schedule) continue;
+    Config config = plain();
+    config.parallel.schedule = schedule.name;
+    if (schedule.chunks) config.parallel.virtual_stages = 3;
+    cases.push_back(plan(std::string(schedule.name) + (schedule.chunks ? ", 3 chunks" : ""), config));
   }
   return cases;
 }

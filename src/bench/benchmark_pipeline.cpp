@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/thread_communicator.h"
+#include "config/schedules.h"
 #include "ops/counting_ops.h"
 #include "ops/device.h"
 #include "pipeline/executor.h"
@@ -101,11 +102,13 @@ RankTimes play(const PipelineCase& benchmark, double seconds, int rounds, Commun
 }  // namespace
 
 std::vector<PipelineCase> pipeline_cases() {
-  return {{.schedule = "gpipe"},
-          {.schedule = "1f1b"},
-          {.schedule = "interleaved", .chunks = 2},
-          {.schedule = "interleaved", .chunks = 4},
-          {.schedule = "zero_bubble"}};
+  std::vector<PipelineCase> cases;
+  for (const ScheduleFacts& schedule : kSchedules) {
+    for (const int chunks : schedule.chunks ? std::vector{2, 4} : std::vector{1}) {
+      cases.push_back({.schedule = std::string(schedule.name), .chunks = chunks});
+    }
+  }
+  return cases;
 }
 
 PipelineBubble measure_bubble(const PipelineCase& benchmark, double seconds, int rounds) {

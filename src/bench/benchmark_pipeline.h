@@ -15,7 +15,7 @@ struct PipelineCase {
   int stages = 4, micro_batches = 8, chunks = 1;
 };
 
-/// 1F1B, GPipe, interleaved and zero bubble on 4 stages with 8 micro-batches.
+/// Every schedule, with 2 and 4 chunks where it has chunks, on 4 stages with 8 micro-batches.
 std::vector<PipelineCase> pipeline_cases();
 
 /// Shares of the whole time in which a stage does not compute.

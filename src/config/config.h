@@ -12,7 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/activations.h"
 #include "base/dtype.h"
+#include "base/named_rows.h"
+#include "base/normalizations.h"
+#include "config/schedules.h"
 
 namespace megatron {
 
@@ -67,7 +71,10 @@ struct ModelConfig {
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   double init_std = 0.02;
 
-  bool gated() const { return activation == "swiglu" || activation == "geglu"; }
+  bool gated() const {
+    const ActivationRow* row = find_row(kActivations, activation);
+    return row != nullptr && row->gated;
+  }
   std::int64_t head_size() const { return given_head_size > 0 ? given_head_size : hidden_size / attention_heads; }
   /// Channels of a head that are rotated, its first so many. (0.35 · 80 is 28, whatever a double makes of it.)
   std::int64_t rotary_size() const {
@@ -121,6 +128,12 @@ struct TrainConfig {
 
   bool operator==(const TrainConfig&) const = default;
 };
+
+/// Losses by name; train/losses.cpp has a row for each, with its function.
+struct LossName {
+  std::string_view name;
+};
+inline constexpr LossName kLossNames[] = {{"language_model"}, {"key_tokens"}};
 
 struct LossConfig {
   std::string name = "language_model";

@@ -183,25 +183,25 @@ void check_uneven_stages(const Config& c, Violations& violations) {
 void check_stages(const Config& c, Violations& violations) {
   const ParallelConfig& p = c.parallel;
   const std::int64_t layers = c.model.layers, pieces = p.pipeline * p.virtual_stages;
-  const bool interleaved = p.schedule == "interleaved";
-  if (interleaved && p.virtual_stages == 1) {
+  const ScheduleFacts& schedule = row_named(kSchedules, p.schedule);
+  if (schedule.chunks && p.virtual_stages == 1) {
     violations.add({"parallel.virtual_stages", "parallel.schedule"},
-                   "schedule = \"interleaved\" needs parallel.virtual_stages of at least 2");
+                   "schedule = \"{}\" needs parallel.virtual_stages of at least 2", p.schedule);
   }
-  if (!interleaved && p.virtual_stages > 1) {
+  if (!schedule.chunks && p.virtual_stages > 1) {
     violations.add({"parallel.virtual_stages", "parallel.schedule"},
-                   "parallel.virtual_stages = {} needs schedule = \"interleaved\", not \"{}\"", p.virtual_stages,
-                   p.schedule);
+                   "parallel.virtual_stages = {} needs schedule = \"{}\", not \"{}\"", p.virtual_stages,
+                   schedule_with_chunks(), p.schedule);
   }
   if (p.virtual_stages > 1 && p.pipeline == 1) {
     violations.add({"parallel.virtual_stages", "parallel.pipeline"},
                    "parallel.virtual_stages = {} needs parallel.pipeline of at least 2", p.virtual_stages);
   }
-  if (p.schedule == "zero_bubble" && p.pipeline == 1) {
-    violations.add(
-        {"parallel.schedule", "parallel.pipeline"},
-        "schedule = \"zero_bubble\" needs parallel.pipeline of at least 2: without stages there is no bubble, "
-        "and \"1f1b\" takes less memory");
+  if (schedule.splits_backward && p.pipeline == 1) {
+    violations.add({"parallel.schedule", "parallel.pipeline"},
+                   "schedule = \"{}\" needs parallel.pipeline of at least 2: without stages there is no bubble, "
+                   "and \"1f1b\" takes less memory",
+                   p.schedule);
   }
   if (!p.layers_per_stage.empty()) return check_uneven_stages(c, violations);
   if (layers <= 0 || layers % pieces == 0) return;
@@ -232,13 +232,12 @@ void check_recompute(const Config& c, Violations& violations) {
   const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
                                            : *std::max_element(uneven.begin(), uneven.end());
   if (most < 1) return;  // said elsewhere
-  if (c.parallel.schedule == "zero_bubble" && r.mode == "full" && r.of_chunk(most) == most) {
+  if (row_named(kSchedules, c.parallel.schedule).splits_backward && r.mode == "full" && r.of_chunk(most) == most) {
     violations.add(
         {"recompute.mode", "parallel.schedule"},
-        "schedule = \"zero_bubble\" fills the bubble with weight gradients that were put off, and a recomputed "
-        "layer gives back what they need: with every layer recomputed nothing is left to put off; take "
-        "{}schedule = \"1f1b\"",
-        most > 1 ? fmt::format("recompute.layers below {}, or ", most) : "");
+        "schedule = \"{}\" fills the bubble with deferred weight gradients, and a recomputed layer gives back what "
+        "they need: with every layer recomputed nothing is left to defer; take {}schedule = \"1f1b\"",
+        c.parallel.schedule, most > 1 ? fmt::format("recompute.layers below {}, or ", most) : "");
   }
 }
 

@@ -84,11 +84,11 @@ std::vector<Key> model_keys() {
        "\"llama3\", factor, low_frequency_factor = 1.0, high_frequency_factor = 4.0, original_length = 8192} "
        "divides those of slow rotations.",
        ""},
-      {MEGATRON_KEY(model, activation), one_of({"gelu", "gelu_exact", "relu", "swiglu", "geglu"}), "", "",
+      {MEGATRON_KEY(model, activation), one_of(names_of(kActivations)), "", "",
        "Activation of the feed-forward part. gelu is the tanh form; swiglu and geglu are gated, with three "
        "matrices.",
        ""},
-      {MEGATRON_KEY(model, normalization), one_of({"layernorm", "rmsnorm"}), "", "",
+      {MEGATRON_KEY(model, normalization), one_of(names_of(kNormalizations)), "", "",
        "Normalization before each part of a layer.", ""},
       {MEGATRON_KEY(model, norm_epsilon), in_fp32(above(0)), "", "", "Added to the variance in a normalization.", ""},
       {MEGATRON_KEY(model, query_key_norm), any(), "", "",
@@ -131,7 +131,7 @@ std::vector<Key> parallel_keys() {
        "what remains of the ranks", "Replicas of the model. If given, the rest of the ranks must be this number.", ""},
       {MEGATRON_KEY(parallel, sequence_parallel), noted(any(), "sequence_length is a multiple of tensor"), "", "",
        "Between the tensor-parallel parts, each tensor rank holds a slice of the sequence.", ""},
-      {MEGATRON_KEY(parallel, schedule), one_of({"1f1b", "gpipe", "interleaved", "zero_bubble"}), "", "",
+      {MEGATRON_KEY(parallel, schedule), one_of(names_of(kSchedules)), "", "",
        "Order of forward and backward passes in a pipeline.", ""},
       {MEGATRON_KEY(parallel, layers_per_stage),
        noted(extent,
@@ -210,7 +210,7 @@ std::vector<Key> recipe_keys() {
   const Constraint powers = from_to(0x1p-20, kMaxLossScale);
   const std::string one_decay = "at most one way to say the decay length";
   return {
-      {MEGATRON_KEY(loss, name), one_of({"language_model", "key_tokens"}), "", "",
+      {MEGATRON_KEY(loss, name), one_of(names_of(kLossNames)), "", "",
        "What is minimised. language_model: the mean cross entropy of all targets. key_tokens: the mean over "
        "samples of their own mean times 1 + alpha · (how many of the sample's sequence_length + 1 tokens are "
        "among token_ids). Evaluations always use language_model. docs/losses.md says how to add a loss.",

@@ -77,7 +77,7 @@ void forward(const ThreadTeam& team, const LayerNormForwardArgs& args) {
   const T* gamma = elements_of<T>("layer_norm_forward", args.gamma, columns);
   const T* beta = optional_elements_of<T>("layer_norm_forward", args.beta, columns);
   const auto y = rows_of<T>("layer_norm_forward", args.y, size);
-  float* means = optional_elements_of<float>("layer_norm_forward", args.mean, size.rows);
+  float* means = KindOf::centered ? elements_of<float>("layer_norm_forward", args.mean, size.rows) : nullptr;
   float* rstds = elements_of<float>("layer_norm_forward", args.rstd, size.rows);
   team.rows(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t row = first; row < last; ++row) {
@@ -135,7 +135,7 @@ void backward(const ThreadTeam& team, const LayerNormBackwardArgs& args) {
   const std::int64_t columns = size.columns;
   const auto dy = rows_of<T>("layer_norm_backward", args.dy, size), x = rows_of<T>("layer_norm_backward", args.x, size);
   const T* gamma = elements_of<T>("layer_norm_backward", args.gamma, columns);
-  const float* means = optional_elements_of<float>("layer_norm_backward", args.mean, size.rows);
+  const float* means = KindOf::centered ? elements_of<float>("layer_norm_backward", args.mean, size.rows) : nullptr;
   const float* rstds = elements_of<float>("layer_norm_backward", args.rstd, size.rows);
   const bool with_residual = !args.residual_gradient.empty();
   const auto residual =
@@ -170,13 +170,15 @@ void backward(const ThreadTeam& team, const LayerNormBackwardArgs& args) {
 
 void CpuOps::layer_norm_forward(const LayerNormForwardArgs& args) {
   with_activation_type("layer_norm_forward", args.x.dtype(), [&]<class T>(T) {
-    with_kind(!args.mean.empty(), !args.beta.empty(), [&]<class KindOf>(KindOf) { forward<KindOf, T>(team_, args); });
+    with_kind(row_of(args.kind).centered, !args.beta.empty(),
+              [&]<class KindOf>(KindOf) { forward<KindOf, T>(team_, args); });
   });
 }
 
 void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
   with_activation_type("layer_norm_backward", args.x.dtype(), [&]<class T>(T) {
-    with_kind(!args.mean.empty(), !args.dbeta.empty(), [&]<class KindOf>(KindOf) { backward<KindOf, T>(team_, args); });
+    with_kind(row_of(args.kind).centered, !args.dbeta.empty(),
+              [&]<class KindOf>(KindOf) { backward<KindOf, T>(team_, args); });
   });
 }
 

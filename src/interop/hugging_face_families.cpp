@@ -175,9 +175,16 @@ ModelConfig without_dropout(ModelConfig form) {
   return form;
 }
 
-const std::vector<const char*> kPlain = {"\"gelu\"", "\"gelu_exact\"", "\"relu\""};
-const std::vector<const char*> kGated = {"\"swiglu\"", "\"geglu\""};
-const std::vector<const char*> kAttentionOrNone = {"false", "\"attention\""};
+// Those that they have a name for.
+std::vector<std::string> activations(bool gated) {
+  std::vector<std::string> names;
+  for (const ActivationRow& row : kActivations) {
+    if (row.gated == gated && row.hugging_face != nullptr) names.push_back('"' + std::string(row.name) + '"');
+  }
+  return names;
+}
+const std::vector<std::string> kPlain = activations(false), kGated = activations(true);
+const std::vector<std::string> kAttentionOrNone = {"false", "\"attention\""};
 
 HuggingFaceSizes llama_sizes(std::int64_t groups_if_absent, std::int64_t head_size_if_absent) {
   return {.hidden = "hidden_size",

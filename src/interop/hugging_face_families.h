@@ -16,7 +16,7 @@ namespace megatron {
 /// A key of our model in which members of a family differ.
 struct FreeKey {
   const char* key;
-  std::vector<const char*> values = {};  ///< as input files write them; empty: any
+  std::vector<std::string> values = {};  ///< as input files write them; empty: any
 };
 
 /// Names in config.json; null: the family has no such key, and its form or another size says it.

@@ -67,21 +67,20 @@ std::vector<std::string> obstacles(const ModelConfig& model, const HuggingFaceFa
 
 /// Their name of an activation. Of a gated part: of its gate.
 const char* hugging_face_activation(const std::string& ours) {
-  if (ours == "swiglu") return "silu";
-  if (ours == "geglu") return "gelu_pytorch_tanh";
-  return ours == "gelu" ? "gelu_new" : ours == "gelu_exact" ? "gelu" : "relu";
+  return row_named(kActivations, ours).hugging_face;
+}
+
+/// One of the names that they have for the same function.
+std::string_view one_name(std::string_view theirs) {
+  if (theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast") return "gelu_new";
+  return theirs == "swish" ? "silu" : theirs;
 }
 
 std::string our_activation(std::string theirs, const HuggingFaceFamily& family) {
   if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
-  const bool tanh = theirs == "gelu_new" || theirs == "gelu_pytorch_tanh" || theirs == "gelu_fast";
-  if (family.form.gated()) {
-    if (theirs == "silu" || theirs == "swish") return "swiglu";
-    if (tanh) return "geglu";
-  } else {
-    if (tanh) return "gelu";
-    if (theirs == "gelu") return "gelu_exact";
-    if (theirs == "relu") return "relu";
+  for (const ActivationRow& row : kActivations) {
+    if (row.hugging_face == nullptr || row.gated != family.form.gated()) continue;
+    if (one_name(row.hugging_face) == one_name(theirs)) return std::string(row.name);
   }
   fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
        family.form.gated() ? " behind a gate" : "");

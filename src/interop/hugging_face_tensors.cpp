@@ -85,7 +85,7 @@ void list_layer(const ModelConfig& model, const HuggingFaceFamily& family, std::
   const std::string theirs = fmt::format("{}{}.", names.layer, layer), ours = fmt::format("layers.{}.", layer);
   const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, d = model.head_size();
   const std::int64_t queries = model.attention_heads * d, keys = model.query_groups * d;
-  const bool beta = model.normalization == "layernorm";
+  const bool beta = row_named(kNormalizations, model.normalization).bias;
   const BiasConfig& bias = model.bias;
   list.norm(theirs + names.attention_norm, ours + "attention_norm", h, beta);
   if (names.mlp_norm != nullptr) list.norm(theirs + names.mlp_norm, ours + "mlp_norm", h, beta);
@@ -117,7 +117,7 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, Hu
 std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
                                                std::int64_t vocab_rows) {
   const HuggingFaceNames& names = family.names;
-  const bool beta = model.normalization == "layernorm";
+  const bool beta = row_named(kNormalizations, model.normalization).bias;
   TensorList list(model, family, vocab_rows);
   list.vocabulary(std::string(names.word) + ".weight", "embedding.word.weight", true);
   if (names.position != nullptr) list.positions(std::string(names.position) + ".weight", "embedding.position.weight");

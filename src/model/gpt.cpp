@@ -18,19 +18,8 @@ namespace {
 
 NormSizes norm_sizes(const ModelConfig& model) {
   return {.hidden = model.hidden_size,
-          .kind = model.normalization == "rmsnorm" ? NormKind::root_mean_square : NormKind::layer,
+          .kind = row_named(kNormalizations, model.normalization).kind,
           .epsilon = model.norm_epsilon};
-}
-
-Activation activation_of(const ModelConfig& model) {
-  for (const auto& [name, activation] : {std::pair("gelu", Activation::gelu),
-                                         {"gelu_exact", Activation::gelu_exact},
-                                         {"relu", Activation::relu},
-                                         {"swiglu", Activation::swiglu},
-                                         {"geglu", Activation::geglu}}) {
-    if (model.activation == name) return activation;
-  }
-  fail(ErrorKind::internal, "model.activation = \"{}\" has no function", model.activation);
 }
 
 Residual residual_of(const ModelConfig& model) {
@@ -61,7 +50,7 @@ BlockSizes block_sizes(const ModelConfig& model) {
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
                .bias = model.bias.feed_forward,
-               .activation = activation_of(model),
+               .activation = row_named(kActivations, model.activation).activation,
                .deviation = model.init_std,
                .output_deviation = output_deviation};
   sizes.norm = norm_sizes(model);

@@ -106,14 +106,16 @@ void Attention::normalise(Context& context, Saved& saved) const {
                                   .y = normed.query,
                                   .mean = {},
                                   .rstd = saved.query_rstd,
-                                  .epsilon = epsilon});
+                                  .epsilon = epsilon,
+                                  .kind = Normalization::root_mean_square});
   context.ops.layer_norm_forward({.x = raw.key,
                                   .gamma = store_->at(key_norm_).value,
                                   .beta = {},
                                   .y = normed.key,
                                   .mean = {},
                                   .rstd = saved.key_rstd,
-                                  .epsilon = epsilon});
+                                  .epsilon = epsilon,
+                                  .kind = Normalization::root_mean_square});
 }
 
 // In place: gradients of the normalised become those of what the product made.
@@ -127,7 +129,8 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
                                    .residual_gradient = {},
                                    .dx = gradient.query,
                                    .dgamma = store_->at(query_norm_).gradient,
-                                   .dbeta = {}});
+                                   .dbeta = {},
+                                   .kind = Normalization::root_mean_square});
   context.ops.layer_norm_backward({.dy = gradient.key,
                                    .x = raw.key,
                                    .gamma = store_->at(key_norm_).value,
@@ -136,7 +139,8 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
                                    .residual_gradient = {},
                                    .dx = gradient.key,
                                    .dgamma = store_->at(key_norm_).gradient,
-                                   .dbeta = {}});
+                                   .dbeta = {},
+                                   .kind = Normalization::root_mean_square});
 }
 
 AttentionMask Attention::mask(const Rows& rows) const {

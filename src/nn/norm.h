@@ -1,4 +1,4 @@
-// Normalisation with its parameters, LayerNorm or RMSNorm; works on outside rows (each rank its own under sequence
+// Normalisation with its parameters, of any kind; works on outside rows (each rank its own under sequence
 // parallelism).
 #pragma once
 
@@ -9,14 +9,9 @@
 
 namespace megatron {
 
-enum class NormKind {
-  layer,            ///< a weight and a bias (Ba et al. 2016)
-  root_mean_square  ///< a weight; nothing is subtracted (Zhang & Sennrich 2019)
-};
-
 struct NormSizes {
   std::int64_t hidden = 0;
-  NormKind kind = NormKind::layer;
+  Normalization kind = Normalization::layer;
   double epsilon = 1e-5;
 };
 
@@ -24,10 +19,10 @@ class Norm {
  public:
   struct Saved {
     ConstTensor x;      ///< forward's input, kept by the caller until backward
-    Tensor mean, rstd;  ///< f32 [n]; mean absent without subtraction
+    Tensor mean, rstd;  ///< f32 [n]; mean absent where the kind is not centered
   };
 
-  /// Declares NAME.weight (ones) and, of a LayerNorm, NAME.bias (zeros).
+  /// Declares NAME.weight (ones) and, if the kind has one, NAME.bias (zeros).
   Norm(ParameterBuilder& builder, const std::string& name, const NormSizes& sizes);
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y
@@ -37,7 +32,7 @@ class Norm {
  private:
   const ParameterStore* store_;
   NormSizes sizes_;
-  int weight_, bias_;  // bias_ of a LayerNorm
+  int weight_, bias_;  // bias_ if the kind has one
 };
 
 }  // namespace megatron

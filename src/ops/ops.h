@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "base/activations.h"
+#include "base/normalizations.h"
 #include "ops/verbs.h"
 #include "tensor/tensor.h"
 
@@ -53,19 +55,6 @@ struct ColumnSumArgs {
   ConstTensor x;
   Tensor y;  ///< adds, f32
 };
-
-/// The function between the two products of a feed-forward part. Gated ones multiply the activated gate into the other
-/// half of their input (Shazeer 2020).
-enum class Activation {
-  gelu,        ///< tanh form (Hendrycks & Gimpel 2016): 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))
-  gelu_exact,  ///< 0.5 z (1 + erf(z / sqrt(2)))
-  relu,        ///< max(z, 0); derivative 0 at 0
-  swiglu,      ///< silu(gate) · up, silu(z) = z / (1 + exp(-z))
-  geglu,       ///< gelu(gate) · up, gelu in its tanh form
-};
-constexpr bool is_gated(Activation activation) {
-  return activation == Activation::swiglu || activation == Activation::geglu;
-}
 
 /// y = activation(x + bias). A gated x has 2f columns: f of gates, then f of what they let through.
 struct BiasActivationForwardArgs {
@@ -122,8 +111,7 @@ struct DropoutAddBackwardArgs {
   Dropout dropout;
 };
 
-/// Layer normalisation over the last dimension (Ba et al. 2016), biased variance, statistics in f32; without `mean`
-/// RMSNorm (Zhang & Sennrich 2019): nothing is subtracted, and the mean square takes the variance's place.
+/// Normalisation over the last dimension, biased variance, statistics in f32; `kind` says which.
 /// Rows [..., h] of x, y and their gradients may be strided, each tensor's in its own way: all dimensions but the last
 /// evenly spaced but for one jump, as the heads of a query [s, b, heads, d] in its product with key and value.
 struct LayerNormForwardArgs {
@@ -131,17 +119,19 @@ struct LayerNormForwardArgs {
   ConstTensor gamma;  ///< [h]
   ConstTensor beta;   ///< [h], optional
   Tensor y;           ///< sets; may alias x
-  Tensor mean;        ///< sets, f32 [n]; absent: RMSNorm
+  Tensor mean;        ///< sets, f32 [n], if the kind is centered
   Tensor rstd;        ///< sets, f32 [n]
   float epsilon = 1e-5f;
+  Normalization kind = Normalization::layer;
 };
 struct LayerNormBackwardArgs {
   ConstTensor dy, x, gamma;
-  ConstTensor mean, rstd;         ///< mean absent: RMSNorm
+  ConstTensor mean, rstd;         ///< forward's
   ConstTensor residual_gradient;  ///< optional, [n, h]: added into dx (the gradient that by-passed the norm)
   Tensor dx;                      ///< sets; may alias dy or residual_gradient
   Tensor dgamma;                  ///< adds, f32 [h]
   Tensor dbeta;                   ///< adds, f32 [h], optional
+  Normalization kind = Normalization::layer;
 };
 
 /// Rotary position embedding (Su et al. 2021), half-split: of the first r channels of every head, the pair i and

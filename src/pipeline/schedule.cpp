@@ -1,10 +1,13 @@
 #include "pipeline/schedule.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "config/schedules.h"
 
 namespace megatron {
 
@@ -185,14 +188,68 @@ std::vector<Action> forward_only(int stage, int stages, int micro_batches, int c
   return actions;
 }
 
+namespace {
+
+/// A schedule whose stages hold one chunk.
+template <std::vector<Action> (*list)(int, int, int)>
+std::vector<Action> one_chunk(int stage, int stages, int micro_batches, int /*chunks*/) {
+  return list(stage, stages, micro_batches);
+}
+
+/// p - 1 idle units of time next to `work` busy ones.
+double bubble_share(int stages, int work) {
+  return static_cast<double>(stages - 1) / (work + stages - 1);
+}
+// (p-1) / (m+p-1).
+std::optional<double> plain_bubble(int stages, int micro_batches, int /*chunks*/) {
+  return bubble_share(stages, micro_batches);
+}
+// (p-1) / (v·m+p-1), from p micro-batches on.
+std::optional<double> interleaved_bubble(int stages, int micro_batches, int chunks) {
+  if (micro_batches < stages) return std::nullopt;
+  return bubble_share(stages, chunks * micro_batches);
+}
+// (p-1) / (3m+p-1), from p micro-batches on: both halves of a backward as long as a forward.
+std::optional<double> zero_bubble_bubble(int stages, int micro_batches, int /*chunks*/) {
+  if (micro_batches < stages) return std::nullopt;
+  return bubble_share(stages, 3 * micro_batches);
+}
+
+double all_in_flight(double /*stages*/, double micro_batches, double /*chunks*/) {
+  return micro_batches;
+}
+double one_per_stage(double stages, double micro_batches, double /*chunks*/) {
+  return std::min(stages, micro_batches);
+}
+double interleaved_in_flight(double stages, double /*micro_batches*/, double chunks) {
+  return stages * (1 + (stages - 1) / (stages * chunks));
+}
+
+constexpr Schedule kSchedulesHere[] = {
+    {"1f1b", one_chunk<one_f_one_b>, plain_bubble, one_per_stage},
+    {"gpipe", one_chunk<gpipe>, plain_bubble, all_in_flight},
+    {"interleaved", interleaved, interleaved_bubble, interleaved_in_flight},
+    {"zero_bubble", one_chunk<zero_bubble>, zero_bubble_bubble, one_per_stage},
+};
+static_assert(same_names(kSchedulesHere, kSchedules), "config/schedules.h has other schedules");
+
+}  // namespace
+
+std::span<const Schedule> schedules() {
+  return kSchedulesHere;
+}
+
+const Schedule& schedule_named(std::string_view name) {
+  const Schedule* const found = find_row(kSchedulesHere, name);
+  if (found != nullptr) return *found;
+  fail(ErrorKind::configuration, "parallel.schedule = \"{}\" is unknown: use one of \"{}\"", name,
+       fmt::join(names_of(kSchedules), "\", \""));
+}
+
 std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches, int chunks) {
-  if (name == "interleaved") return interleaved(stage, stages, micro_batches, chunks);
-  internal_check(chunks == 1, "only the interleaved schedule has chunks");
-  if (name == "1f1b") return one_f_one_b(stage, stages, micro_batches);
-  if (name == "gpipe") return gpipe(stage, stages, micro_batches);
-  if (name == "zero_bubble") return zero_bubble(stage, stages, micro_batches);
-  fail(ErrorKind::configuration,
-       "parallel.schedule = \"{}\" is unknown: use \"1f1b\", \"gpipe\", \"interleaved\" or \"zero_bubble\"", name);
+  const Schedule& schedule = schedule_named(name);
+  internal_check(chunks == 1 || row_named(kSchedules, name).chunks, "several chunks in a schedule without them");
+  return schedule.build(stage, stages, micro_batches, chunks);
 }
 
 std::vector<std::vector<Action>> make_schedules(const std::string& name, int stages, int micro_batches, int chunks) {

@@ -13,7 +13,10 @@
 // use `backward_input` (which sends the input's gradient on) and later `backward_weight` (which frees the slot).
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace megatron {
@@ -60,7 +63,21 @@ std::vector<Action> zero_bubble(int stage, int stages, int micro_batches);
 /// sent while the other is computed; the end of the model, which sends nothing, has one of its own (slot 0).
 std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks = 1);
 
-/// The training schedule with the input file's name ("1f1b", "gpipe", "interleaved" or "zero_bubble").
+/// A training schedule: its list, and what is published about it. config/schedules.h has the rest, under the same name.
+struct Schedule {
+  std::string_view name;
+  std::vector<Action> (*build)(int stage, int stages, int micro_batches, int chunks);
+  /// The bubble as a share of the whole time, stages being equally fast and a backward twice a forward. None where no
+  /// formula holds.
+  std::optional<double> (*bubble)(int stages, int micro_batches, int chunks);
+  /// Micro-batches that the first stage's layers have in flight, on average over its layers.
+  double (*in_flight)(double stages, double micro_batches, double chunks);
+};
+
+std::span<const Schedule> schedules();
+const Schedule& schedule_named(std::string_view name);  ///< Errors: configuration, for an unknown name
+
+/// The list of the training schedule with this name.
 /// Errors: configuration, for an unknown name; internal, for chunks in a schedule without them.
 std::vector<Action> make_schedule(const std::string& name, int stage, int stages, int micro_batches, int chunks = 1);
 

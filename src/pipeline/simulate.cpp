@@ -258,13 +258,7 @@ Simulation simulate(const std::vector<std::vector<Action>>& schedules, const Sim
 }
 
 std::optional<double> analytic_bubble(const std::string& schedule, int stages, int micro_batches, int chunks) {
-  const bool any_number = schedule == "1f1b" || schedule == "gpipe";
-  if (!any_number && micro_batches < stages) return std::nullopt;
-  const double bubble = stages - 1;
-  if (any_number) return bubble / (micro_batches + bubble);
-  if (schedule == "interleaved") return bubble / (chunks * micro_batches + bubble);
-  if (schedule == "zero_bubble") return bubble / (3 * micro_batches + bubble);
-  return std::nullopt;
+  return schedule_named(schedule).bubble(stages, micro_batches, chunks);
 }
 
 }  // namespace megatron

@@ -50,9 +50,7 @@ struct Simulation {
 /// `schedules[stage]` is that stage's list. Errors: internal, for an empty set of stages.
 Simulation simulate(const std::vector<std::vector<Action>>& schedules, const SimulationOptions& options = {});
 
-/// The published bubble as a share of the whole time, stages being equally fast and a backward twice a forward:
-/// (p-1) / (m+p-1) of 1F1B and GPipe, (p-1) / (v·m+p-1) interleaved, (p-1) / (3m+p-1) zero bubble (ZB-H1, both halves
-/// of a backward as long as a forward). None where no formula holds: the last two below p micro-batches.
+/// The published bubble: Schedule::bubble of the schedule with this name.
 std::optional<double> analytic_bubble(const std::string& schedule, int stages, int micro_batches, int chunks = 1);
 
 /// A table of stages × time: F3 is the forward of micro-batch 3, B3 its backward (twice as long), or, where it is cut

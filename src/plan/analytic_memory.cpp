@@ -7,6 +7,7 @@
 
 #include "base/byte_text.h"
 #include "model/layers.h"
+#include "pipeline/schedule.h"
 
 namespace megatron {
 
@@ -31,13 +32,10 @@ Layer analytic_layer(const Config& config) {
           10 + 24 / t + (keeps_scores ? scores / t : 0)};
 }
 
-// Micro-batches that the first stage's layers have in flight, on average over its layers.
 double in_flight(const Config& config) {
-  const auto stages = static_cast<double>(config.parallel.pipeline);
-  const auto micro_batches = static_cast<double>(micro_batches_per_step(config));
-  if (config.parallel.schedule == "gpipe") return micro_batches;
-  if (config.parallel.virtual_stages == 1) return std::min(stages, micro_batches);
-  return stages * (1 + (stages - 1) / (stages * static_cast<double>(config.parallel.virtual_stages)));
+  return schedule_named(config.parallel.schedule)
+      .in_flight(static_cast<double>(config.parallel.pipeline), static_cast<double>(micro_batches_per_step(config)),
+                 static_cast<double>(config.parallel.virtual_stages));
 }
 
 }  // namespace
@@ -87,7 +85,8 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   reasons.emplace_back("dropout masks are functions, none is kept (2 s b h)");
   if (recomputes) reasons.emplace_back("what is computed again lies in scratch");
   if (config.parallel.pipeline > 1) reasons.emplace_back("slots also hold what comes from other stages and goes there");
-  if (config.parallel.schedule == "zero_bubble") reasons.emplace_back("and what the weight gradients wait for");
+  if (row_named(kSchedules, config.parallel.schedule).splits_backward)
+    reasons.emplace_back("and what the weight gradients wait for");
   return fmt::format("published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n",
                      published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
                      state / parameters, format_bytes(state)) +

@@ -208,7 +208,7 @@ bool TrainingLoop::evaluation_follows(std::int64_t step) const {
 void TrainingLoop::train_one_step() {
   const double start = Timers::steady_seconds();
   passes_.begin_step(trainer_.next_step().samples / (config_.train.micro_batch_size * config_.parallel.data),
-                     config_.parallel.virtual_stages, config_.parallel.schedule == "zero_bubble");
+                     config_.parallel.virtual_stages, row_named(kSchedules, config_.parallel.schedule).splits_backward);
   watch_.begin_step(trainer_.step() + 1);
   const StepResult result = trainer_.train_step();
   const double seconds = Timers::steady_seconds() - start;

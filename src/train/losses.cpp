@@ -36,17 +36,13 @@ constexpr Loss kLosses[] = {
     {"key_tokens", key_tokens},
 };
 
-const Loss& loss_named(std::string_view name) {
-  const auto* const found =
-      std::find_if(std::begin(kLosses), std::end(kLosses), [&](const Loss& loss) { return loss.name == name; });
-  internal_check(found != std::end(kLosses), "a loss that the schema knows and nobody has written");
-  return *found;
-}
+static_assert(same_names(kLosses, kLossNames), "config/config.h names other losses");
 
 // Nothing where every target counts once, and no sample is padding.
 LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document, bool padded) {
   if (settings.name == LossConfig{}.name && !masked && !padded) return nullptr;
-  return [=, weigh = loss_named(settings.name).weigh](std::span<const std::int32_t> tokens, std::span<float> weights) {
+  return [=, weigh = row_named(kLosses, settings.name).weigh](std::span<const std::int32_t> tokens,
+                                                              std::span<float> weights) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       weights[i] = masked && tokens[i] == end_of_document ? 0.0f : 1.0f;  // no text predicts what follows the end
     }

@@ -72,7 +72,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   config.parallel.pipeline = shape.pipeline;
   config.parallel.data = shape.data;
   config.parallel.virtual_stages = virtual_stages;
-  if (virtual_stages > 1) config.parallel.schedule = "interleaved";
+  if (virtual_stages > 1) config.parallel.schedule = schedule_with_chunks();
   config.train = {};  // any batches and lengths will do
   config.train.steps = 1;
   config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;

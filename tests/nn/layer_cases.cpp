@@ -29,7 +29,8 @@ void add_bias_gradient(Context& context, ConstTensor dy, Tensor dbias) {
 }
 
 struct TestedNorm final : TestedLayer {
-  TestedNorm(ParameterBuilder& builder, NormKind kind) : norm(builder, "norm", {.hidden = kHidden, .kind = kind}) {}
+  TestedNorm(ParameterBuilder& builder, Normalization kind)
+      : norm(builder, "norm", {.hidden = kHidden, .kind = kind}) {}
   void forward(Context& context, ConstTensor x, Tensor y) override { norm.forward(context, x, y, saved); }
   void backward(Context& context, Tensor dy, Tensor dx) override { norm.backward(context, dy, saved, {}, dx); }
   Norm norm;
@@ -154,13 +155,15 @@ std::vector<LayerCase> layer_cases(double dropout) {
   };
   const std::int64_t h = kHidden, f = kFeedForward;
   std::vector<LayerCase> cases = {
-      {"LayerNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), NormKind::layer)},
-      {"RMSNorm", h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), NormKind::root_mean_square)},
       {"ColumnParallelLinear", h, f, Cut::rows, Cut::columns, make(std::type_identity<TestedColumnLinear>())},
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
       {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), false)},
       {"Head with a bias", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), true)},
   };
+  for (const NormalizationRow& row : kNormalizations) {
+    cases.push_back(
+        {std::string(row.name), h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), row.kind)});
+  }
   const auto add_embedding = [&](const std::string& name, const EmbeddingSizes& sizes) {
     cases.push_back({name, 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), sizes)});
   };
@@ -208,9 +211,10 @@ std::vector<LayerCase> layer_cases(double dropout) {
   wide.output_bias = false;
   add_attention("Attention with a window and wide heads, biases on query, key and value", wide);
   add_mlp("Mlp", kMlpSizes);
-  for (const Activation activation : {Activation::gelu_exact, Activation::swiglu, Activation::geglu}) {
-    const std::string number = std::to_string(static_cast<int>(activation));
-    add_mlp("Mlp with activation " + number, {.hidden = kHidden, .ffn = kFeedForward, .activation = activation});
+  for (const ActivationRow& row : kActivations) {
+    if (row.activation == Activation::gelu || row.activation == Activation::relu) continue;  // relu has a kink
+    add_mlp("Mlp with " + std::string(row.name),
+            {.hidden = kHidden, .ffn = kFeedForward, .activation = row.activation});
   }
   add_mlp("Mlp without biases", {.hidden = kHidden, .ffn = kFeedForward, .bias = false});
   add_block("Block", block_sizes(dropout), false);
@@ -224,7 +228,7 @@ std::vector<LayerCase> layer_cases(double dropout) {
   llama.attention = attention;
   llama.attention.bias = llama.mlp.bias = false;
   llama.mlp.activation = Activation::swiglu;
-  llama.norm.kind = NormKind::root_mean_square;
+  llama.norm.kind = Normalization::root_mean_square;
   for (const Residual residual : {Residual::parallel, Residual::parallel_one_norm}) {
     const std::string name =
         residual == Residual::parallel ? "with parallel parts" : "with parallel parts and one norm";

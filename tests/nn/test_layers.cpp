@@ -154,7 +154,7 @@ TEST_CASE("a backward adds to parameters' gradients and sets dx") {
 }
 
 TEST_CASE("a backward in place, dx over dy, gives the same bits") {
-  const LayerCase layer = layer_case(GENERATE("LayerNorm", "Block", "Recomputed block", "Block with parallel parts",
+  const LayerCase layer = layer_case(GENERATE("layernorm", "Block", "Recomputed block", "Block with parallel parts",
                                               "Block with parallel parts and one norm"),
                                      kDropout);
   const NamedValues parameters = random_parameters(layer);

@@ -82,9 +82,9 @@ Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
   keep(results, "layer_norm_backward dgamma", sums);
   keep(results, "layer_norm_backward dbeta", more_sums);
   y = x;
-  ops.layer_norm_forward({y, gamma, {}, y, {}, rstd});
+  ops.layer_norm_forward({y, gamma, {}, y, {}, rstd, 1e-5f, Normalization::root_mean_square});
   keep(results, "RMSNorm forward", y);
-  ops.layer_norm_backward({dy, x, gamma, {}, rstd, {}, y, sums, {}});
+  ops.layer_norm_backward({dy, x, gamma, {}, rstd, {}, y, sums, {}, Normalization::root_mean_square});
   keep(results, "RMSNorm backward", y);
   keep(results, "RMSNorm backward dgamma", sums);
   const auto token_positions = random_ids(n, 100000, 13);

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <string>
+#include <string_view>
 
+#include "base/named_rows.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/tensors.h"
@@ -25,7 +27,7 @@ double silu(double z) {
 }
 
 struct ActivationCase {
-  const char* name;
+  std::string_view name;
   Activation activation;
   double (*function)(double);
 
@@ -33,11 +35,12 @@ struct ActivationCase {
   double slope(double z) const { return (function(z + 1e-5) - function(z - 1e-5)) / 2e-5; }
 };
 
-const ActivationCase kCases[] = {
+constexpr ActivationCase kCases[] = {
     {"gelu", Activation::gelu, gelu},   {"gelu_exact", Activation::gelu_exact, exact_gelu},
     {"relu", Activation::relu, relu},   {"swiglu", Activation::swiglu, silu},
     {"geglu", Activation::geglu, gelu},
 };
+static_assert(same_names(kCases, kActivations), "an activation without its function here");
 
 const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}, {3, 1000}, {300, 64}};
 

@@ -42,7 +42,7 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   ops.dropout_add_backward({x, y, dbias, dropout});
   ops.layer_norm_forward({x, bias, bias, y, mean, rstd});
   ops.layer_norm_backward({y, x, bias, mean, rstd, {}, y, dbias, dbias});
-  ops.layer_norm_forward({x, bias, {}, y, {}, rstd});
+  ops.layer_norm_forward({x, bias, {}, y, {}, rstd, 1e-5f, Normalization::root_mean_square});
   ops.rotary({q, ids, one});
   ops.embedding_forward({ids, x, 0, y, false});
   ops.embedding_backward({ids, y, 0, dtable});

@@ -16,8 +16,6 @@ struct Size {
 };
 // Even and odd rows, columns of whole vectors and not.
 const Size kSizes[] = {{1, 1, 1}, {6, 33, 8}, {7, 33, 8}, {64, 20, 96}, {33, 20, 96}, {6, 5, 13}, {0, 4, 8}};
-const Activation kActivations[] = {Activation::gelu, Activation::gelu_exact, Activation::relu, Activation::swiglu,
-                                   Activation::geglu};
 
 /// Of a type whose results are rounded more than once on their way, where a backend does not fuse.
 template <class T>
@@ -106,7 +104,8 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
                    Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  for (const Activation activation : kActivations) {
+  for (const ActivationRow& row : kActivations) {
+    const Activation activation = row.activation;
     for (const Size& given : kSizes) {
       for (const bool with_bias : {true, false}) {
         const std::int64_t f = given.out, k = given.in + 2;

@@ -26,6 +26,7 @@ struct Form {
   Tensor mean(Owned<T>& tensor) const {
     return centered ? tensor.tensor() : Tensor();
   }
+  Normalization kind() const { return centered ? Normalization::layer : Normalization::root_mean_square; }
   template <class T>
   Tensor beta(Owned<T>& tensor) const {
     return with_beta ? tensor.tensor() : Tensor();
@@ -79,8 +80,13 @@ TEMPLATE_TEST_CASE("layer_norm_forward against fp64", "", float, BFloat16, Float
         const Owned<T> x = random_tensor<T>({n, h}, 1, 2, offset), gamma = random_tensor<T>({h}, 2, 1, 1);
         Owned<T> beta = random_tensor<T>({h}, 3), y = random_tensor<T>({n, h}, 4), in_place = x;
         Owned<float> mean({n}, -7.0f), rstd({n});
-        LayerNormForwardArgs args{
-            .x = x, .gamma = gamma, .beta = form.beta(beta), .y = y, .mean = form.mean(mean), .rstd = rstd};
+        LayerNormForwardArgs args{.x = x,
+                                  .gamma = gamma,
+                                  .beta = form.beta(beta),
+                                  .y = y,
+                                  .mean = form.mean(mean),
+                                  .rstd = rstd,
+                                  .kind = form.kind()};
         backend.ops->layer_norm_forward(args);
         const NormReference want = reference(form, as_doubles(x), as_doubles(gamma), as_doubles(beta));
         // A mean near 100 is rounded to 4e-6, and rstd multiplies that.
@@ -94,6 +100,34 @@ TEMPLATE_TEST_CASE("layer_norm_forward against fp64", "", float, BFloat16, Float
       }
     }
   }
+}
+
+TEST_CASE("layer norm: a centered kind without a mean is our own error") {
+  const Backend backend = make_test_backend();
+  const Owned<float> x({2, 8}, 3.0f), gamma({8}, 2.0f);
+  Owned<float> y({2, 8}), rstd({2}), dgamma({8});
+  const auto fails = [](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::internal;
+    }
+    return false;
+  };
+  CHECK(fails([&] {
+    backend.ops->layer_norm_forward({.x = x, .gamma = gamma, .beta = {}, .y = y, .mean = {}, .rstd = rstd});
+  }));
+  CHECK(fails([&] {
+    backend.ops->layer_norm_backward({.dy = x,
+                                      .x = x,
+                                      .gamma = gamma,
+                                      .mean = {},
+                                      .rstd = rstd,
+                                      .residual_gradient = {},
+                                      .dx = y,
+                                      .dgamma = dgamma,
+                                      .dbeta = {}});
+  }));
 }
 
 TEST_CASE("a constant row normalises to beta") {
@@ -116,8 +150,13 @@ TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, d
     const Owned<T> dy = random_tensor<T>({n, h}, 4), bypass = random_tensor<T>({n, h}, 5);
     Owned<T> beta = random_tensor<T>({h}, 3), y({n, h});
     Owned<float> mean({n}), rstd({n});
-    backend.ops->layer_norm_forward(
-        {.x = x, .gamma = gamma, .beta = form.beta(beta), .y = y, .mean = form.mean(mean), .rstd = rstd});
+    backend.ops->layer_norm_forward({.x = x,
+                                     .gamma = gamma,
+                                     .beta = form.beta(beta),
+                                     .y = y,
+                                     .mean = form.mean(mean),
+                                     .rstd = rstd,
+                                     .kind = form.kind()});
 
     const std::vector<double> x64 = as_doubles(x), gamma64 = as_doubles(gamma), beta64 = as_doubles(beta),
                               dy64 = as_doubles(dy);
@@ -138,7 +177,8 @@ TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, d
                                .residual_gradient = {},
                                .dx = dx,
                                .dgamma = dgamma,
-                               .dbeta = form.beta(dbeta)};
+                               .dbeta = form.beta(dbeta),
+                               .kind = form.kind()};
     backend.ops->layer_norm_backward(args);
     CHECK(difference(dx, want_dx, 5e-6) == "");
     args.residual_gradient = bypass;
@@ -236,7 +276,8 @@ void check_norm(Ops& ops, const Form& form, Shape shape, std::int64_t elements,
                           .beta = form.beta(beta),
                           .y = place(y),
                           .mean = form.mean(mean),
-                          .rstd = rstd});
+                          .rstd = rstd,
+                          .kind = form.kind()});
   ops.layer_norm_backward({.dy = place(dy_memory),
                            .x = place(x_memory),
                            .gamma = gamma,
@@ -245,7 +286,8 @@ void check_norm(Ops& ops, const Form& form, Shape shape, std::int64_t elements,
                            .residual_gradient = place(bypass_memory),
                            .dx = place(dx),
                            .dgamma = dgamma,
-                           .dbeta = form.beta(dbeta)});
+                           .dbeta = form.beta(dbeta),
+                           .kind = form.kind()});
   const NormReference want = reference(form, as_doubles(x), as_doubles(gamma), as_doubles(beta));
   CHECK(difference(values_of(y), want.y, 1e-6) == "");
   CHECK(difference(mean, want.mean, 1e-6, 1) == "");
@@ -310,7 +352,13 @@ TEST_CASE("rows of a layer norm that lie at no regular places are our own error"
   Owned<float> x({4, 3, 5, 8}), gamma({8}), rstd({2 * 2 * 3});
   const Tensor part = x.tensor().slice(0, 0, 2).slice(1, 0, 2).slice(2, 0, 3);
   try {
-    backend.ops->layer_norm_forward({.x = part, .gamma = gamma, .beta = {}, .y = part, .mean = {}, .rstd = rstd});
+    backend.ops->layer_norm_forward({.x = part,
+                                     .gamma = gamma,
+                                     .beta = {},
+                                     .y = part,
+                                     .mean = {},
+                                     .rstd = rstd,
+                                     .kind = Normalization::root_mean_square});
     FAIL_CHECK("nothing was thrown");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::internal);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/schedules.h"
 #include "pipeline/schedule.h"
 
 using namespace megatron;
@@ -167,9 +168,10 @@ TEST_CASE("a forward-only list uses two slots in turn") {
 }
 
 TEST_CASE("a forward-only list never needs more slots than training") {
-  for (const std::string name : {"1f1b", "gpipe", "zero_bubble", "interleaved"}) {
-    for (int stages = name == "interleaved" ? 2 : 1; stages <= 8; ++stages) {
-      for (int chunks = 1; chunks <= (name == "interleaved" ? 4 : 1); ++chunks) {
+  for (const ScheduleFacts& schedule : kSchedules) {
+    const std::string name(schedule.name);
+    for (int stages = schedule.chunks ? 2 : 1; stages <= 8; ++stages) {
+      for (int chunks = 1; chunks <= (schedule.chunks ? 4 : 1); ++chunks) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
           for (int stage = 0; stage < stages; ++stage) {
             CAPTURE(name, stages, chunks, micro_batches, stage);

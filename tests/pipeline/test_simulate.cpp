@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "config/schedules.h"
 #include "pipeline/simulate.h"
 
 using namespace megatron;
@@ -131,12 +132,12 @@ TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B'
 TEST_CASE("no schedule without chunks deadlocks when every send waits for its receiver, given receives posted ahead") {
   for_all_sizes([](int p, int m) {
     const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true};
-    for (const std::string name : {"gpipe", "1f1b", "zero_bubble"}) {
+    for (const std::string& name : names_of(kSchedules)) {
+      if (p == 1 && row_named(kSchedules, name).chunks) continue;
       const auto result = simulate(make_schedules(name, p, m), options);
       CAPTURE(name, result.explanation);
       CHECK_FALSE(result.deadlock);
     }
-    if (p > 1) CHECK_FALSE(simulate(make_schedules("interleaved", p, m, 1), options).deadlock);
     CHECK_FALSE(simulate(evaluation_lists(p, m), options).deadlock);
   });
 }
@@ -244,6 +245,29 @@ TEST_CASE("chunks follow each other around the ring and a cut backward frees the
   }
   CHECK(simulate(cut).makespan ==
         Approx(2 + 1 + 2));  // against 2 + 2 + 2: stage 0 starts when the input's part is done
+}
+
+TEST_CASE("schedule rows: bubble, memory and halves are those of the lists") {
+  for (const ScheduleFacts& facts : kSchedules) {
+    const std::string name(facts.name);
+    const Schedule& schedule = schedule_named(name);
+    for (int p = 2; p <= 5; ++p) {
+      for (int v = facts.chunks ? 2 : 1; v <= (facts.chunks ? 3 : 1); ++v) {
+        const int m = 2 * p;
+        CAPTURE(name, p, m, v);
+        const auto lists = make_schedules(name, p, m, v);
+        const auto result = simulate(lists, {.gradient_buffers = gradient_buffers(p, m, v)});
+        REQUIRE_FALSE(result.deadlock);
+        const std::optional<double> bubble = schedule.bubble(p, m, v);
+        if (bubble) CHECK(result.bubble_fraction == Approx(*bubble).margin(1e-12));
+        CHECK(slot_count(lists[0]) == Approx(v * schedule.in_flight(p, m, v)));
+        const bool splits = std::any_of(lists[0].begin(), lists[0].end(), [](const Action& action) {
+          return action.kind == Action::Kind::backward_weight;
+        });
+        CHECK(splits == facts.splits_backward);
+      }
+    }
+  }
 }
 
 TEST_CASE("published bubbles are known where they hold") {
