@@ -333,7 +333,32 @@ def train(model, parameters, batches):
             if value.ndim == 2:
                 update = update + WEIGHT_DECAY * value
             parameters[name] = value - LEARNING_RATE * update
-    return losses, norms
+    return losses, norms, parameters
+
+
+def writer(file):
+    """put(name, values, dtype) for the datasets of a file. No time stamps: the same bytes from every run."""
+
+    def put(name, values, dtype):
+        values = np.ascontiguousarray(values, dtype=dtype)
+        flat = values.reshape(-1)
+        chunk = min(flat.size, 65536 // flat.itemsize)
+        dataset = file.create_dataset(name, data=flat, chunks=(chunk,), fletcher32=True, track_times=False)
+        dataset.attrs["shape"] = np.array(values.shape, dtype="<u8")
+
+    return put
+
+
+def put_settings(file, model):
+    absent = dict(residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
+    given = {key: value for key, value in model.items() if value is not None and absent.get(key) != value}
+    if model["position_embedding"] != "rope":
+        given = {key: value for key, value in given.items() if not key.startswith("rotary")}
+    file.attrs["model"] = np.bytes_("".join(f"{key} = {toml(value)}\n" for key, value in given.items()))
+    numbers = dict(learning_rate=LEARNING_RATE, beta1=BETA1, beta2=BETA2, epsilon=EPSILON,
+                   weight_decay=WEIGHT_DECAY, clip_grad_norm=CLIP)
+    file.attrs.update({name: np.uint64(value) for name, value in dict(samples=BATCH, steps=STEPS).items()})
+    file.attrs.update({name: np.float64(value) for name, value in numbers.items()})
 
 
 def make(path, model):
@@ -348,28 +373,12 @@ def make(path, model):
 
     loss, gradients = loss_and_gradients(model, parameters, *batches[0])
     check_by_differences(model, random, parameters, gradients, *batches[0])
-    losses, norms = train(model, parameters, batches[1:])
+    losses, norms, _ = train(model, parameters, batches[1:])
     assert any(n > CLIP for n in norms), "no step is clipped"
 
-    # No time stamps: the same bytes from every run.
     with h5py.File(path, "w", libver=("v110", "v110")) as file:
-
-        def put(name, values, dtype):
-            values = np.ascontiguousarray(values, dtype=dtype)
-            flat = values.reshape(-1)
-            chunk = min(flat.size, 65536 // flat.itemsize)
-            dataset = file.create_dataset(name, data=flat, chunks=(chunk,), fletcher32=True, track_times=False)
-            dataset.attrs["shape"] = np.array(values.shape, dtype="<u8")
-
-        absent = dict(residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
-        given = {key: value for key, value in model.items() if value is not None and absent.get(key) != value}
-        if model["position_embedding"] != "rope":
-            given = {key: value for key, value in given.items() if not key.startswith("rotary")}
-        file.attrs["model"] = np.bytes_("".join(f"{key} = {toml(value)}\n" for key, value in given.items()))
-        numbers = dict(learning_rate=LEARNING_RATE, beta1=BETA1, beta2=BETA2, epsilon=EPSILON,
-                       weight_decay=WEIGHT_DECAY, clip_grad_norm=CLIP)
-        file.attrs.update({name: np.uint64(value) for name, value in dict(samples=BATCH, steps=STEPS).items()})
-        file.attrs.update({name: np.float64(value) for name, value in numbers.items()})
+        put = writer(file)
+        put_settings(file, model)
         for name in parameters:
             put(f"parameters.{name}", parameters[name].numpy(), "<f4")
             put(f"gradients.{name}", gradients[name].numpy(), "<f4")

@@ -96,19 +96,26 @@ NamedValues read_all_below(const GoldenFile& file, const std::string& prefix) {
 
 }  // namespace
 
-Golden read_golden(const std::string& path) {
+Golden read_golden(const std::string& path, const std::string& type) {
   const GoldenFile file(path);
   Golden golden;
   golden.config = config_of(file);
   golden.learning_rate = file.number<double>("learning_rate");
   golden.parameters = read_all_below(file, "parameters.");
-  golden.gradients = read_all_below(file, "gradients.");
-  golden.loss = file.read<double>("loss").at(0);
-  golden.gradient_norm = file.read<double>("gradient_norm").at(0);
+  const std::string of_type = type.empty() ? "" : type + ".";
+  if (type.empty()) {
+    golden.logits = file.read<float>("logits");
+  } else {
+    golden.config.precision.compute = type;
+    golden.config.precision.loss_scale = file.read<double>(of_type + "loss_scale").at(0);
+    for (const auto& [name, norm] : read_all_below(file, of_type + "moved.")) golden.moved[name] = norm.at(0);
+  }
+  golden.gradients = read_all_below(file, of_type + "gradients.");
+  golden.loss = file.read<double>(of_type + "loss").at(0);
+  golden.gradient_norm = file.read<double>(of_type + "gradient_norm").at(0);
   golden.batch = {file.read<int>("tokens"), file.read<int>("targets")};
-  golden.logits = file.read<float>("logits");
-  golden.losses = file.read<double>("steps.losses");
-  golden.norms = file.read<double>("steps.norms");
+  golden.losses = file.read<double>(of_type + "steps.losses");
+  golden.norms = file.read<double>(of_type + "steps.norms");
 
   const std::vector<int> tokens = file.read<int>("steps.tokens"), targets = file.read<int>("steps.targets");
   const std::size_t steps = file.number<std::uint64_t>("steps"), size = golden.batch.tokens.size();

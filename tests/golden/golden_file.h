@@ -1,6 +1,8 @@
-// A golden file: what scripts/make_golden.py wrote about a tiny model (its opening comment lists the contents).
+// A golden file: what scripts/make_golden.py or make_half_golden.py wrote about a tiny model (their opening comments
+// list the contents).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,12 +22,14 @@ struct Golden {
   NamedValues parameters, gradients;
   double loss = 0, gradient_norm = 0;  ///< of `batch` at the initial values
   GoldenBatch batch;
-  std::vector<float> logits;          ///< [s, b, vocab_size], of `batch`
-  std::vector<GoldenBatch> steps;     ///< of the training that starts from the initial values, too
-  std::vector<double> losses, norms;  ///< of the steps, before each update
+  std::vector<float> logits;            ///< [s, b, vocab_size], of `batch`
+  std::vector<GoldenBatch> steps;       ///< of the training that starts from the initial values, too
+  std::vector<double> losses, norms;    ///< of the steps, before each update
+  std::map<std::string, double> moved;  ///< by how much the steps change each parameter; in 16 bits alone
 };
 
-/// Errors: data, if the file is not as described.
-Golden read_golden(const std::string& path);
+/// `type`, for files of make_half_golden.py: "bf16" or "fp16"; config.precision then says so, with the loss scale, and
+/// there are no logits. Errors: data, if the file is not as described.
+Golden read_golden(const std::string& path, const std::string& type = "");
 
 }  // namespace megatron::test
