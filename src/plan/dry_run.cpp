@@ -75,7 +75,7 @@ std::string dry_run(Config config, int ranks) {
     datasets = std::make_unique<const Datasets>(config);
     facts = datasets->facts();
     if (config.data.megatrons_order() || config.data.train.parts.size() > 1) {
-      order_note = datasets->train().order->description();
+      order_note = datasets->train().samples->description();
     }
     for (const std::string& note : datasets->notes()) data_note += note + "\n";
   } catch (const Error& error) {

@@ -80,7 +80,7 @@ class Report {
     const std::uint64_t there = samples_of_a_pass(split.parts, config_.model.sequence_length);
     const auto taken = static_cast<std::uint64_t>(evaluation_samples(config_, *split.samples));
     if (config_.data.megatrons_order()) {
-      const std::uint64_t made = split.samples->order->samples();
+      const std::uint64_t made = split.samples->samples->samples();
       return fmt::format("{} samples per pass, {} in Megatron's order; each evaluation takes the next {}{}", there,
                          made, taken, taken > there ? ", so that samples repeat within it" : "");
     }

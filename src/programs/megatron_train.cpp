@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "config/parse.h"
 #include "config/print.h"
-#include "data/batches.h"
 #include "data/kept_tokenizer.h"
+#include "data/samples.h"
 #include "job/hang_watch.h"
 #include "job/run_limits.h"
 #include "plan/dry_run.h"
@@ -140,7 +140,7 @@ void print_training_samples(const Config& config, const std::string& range) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(datasets.sources());
   DecodeTokens decode;
   if (tokenizer != nullptr) decode = [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); };
-  print_samples(*datasets.train().source, *datasets.train().order, first, count, decode, std::cout);
+  print_samples(*datasets.train().samples, first, count, decode, std::cout);
 }
 
 RunEnvironment environment(const MpiSession& session, double started) {

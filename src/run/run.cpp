@@ -132,7 +132,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   const ProcessGrid grid(world, shape, compute.transport.get());
   const std::vector<MemoryPlan> stages = plan_stages(config, shape, compute.transport_kind);
   log_banner(log, world, environment, config, compute, stages, datasets.facts(), own.has_value());
-  log.info(std::string_view(wrapped("order     " + datasets.train().order->description())));
+  log.info(std::string_view(wrapped("order     " + datasets.train().samples->description())));
   for (const std::string& note : datasets.notes()) log.warning(std::string_view(note));
   const SplitReport splits = report_splits(config, datasets);
   for (const std::string& line : splits.lines) log.info(std::string_view(line));

@@ -8,6 +8,7 @@
 #include "data/blend.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
+#include "train/losses.h"
 
 namespace megatron {
 
@@ -25,7 +26,7 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& numbers) {
 }  // namespace
 
 std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) {
-  const auto available = static_cast<std::int64_t>(samples.order->samples());
+  const auto available = static_cast<std::int64_t>(samples.samples->samples());
   const std::int64_t batch = config.train.global_batch_size;
   return available / batch < config.train.evaluate_steps ? available : config.train.evaluate_steps * batch;
 }
@@ -60,6 +61,18 @@ Datasets::Datasets(const Config& config) : config_(config) {
     order_as_megatron();
   } else {
     order_by_epochs();
+  }
+  make_samples();
+}
+
+void Datasets::make_samples() {
+  const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);
+  const auto make = [&](SampleSet& set, LossWeights weights) {
+    set.samples = std::make_unique<NextTokenSamples>(*set.source, *set.order, end, std::move(weights));
+  };
+  make(*train_, training_weights(config_, end));
+  for (std::optional<SampleSet>* set : {&validation_, &test_}) {
+    if (set->has_value()) make(**set, evaluation_weights(config_, end));
   }
 }
 
@@ -206,9 +219,9 @@ std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
 }
 
 // Without it nobody could tell where one document ends and the next begins.
-std::int32_t Datasets::end_of_document() const {
+void Datasets::check_document_ends() const {
+  if (!config_.data.knows_documents()) return;
   const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);
-  if (!config_.data.knows_documents()) return end;
   for (const auto& source : sources_) {
     for (const DocumentEnd& document : source->document_ends()) {
       verify(document.token == end, ErrorKind::data,
@@ -218,7 +231,6 @@ std::int32_t Datasets::end_of_document() const {
              document.shard, document.which, document.token, end);
     }
   }
-  return end;
 }
 
 std::string Datasets::fingerprint() const {

@@ -11,6 +11,7 @@
 
 #include "config/resolve.h"
 #include "data/sample_order.h"
+#include "data/samples.h"
 #include "data/token_dataset.h"
 
 namespace megatron {
@@ -24,10 +25,11 @@ struct SplitPart {
   double weight = 1;
 };
 
-/// A split that has at least one sample.
+/// A split that has at least one sample, and what its samples are made of.
 struct SampleSet {
   TokenSource* source = nullptr;
   std::unique_ptr<const SampleOrder> order;
+  std::unique_ptr<Samples> samples = nullptr;
 };
 
 /// Samples of one evaluation on the set: those of train.evaluate_steps global batches, or all that it has.
@@ -70,14 +72,15 @@ class Datasets {
   const std::vector<std::unique_ptr<TokenDataset>>& sources() const { return sources_; }
   /// Any of data.train.
   const TokenDataset& train_source() const { return *sources_.front(); }
-  /// The token that documents end with. Error(data) if the configuration has a use for it and the first or the last
-  /// document of a shard ends with another.
-  std::int32_t end_of_document() const;
+  /// Error(data) if the configuration has a use for where documents end, and the first or the last document of a shard
+  /// does not end with the end of document.
+  void check_document_ends() const;
 
  private:
   std::vector<SplitPart> open(const Blend& blend);
   std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
   std::vector<SplitPart> open_whole(const Blend& blend);
+  void make_samples();
   void order_by_epochs();
   void order_as_megatron();
   std::optional<SampleSet> epoch_set(const char* split, std::vector<SplitPart> parts, bool shuffled);

@@ -12,25 +12,21 @@ BatchMemory::BatchMemory(const BatchLayout& layout, std::int64_t micro_batches, 
       [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); });
 }
 
-DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory,
-                             const SampleSet& samples, BatchPlan plan, const BatchContents& contents,
-                             const std::function<bool(const BatchField&)>& reads)
+DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, Samples& samples,
+                             BatchPlan plan, bool padded, const std::function<bool(const BatchField&)>& reads)
     : grid_(grid),
       memory_(memory),
-      has_weights_(contents.weights != nullptr),
-      layout_(has_weights_ ? memory.buffer().layout() : memory.buffer().layout().without(&Rows::weights)),
+      source_(samples),
+      layout_(used_layout(memory.buffer().layout(), samples, padded)),
       plan_(std::move(plan)),
       samples_together_(config.train.micro_batch_size * grid.data().size()) {
   micro_batches_.reserve(static_cast<std::size_t>(micro_batches_per_step(config)));
   std::copy_if(layout_.fields.begin(), layout_.fields.end(), std::back_inserter(uploaded_),
                [&](const BatchField& field) { return field.source == FieldSource::sample && reads(field); });
-  if (uploaded_.empty() && !has_weights_) return;
-  const BatchShape shape{.micro_batch_size = config.train.micro_batch_size,
-                         .most_samples = config.train.global_batch_size,
-                         .data_rank = grid.data().rank(),
-                         .data_size = grid.data().size()};
-  reader_ = std::make_unique<BatchReader>(*samples.source, *samples.order, shape, plan_, 0, memory.device().pinned(),
-                                          contents);
+  if (uploaded_.empty() && samples.count_per_sample(layout_.sizes)) return;
+  const BatchShare share{
+      .most_samples = config.train.global_batch_size, .data_rank = grid.data().rank(), .data_size = grid.data().size()};
+  reader_ = std::make_unique<BatchReader>(samples, layout_, share, plan_, 0, memory.device().pinned());
 }
 
 std::span<const MicroBatch> DeviceBatches::next() {
@@ -43,8 +39,9 @@ std::span<const MicroBatch> DeviceBatches::next() {
   Device& device = memory_.device();
   device.wait(upload_done_);  // of the last step, long ago: its memory is read into from here on
   const StepBatch* const batch = reader_ ? &reader_->next() : nullptr;
-  loss_count_ = has_weights_ ? LossCount{batch->loss_count, false}
-                             : LossCount{static_cast<double>(step.samples * sizes.rows_of(Stream::main))};
+  const std::optional<double> each = source_.count_per_sample(sizes);
+  loss_count_ = each ? LossCount{*each * static_cast<double>(step.samples - step.padding)}
+                     : LossCount{batch->loss_counts[0], false};
   micro_batches_.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];

@@ -14,7 +14,6 @@
 #include "config/config.h"
 #include "data/batches.h"
 #include "ops/device.h"
-#include "train/datasets.h"
 
 namespace megatron {
 
@@ -39,10 +38,10 @@ class BatchMemory {
 class DeviceBatches {
  public:
   /// Delivers what `plan` says, step after step from 0: at most train.global_batch_size samples of at most
-  /// model.sequence_length tokens. `contents` are no more than training's, and weights. reads(field): this rank's
-  /// stages do. Grid and memory must outlive it.
-  DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, const SampleSet& samples,
-                BatchPlan plan, const BatchContents& contents, const std::function<bool(const BatchField&)>& reads);
+  /// model.sequence_length tokens. `padded`: some samples of the plan only fill a batch. reads(field): this rank's
+  /// stages do. Grid, memory and samples must outlive it.
+  DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, Samples& samples, BatchPlan plan,
+                bool padded, const std::function<bool(const BatchField&)>& reads);
 
   /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
   /// who shares the memory, and told to it when they have been read.
@@ -60,7 +59,7 @@ class DeviceBatches {
 
   const ProcessGrid& grid_;
   BatchMemory& memory_;
-  bool has_weights_;
+  const Samples& source_;
   BatchLayout layout_;                // of the memory's, what these samples have
   std::vector<BatchField> uploaded_;  // of these, what this rank's stages read
   BatchPlan plan_;

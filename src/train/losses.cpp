@@ -38,9 +38,9 @@ constexpr Loss kLosses[] = {
 
 static_assert(same_names(kLosses, kLossNames), "config/config.h names other losses");
 
-// Nothing where every target counts once, and no sample is padding.
-LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document, bool padded) {
-  if (settings.name == LossConfig{}.name && !masked && !padded) return nullptr;
+// Nothing where every target counts once.
+LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t end_of_document) {
+  if (settings.name == LossConfig{}.name && !masked) return nullptr;
   return [=, weigh = row_named(kLosses, settings.name).weigh](std::span<const std::int32_t> tokens,
                                                               std::span<float> weights) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -50,25 +50,18 @@ LossWeights loss_weights(const LossConfig& settings, bool masked, std::int32_t e
   };
 }
 
-BatchContents contents(const Config& config, const LossConfig& loss, std::int32_t end_of_document, bool padded) {
-  return {.document_starts = config.data.reset_attention_mask,
-          .position_ids = config.data.reset_position_ids,
-          .end_of_document = end_of_document,
-          .weights = loss_weights(loss, config.data.eod_mask_loss, end_of_document, padded)};
-}
-
 }  // namespace
 
 std::span<const Loss> losses() {
   return kLosses;
 }
 
-BatchContents training_contents(const Config& config, std::int32_t end_of_document) {
-  return contents(config, config.loss, end_of_document, false);
+LossWeights training_weights(const Config& config, std::int32_t end_of_document) {
+  return loss_weights(config.loss, config.data.eod_mask_loss, end_of_document);
 }
 
-BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document, bool padded) {
-  return contents(config, LossConfig{}, end_of_document, padded);
+LossWeights evaluation_weights(const Config& config, std::int32_t end_of_document) {
+  return loss_weights(LossConfig{}, config.data.eod_mask_loss, end_of_document);
 }
 
 }  // namespace megatron

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "config/config.h"
-#include "data/batches.h"
+#include "data/next_token_samples.h"
 
 namespace megatron {
 
@@ -25,11 +25,9 @@ struct Loss {
 
 std::span<const Loss> losses();
 
-/// What training's micro-batches have besides tokens and targets. Without an end of document it says what there is, to
-/// those who need the sizes.
-BatchContents training_contents(const Config& config, std::int32_t end_of_document = -1);
-/// The same of evaluations, whose loss is the plain language model's: what a perplexity is made of. `padded`: some
-/// batch has padding.
-BatchContents evaluation_contents(const Config& config, std::int32_t end_of_document, bool padded = false);
+/// How much each of training's targets counts; null: once.
+LossWeights training_weights(const Config& config, std::int32_t end_of_document);
+/// The same of evaluations, whose loss is the plain language model's: what a perplexity is made of.
+LossWeights evaluation_weights(const Config& config, std::int32_t end_of_document);
 
 }  // namespace megatron

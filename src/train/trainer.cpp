@@ -49,7 +49,6 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       grid_(grid),
       backend_(backend),
       datasets_(datasets),
-      end_of_document_(datasets.end_of_document()),
       replica_(config, grid, backend),
       batch_memory_(batch_layout(config), micro_batches_per_step(config), *backend.device),
       terms_(family_of(config.model).loss_terms(config)),
@@ -57,6 +56,7 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       learning_rate_(learning_rate_of(config.learning_rate)),
       weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
       loss_scaler_(loss_scaler_settings(config.precision)) {
+  datasets.check_document_ends();
   traffic_.timers = &timers_;
   timers_.set_activity(grid.world().activity());
   timers_.set_ranges(backend.ops->ranges());
@@ -95,8 +95,9 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   internal_check(!finished(), "a step after the last one");
   if (Activity* activity = grid_.world().activity()) activity->set_step(step_ + 1);
   if (batches_ == nullptr) {
-    batches_ = std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, datasets_.train(), training_plan(),
-                                               training_contents(config_, end_of_document_), read_here());
+    batches_ =
+        std::make_unique<DeviceBatches>(config_, grid_, batch_memory_, *datasets_.train().samples, training_plan(),
+                                        /*padded=*/false, read_here());
   }
   StepResult result;
   result.loss_scale = loss_scaler_.scale();
@@ -138,8 +139,7 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   };
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
-  DeviceBatches batches(config_, grid_, batch_memory_, samples, plan,
-                        evaluation_contents(config_, end_of_document_, counted % batch != 0), read_here());
+  DeviceBatches batches(config_, grid_, batch_memory_, *samples.samples, plan, counted % batch != 0, read_here());
   double sum = 0, count = 0;
   std::vector<double> counts;
   for (std::int64_t i = 0; i < steps; ++i) {

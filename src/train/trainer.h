@@ -115,7 +115,6 @@ class Trainer {
   const ProcessGrid& grid_;
   Backend& backend_;
   Datasets& datasets_;
-  std::int32_t end_of_document_;
   Timers timers_;
   TrafficMeter traffic_;
   Replica replica_;

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "data/batches.h"
 #include "support/data_support.h"
+#include "support/token_batches.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -171,7 +171,7 @@ TEST_CASE("blend: every layout of data ranks, and every start, delivers the same
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSteps * kBatch), -1);
     for (int rank = 0; rank < ranks; ++rank) {
       Mixture mixture;  // each rank has one of its own
-      BatchReader batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
+      TokenBatches batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
       for (std::int64_t step = first_step; step < kSteps; ++step) {
         for (const MicroBatch& part : batches.next().micro_batches) {
           const auto* ids = static_cast<const std::int32_t*>(part.main.tokens.data());

@@ -2,9 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include "base/philox.h"
-#include "data/batches.h"
+#include "support/token_batches.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
@@ -68,10 +69,9 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
   std::vector<bool> seen(12);
   SampleReader reader(source, order);
   for (int rank = 0; rank < d; ++rank) {
-    BatchReader batches(source, order, {b, 12, rank, static_cast<int>(d)}, plan, 0, host_memory(),
-                        {true, true, kEnd, odd_weights});
+    TokenBatches batches(source, order, {b, 12, rank, static_cast<int>(d)}, plan, 0, {true, true, kEnd, odd_weights});
     const StepBatch& batch = batches.next();
-    count += batch.loss_count;
+    count += batch.loss_counts[0];
     for (const MicroBatch& micro : batch.micro_batches) {
       REQUIRE(micro.main.document_starts.shape() == Shape{b, sequence});
       REQUIRE(micro.main.position_ids.shape() == Shape{sequence, b});
@@ -102,14 +102,14 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
 TEST_CASE("without documents or weights there is nothing of them, and every target counts", "[documents]") {
   RandomTokens source;
   const EpochOrder order(0, source.tokens(), 16, 1, EpochOrder::Kind::shuffled);
-  BatchReader batches(
+  TokenBatches batches(
       source, order, {2, 4, 0, 1},
       [](std::int64_t step) {
         return GlobalBatch{0, step < 1 ? 4 : 0};
       },
       0);
   const StepBatch& batch = batches.next();
-  CHECK(batch.loss_count == 4 * 16);
+  CHECK(batch.loss_counts[0] == 4 * 16);
   CHECK(batch.micro_batches[0].main.document_starts.empty());
   CHECK(batch.micro_batches[0].main.position_ids.empty());
   CHECK(batch.micro_batches[0].main.weights.empty());

@@ -5,12 +5,12 @@
 #include <numeric>
 #include <sstream>
 
-#include "data/batches.h"
 #include "data/megatron_order.h"
 #include "data/numpy_random.h"
 #include "data/split.h"
 #include "support/data_support.h"
 #include "support/memory_limit.h"
+#include "support/token_batches.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -277,12 +277,13 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
   pieces.reserve(5);
   const TokenRange* room = pieces.data();
   std::ostringstream out;
-  print_samples(dataset, order, 0, 8, {}, out);
+  NextTokenSamples printed(dataset, order);
+  print_samples(printed, 0, 8, {}, out);
   std::istringstream lines(out.str());
   const auto plan = [](std::int64_t step) {
     return GlobalBatch{static_cast<std::uint64_t>(2 * step), step < 4 ? 2 : 0};
   };
-  BatchReader batches(dataset, order, {2, 2, 0, 1}, plan, 0);
+  TokenBatches batches(dataset, order, {2, 2, 0, 1}, plan, 0);
   const StepBatch* batch = nullptr;
   for (std::uint64_t sample = 0; sample < 8; ++sample) {
     // Token by token through the document index, as its definition says.

@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "base/philox.h"
-#include "data/batches.h"
 #include "data/sample_order.h"
 #include "data/split.h"
 #include "support/data_support.h"
+#include "support/token_batches.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -178,7 +178,7 @@ TEST_CASE("batches: the data ranks' parts make the global batch, each sample rea
     CountingSource source(601);
     std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> found;  // (step, place in the batch) to first token
     for (int rank = 0; rank < d; ++rank) {
-      BatchReader batches(source, order, {b, global, rank, d}, constant_plan(global, steps), 0);
+      TokenBatches batches(source, order, {b, global, rank, d}, constant_plan(global, steps), 0);
       for (std::int64_t step = 0; step < steps; ++step) {
         const StepBatch& batch = batches.next();
         CHECK(batch.step == step);
@@ -217,7 +217,7 @@ TEST_CASE("batches: a batch that grows, started in the middle", "[batches]") {
                       : GlobalBatch{};
   };
   CountingSource source(1001);
-  BatchReader batches(source, order, {2, 6, 0, 1}, plan, 1);
+  TokenBatches batches(source, order, {2, 6, 0, 1}, plan, 1);
   CHECK(batches.next().micro_batches.size() == 1);
   const StepBatch& batch = batches.next();
   CHECK(batch.step == 2);
@@ -235,7 +235,7 @@ TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[ba
                                    : 10 * (step % 2)};
   };
   CountingSource source(1001);
-  BatchReader batches(source, order, {2, 4, 0, 1}, plan, 0);
+  TokenBatches batches(source, order, {2, 4, 0, 1}, plan, 0);
   for (const std::int64_t s : {3, 7, 10, 10}) {  // 10 also where nothing is said
     const StepBatch& batch = batches.next();
     REQUIRE(batch.micro_batches.size() == 2);
@@ -257,7 +257,7 @@ TEST_CASE("batches: sequences that grow are the beginnings of the samples", "[ba
 TEST_CASE("batches: what is handed out stays while the next is read, and no more is read ahead", "[batches]") {
   CountingSource source(100001);
   const EpochOrder order(0, 100001, 10, 3, EpochOrder::Kind::sequential);
-  BatchReader batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
+  TokenBatches batches(source, order, {4, 4, 0, 1}, constant_plan(4, 1000), 0);
   for (int step = 0; step < 20; ++step) {
     const StepBatch& batch = batches.next();
     while (source.reads() < 4 * (step + 2)) std::this_thread::yield();  // the next step is read meanwhile
@@ -271,7 +271,7 @@ TEST_CASE("batches: an error while reading arrives at next(), after the good ste
   const EpochOrder order(0, 1001, 10, 3, EpochOrder::Kind::shuffled);
   CountingSource source(1001);
   source.fail_after(9);
-  BatchReader batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
+  TokenBatches batches(source, order, {2, 4, 0, 1}, constant_plan(4, 50), 0);
   batches.next();
   batches.next();
   for (int again = 0; again < 2; ++again) {
@@ -283,7 +283,7 @@ TEST_CASE("batches: can be dropped at any moment", "[batches]") {
   const EpochOrder order(0, 100001, 1000, 3, EpochOrder::Kind::shuffled);
   CountingSource source(100001);
   for (int i = 0; i < 50; ++i) {
-    BatchReader batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
+    TokenBatches batches(source, order, {2, 64, 0, 1}, constant_plan(64, 1000), 0);
     if (i % 2 == 0) batches.next();
   }
 }
@@ -293,7 +293,8 @@ TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
   CountingSource source(101);
   std::ostringstream out;
   const DecodeTokens decode = [](std::span<const std::int32_t> tokens) { return fmt::format("from {}", tokens[0]); };
-  print_samples(source, order, 18, 4, decode, out);
+  NextTokenSamples printed(source, order);
+  print_samples(printed, 18, 4, decode, out);
   std::istringstream lines(out.str());
   std::string line;
   for (std::uint64_t sample = 18; sample < 22; ++sample) {

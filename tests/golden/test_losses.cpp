@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/thread_communicator.h"
+#include "data/batches.h"
 #include "golden/golden_file.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
@@ -85,28 +86,17 @@ Results compute(const Config& config) {
     Replica replica(config, grid, backend);
     set_values(replica.store(), model().parameters);
     Texts texts;
-    const std::int64_t s = texts.sequence_length(), b = config.train.micro_batch_size;
+    const std::int32_t end = golden().at("end_of_document");
+    NextTokenSamples samples(texts, texts, end, training_weights(config, end));
     BatchReader reader(
-        texts, texts, {b, config.train.global_batch_size, 0, 1},
+        samples, used_layout(batch_layout(config), samples), {.most_samples = config.train.global_batch_size},
         [&](std::int64_t step) {
           return GlobalBatch{0, step == 0 ? config.train.global_batch_size : 0};
         },
-        0, host_memory(), training_contents(config, golden().at("end_of_document")));
+        0);
     const StepBatch& batch = reader.next();
-    std::vector<std::int32_t> positions, position_ids;
-    for (std::int64_t i = 0; i < s; ++i) {
-      positions.push_back(static_cast<std::int32_t>(i));
-      position_ids.insert(position_ids.end(), static_cast<std::size_t>(b), positions.back());
-    }
-    std::vector<MicroBatch> micro_batches;
-    for (const MicroBatch& from : batch.micro_batches) {
-      MicroBatch& to = micro_batches.emplace_back();
-      to = from;
-      if (!to.main.position_ids) to.main.position_ids = ConstTensor(position_ids.data(), {s, b}, DType::i32);
-      to.main.positions = ConstTensor(positions.data(), {s}, DType::i32);
-    }
     Timers timers;
-    replica.forward_backward(micro_batches, 1, {.counts = {&batch.loss_count, 1}}, timers);
+    replica.forward_backward(batch.micro_batches, 1, {.counts = batch.loss_counts}, timers);
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {

@@ -121,7 +121,7 @@ TEST_CASE("documents that nothing ends are refused") {
   const auto start = [&] {
     Config config = run.config;
     Datasets datasets(config);
-    datasets.end_of_document();
+    datasets.check_document_ends();
   };
   require_error(ErrorKind::data, {"endless-00000.h5: its first document", "token 5", "end of document, 49"}, start);
   // As a part of what data.train stands for: the second set of a folder, a set's second shard, a merged set's last
@@ -165,22 +165,22 @@ TEST_CASE("the losses are those that the input file may name", "[losses]") {
 
 TEST_CASE("key tokens: a sample's mean counts by how many of its tokens are given ones", "[losses]") {
   Config config;
-  CHECK(training_contents(config).weights == nullptr);
+  CHECK(training_weights(config, -1) == nullptr);
   config.loss = {"key_tokens", {4, 7}, 0.5};
   std::vector<float> weights(4);
   // One input, one token that is both, and the last target.
-  CHECK(training_contents(config).weights(std::vector<std::int32_t>{4, 1, 7, 2, 4}, weights) == 1);
+  CHECK(training_weights(config, -1)(std::vector<std::int32_t>{4, 1, 7, 2, 4}, weights) == 1);
   CHECK(weights == std::vector<float>(4, 2.5f / 4));
-  CHECK(training_contents(config).weights(std::vector<std::int32_t>{1, 1, 1, 1, 1}, weights) == 1);
+  CHECK(training_weights(config, -1)(std::vector<std::int32_t>{1, 1, 1, 1, 1}, weights) == 1);
   CHECK(weights == std::vector<float>(4, 1.0f / 4));
-  CHECK(evaluation_contents(config, 9).weights == nullptr);
+  CHECK(evaluation_weights(config, 9) == nullptr);
   // Masked: what follows token 9 does not belong to the mean; a sample without anything else has none.
   config.data.eod_mask_loss = true;
-  CHECK(training_contents(config, 9).weights(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 1);
+  CHECK(training_weights(config, 9)(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 1);
   CHECK(weights == std::vector<float>{0, 0.75f, 0.75f, 0});
-  CHECK(training_contents(config, 9).weights(std::vector<std::int32_t>{9, 9, 9, 9, 4}, weights) == 0);
+  CHECK(training_weights(config, 9)(std::vector<std::int32_t>{9, 9, 9, 9, 4}, weights) == 0);
   CHECK(weights == std::vector<float>(4));
-  CHECK(evaluation_contents(config, 9).weights(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 2);
+  CHECK(evaluation_weights(config, 9)(std::vector<std::int32_t>{9, 4, 1, 9, 9}, weights) == 2);
   CHECK(weights == std::vector<float>{0, 1, 1, 0});
 }
 

@@ -76,7 +76,7 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
 }
 
 TinyBatches::TinyBatches(const Config& config, int data_rank)
-    : config_(config), contents_(training_contents(config, kTinyEnd)), schedule_(config), data_rank_(data_rank) {
+    : config_(config), weigh_(training_weights(config, kTinyEnd)), schedule_(config), data_rank_(data_rank) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const auto count = static_cast<std::size_t>(micro_batches_per_step(config));
   const auto size = static_cast<std::size_t>(s * b);
@@ -97,15 +97,15 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
 
 // The tokens are known to everybody: nothing has to be summed over ranks here.
 void TinyBatches::count_losses(int step, const StepShape& shape) {
-  targets_in_batch_ = contents_.weights ? 0 : static_cast<double>(shape.tokens());
-  if (!contents_.weights) return;
+  targets_in_batch_ = weigh_ ? 0 : static_cast<double>(shape.tokens());
+  if (!weigh_) return;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.sequence + 1));
   std::vector<float> weights(static_cast<std::size_t>(shape.sequence));
   for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
     for (std::int64_t i = 0; i <= shape.sequence; ++i) {
       tokens[static_cast<std::size_t>(i)] = token(step, sample, i, config_.model.vocab_size);
     }
-    targets_in_batch_ += contents_.weights(tokens, weights);
+    targets_in_batch_ += weigh_(tokens, weights);
   }
 }
 
@@ -116,7 +116,7 @@ void TinyBatches::place_sample(std::size_t k, std::int64_t column, int step, std
     tokens.push_back(token(step, micro_batches_[k].first_sample + column, i, config_.model.vocab_size));
   }
   find_document_starts(tokens, kTinyEnd, starts);
-  if (contents_.weights) contents_.weights(tokens, weights);
+  if (weigh_) weigh_(tokens, weights);
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::size_t at =
         i * static_cast<std::size_t>(config_.train.micro_batch_size) + static_cast<std::size_t>(column);
@@ -141,11 +141,12 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
     MicroBatch& batch = micro_batches_[k];
     batch.main.tokens = {tokens_[k].data(), {s, b}, DType::i32};
     batch.main.targets = {targets_[k].data(), {s, b}, DType::i32};
-    const auto& position_ids = contents_.position_ids ? document_position_ids_[k] : position_ids_;
+    const auto& position_ids = config_.data.reset_position_ids ? document_position_ids_[k] : position_ids_;
     batch.main.position_ids = {position_ids.data(), {s, b}, DType::i32};
     batch.main.positions = {positions_.data(), {s}, DType::i32};
-    if (contents_.document_starts) batch.main.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
-    if (contents_.weights) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
+    if (config_.data.reset_attention_mask)
+      batch.main.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
+    if (weigh_) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
     batch.main.sequence = s;
     for (std::int64_t j = 0; j < b; ++j) place_sample(k, j, step, s);
   }

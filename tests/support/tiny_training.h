@@ -56,7 +56,7 @@ class TinyBatches {
   void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
 
   Config config_;
-  BatchContents contents_;
+  LossWeights weigh_;
   RunSchedule schedule_;
   int data_rank_;
   double targets_in_batch_ = 0;

@@ -1,9 +1,9 @@
 // The samples of an input file's three splits, in the program's order and in Megatron's.
 #include "train/datasets.h"
 
-#include "data/batches.h"
 #include "data/blend.h"
 #include "data/megatron_order.h"
+#include "data/next_token_samples.h"
 #include "data/split.h"
 #include "plan/dry_run.h"
 #include "support/data_support.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/batches.h"
+#include "data/next_token_samples.h"
 #include "support/data_support.h"
 #include "train/datasets.h"
 
