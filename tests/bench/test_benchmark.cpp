@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "comm/thread_communicator.h"
@@ -51,14 +52,21 @@ TEST_CASE("the benchmark's products are the step's own") {
 }
 
 TEST_CASE("the benchmark's parts are within the whole") {
+  const double start = Seconds::now().wall;
   const BenchmarkResult result = run(tiny_case(), 3);
+  CHECK(3 * result.step.wall < Seconds::now().wall - start);
   for (const BenchmarkPart& verb : result.verbs) {
     CAPTURE(verb.name);
     CHECK(verb.seconds.wall > 0);
     CHECK(verb.seconds.wall < result.step.wall);
   }
   CHECK(result.sections.size() == 5);
-  CHECK(result.share(&Seconds::wall) > 0);
+  const double products = result.sgemm_flops / result.sgemm.wall, step = result.model_flops / result.step.wall;
+  CHECK(result.share(&Seconds::wall) == Approx(step / products));
+  double verbs = 0;
+  for (const BenchmarkPart& verb : result.verbs) verbs += verb.seconds.wall;
+  CHECK(verbs < 1.5 * result.step.wall);  // medians each: together about the step, less what is between verbs
+  CHECK(verbs > 0.2 * result.step.wall);
   const std::string text = describe(tiny_case(), result);
   for (const char* word : {"small_8x256", "share of sgemm", "attention_backward", "head, weight gradient"}) {
     CHECK_THAT(text, Catch::Contains(word));
@@ -97,10 +105,12 @@ TEST_CASE("two ranks share the products, or the samples, and their sums are time
 
 TEST_CASE("--training-only: no other matrix products") {
   BenchmarkResult result;
+  const double start = Seconds::now().wall;
   run_as_threads(
       1, [&](Communicator& world) { result = run_benchmark(tiny_case(), {.steps = 1, .training_only = true}, world); });
   CHECK(result.products.empty());
-  CHECK(result.step.wall > 0);
+  CHECK(result.step.wall < Seconds::now().wall - start);
+  CHECK(result.step.wall >= 64 / 1e9);  // 64 tokens, at no more than a billion per second
   CHECK_FALSE(nlohmann::json::parse(to_json(tiny_case(), result)).contains("share_of_sgemm"));
 }
 

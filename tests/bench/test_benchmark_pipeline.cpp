@@ -55,7 +55,11 @@ TEST_CASE("a schedule's bubble is measured through the executor, and is no small
 }
 
 TEST_CASE("the ends of the model are where they belong: a stage too many or too few would never finish") {
-  CHECK(measure_bubble({.schedule = "interleaved", .stages = 3, .micro_batches = 5, .chunks = 3}, 1e-4, 2).measured >
-        0);
-  CHECK(measure_bubble({.schedule = "zero_bubble", .stages = 3, .micro_batches = 2}, 1e-4, 2).measured > 0);
+  for (const PipelineCase& benchmark :
+       {PipelineCase{.schedule = "interleaved", .stages = 3, .micro_batches = 5, .chunks = 3},
+        PipelineCase{.schedule = "zero_bubble", .stages = 3, .micro_batches = 2}}) {
+    const double measured = measure_bubble(benchmark, 1e-4, 2).measured;
+    CHECK(measured > 0);
+    CHECK(measured < 1);
+  }
 }

@@ -1,6 +1,5 @@
 #include <cstdlib>
 
-#include "config/presets.h"
 #include "config/print.h"
 #include "config/schema.h"
 #include "config/suggestions.h"
@@ -241,46 +240,6 @@ TEST_CASE("numbers that become 0, 1 or infinity where they are used are refused"
   CHECK(kept.model.hidden_dropout == 0.99998);
 }
 
-TEST_CASE("broken --set options", "[config]") {
-  CHECK(contains(set_error("train.steps"), "--set train.steps: error: expected table.key=value"));
-  CHECK(contains(set_error("steps=3"), "unknown key 'steps'; did you mean 'train.steps'?"));
-  CHECK(contains(set_error("train.stesp=3"), "did you mean 'steps'?"));
-  CHECK(contains(set_error("run.directory=\xff\xfe"), "not valid UTF-8"));
-  CHECK(contains(set_error("model.layers=" + std::string(100, '[')), "nested brackets"));
-  // A newline does not smuggle in a second key.
-  CHECK(parse_small({"run.directory=1\nx = 2"}).run.directory == "1\nx = 2");
-  CHECK(contains(set_error("model.layers=1\nx = 2"), "expected integer, got string"));
-}
-
-TEST_CASE("--set wins over the file, the last one wins, and text needs no quotes", "[config][fault-7]") {
-  const Config c = parse_small({"model.layers=6", "model.layers = 4", "run.directory=runs/a b#c", "data.split=1",
-                                "checkpoint.load=2024-01-01", "model.activation=relu", "checkpoint.initialize_from="});
-  CHECK(c.model.layers == 4);
-  CHECK(c.run.directory == "runs/a b#c");
-  CHECK(c.data.split == "1");
-  CHECK(c.checkpoint.load == "2024-01-01");
-  CHECK(c.model.activation == "relu");
-  CHECK(parse_small({"run.directory=\"quoted\""}).run.directory == "quoted");
-  CHECK(parse_small({"data.train=007"}).data.train == "007");
-}
-
-TEST_CASE("--set of one way to say a length replaces the file's", "[config]") {
-  const Config c = parse_small({"train.tokens=3200"});
-  CHECK(c.train.steps == 0);
-  CHECK(c.train.tokens == 3200);
-  CHECK(contains(error_of([] {
-                   parse_small({"train.tokens=3200", "train.epochs=2"});
-                 }),
-                 "given are tokens = 3200, epochs = 2"));
-  const Config warm =
-      parse_config_text(small_file() + "[learning_rate]\nwarmup_steps = 10\ndecay_steps = 50\n", "f.toml",
-                        {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_samples=300"});
-  CHECK(warm.learning_rate.warmup_steps == 0);
-  CHECK(warm.learning_rate.warmup_fraction == 0.1);
-  CHECK(warm.learning_rate.decay_steps == 0);
-  CHECK(warm.learning_rate.decay_samples == 300);
-}
-
 TEST_CASE("all errors of a file and its options come at once, in order", "[config][fault-3]") {
   const std::string error = error_of([] {
     parse_config_text(
@@ -304,80 +263,6 @@ TEST_CASE("all errors of a file and its options come at once, in order", "[confi
   CHECK(contains(found[5], "--set run.log_every=0"));
   CHECK(contains(found[6], "--set a.b=1: error: unknown key 'a.b'"));
   CHECK(contains(found[7], "f.toml: error: train.global_batch_size is not set"));
-}
-
-TEST_CASE("a rule between the file and an option points at the option", "[config]") {
-  CHECK(
-      contains(set_error("model.hidden_size=50"), "--set model.hidden_size=50: error: model.hidden_size = 50 is not"));
-}
-
-TEST_CASE("presets give sizes that explicit keys override", "[config]") {
-  const std::string rest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
-  const Config c = parse_config_text(rest + "[model]\nsequence_length = 512\npreset = \"gpt2-large\"\n", "f.toml",
-                                     {"model.layers=4"});
-  CHECK(c.model.layers == 4);
-  CHECK(c.model.hidden_size == 1280);
-  CHECK(c.model.attention_heads == 20);
-  CHECK(c.model.sequence_length == 512);
-  CHECK(c.model.max_position_embeddings == 1024);
-  CHECK(c.model.vocab_size == 0);
-  for (const ModelPreset& preset : model_presets()) {
-    INFO(preset.name);
-    CHECK(error_of([&] { parse_config_text(rest, "f.toml", {"model.preset=" + std::string(preset.name)}); }).empty());
-  }
-  const Config llama = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.query_groups=4"});
-  CHECK(llama.model.activation == "swiglu");
-  CHECK(llama.model.query_groups == 4);
-  CHECK(llama.model.rotary_base == 500000);
-  const Config alibi = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.position_embedding=alibi"});
-  CHECK(alibi.model.rotary_base == ModelConfig().rotary_base);
-  const std::string wrong = error_of([&] { parse_config_text(rest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
-  INFO(wrong);
-  CHECK(lines(wrong) == 1);
-}
-
-TEST_CASE("a preset of the command line replaces the file's sizes", "[config]") {
-  const std::string file = small_file().replace(0, 8, "[model]\nhidden_dropout = 0.25\nactivation = \"gelu\"\n");
-  std::vector<std::string> notes;
-  const Config xl = parse_config_text(file, "f.toml", {"model.preset=gpt2-xl", "model.layers=6"}, &notes);
-  CHECK(xl.model.layers == 6);
-  CHECK(xl.model.hidden_size == 1600);
-  CHECK(xl.model.attention_heads == 25);
-  CHECK(xl.model.sequence_length == 1024);
-  CHECK(xl.model.vocab_size == 100);
-  CHECK(xl.model.hidden_dropout == 0.25);
-  REQUIRE(notes.size() == 1);
-  CHECK(contains(
-      notes[0],
-      "--set model.preset=gpt2-xl replaces these keys of f.toml: model.attention_heads = 12, model.hidden_size = "
-      "48, model.sequence_length = 16; to keep one"));
-  CHECK(parse_config_text(file, "f.toml", {"train.steps=3"}, &notes).model.layers == 12);
-  CHECK(notes.empty());
-  // What it replaces must be well-formed all the same.
-  const std::string wrong = small_file().replace(small_file().find("48"), 2, "\"x\"");
-  CHECK(contains(error_of([&] { parse_config_text(wrong, "f.toml", {"model.preset=gpt2-xl"}); }),
-                 "f.toml:3:1: error: model.hidden_size: expected integer"));
-}
-
-TEST_CASE("presets answer to the names in use", "[config]") {
-  const std::pair<const char*, const char*> names[] = {{"gpt2", "gpt2-124m"},
-                                                       {"openai-community/gpt2-xl", "gpt2-xl"},
-                                                       {"GPT2_Medium", "gpt2-medium"},
-                                                       {"llama-3-8b", "llama3-8b"},
-                                                       {"meta-llama/Meta-Llama-3-70B", "llama3-70b"},
-                                                       {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
-                                                       {"gpt3-1.3b", "gpt3-1.3b"},
-                                                       {"gpt3-13b", "gpt3-13b"}};
-  for (const auto& [theirs, ours] : names) {
-    INFO(theirs);
-    CHECK(parse_small({std::string("model.preset=") + theirs}).model.preset == ours);
-  }
-  for (const ModelPreset& preset : model_presets()) {
-    INFO(preset.name);
-    CHECK(find_preset(preset.name) == &preset);
-  }
-  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B-Instruct"), "is not one of"));
-  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B"), "did you mean \"llama3-8b\"?"));
 }
 
 TEST_CASE("sets of data without weights have equal ones", "[config]") {

@@ -10,6 +10,7 @@
 #include "golden/golden_file.h"
 #include "ops/ops_decorator.h"
 #include "support/tiny_training.h"
+#include "support/worst_of.h"
 #include "train/grid.h"
 
 using namespace megatron;
@@ -268,26 +269,22 @@ Tolerances tolerances_of(const std::string& type) {
 
 /// The largest relative differences from a golden file; NaN counts as infinite.
 Tolerances difference(const Golden& golden, const Results& results) {
-  const auto relative = [](double got, double want) {
-    const double off = std::abs(got - want) / std::abs(want);
-    return std::isnan(off) ? INFINITY : off;
-  };
-  Tolerances worst{relative(results.loss, golden.loss), 0, 0, 0};
+  const auto relative = [](double got, double want) { return std::abs(got - want) / std::abs(want); };
+  Tolerances worst{worst_of(0, relative(results.loss, golden.loss)), 0, 0, 0};
   REQUIRE(results.gradients.size() == golden.gradients.size());
   for (const auto& [name, gradient] : results.gradients) {
-    const double off = gradient_error(golden, name, gradient);
-    worst.gradient = std::max(worst.gradient, std::isnan(off) ? INFINITY : off);
+    worst.gradient = worst_of(worst.gradient, gradient_error(golden, name, gradient));
   }
   REQUIRE(results.losses.size() == golden.losses.size());
   for (std::size_t i = 0; i < golden.losses.size(); ++i) {
-    worst.step = std::max(worst.step, relative(results.losses[i], golden.losses[i]));
+    worst.step = worst_of(worst.step, relative(results.losses[i], golden.losses[i]));
   }
   REQUIRE(results.last.size() == golden.moved.size());
   for (const auto& [name, last] : results.last) {
     if (name.ends_with("key.bias")) continue;  // its gradient is rounding alone, of which Adam makes full steps
     std::vector<float> change = last;
     for (std::size_t i = 0; i < change.size(); ++i) change[i] -= golden.parameters.at(name)[i];
-    worst.moved = std::max(worst.moved, relative(norm_of(change), golden.moved.at(name)));
+    worst.moved = worst_of(worst.moved, relative(norm_of(change), golden.moved.at(name)));
   }
   return worst;
 }

@@ -6,6 +6,7 @@
 #include "comm/thread_communicator.h"
 #include "inference/inference_model.h"
 #include "support/loop_on_threads.h"
+#include "support/worst_of.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -53,9 +54,9 @@ TEST_CASE("inference: weights take their precision's bytes and no gradients; log
     const Answer half = answer(config.run.directory, type, false);
     CHECK(half.bytes * 2 == full.bytes);  // there are no constants, which would stay f32
     REQUIRE(half.logits.size() == full.logits.size());
-    float worst = 0;
+    double worst = 0;
     for (std::size_t i = 0; i < full.logits.size(); ++i) {
-      worst = std::max(worst, std::abs(half.logits[i] - full.logits[i]));
+      worst = worst_of(worst, std::abs(half.logits[i] - full.logits[i]));
     }
     CHECK(worst > 0);
     CHECK(worst < 10 * rounding * largest);

@@ -154,7 +154,7 @@ TEST_CASE("attention rows that see nothing give 0", "[attention]") {
     for (std::size_t at = 0; at < static_cast<std::size_t>(c.size); ++at) {
       CHECK(out[c.at_query(3, 0, 1) + at] == 0);
       CHECK(out[c.at_query(69, 1, 0) + at] == 0);
-      CHECK(out[c.at_query(10, 1, 0) + at] != 0);
+      CHECK(std::abs(out[c.at_query(10, 1, 0) + at]) > 0);
       CHECK(dk[c.at_key(41, 1, 0) + at] == 0);
     }
     CHECK(run.log_sum_exp[0] == -std::numeric_limits<float>::infinity());

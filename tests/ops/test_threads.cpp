@@ -5,6 +5,7 @@
 #include "ops/device.h"
 #include "ops/every_verb.h"
 #include "support/attention_run.h"
+#include "support/worst_of.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -94,7 +95,7 @@ TEST_CASE("matmul on several threads: to rounding that of one, and always the sa
         const Backend several = make_cpu_backend(threads);
         const std::vector<float> got = product(*several.ops, m, n, k, ta, tb, add);
         double worst = 0;
-        for (std::size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double{want[i]} - got[i]));
+        for (std::size_t i = 0; i < want.size(); ++i) worst = worst_of(worst, std::abs(double{want[i]} - got[i]));
         CHECK(worst <= 4e-7 * (4 + static_cast<double>(k)));
         for (int time = 0; time < 3; ++time) CHECK((product(*several.ops, m, n, k, ta, tb, add) == got));
         if (threads != 2 || add) continue;
@@ -103,7 +104,7 @@ TEST_CASE("matmul on several threads: to rounding that of one, and always the sa
         CHECK((product<BFloat16>(*several.ops, m, n, k, ta, tb, add) == half));
         worst = 0;
         for (std::size_t i = 0; i < half.size(); ++i) {
-          worst = std::max(worst, std::abs(double{half_of_one[i]} - half[i]));
+          worst = worst_of(worst, std::abs(double{half_of_one[i]} - half[i]));
         }
         CHECK(worst <= 4e-7 * (4 + static_cast<double>(k)));
       }

@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "support/worst_of.h"
+
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
@@ -24,11 +27,11 @@ TEST_CASE("vector_exp is faithful over the whole range") {
   double worst = 0;
   for (std::uint32_t bits = 0; bits < std::bit_cast<std::uint32_t>(88.7f); bits += 1009) {
     for (const float x : {from_bits(bits), -from_bits(bits)}) {
-      worst = std::max(worst, ulps(vector_exp(x), std::exp(static_cast<double>(x))));
+      worst = worst_of(worst, ulps(vector_exp(x), std::exp(static_cast<double>(x))));
     }
   }
   for (float x = -104; x < -87; x += 0.01f) {  // subnormal results
-    worst = std::max(worst, ulps(vector_exp(x), std::exp(static_cast<double>(x))));
+    worst = worst_of(worst, ulps(vector_exp(x), std::exp(static_cast<double>(x))));
   }
   CHECK(worst < 1.5);
   constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -43,7 +46,7 @@ TEST_CASE("vector_exp is faithful over the whole range") {
 TEST_CASE("vector_exp_within_80 is faithful between its ends and constant past them") {
   double worst = 0;
   for (float x = -80; x <= 80; x += 0.001f) {
-    worst = std::max(worst, ulps(vector_exp_within_80(x), std::exp(static_cast<double>(x))));
+    worst = worst_of(worst, ulps(vector_exp_within_80(x), std::exp(static_cast<double>(x))));
   }
   CHECK(worst < 1.5);
   constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -56,7 +59,7 @@ TEST_CASE("vector_exp_within_80 is faithful between its ends and constant past t
 TEST_CASE("vector_logistic is right to a few units") {
   double worst = 0;
   for (float x = -80; x < 80; x += 0.003f) {
-    worst = std::max(worst, ulps(vector_logistic(x), 1 / (1 + std::exp(-static_cast<double>(x)))));
+    worst = worst_of(worst, ulps(vector_logistic(x), 1 / (1 + std::exp(-static_cast<double>(x)))));
   }
   CHECK(worst < 3);
   CHECK(vector_logistic(-1000) == 0);
@@ -69,8 +72,8 @@ TEST_CASE("vector_normal is right to a few units, and its left tail relative to 
     const double want = 0.5 * std::erfc(-static_cast<double>(z) / std::sqrt(2.0));
     const Normal got = vector_normal(z);
     const double error = std::abs(static_cast<double>(got.cumulative) - want);
-    worst = std::max(worst, error);
-    (z > -5.5f ? worst_tail : worst_far) = std::max(z > -5.5f ? worst_tail : worst_far, error / want);
+    worst = worst_of(worst, error);
+    (z > -5.5f ? worst_tail : worst_far) = worst_of(z > -5.5f ? worst_tail : worst_far, error / want);
   }
   CHECK(worst < 2e-7);
   CHECK(worst_tail < 1e-6);
@@ -86,7 +89,7 @@ TEST_CASE("vector_normal is right to a few units, and its left tail relative to 
 TEST_CASE("vector_log is faithful for normal numbers") {
   double worst = 0;
   for (std::uint32_t bits = 0x00800000; bits < 0x7F800000; bits += 2003) {
-    worst = std::max(worst, ulps(vector_log(from_bits(bits)), std::log(static_cast<double>(from_bits(bits)))));
+    worst = worst_of(worst, ulps(vector_log(from_bits(bits)), std::log(static_cast<double>(from_bits(bits)))));
   }
   CHECK(worst < 1.5);
   CHECK(vector_log(1) == 0);
@@ -97,8 +100,8 @@ TEST_CASE("vector_sine_cosine is right all around") {
   for (std::uint64_t turn = 0; turn < (1ull << 32); turn += 10007) {
     const SineCosine got = vector_sine_cosine(static_cast<std::uint32_t>(turn));
     const double angle = static_cast<double>(turn) * (2 * 3.14159265358979323846 / 4294967296.0);
-    worst = std::max({worst, std::abs(static_cast<double>(got.sine) - std::sin(angle)),
-                      std::abs(static_cast<double>(got.cosine) - std::cos(angle))});
+    worst = worst_of(worst, std::abs(static_cast<double>(got.sine) - std::sin(angle)));
+    worst = worst_of(worst, std::abs(static_cast<double>(got.cosine) - std::cos(angle)));
   }
   CHECK(worst < 1.5e-7);
 }

@@ -140,8 +140,8 @@ TEST_CASE("the table's names are its own, and references and rows that must be t
 TEST_CASE("the reference learns: the loss starts near ln(vocabulary) and moves") {
   const TrainingTrace& trace = trace_of(row_named(parity_rows(), "one rank"));
   CHECK(trace.losses[0] == Approx(std::log(50.0)).epsilon(0.05));
-  CHECK(trace.losses[0] != trace.losses[1]);
-  CHECK(trace.evaluation < trace.losses.back());  // these samples have been learned from, and nothing is dropped
+  for (const double loss : trace.losses) CHECK(loss == Approx(std::log(50.0)).epsilon(0.1));
+  CHECK(trace.evaluation < trace.losses.back() - 0.01);  // these samples have been learned from, and nothing is dropped
   CHECK(trace.gradients.size() == 2 + 8 * 16 + 2);
 }
 
@@ -189,5 +189,7 @@ TEST_CASE("dropout is on in these tests: without it the losses are others") {
   Config config = tiny_config();
   const double loss = train_tiny(config, 1, 1, 1, 1).losses[0];
   config.model.hidden_dropout = config.model.attention_dropout = 0;
-  CHECK(train_tiny(config, 1, 1, 1, 1).losses[0] != loss);
+  const double change = std::abs(train_tiny(config, 1, 1, 1, 1).losses[0] - loss);
+  CHECK(change > 1e-3 * loss);
+  CHECK(change < 0.1 * loss);
 }
