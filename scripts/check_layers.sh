@@ -34,7 +34,7 @@ job:         ops comm
 diagnostics: comm ops optim parallel checkpoint
 monitor:     job checkpoint
 train:       tensor batch ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
-inference:   batch comm ops config model checkpoint train
+inference:   batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
 interop:     tensor config tokenizer data checkpoint formats train inference
 plan:        comm ops config model pipeline data checkpoint job monitor train
 run:         comm config model tokenizer data checkpoint diagnostics job monitor train plan

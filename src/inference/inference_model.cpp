@@ -2,6 +2,7 @@
 
 #include "config/parse.h"
 #include "config/resolve.h"
+#include "inference/load_weights.h"
 #include "ops/counting_ops.h"
 
 namespace megatron {
@@ -17,23 +18,6 @@ Config config_for_inference(const CheckpointReader& checkpoint) {
   return config;
 }
 
-namespace {
-
-// The whole of a parameter, to be filled with f32 numbers.
-TensorSlice whole(const Parameter& parameter, Tensor value) {
-  const std::int64_t count = parameter.elements();
-  return {.name = parameter.name,
-          .global_shape = parameter.global_shape,
-          .box = parameter.box,
-          .first = 0,
-          .count = count,
-          .value = value.view({count}),
-          .m = {},
-          .v = {}};
-}
-
-}  // namespace
-
 InferenceModel::InferenceModel(Config config, Communicator& world, Compute compute, DType type)
     : config_(std::move(config)), compute_(std::move(compute)), type_(type) {
   grid_ = std::make_unique<ProcessGrid>(world, GridShape{}, compute_.transport.get());
@@ -44,36 +28,11 @@ InferenceModel::InferenceModel(Config config, Communicator& world, Compute compu
 
 std::vector<TensorSlice> InferenceModel::values() const {
   internal_check(type_ == DType::f32, "the pieces of a checkpoint are f32");
-  std::vector<TensorSlice> pieces;
-  for (const Parameter& parameter : store_.all()) pieces.push_back(whole(parameter, parameter.value));
-  return pieces;
+  return whole_values(store_);
 }
 
 void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoint) {
-  Device& device = *compute_.backend.device;
-  if (type_ == DType::f32) return checkpoint.read(world, values(), device);
-  constexpr std::int64_t kNumbersTogether = std::int64_t{16} << 20;  // 64 MiB, or one larger parameter
-  Buffer memory;
-  const std::vector<Parameter>& all = store_.all();
-  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-    std::int64_t numbers = 0;
-    while (end < all.size() && (end == begin || numbers + all[end].elements() <= kNumbersTogether)) {
-      numbers += all[end++].elements();
-    }
-    const std::size_t bytes = static_cast<std::size_t>(numbers) * sizeof(float);
-    if (memory.bytes() < bytes) memory = Buffer();  // the old one is not needed while the new one is allocated
-    if (memory.bytes() < bytes) memory = Buffer(device, bytes);
-    std::vector<TensorSlice> pieces;
-    std::size_t used = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      pieces.push_back(whole(all[i], memory.tensor({all[i].elements()}, DType::f32, used)));
-      used += pieces.back().value.bytes();
-    }
-    checkpoint.read(world, pieces, device);
-    for (std::size_t i = begin; i < end; ++i) {
-      compute_.backend.ops->copy(pieces[i - begin].value, all[i].value.view({all[i].elements()}));
-    }
-  }
+  load_weights(world, checkpoint, store_, compute_.backend);
 }
 
 // One sample without documents, of which the head is asked for no loss.

@@ -16,6 +16,14 @@ namespace megatron {
 /// Where in a layer a dropout mask is used.
 enum class RandomSite : std::uint64_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
 
+/// What a forward pass may be asked for of each target, f32 [s·b] in the order of the logits' rows, the same on every
+/// tensor rank. It sets these; absent ones are not computed.
+struct TargetResults {
+  Tensor losses;        ///< -ln(probability of the target), without its weight
+  Tensor maximum;       ///< the largest logit
+  Tensor target_logit;  ///< equal to `maximum` where no token is likelier than the target
+};
+
 struct Context {
   Ops& ops;
   const TensorRegion& region;
@@ -34,6 +42,7 @@ struct Context {
   Tensor loss_sums = {};
   /// By term: what a backward multiplies the gradient of that sum with (coefficient · loss scale / count).
   std::span<const double> gradient_scales = {};
+  const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
 
   /// f64 [1] of one term; absent where losses are.
   Tensor loss_sum(int term) const { return loss_sums ? loss_sums.slice(0, term, 1) : Tensor(); }
@@ -60,10 +69,11 @@ struct Context {
   Context saving_in(Arena& arena, WeightGradients& policy) const {
     // Names every member: one that is added and forgotten here does not compile.
     const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at,
-                 losses, scales] = *this;
+                 losses, scales, asked] = *this;
     static_cast<void>(saved_);
     static_cast<void>(gradients_);
-    return {ops_, region_, arena, scratch_, batch, type, training_, seed_, step_, policy, gathers_, at, losses, scales};
+    return {ops_,  region_, arena,    scratch_, batch,  type,   training_, seed_,
+            step_, policy,  gathers_, at,       losses, scales, asked};
   }
 
   /// The same for layers on another stream.

@@ -74,11 +74,14 @@ void Head::forward(Context& context, ConstTensor x, Saved& saved) const {
   }
   const Tensor loss = context.loss_sum(sizes_.loss_term);
   if (!loss) return;
+  const TargetResults results = context.results != nullptr ? *context.results : TargetResults();
+  if (results.maximum) context.ops.copy(saved.maximum, results.maximum);
+  if (results.target_logit) context.ops.copy(target_logit, results.target_logit);
   context.ops.cross_entropy_loss({.maximum = saved.maximum,
                                   .sum_exp = saved.sum_exp,
                                   .target_logit = target_logit,
                                   .weights = loss_weights(context),
-                                  .losses = {},
+                                  .losses = results.losses,
                                   .total = loss});
 }
 

@@ -29,7 +29,7 @@ class Head {
   Head(ParameterBuilder& builder, int word, const HeadSizes& sizes);
 
   /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to its term of
-  /// context.loss_sums, the same on every tensor rank.
+  /// context.loss_sums, the same on every tensor rank. Sets context.results, if there are any.
   void forward(Context& context, ConstTensor x, Saved& saved) const;
   /// Gradient of context.gradient_scale(term) · that sum: sets dx, adds the parameters' gradients.
   void backward(Context& context, Saved& saved, Tensor dx) const;

@@ -155,6 +155,7 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .gathers = settings.gathers,
                     .loss_sums = action.kind == Action::Kind::forward ? settings.loss_sums : Tensor(),
                     .gradient_scales = settings.gradient_scales};
+    if (!settings.results.empty()) context.results = &settings.results[static_cast<std::size_t>(action.micro_batch)];
     switch (action.kind) {
       case Action::Kind::forward: {
         const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);

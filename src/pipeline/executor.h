@@ -32,6 +32,7 @@ struct PassSettings {
   ParameterAllGather* gathers = nullptr;         ///< if set: values may be on their way still when the pass begins
   Tensor loss_sums = {};                         ///< f64, by term of the loss: every stage's forwards add theirs
   std::span<const double> gradient_scales = {};  ///< by term, for backward actions (nn/context.h)
+  std::span<const TargetResults> results = {};   ///< by micro-batch, or none: what the model's end is asked for
 };
 
 /// Bytes of an executor's arenas.

@@ -1,0 +1,73 @@
+// Scorer: how likely a model of a checkpoint finds the targets of sequences, on any tensor × pipeline × data ranks.
+// Weights have no gradients and no optimizer; nothing is kept for a backward. Data ranks share the sequences; each
+// target is scored once, so that the scores are the same on every layout and micro-batch size, to rounding.
+//
+// Owns all memory, which plan_scoring() knows to the byte. Knows sequences of tokens, not where they come from.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "batch/batch_layout.h"
+#include "checkpoint/checkpoint.h"
+#include "evaluation/task.h"
+#include "train/compute.h"
+#include "train/replica.h"
+
+namespace megatron {
+
+struct ScoringLayout {
+  int ranks = 1;
+  std::int64_t tensor = 1, pipeline = 1;  ///< the other ranks are data ranks
+  std::int64_t micro_batch_size = 1;
+  std::string precision = "fp32";  ///< of weights and arithmetic, or "checkpoint" for what the model was trained with
+};
+
+/// The configuration of a checkpoint's model for a scorer. Error(checkpoint) if it has none, Error(configuration) if
+/// the model cannot be shared like that.
+Config config_for_scoring(const CheckpointReader& checkpoint, const ScoringLayout& layout);
+
+/// What the scorer of the rank at `at` takes for sequences of at most `longest` inputs.
+MemoryUse plan_scoring(const Config& config, const GridShape& shape, const GridCoordinates& at, std::int64_t longest,
+                       TransportKind kind);
+
+class Scorer {
+ public:
+  /// As config_for_scoring() says, with a `run` whose device is chosen. Grid and backend must outlive the scorer.
+  Scorer(const Config& config, const ProcessGrid& grid, Backend& backend, std::int64_t longest);
+  ~Scorer();
+
+  void load(const CheckpointReader& checkpoint);
+  /// The scores of all targets, in the order of the sequences and of their tokens, on every rank. Where other tokens
+  /// have exactly the target's logit, it is right. `progress` hears how many sequences are done. Collective.
+  /// Error(numerics) if a score is not a finite number.
+  std::vector<TargetScore> score(std::span<const ScoredSequence> sequences,
+                                 const std::function<void(std::int64_t done)>& progress = nullptr);
+  /// What is held, and of arenas their high water: after a pass, what the plan says.
+  MemoryUse used() const;
+
+ private:
+  struct Pass;
+
+  void place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass);
+  void upload(std::span<const ScoredSequence> sequences, std::size_t k, Pass& pass);
+  void read(std::span<const ScoredSequence> sequences, std::span<const std::int64_t> first_targets, const Pass& pass,
+            std::span<double> scores) const;
+
+  const Config config_;
+  const ProcessGrid& grid_;
+  Backend& backend_;
+  std::int64_t micro_batches_;  // of a pass, at most
+  TensorRegion region_;
+  ParameterStore store_;
+  Stages chunks_;
+  std::unique_ptr<PipelineExecutor> executor_;
+  BatchBuffer batch_;
+  Buffer result_memory_, scratch_memory_;
+  Arena scratch_;
+  Tensor loss_sums_;  // which a pass adds up, and nobody reads
+};
+
+}  // namespace megatron

@@ -1,0 +1,238 @@
+// megatron_eval SOURCE --task NAME --data FILE: an evaluation task on a run's newest checkpoint (or one checkpoint
+// folder), saved on any layout, on any number of ranks.
+//
+//   scripts/launch.sh 4 ./megatron_eval runs/books --task lambada --data lambada_test.jsonl --output lambada.json
+#include <cmath>
+#include <iostream>
+
+#include "base/durable_file.h"
+#include "base/log.h"
+#include "base/regular_file.h"
+#include "base/timers.h"
+#include "checkpoint/files.h"
+#include "comm/agreement.h"
+#include "data/kept_tokenizer.h"
+#include "evaluation/result_text.h"
+#include "inference/scorer.h"
+#include "job/node_memory.h"
+#include "monitor/progress.h"
+#include "programs/program.h"
+#include "train/compute.h"
+#include "train/grid.h"
+
+namespace megatron {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Arguments {
+  std::string source, task, data, output, vocab_file, merge_file;
+  std::string device;
+  ScoringLayout layout;
+  std::int64_t threads = 1, stride = 0;
+  bool strict = false, version = false, help = false;
+};
+
+po::options_description options(Arguments& arguments) {
+  po::options_description described("Options");
+  auto add = described.add_options();
+  add("source", po::value(&arguments.source)->value_name("SOURCE"), "a run's directory or one checkpoint folder");
+  add("task", po::value(&arguments.task)->value_name("NAME"), "what is evaluated: see below");
+  add("data", po::value(&arguments.data)->value_name("FILE"), "the task's file");
+  add("output", po::value(&arguments.output)->value_name("FILE"), "writes the result there, as JSON");
+  add("stride", po::value(&arguments.stride)->value_name("N"),
+      "wikitext: tokens from one window to the next; each token is predicted from all that its window has in front of "
+      "it, at least the context less N; default: 32");
+  add("strict", po::bool_switch(&arguments.strict), "lambada: the whole last word, not the last token alone");
+  add("tensor", po::value(&arguments.layout.tensor)->default_value(1)->value_name("T"),
+      "ranks that share each layer's matrices");
+  add("pipeline", po::value(&arguments.layout.pipeline)->default_value(1)->value_name("P"),
+      "stages that share the layers; the ranks that are left share the examples");
+  add("micro-batch-size", po::value(&arguments.layout.micro_batch_size)->default_value(4)->value_name("B"),
+      "sequences that a rank computes at a time: more of them take more memory, and change nothing but rounding");
+  add("precision", po::value(&arguments.layout.precision)->default_value("fp32")->value_name("NAME"),
+      "of weights and arithmetic: fp32, bf16, fp16, or checkpoint for the one the model was trained with");
+  add("device", po::value(&arguments.device)->default_value("auto")->value_name("DEVICE"),
+      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
+  add("threads", po::value(&arguments.threads)->default_value(1)->value_name("N"), "threads per rank on the CPU");
+  add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
+      "vocab.json, or a tokenizer.json alone; default: those in the run's folder tokenizer/, where training keeps "
+      "them");
+  add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
+  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
+  add("help,h", po::bool_switch(&arguments.help), "prints this");
+  return described;
+}
+
+void print_help() {
+  Arguments unused;
+  std::cout << "usage: megatron_eval SOURCE --task NAME --data FILE [options]\n\n" << options(unused) << "\nTasks:\n";
+  for (const TaskKind& kind : task_kinds()) std::cout << fmt::format("  {:<10} {}\n", kind.name, kind.file);
+}
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  po::positional_options_description positional;
+  positional.add("source", 1);
+  const po::variables_map values = parse_command_line(argc, argv, options(arguments), positional, [](const auto& word) {
+    return fmt::format("a file to evaluate is given as --data {}", word);
+  });
+  if (arguments.help || arguments.version) return arguments;
+  const auto require = [](bool condition, const char* message) {
+    verify(condition, ErrorKind::configuration, "{}; see --help", message);
+  };
+  require(!arguments.source.empty(), "give a run directory: megatron_eval RUN_DIRECTORY --task NAME --data FILE");
+  require(!arguments.task.empty(), "give --task NAME");
+  const TaskKind& kind = task_kind(arguments.task);
+  require(!arguments.data.empty(), "give --data FILE");
+  require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext");
+  require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
+  require(kind.has_whole_word || !arguments.strict, "--strict belongs to --task lambada");
+  const ScoringLayout& layout = arguments.layout;
+  require(layout.tensor > 0 && layout.pipeline > 0, "--tensor and --pipeline: 1 or more");
+  require(layout.micro_batch_size > 0 && layout.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
+  require(arguments.threads > 0 && arguments.threads <= 1024, "--threads: 1 to 1024");
+  const std::string &device = arguments.device, &precision = layout.precision;
+  require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
+  require(precision == "fp32" || precision == "bf16" || precision == "fp16" || precision == "checkpoint",
+          "--precision: fp32, bf16, fp16 or checkpoint");
+  return arguments;
+}
+
+// Rank 0 reads: other ranks' machines need not have the file.
+std::string read_data(const std::string& path, Communicator& world) {
+  std::string text;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    const RegularFile file(path, ErrorKind::data);
+    text.resize(file.bytes());
+    file.read(0, text.data(), text.size());
+  });
+  return world.broadcast_text(text, 0);
+}
+
+std::unique_ptr<EvaluationTask> make_task(const Arguments& arguments, const CheckpointReader& checkpoint,
+                                          const Config& config, Communicator& world) {
+  const std::string text = read_data(arguments.data, world);
+  std::unique_ptr<EvaluationTask> task;
+  agree(world, [&] {
+    const nlohmann::json& facts = checkpoint.state().facts;
+    verify(facts.contains("tokenizer"), ErrorKind::checkpoint,
+           "{} was not written by megatron_train: it has no tokenizer", checkpoint.path());
+    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_checkpoint(
+        checkpoint.path(), facts.at("tokenizer").get<std::string>(), facts.value("tokenizer_hash", std::uint64_t{0}),
+        arguments.vocab_file, arguments.merge_file);
+    const std::unique_ptr<Encoder> encoder = tokenizer->make_encoder();
+    TaskInput input{
+        .path = arguments.data,
+        .text = text,
+        .context = config.model.sequence_length,
+        .before = tokenizer->eod_id(),
+        .stride = {},
+        .whole_word = arguments.strict,
+        .encode = [&](std::string_view words, std::vector<std::int32_t>& ids) { encoder->encode(words, ids); }};
+    if (arguments.stride > 0) input.stride = arguments.stride;
+    task = task_kind(arguments.task).make(input);
+  });
+  return task;
+}
+
+// A line on a terminal, drawn again after each pass.
+class EvaluationProgress {
+ public:
+  EvaluationProgress(Log& log, std::int64_t sequences) : log_(log), sequences_(sequences) {}
+  ~EvaluationProgress() { log_.show_status(""); }
+
+  void show(std::int64_t done) {
+    const double seconds = watch_.elapsed_seconds(),
+                 share = static_cast<double>(done) / static_cast<double>(sequences_);
+    log_.show_status(fmt::format("{} of {} sequences ({:.0f} %), {} left", done, sequences_, std::floor(100 * share),
+                                 format_duration(seconds / share - seconds)));
+  }
+
+ private:
+  Log& log_;
+  std::int64_t sequences_;
+  Timers watch_;
+};
+
+void write_result(const std::string& path, const nlohmann::ordered_json& json) {
+  const std::string temporary = temporary_name(path);
+  try {
+    write_durably(temporary, json.dump(2) + "\n");
+    rename_durably(temporary, path);
+  } catch (...) {
+    remove_quietly(temporary);
+    throw;
+  }
+}
+
+void evaluate(Arguments arguments, MpiSession& session) {
+  Communicator& world = session.world();
+  Log log(world.rank() == 0);
+  agree(world, [&] {  // not after an hour
+    if (world.rank() != 0 || arguments.output.empty()) return;
+    verify(file_type(folder_of(arguments.output)) != FileType::absent, ErrorKind::filesystem,
+           "--output {}: there is no folder {}", arguments.output, folder_of(arguments.output));
+    verify(file_type(arguments.output) != FileType::directory, ErrorKind::filesystem, "--output {} is a folder",
+           arguments.output);
+  });
+  std::vector<std::string> warnings;
+  const CheckpointReader checkpoint = open_named_checkpoint(world, arguments.source, warnings);
+  arguments.layout.ranks = world.size();
+  Config config = config_for_scoring(checkpoint, arguments.layout);
+  config.run.device = arguments.device;
+  config.run.threads = arguments.threads;
+  config.run = choose_device(config.run, world, warnings);
+  for (const std::string& warning : warnings) log.warning(std::string_view(warning));
+
+  const std::unique_ptr<EvaluationTask> task = make_task(arguments, checkpoint, config, world);
+  std::int64_t longest = 1;
+  for (const ScoredSequence& sequence : task->sequences()) {
+    longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
+  }
+  Compute compute = start_compute(config.run, world, session.host(), session.local_rank());
+  const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
+  const MemoryUse plan = plan_scoring(config, grid.shape(), grid.at(), longest, compute.transport_kind);
+  require_memory(world, session.host(), *compute.backend.device, {.device = plan.total(), .host = plan.host},
+                 "use fewer ranks per node, more --tensor or --pipeline ranks, a smaller --micro-batch-size, or "
+                 "--precision bf16");
+  Scorer scorer(config, grid, compute.backend, longest);
+  scorer.load(checkpoint);
+  const auto sequences = static_cast<std::int64_t>(task->sequences().size());
+  std::vector<TargetScore> scores;
+  {
+    EvaluationProgress progress(log, sequences);
+    scores = scorer.score(task->sequences(), [&](std::int64_t done) { progress.show(done); });
+  }
+  const EvaluationResult result = task->result(scores);
+  if (result.shortened > 0) {
+    log.warning(
+        "{} of {} examples are longer than the model's context of {} tokens; the beginning of theirs was left "
+        "out",
+        result.shortened, result.examples, config.model.sequence_length);
+  }
+  if (world.rank() == 0) std::cout << result_table(result) << std::flush;
+  agree(world, [&] {
+    if (world.rank() == 0 && !arguments.output.empty()) write_result(arguments.output, result_json(result));
+  });
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  using namespace megatron;
+  Arguments arguments;
+  const int code = run_alone([&] {
+    arguments = parse_arguments(argc, argv);
+    if (arguments.help) print_help();
+    if (!arguments.help && arguments.version) std::cout << version_report("megatron_eval");
+    return 0;
+  });
+  if (code != 0 || arguments.help || arguments.version) return code;
+  return run_with_mpi(argc, argv, [&](MpiSession& session) {
+    evaluate(arguments, session);
+    return 0;
+  });
+}
