@@ -107,7 +107,7 @@ struct Part {
     tiles = own_b.behind(kRows);
     if constexpr (kKeysAreRows) {
       begin = visibility.bounded ? std::max(0, first - visibility.query_offset) / kTile * kTile : 0;
-      last = first < visibility.keys ? problem.masks.queries : 0;  // nobody sees padding
+      last = first < visibility.keys ? problem.masks.queries : 0;  // no query sees padding
     } else {
       const KeyBounds all = visibility.bounds(first, kRows);
       begin = all.least_low / kTile * kTile;
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompa
     buffer = 1 - buffer;
   }
   ptx::wait_for_copies<0>();
-  __syncthreads();  // the block's own rows are there, even where nothing is seen and nobody has waited for them
+  __syncthreads();  // the block's own rows are there, even where nothing is seen and no thread has waited for them
   part.store(sums_a, p.problem.scale, part.own_a, kKeysAreRows ? p.dk : p.dq);
   if constexpr (kKeysAreRows) part.store(sums_b, p.problem.drops.scale, part.own_b, p.dv);
 }

@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
   }
 
   ptx::wait_for_copies<0>();
-  __syncthreads();  // the queries are there, even where nothing is seen and nobody has waited for them
+  __syncthreads();  // the queries are there, even where nothing is seen and no thread has waited for them
   store_quotients(p, softmax, output, factor, q, own_row, sample, head, first + own_row, vectors);
 }
 

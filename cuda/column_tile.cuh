@@ -45,7 +45,7 @@ struct ColumnTile {
   /// slice[column] = the sum over the block's threads of `sums`, for the tile's columns. All threads of the block come.
   __device__ __forceinline__ void store_sums(const Vector<float, width>& sums, float* slice) const {
     __shared__ float all[kTileRows][width][kTileLanes];
-    __syncthreads();  // nobody reads an earlier call's any more
+    __syncthreads();  // no thread reads an earlier call's any more
     for (int i = 0; i < width; ++i) all[threadIdx.y][i][threadIdx.x] = sums.values[i];
     __syncthreads();
     if (!inside()) return;

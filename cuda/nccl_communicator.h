@@ -1,6 +1,6 @@
 // NcclCommunicator: a group of ranks that moves tensors of its ranks' GPUs with NCCL. start_...() puts
 // the call on a stream behind the device's operations so far, and wait() puts the operations that follow behind the
-// call. The host waits for nobody but NCCL's own thread that puts it there; at a lane's first call that one needs the
+// call. The host waits only for NCCL's own thread that puts it there; at a lane's first call that one needs the
 // other ranks too.
 //
 // A group's collectives go over one lane. Messages go over lanes of two ranks, one for each (from, to, channel), so

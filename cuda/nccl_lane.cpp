@@ -76,7 +76,7 @@ NcclLane::~NcclLane() {
 }
 
 void NcclLane::abort() noexcept {
-  // It stops the device's part at once, and may then wait for other ranks of the node: nobody is to wait for that,
+  // It stops the device's part at once, and may then wait for other ranks of the node: no caller is to wait for that,
   // since what went wrong here has still to be said.
   try {
     if (comm_ != nullptr) std::thread([comm = comm_] { (void)ncclCommAbort(comm); }).detach();

@@ -24,7 +24,7 @@ __device__ __forceinline__ Sums team_sums(Sums sums) {
     constexpr unsigned warps = team / kWarpThreads;
     __shared__ Sums of_warps[warps];
     const unsigned warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
-    __syncthreads();  // nobody reads the last ones any more
+    __syncthreads();  // no thread reads the last ones any more
     if (lane == 0) of_warps[warp] = sums;
     __syncthreads();
     const Sums other = lane < warps ? of_warps[lane] : Sums{0, 0};

@@ -23,7 +23,7 @@ listening() {  # whether something answers on a local port
   (: < "/dev/tcp/127.0.0.1/$1") 2> /dev/null
 }
 
-# Two neighbouring ports that nobody listens on, below the range that the kernel hands out by itself.
+# Two neighbouring ports that no process listens on, below the range that the kernel hands out by itself.
 free_ports() {
   local port attempt
   for attempt in {1..50}; do
@@ -108,7 +108,7 @@ is_ours() {
 start() {
   check_can_run
   local contents
-  # Made first and looked at then: nobody can slip another in between.
+  # Made first and looked at then: no other job can slip another in between.
   [[ -e $folder || -L $folder ]] || (umask 077 && mkdir -p -- "$folder")
   check_own
   contents=$(ls -A -- "$folder")

@@ -199,7 +199,7 @@ section "a time limit that is too short: stopped, requeued, resumed, finished"
 job=$(submit limited --time=00:01:00 --signal=USR1@25 -- checkpoint.every_steps=1000)
 log=megatron_train-$job.out
 says "$log" "back to the queue"
-# How far a turn of at most 35 seconds comes, nobody knows beforehand: the length is set while the job is waiting.
+# How far a turn of at most 35 seconds comes is unknown beforehand: the length is set while the job is waiting.
 sed -i "s/^steps = .*/steps = $(($(trained limited) + 33))/" input.toml
 finish "$job"
 sed -i "s/^steps = .*/steps = 100000/" input.toml

@@ -76,9 +76,9 @@ class alignas(64) Activity {
     changed();
   }
   void end_waiting() { verb_.store(0, std::memory_order_relaxed), changed(); }
-  /// What it waits for will take as long as it takes: nobody is to call it a hang.
+  /// What it waits for may take any time: it is not a hang.
   void set_patient(bool patient) { patient_.store(patient, std::memory_order_relaxed), changed(); }
-  /// Who writes here; -1: nobody (yet, or any more).
+  /// The rank that writes here; -1: none (yet, or any more).
   void set_owner(std::int32_t rank, std::int32_t process) {
     process_.store(process, std::memory_order_relaxed);
     rank_.store(rank, std::memory_order_release);

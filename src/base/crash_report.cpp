@@ -49,7 +49,7 @@ class SafeLine {
     return *this << std::string_view(digits.data() + at, digits.size() - at);
   }
   void write(int file) const {
-    if (::write(file, text_.data(), size_) < 0) return;  // nobody is left to tell
+    if (::write(file, text_.data(), size_) < 0) return;  // no reader is left
   }
 
  private:

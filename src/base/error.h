@@ -1,7 +1,7 @@
 // Errors that a user can act on, and the exit code each of them ends the program with.
 //
 // Rules: messages say what is wrong, where, and what to do about it. `verify` is for the users' and the environment's
-// mistakes and is always on. `internal_check` is for our own. Nobody catches an Error except main (and the places that
+// mistakes and is always on. `internal_check` is for our own. Only main catches an Error (and the places that
 // can really continue without: fallback to an older checkpoint, --skip-bad). Destructors never throw.
 #pragma once
 

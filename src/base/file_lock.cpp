@@ -103,7 +103,7 @@ TargetLock::TargetLock(const std::string& target)
 TargetLock::~TargetLock() {
   try {
     if (lock_->has_its_name()) remove_quietly(path_);  // else it was removed, and may be another command's by now
-  } catch (const Error&) {                             // a lock file that nobody holds is in nobody's way
+  } catch (const Error&) {                             // a lock file that no process holds is in no one's way
   }
 }
 

@@ -1,4 +1,4 @@
-// Lines on standard error, of programs without a Log. Where nobody can read one, it is lost, and nothing else.
+// Lines on standard error, of programs without a Log. Where no reader is left, a line is lost, and nothing else.
 #pragma once
 
 #include <string_view>

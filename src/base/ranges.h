@@ -13,7 +13,7 @@ class Ranges {
   virtual void end() = 0;
 };
 
-/// Begins a range, and ends it when destroyed; does nothing where nobody wants to know (null).
+/// Begins a range, and ends it when destroyed; does nothing without a profiler (null).
 class [[nodiscard]] Range {
  public:
   explicit Range(Ranges* ranges, const char* name, std::int64_t number = -1) : ranges_(ranges) {

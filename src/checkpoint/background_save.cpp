@@ -180,7 +180,7 @@ std::optional<SaveReport> BackgroundSave::advance() {
     work_.reset();
     return report;
   } catch (const Error&) {
-    // All threads have ended (or the job is ending): nobody writes into the folder any more.
+    // All threads have ended (or the job is ending): none writes into the folder any more.
     if (work_->root()) work_->discard();
     work_.reset();
     throw;

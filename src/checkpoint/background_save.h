@@ -8,7 +8,7 @@
 // among its copies out, and only its own thread asks about them.
 //
 // Ranks meet only where the caller takes the next step, which it does when it knows that no rank's thread is at work:
-// the caller has messages at its steps' boundaries anyway, and nobody waits for a disk.
+// the caller has messages at its steps' boundaries anyway, and no rank waits for a disk.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class BackgroundSave {
   ~BackgroundSave();  ///< abandons what is under way: its temporary folder stays, as of a save that died
 
   /// Begins; the numbers are those that the pieces' tensors have now, in the order of the device's operations. The
-  /// tensors must live, and nobody may change them, until wait_until_copied() has returned or this is destroyed; what
+  /// tensors must live, and not change, until wait_until_copied() has returned or this is destroyed; what
   /// else is passed may change at once. Collective; what save_checkpoint() asks for and throws before it writes, and
   /// then nothing is being copied. None may be under way.
   void start(const std::string& run_directory, const TrainingState& state, const std::vector<TensorSlice>& owned,

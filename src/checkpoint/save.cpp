@@ -24,7 +24,7 @@ SaveReport save_checkpoint(Communicator& world, const std::string& run_directory
         ErrorKind::filesystem);
     report = save.report();
   } catch (const Error&) {
-    // All ranks are here (or the job is ending): nobody writes into the folder any more.
+    // All ranks are here (or the job is ending): none writes into the folder any more.
     if (save.root()) save.discard();
     throw;
   }

@@ -12,8 +12,8 @@
 namespace megatron {
 
 /// The steps are called in the order of their declaration, by all ranks. Those that are marked collective throw on all
-/// ranks or on none; the others communicate with nobody, may be called from another thread, and throw for this rank
-/// alone. After an error: discard(), on rank 0, once nobody writes any more.
+/// ranks or on none; the others do not communicate, may be called from another thread, and throw for this rank
+/// alone. After an error: discard(), on rank 0, once no rank writes any more.
 class SaveWork {
  public:
   SaveWork(Communicator& world, const std::string& run_directory, TrainingState state,

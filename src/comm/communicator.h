@@ -76,7 +76,7 @@ class Communicator {
   void set_meter(TrafficMeter* meter) { meter_ = meter; }
   /// This rank's record of what it is doing, which must outlive the communicator; groups split off later share it.
   void set_activity(Activity* activity) { activity_ = activity; }
-  Activity* activity() const { return activity_; }  ///< nullptr: nobody wants to know
+  Activity* activity() const { return activity_; }  ///< nullptr: there is none
 
   // In place over the whole tensor. Any dtype but u8; 16-bit floats are added up in f32 over all ranks and rounded
   // once.
@@ -124,7 +124,7 @@ class Communicator {
   /// A new group of the ranks with the same colour, ordered by key. Collective over this group.
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
   /// The same where everybody knows everybody's colour (colours[rank]); the order of ranks is kept. Counting
-  /// communicators, which hear from nobody, can do only this one.
+  /// communicators, which receive nothing, can do only this one.
   virtual std::unique_ptr<Communicator> split_known(const std::vector<int>& colours, const std::string& name);
 
  protected:
@@ -143,7 +143,7 @@ class Communicator {
   virtual bool ready(std::uint64_t ticket) = 0;  ///< finish() would return at once
   virtual void finish(std::uint64_t ticket) = 0;
   virtual void do_progress() {}
-  /// A Pending is dropped while an exception unwinds: nobody may touch its buffers afterwards. The group is broken.
+  /// A Pending is dropped while an exception unwinds: its buffers may not be touched afterwards. The group is broken.
   virtual void abandon(std::uint64_t) noexcept {}
   /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.
   virtual void copy_alone(ConstTensor from, Tensor to);

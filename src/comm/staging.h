@@ -25,7 +25,7 @@ inline constexpr std::int64_t kPieceBytes = 4 << 20;
 inline constexpr std::int64_t kMessageBytes = 1 << 30;  ///< the most in one message: MPI counts are ints
 inline constexpr int kPiecesInFlight = 2, kCollectivesInFlight = 2;
 
-/// Whether an all-reduce of so many bytes travels whole.
+/// Whether an all-reduce of this size travels whole.
 bool goes_whole(std::int64_t bytes, int ranks);
 /// Whether one that does goes over the tree: 2·log2(ranks) steps, and no rank sends more than log2(ranks) + 1 messages.
 bool goes_by_tree(std::int64_t bytes, int ranks);

@@ -116,7 +116,7 @@ struct World {
   }
 };
 
-// Does a collective for all its ranks; everybody has arrived and nobody else touches the buffers.
+// Does a collective for all its ranks; all have arrived and no other touches the buffers.
 void perform(const Meeting& meeting) {
   const Signature& signature = meeting.signature;
   const std::size_t bytes = static_cast<std::size_t>(signature.elements) * size_of(signature.dtype);
@@ -219,7 +219,7 @@ void ThreadCommunicator::wait_for(Lock& lock, Verb verb, Done done) {
     if (!done()) check_unbroken(verb);
     return;
   }
-  group_->broken = true;  // nobody may use this rank's buffers any more
+  group_->broken = true;  // no rank may use this rank's buffers any more
   group_->changed.notify_all();
   fail(ErrorKind::communication, "rank {} of {} in group '{}' (world rank {}) has waited {} ms in {}: deadlock?",
        rank(), size(), name(), group_->world_ranks[static_cast<std::size_t>(rank())], group_->world.patience.count(),

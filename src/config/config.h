@@ -1,6 +1,6 @@
 // Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by everybody above.
 //
-// After `resolve` (resolve.h) every derived value is set, so that nobody computes a default a second time, and lengths
+// After `resolve` (resolve.h) every derived value is set, so that no default is computed a second time, and lengths
 // are in one normal form: the run in train.steps, warm-up and decay in samples (or, where the learning rate counts
 // tokens, in tokens); the other ways to say them are zero again.
 #pragma once

@@ -226,7 +226,7 @@ void check_loss(const Config& c, Violations& violations) {
   }
 }
 
-// Optimizers do not share these: one that is set and not read would be a wish that nobody hears.
+// Optimizers do not share these: one that is set and not read would have no effect.
 void check_optimizer(const Config& c, Violations& violations) {
   const OptimizerConfig& o = c.optimizer;
   const OptimizerConfig unset;

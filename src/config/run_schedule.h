@@ -36,7 +36,7 @@ class RunSchedule {
   std::int64_t steps_for_samples(std::int64_t samples) const { return batches_.steps_for(samples); }
   std::int64_t steps_for_tokens(std::int64_t tokens) const;
 
-  /// In the first so many samples.
+  /// In the first samples of the run, as many as given.
   std::int64_t tokens_of_samples(std::int64_t samples) const;
 
   const BatchSchedule& batches() const { return batches_; }

@@ -76,7 +76,7 @@ Halves<Element> halves_at(Element* row, std::int64_t column, std::int64_t width)
   return row == nullptr ? Halves<Element>{} : Halves<Element>{row + column, row + width + column};
 }
 
-/// Flattened, as the backward one: of so many, GCC leaves calls in the loops, which then do not vectorise.
+/// Flattened, as the backward one: with this many, GCC leaves calls in the loops, which then do not vectorise.
 template <class Function, bool gated, class T, bool with_bias>
 [[gnu::flatten]] void forward_row(Halves<const T> x, Halves<const T> bias, T* y, std::int64_t columns) {
 #pragma omp simd

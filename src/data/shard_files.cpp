@@ -203,7 +203,7 @@ void ShardSetFiles::remove_leftovers() const noexcept try {
   }
   for (const std::string& path : leftovers) remove_quietly(path);
   sync_path(folder_of(prefix_));
-} catch (const std::exception&) {  // the set is complete: nobody reads what stays, and the next set removes it
+} catch (const std::exception&) {  // the set is complete: what stays is not read, and the next set removes it
 }
 
 }  // namespace megatron

@@ -50,7 +50,7 @@ std::uint64_t tokens_per_shard(std::uint64_t shard_bytes, std::uint64_t bytes_of
   return shard_bytes / bytes_of_token;
 }
 
-/// With some documents that end with the end-of-document token and some that do not, nobody could tell where they end.
+/// With some documents that end with the end-of-document token and some that do not, their ends could not be told.
 void require_same_ends(const std::vector<std::unique_ptr<TokenDataset>>& datasets) {
   const auto end_of_document = static_cast<std::int32_t>(datasets.front()->vocabulary().eod_id);
   std::optional<DocumentEnd> with, without;

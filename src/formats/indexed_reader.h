@@ -2,7 +2,7 @@
 //
 // What is read is checked before memory is taken for it: sizes against the size of the file, sums without overflow,
 // places of sequences (end to end, as every writer lays them), the length of PREFIX.bin, ids. Everything is 64-bit.
-// Errors are ErrorKind::data and name the file. Memory: four bytes a sequence, and eight a document unless each
+// Errors are ErrorKind::data and name the file. Memory: four bytes per sequence, and eight per document unless each
 // sequence is one.
 #pragma once
 

@@ -30,7 +30,7 @@ IndexedWriter::~IndexedWriter() {
   if (index_ != nullptr) std::fclose(index_);
 }
 
-/// Writes the buffer if it has grown to so many bytes.
+/// Writes the buffer if it has grown to this size.
 void IndexedWriter::flush_if(std::FILE* file, const std::string& path, std::size_t bytes) {
   if (buffer_.size() < bytes) return;
   const std::size_t written = std::fwrite(buffer_.data(), 1, buffer_.size(), file);

@@ -46,7 +46,7 @@ HuggingFaceFormat format_of(const ModelConfig& model);
 /// Error(configuration) naming each key of the model that the format has no place for.
 void require_format(const ModelConfig& model, HuggingFaceFormat format);
 
-/// Of a model in one of the formats, with so many rows of vocabulary tables on their side: all of its tensors.
+/// Of a model in one of the formats, with `vocab_rows` rows of vocabulary tables: all of its tensors.
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, HuggingFaceFormat format,
                                                     std::int64_t vocab_rows);
 

@@ -18,7 +18,7 @@ constexpr double kSecondsBetweenLooks = 1;
 // Steps and saves of a shared machine are not all equally long; the second is what a process needs to leave.
 constexpr double kStepMargin = 1.25, kSaveMargin = 1.5, kSecondsToLeave = 1;
 constexpr double kForgetting = 0.9;  // how much of the longest step is still believed a step later
-// Nobody knows how long a save takes before the first one: this share of the whole time is kept free until then.
+// How long a save takes is unknown before the first one: this share of the whole time is kept free until then.
 constexpr double kShareForUnknownSave = 0.05, kMostForUnknownSave = 600;
 
 double seconds_since_1970() {

@@ -45,7 +45,7 @@ void RunLock::require_absent() const {
 }
 
 void RunLock::hold() {
-  // With one of them in place nobody else gets in: who has taken the other is about to be refused.
+  // With one of them in place no other job gets in: one that has taken the other is about to be refused.
   const bool held = std::any_of(files_.begin(), files_.end(), [](const File& file) { return in_place(*file.lock); });
   if (!held) require_absent();
   for (File& file : files_) {

@@ -1,4 +1,4 @@
-// metrics.jsonl: the machine-readable record of a run, one JSON object a line.
+// metrics.jsonl: the machine-readable record of a run, one JSON object per line.
 //
 // One rank writes. Writing never ends the run: when the disk is full or the file cannot be opened a warning is given
 // once and lines are lost. A file that vanishes is begun anew. Readers must expect a torn last line (a job may be

@@ -1,4 +1,4 @@
-// The progress lines that people watch: one line a logged step, in fixed columns under a repeated header.
+// The progress lines that people watch: one line per logged step, in fixed columns under a repeated header.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and nobody but the
+// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and only the
 // device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
 //
 // A device works while the host does something else. There are three queues, each in order of its own:
@@ -114,7 +114,7 @@ struct CudaSupport {
   std::string obstacle;     ///< why the library could not be loaded, and what to do; empty: it was, or is not built
 };
 /// What this machine has of CUDA; found out once. Loads the library. Never throws: no GPU, driver or library is
-/// nobody's fault yet.
+/// no fault yet.
 const CudaSupport& cuda_support();
 /// For the device with this number among CudaSupport::devices. Loads the library. Throws Error(configuration) where
 /// there is none.

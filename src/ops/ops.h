@@ -289,7 +289,7 @@ class Ops {
   /// it.
   virtual void reserve(std::size_t bytes) = 0;
 
-  /// Who is told which phase and layer the verbs belong to (base/ranges.h); null: nobody wants to know.
+  /// The profiler that is told which phase and layer the verbs belong to (base/ranges.h); null: there is none.
   virtual Ranges* ranges() {
     return nullptr;
   }

@@ -96,7 +96,7 @@ class ParameterStore {
   /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
   void mark_tied(int index, int tie, bool owner);
 
-  /// Registers numbers that layers compute with and nobody trains (slopes, frequencies): f32, on the device from
+  /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
   int declare_constant(const std::string& name, std::vector<float> numbers);
 

@@ -59,7 +59,7 @@ void PipelineExecutor::add_slot(Place place) {
 ExecutorMemory PipelineExecutor::memory_for(std::span<const std::vector<Action>* const> lists) const {
   ExecutorMemory memory;
   const auto chunks = static_cast<int>(chunks_.size());
-  const std::size_t gradient = gradient_buffers_.front().place.arena.high_water();  // none where nobody is before
+  const std::size_t gradient = gradient_buffers_.front().place.arena.high_water();  // none on the first stage
   for (const std::vector<Action>* list : lists) {
     int micro_batches = 0;
     for (const Action& action : *list) {

@@ -1,8 +1,8 @@
 // PipelineExecutor: plays a schedule (a list of actions) on one rank: receives, computes, sends. The only place where
 // stages and neighbours meet; schedules are data, so all of them and evaluation run through the same lines.
 //
-// A rank holds one stage of the model, or several chunks of it (interleaved schedules): then the ranks are a ring, and
-// the last rank's chunk c is followed by the first rank's chunk c + 1. One channel a neighbour and direction;
+// Each rank holds one stage of the model, or several chunks of it (interleaved schedules): then the ranks are a ring,
+// and the last rank's chunk c is followed by the first rank's chunk c + 1. One channel per neighbour and direction;
 // simulate.h proves that what arrives on it is what is meant.
 //
 // Owns one arena per slot: what a micro-batch keeps from its forward to its backward, and the tensors on its links. The
@@ -70,7 +70,7 @@ class PipelineExecutor {
   struct Place {
     Buffer memory;
     Arena arena;
-    std::vector<Pending> sent;  // one a link
+    std::vector<Pending> sent;  // one per link
 
     explicit Place(std::string name) : arena(std::move(name)) {}
     Place(std::string name, Allocator& allocator, std::size_t bytes)

@@ -26,7 +26,7 @@ struct Action {
     forward,
     backward,         ///< both halves of a backward at once
     backward_input,   ///< the gradient of the input (and of biases and norms): what the previous stage waits for
-    backward_weight,  ///< the gradients of the matrices, which nobody waits for
+    backward_weight,  ///< the gradients of the matrices, which no other stage waits for
   };
 
   Kind kind = Kind::forward;

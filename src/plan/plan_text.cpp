@@ -20,7 +20,7 @@ namespace megatron {
 
 namespace {
 
-// What is played one by one takes some microseconds a pass through a layer, and some tenths of one a rank and stage.
+// What is played one by one takes some microseconds per pass through a layer, and tenths of one per rank and stage.
 constexpr std::int64_t kMostPasses = 1 << 20, kMostRanksOfStages = 1 << 25, kMostMicroBatches = 1 << 22;
 constexpr std::int64_t kMostShares = 1 << 23, kMostKept = 1 << 22;
 
@@ -32,7 +32,7 @@ void require_plannable(const Config& config, const GridShape& shape) {
          "many to plan; raise train.micro_batch_size or the number of data ranks, or lower train.global_batch_size",
          layers, count, layers * count, kMostPasses);
   const std::int64_t chunks = config.parallel.virtual_stages;
-  // Of an interleaved schedule a rank keeps what so many forwards of a chunk have left.
+  // With an interleaved schedule each rank keeps the results of this number of forwards of a chunk.
   const std::int64_t kept = std::min(shape.pipeline * (chunks + 1), count * chunks);
   verify(chunks == 1 || layers / shape.pipeline * kept <= kMostKept, ErrorKind::configuration,
          "{} layers per stage in parallel.virtual_stages = {} chunks, of which {} forwards are kept at a time, are too "

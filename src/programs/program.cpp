@@ -57,10 +57,10 @@ namespace {
 void print_error(int rank, const std::string& where, const char* what) {
   if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));  // mpirun's SIGTERM comes after 1 s
   std::fflush(stdout);
-  // Errors of the input file come as "file:line:column: error: ...", one a line.
+  // Errors of the input file come as "file:line:column: error: ...", one per line.
   const char* prefix = std::string_view(what).find(": error: ") == std::string_view::npos ? "error: " : "";
   const std::string line = fmt::format("{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
-  std::fwrite(line.data(), 1, line.size(), stderr);  // not fmt::print, which throws if nobody can read it
+  std::fwrite(line.data(), 1, line.size(), stderr);  // not fmt::print, which throws if no reader is left
   std::fflush(stderr);
 }
 

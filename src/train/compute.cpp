@@ -35,7 +35,7 @@ bool has_usable_device() {
 std::string choose_automatically(Communicator& world, std::vector<std::string>& warnings) {
   const bool usable = has_usable_device(), likely = cuda_device_is_likely();
   if (!world.any_rank(!usable)) return "cuda";
-  if (!world.any_rank(likely)) return "cpu";  // nobody expects anything else
+  if (!world.any_rank(likely)) return "cpu";  // no rank expects anything else
   std::string lack;
   if (!usable && !likely) {
     lack = "its machine has none, or CUDA_VISIBLE_DEVICES hides them";

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int32_t kEnd = 49;
 
-/// Validation data of so many samples for the tiny model.
+/// Validation data of `samples` samples for the tiny model.
 struct Evaluation {
   ShardFolder folder;
   Config config = tiny_config();
