@@ -74,8 +74,8 @@ ScoringPlan play(const Config& config, const GridShape& shape, const GridCoordin
   ScoringPlan plan;
   const Tensor loss_sums = allocate_losses(config, scratch);
   const std::vector<Action> actions = actions_of(grid, count);
-  const std::vector<Action>* const lists[] = {&actions};
-  PipelineExecutor executor({chunks.front().get()}, grid, region);
+  const PipelineExecutor::Lists lists = {&actions};
+  PipelineExecutor executor({chunks.front().get()}, grid, region, lists);
   const std::unique_ptr<CountingOps> ops = make_counting_ops(config.run);
   Timers timers;
   executor.run(actions, micro_batches, settings_of(config, loss_sums, results), *ops, scratch, timers);

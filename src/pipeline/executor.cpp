@@ -23,15 +23,18 @@ void PipelineExecutor::Place::start_again() {
   arena.reset();
 }
 
-PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region)
+PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region,
+                                   const Lists& lists)
     : chunks_(std::move(chunks)),
       grid_(grid),
       region_(region),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
-      sizing_(true),
       chunk_bytes_(chunks_.size()),
       last_backward_(chunks_.size()) {
+  int slots = 0;
+  for (const std::vector<Action>* list : lists) slots = std::max(slots, slot_count(*list));
+  for (int slot = 0; slot < slots; ++slot) add_slot(Place("slot"));
   gradient_buffers_.push_back({Place("gradient buffer"), {}});
 }
 
@@ -42,7 +45,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
       region_(region),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
-      sizing_(false),
+      chunk_bytes_(chunks_.size()),
       last_backward_(chunks_.size()) {
   for (const std::size_t bytes : memory.slots) add_slot(Place("slot", allocator, bytes));
   for (const std::size_t bytes : memory.gradient_buffers) {
@@ -56,10 +59,10 @@ void PipelineExecutor::add_slot(Place place) {
   slots_.push_back(std::move(slot));
 }
 
-ExecutorMemory PipelineExecutor::memory_for(std::span<const std::vector<Action>* const> lists) const {
+ExecutorMemory PipelineExecutor::memory_for(const Lists& lists) const {
   ExecutorMemory memory;
   const auto chunks = static_cast<int>(chunks_.size());
-  const std::size_t gradient = gradient_buffers_.front().place.arena.high_water();  // none on the first stage
+  const std::size_t gradient = gradient_buffers_.empty() ? 0 : gradient_buffers_.front().place.arena.high_water();
   for (const std::vector<Action>* list : lists) {
     int micro_batches = 0;
     for (const Action& action : *list) {
@@ -101,7 +104,6 @@ void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, i
 
 void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
   slot.place.start_again();
-  if (sizing_) slot.place.arena = Arena("slot");  // its high water is to be this chunk's
   allocate_links(slot.in, stage.receives(), "stage input", slot.place.arena, context);
   for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
   allocate_links(slot.out, stage.sends(), "stage output", slot.place.arena, context);
@@ -123,9 +125,8 @@ void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& save
   if (buffer != nullptr) send(buffer->din, buffer->place.sent, previous_, kBackwardChannel);
 }
 
-// A sizing executor has what a list asks for. Which backward is each chunk's last is noted as well.
-void PipelineExecutor::make_room(const std::vector<Action>& actions) {
-  while (sizing_ && slot_count(actions) > static_cast<int>(slots_.size())) add_slot(Place("slot"));
+// Notes which backward is each chunk's last.
+void PipelineExecutor::prepare(const std::vector<Action>& actions) {
   internal_check(slot_count(actions) <= static_cast<int>(slots_.size()), "a list with more slots than were planned");
   std::fill(last_backward_.begin(), last_backward_.end(), nullptr);
   for (const Action& action : actions) {
@@ -135,7 +136,7 @@ void PipelineExecutor::make_room(const std::vector<Action>& actions) {
 
 void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches,
                            const PassSettings& settings, Ops& ops, Arena& scratch, Timers& timers) {
-  make_room(actions);
+  prepare(actions);
   for (const Action& action : actions) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     const Stage& stage = *chunks_[chunk];
@@ -173,11 +174,10 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
         stage.backward_weight(context, slot.deferred_gradients, *slot.saved[chunk]);
       }
     }
-    if (sizing_) {
-      const bool forward = action.kind == Action::Kind::forward;
-      std::size_t& bytes = forward ? chunk_bytes_[chunk].forward : chunk_bytes_[chunk].backward;
-      bytes = std::max(bytes, slot.place.arena.high_water());
-    }
+    // Layers give back nothing of a slot before it starts again, so that the end of an action is its most.
+    const bool forward = action.kind == Action::Kind::forward;
+    std::size_t& bytes = forward ? chunk_bytes_[chunk].forward : chunk_bytes_[chunk].backward;
+    bytes = std::max(bytes, slot.place.arena.used());
   }
   for (Slot& slot : slots_) slot.place.wait_for_sends();
   for (GradientBuffer& buffer : gradient_buffers_) buffer.place.wait_for_sends();

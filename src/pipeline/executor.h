@@ -49,9 +49,11 @@ class PipelineExecutor {
   /// A rank's chunks of the model in order, at least one. They must outlive the executor.
   using Chunks = std::vector<const Stage*>;
 
-  /// Sizing executor: as many arenas as a list asks for, without memory, to learn memory_for() with counting ops.
-  PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region);
-  /// Real executor, for the lists that `memory` is for.
+  using Lists = std::vector<const std::vector<Action>*>;
+
+  /// Slots for these lists that have no memory and no limit, to learn memory_for() with counting operations.
+  PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region, const Lists& lists);
+  /// For the lists that `memory` is for.
   PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const TensorRegion& region, const ExecutorMemory& memory,
                    Allocator& allocator);
 
@@ -60,10 +62,9 @@ class PipelineExecutor {
   void run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches, const PassSettings& settings,
            Ops& ops, Arena& scratch, Timers& timers);
 
-  /// Of a sizing executor that has played every chunk forward and backward: what these lists take.
-  ExecutorMemory memory_for(std::span<const std::vector<Action>* const> lists) const;
-  /// Of a real one: its arenas' high-water marks.
-  ExecutorMemory used() const;
+  /// What these lists take. Every chunk must have been played forward and backward.
+  ExecutorMemory memory_for(const Lists& lists) const;
+  ExecutorMemory used() const;  ///< the arenas' high-water marks
 
  private:
   // Memory that a neighbour may still be reading.
@@ -90,7 +91,7 @@ class PipelineExecutor {
   };
 
   void add_slot(Place place);
-  void make_room(const std::vector<Action>& actions);
+  void prepare(const std::vector<Action>& actions);
   void forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
@@ -101,11 +102,10 @@ class PipelineExecutor {
   const ProcessGrid& grid_;
   const TensorRegion& region_;
   const int previous_, next_;  // ranks of the pipeline's ring
-  const bool sizing_;
   struct Bytes {
     std::size_t forward = 0, backward = 0;
   };
-  std::vector<Bytes> chunk_bytes_;  // sizing: the most a slot has held of each chunk, by the end of either
+  std::vector<Bytes> chunk_bytes_;  // the most a slot has held of each chunk, at the end of either
   std::vector<Slot> slots_;
   std::vector<GradientBuffer> gradient_buffers_;
   std::size_t gradients_sent_ = 0;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checkpoint/background_save.h"
-#include "comm/counting_communicator.h"
 #include "config/run_schedule.h"
 #include "train/saved_layout.h"
 
@@ -13,11 +11,6 @@ namespace megatron {
 std::int64_t micro_batches_per_step(const Config& config) {
   return exact_division(config.train.global_batch_size, config.train.micro_batch_size * config.parallel.data,
                         "micro-batches per step");
-}
-
-bool saves_in_background(const Config& config) {
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  return checkpoint.async && (checkpoint.every_steps > 0 || checkpoint.every_minutes > 0);
 }
 
 std::vector<std::int64_t> micro_batch_counts(const Config& config) {
@@ -79,111 +72,23 @@ LossTerms loss_terms(const Config& config) {
   return family_of(config.model).loss_terms(config);
 }
 
-// A micro-batch of the configured size without memory.
-MicroBatch sizing_micro_batch(const BatchLayout& layout, Arena& arena) {
-  return view_batch(layout, layout.sizes, [&](const BatchField& field) {
-    return arena.allocate(field.name, shape_of(field, layout.sizes), field.type).data();
-  });
-}
-
 }  // namespace
 
-MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at) {
-  return plan_memory(config, shape, at, planned_transport(config.run));
-}
-
-MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
-                       TransportKind transport) {
-  CountingCommunicator world(rank_of(at, shape), shape.ranks());
-  CountingCommunicator tensors(rank_of(at, shape), shape.ranks(), "world", transport == TransportKind::staged);
-  const ProcessGrid grid(world, shape, &tensors);
-  TrafficMeter passes, sums;
-  grid.tensor().set_meter(&passes);
-  grid.pipeline().set_meter(&passes);
-  grid.copies().set_meter(&sums);
-  grid.kv_replicas().set_meter(&sums);
-  for (int i = 0; i < grid.ties(); ++i) grid.tie(i).set_meter(&sums);
-
-  const TensorRegion region(grid, config.parallel.sequence_parallel);
-  const DType type = config.precision.dtype();
-  ParameterStore store;
-  const Stages chunks = make_stages(config, grid, region, store);
-  store.allocate_sizing(type, shards(config, shape));
-
-  const TrainingActions schedules = training_schedules(config, grid);
-  const std::vector<Action>& actions = schedules.rbegin()->second;  // of the largest step
-  Arena scratch("scratch"), batch("batch");
-  const BatchLayout layout = batch_layout(config);
-  const std::int64_t micro_batches = micro_batches_per_step(config);
-  const std::vector<MicroBatch> micro_batch_list(static_cast<std::size_t>(micro_batches),
-                                                 sizing_micro_batch(layout, batch));
-  const LossTerms terms = loss_terms(config);
-  const std::vector<double> gradient_scales(terms.size(), 1);
-  const Tensor loss_sums = allocate_losses(scratch, terms);
-  MemoryPlan plan;
-  PipelineExecutor executor(pointers(chunks), grid, region);
-  const std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
-  CountingOps& ops = *counting;
-  Timers timers;
-  executor.run(actions, micro_batch_list,
-               {.activation_type = type, .loss_sums = loss_sums, .gradient_scales = gradient_scales}, ops, scratch,
-               timers);
-  GradientReducer(grid, store).finish(ops, scratch);
-  if (store.shards() > 1) {
-    ParameterAllGather gathers(grid, store);
-    for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
-    gathers.finish();
-  }
-
-  plan.forward_and_backward_bytes = static_cast<double>(passes.bytes_sent);
-  plan.gradient_bytes = static_cast<double>(sums.bytes_sent);
-  // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.
-  for (int shard = 0; store.shards() > 1 && shard < store.shards(); ++shard) {
-    GradientReducer(grid, store, shard).sum_other_groups(ops, scratch);
-  }
-
-  const auto flat = static_cast<std::size_t>(store.flat_elements());
-  plan.parameters = store.parameter_elements();
-  for (const Parameter& parameter : store.all()) {
-    if (parameter.owner) plan.stage_parameters += parameter.global_shape.elements();
-  }
-  plan.weights = flat * size_of(type) + store.constant_bytes();
-  plan.gradients = flat * sizeof(float);
-  plan.optimizer = Optimizer::state_bytes(store, grid.copies().rank(), optimizer_settings(config.optimizer));
-  plan.batch = layout.bytes(micro_batches);
-  if (saves_in_background(config)) {
-    std::int64_t saved = 0;
-    for (const SavedPart& part : saved_parts(store, grid)) saved += part.range.count;
-    plan.add_snapshot(snapshot_bytes(saved, optimizer_settings(config.optimizer).moments()),
-                      on_host_memory(config.run));
-  }
-  const std::vector<Action> evaluation = evaluation_schedule(config, grid);
-  std::vector<const std::vector<Action>*> lists = {&evaluation};
-  for (const auto& [count, list] : schedules) lists.push_back(&list);
-  plan.passes = executor.memory_for(lists);
-  plan.activations = ExecutorMemory::sum(plan.passes.slots);
-  plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
-  const bool moves_through_host = transport != TransportKind::nccl;
-  std::size_t staging = 0;
-  for (Communicator* group : grid.groups()) {
-    group->all_reduce(batch.allocate("scalars", {4}, DType::f64));  // a step's sums, extremes of hashes
-    // NCCL's is its own affair.
-    plan.staging.push_back(moves_through_host ? group->staging_plan() : StagingPlan{});
-    staging += plan.staging.back().bytes();
-  }
-  (on_host_memory(config.run) ? plan.communication : plan.host) += staging;
-  plan.scratch = scratch.high_water();
-  plan.kernels = ops.workspace_bytes();
-  plan.matmul_flops = ops.matmul_flops();
-  plan.attention_flops = ops.attention_flops();
-  return plan;
-}
-
 Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend)
+    : Replica(config, grid, backend,
+              plan_memory(config, grid.shape(), grid.at(), transport_of(*backend.device, grid.model()))) {
+  for (std::size_t i = 0; i < plan_->staging.size(); ++i) grid.groups()[i]->reserve_staging(plan_->staging[i]);
+  backend.ops->reserve(plan_->kernels);
+}
+
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, Unlimited)
+    : Replica(config, grid, backend, std::nullopt) {}
+
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, std::optional<MemoryPlan> plan)
     : config_(config),
       grid_(grid),
       backend_(backend),
-      plan_(plan_memory(config, grid.shape(), grid.at(), transport_of(*backend.device, grid.model()))),
+      plan_(std::move(plan)),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
       chunks_(make_stages(config, grid, region_, store_)),
@@ -201,12 +106,29 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   optimizer_ =
       std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
-  executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid, region_, plan_.passes, device);
-  scratch_memory_ = Buffer(device, plan_.scratch);
-  scratch_ = Arena("scratch", scratch_memory_);
+  allocate_arenas();
   loss_sums_ = allocate_losses(scratch_, terms_);
-  for (std::size_t i = 0; i < plan_.staging.size(); ++i) grid.groups()[i]->reserve_staging(plan_.staging[i]);
-  backend.ops->reserve(plan_.kernels);
+}
+
+void Replica::allocate_arenas() {
+  Device& device = *backend_.device;
+  if (!plan_) {
+    executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid_, region_, action_lists());
+    return;
+  }
+  executor_ = std::make_unique<PipelineExecutor>(pointers(chunks_), grid_, region_, plan_->passes, device);
+  scratch_memory_ = Buffer(device, plan_->scratch);
+  scratch_ = Arena("scratch", scratch_memory_);
+}
+
+std::vector<const std::vector<Action>*> Replica::action_lists() const {
+  std::vector<const std::vector<Action>*> lists = {&evaluation_actions_};
+  for (const auto& [count, list] : training_actions_) lists.push_back(&list);
+  return lists;
+}
+
+ExecutorMemory Replica::passes_needed() const {
+  return executor_->memory_for(action_lists());
 }
 
 MemoryUse Replica::used() const {

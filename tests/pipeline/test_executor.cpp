@@ -204,7 +204,7 @@ ExecutorMemory planned_memory(const TwoStreams& model, const std::vector<Action>
   const ProcessGrid grid(world, {.pipeline = stages});
   const TensorRegion region(grid, false);
   const FakeChunks fakes(model, stage, stages, chunks_of(actions), nullptr);
-  PipelineExecutor executor(fakes.pointers(), grid, region);
+  PipelineExecutor executor(fakes.pointers(), grid, region, {&actions});
   CountingOps ops;
   Arena scratch("scratch"), loss("loss");
   Timers timers;
@@ -212,8 +212,7 @@ ExecutorMemory planned_memory(const TwoStreams& model, const std::vector<Action>
   for (const Action& action : actions) count = std::max(count, action.micro_batch + 1);
   executor.run(actions, micro_batches(count), {.loss_sums = loss.allocate("loss", {1}, DType::f64)}, ops, scratch,
                timers);
-  const std::vector<Action>* const list[] = {&actions};
-  return executor.memory_for(list);
+  return executor.memory_for({&actions});
 }
 
 struct RankResults {

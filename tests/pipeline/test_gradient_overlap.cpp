@@ -54,7 +54,7 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
   micro_batch.samples = 1;
   const std::vector<MicroBatch> micro_batches(3, micro_batch);
   const std::vector<Action> actions = make_schedule(schedule, stage, stages, 3, chunks);
-  PipelineExecutor executor(pointers, grid, region);
+  PipelineExecutor executor(pointers, grid, region, {&actions});
   CountingOps ops;
   Timers timers;
   const double gradient_scale = 1;
