@@ -217,7 +217,8 @@ std::string Communicator::broadcast_text(const std::string& text, int root) {
   verify(text.size() <= 1U << 30, ErrorKind::internal, "broadcast of a text of {} bytes", text.size());
   auto length = static_cast<std::int32_t>(text.size());
   host().broadcast(Tensor(&length, {1}, DType::i32), root);
-  std::string result = rank_ == root ? text : std::string(static_cast<std::size_t>(length), '\0');
+  std::string result = text;
+  result.resize(static_cast<std::size_t>(length));
   host().broadcast(Tensor(result.data(), {length}, DType::u8), root);
   return result;
 }
@@ -270,9 +271,9 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text, int
         .wait();
     return {};
   }
-  std::vector<std::string> texts(static_cast<std::size_t>(size_));
+  std::vector<std::string> texts(static_cast<std::size_t>(size_), text);
   std::string_view rest = below;
-  // Counting communicators bring nothing: the others' texts stay empty.
+  // Counting communicators bring nothing: the others' texts stay this rank's.
   for (int other = 0; other < size_ && !rest.empty(); ++other) {
     texts[static_cast<std::size_t>(rank_of_number(other))] = take_text(rest);
   }
