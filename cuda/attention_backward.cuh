@@ -6,7 +6,7 @@
 
 namespace megatron::cuda_attention {
 
-inline constexpr int kQueryPadding = 128;  ///< statistics are there for a multiple of so many queries
+inline constexpr int kQueryPadding = 128;  ///< statistics are there for a multiple of this number of queries
 
 template <class T>
 struct BackwardParameters {

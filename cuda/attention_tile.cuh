@@ -34,7 +34,7 @@ struct Tile {
 
   static constexpr std::size_t bytes(int rows) { return sizeof(T) * static_cast<std::size_t>(rows * kSize); }
   __device__ T* chunk(int row, int c) const { return data + row * kSize + (c ^ (row % 8)) * kChunk; }
-  /// The tile behind this one's `rows` rows.
+  /// The tile after this one's `rows` rows.
   __device__ Tile behind(int rows) const { return {data + rows * kSize}; }
 };
 
@@ -188,7 +188,7 @@ struct Kept {
   __device__ bool has(int t, int n, int i) const { return (bits[t] >> (4 * n + i) & 1) != 0; }
 };
 
-/// The warp's draws go through `exchange`, shared memory of its own for 256 of them: a draw of eight keys is one
+/// The warp's draws go through `exchange`, separate shared memory for 256 of them: a draw of eight keys is one
 /// lane's, but four or eight lanes' to use.
 template <bool kKeysAreRows, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ Kept<kRowTiles, kColumnTiles> draw_kept(const Drops& drops, int sample, int head,

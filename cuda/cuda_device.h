@@ -41,7 +41,7 @@ class CudaDevice final : public Device {
 
   CudaQueue& operations() { return operations_; }
   /// As order_after(), for a queue of messages between ranks. They must not wait for a later point than the ticket's,
-  /// which may lie behind a message that the other rank sends only when it has this one.
+  /// which may come after a message that the other rank sends only when it has this one.
   void start_stream_after(CudaQueue& queue, Ticket ticket) {
     internal_check(queue_of(ticket).exact(ticket.number), "a message is posted too many operations late");
     queue.start_after(queue_of(ticket), ticket.number);

@@ -24,7 +24,7 @@ class CudaQueue {
   CudaQueue& operator=(const CudaQueue&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// The number of the point behind all work so far; from 1 on.
+  /// The number of the point after all work so far; from 1 on.
   std::uint64_t mark();
   /// Whether waiting for the number is waiting for its own point: it is one of the last kEvents, or complete.
   bool exact(std::uint64_t number) { return marked_ - number < kEvents || complete(number); }

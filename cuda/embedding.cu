@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 constexpr int kSortTile = 2048;  ///< elements that a block of the sort goes through
 
-/// key = the row where it is here, else `rows`, which sorts behind all.
+/// key = the row where it is here, else `rows`, which sorts after all.
 __global__ void __launch_bounds__(kBlockThreads)
     make_keys_kernel(const std::int32_t* ids, std::int64_t first_row, std::int64_t rows, std::int32_t* keys,
                      std::int32_t* order, std::int64_t n) {

@@ -119,7 +119,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const E
   cublasLtMatmulPreferenceOpaque_t preference;
   CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // A dot product cut in pieces has its f32 sums in the workspace, added up in one order by a kernel of their own.
+  // A dot product cut in pieces has its f32 sums in the workspace, added up in one order by a separate kernel.
   set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);

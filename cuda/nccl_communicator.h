@@ -1,5 +1,5 @@
 // NcclCommunicator: a group of ranks that moves tensors of its ranks' GPUs with NCCL. start_...() puts
-// the call on a stream behind the device's operations so far, and wait() puts the operations that follow behind the
+// the call on a stream after the device's operations so far, and wait() puts the operations that follow after the
 // call. The host waits only for NCCL's own thread that puts it there; at a lane's first call that one needs the
 // other ranks too.
 //

@@ -17,7 +17,7 @@ const char* advice(ncclResult_t result) {
   switch (result) {
     case ncclInvalidUsage:
     case ncclInvalidArgument:
-      return "NCCL needs a GPU of its own for every rank: start no more ranks on a node than it has GPUs, or set "
+      return "NCCL needs one GPU per rank: start no more ranks on a node than it has GPUs, or set "
              "run.communication = \"mpi\"";
     case ncclRemoteError:
     case ncclSystemError:

@@ -1,4 +1,4 @@
-// NcclLane: one NCCL communicator with a stream of its own, and the calls that go over it, in order.
+// NcclLane: one NCCL communicator with its own stream, and the calls that go over it, in order.
 //
 // NCCL communicators are made non-blocking: connecting, and putting each call on the stream, continue while the host
 // does something else, and advance() looks after them; so two ranks that wait for each other on different lanes both

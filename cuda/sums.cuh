@@ -1,5 +1,5 @@
 // The second stage of sums in two stages: blocks have left partial sums in scratch memory, which are added up here in
-// an order of their own numbering.
+// the order of their numbering.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -47,7 +47,7 @@ CASES = {  # by the names of megatron_bench; batch and sequence are of the whole
 VARIANTS = ["eager", "compile", "onednn", "onednn_compile"]
 
 
-# ---- the PyTorch side, in processes of its own -----------------------------------------------------------------------
+# ---- the PyTorch side, in its own processes -------------------------------------------------------------------------
 
 
 def onednn_linear(torch):

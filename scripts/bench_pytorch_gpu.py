@@ -37,7 +37,7 @@ REAL_VOCAB = 50257
 VARIANTS = ["compile_autocast", "autocast", "compile_bf16"]
 
 
-# ---- the PyTorch side, in a process of its own -----------------------------------------------------------------------
+# ---- the PyTorch side, in its own process ----------------------------------------------------------------------------
 
 
 def worker(case_name, variant, steps):

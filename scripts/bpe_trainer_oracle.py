@@ -19,7 +19,7 @@ def train(documents, vocab_size, least_count):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - 1,  # <|endoftext|> comes behind
+        vocab_size=vocab_size - 1,  # <|endoftext|> comes last
         min_frequency=least_count,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=[],

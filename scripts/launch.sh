@@ -122,7 +122,7 @@ exec {errors}> >(without_mpi_paragraphs >&2)
 filter=$!
 
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: no rank is pinned to a core
-# that another job also uses.  set -m: a process group of its own, so that a terminal's Ctrl-C comes here only.
+# that another job also uses.  set -m: a separate process group, so that a terminal's Ctrl-C comes here only.
 set -m
 "$mpirun" -np "$ranks" --oversubscribe --bind-to none "$@" < /dev/null 2>&"$errors" {errors}>&- &
 job=$!

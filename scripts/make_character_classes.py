@@ -4,8 +4,8 @@
 Usage: python3 scripts/make_character_classes.py [src/tokenizer/character_ranges.cpp]    (needs tokenizers and tiktoken)
 
 What counts is what the encoders in use do, not the newest Unicode: every code point is put to the `tokenizers` library's
-ByteLevel splitter and to tiktoken, which must agree. A code point behind "a" stays in the same piece if it is a letter,
-behind "1" if it is a digit, behind "!" if it is none of the three classes. Takes about a minute.
+ByteLevel splitter and to tiktoken, which must agree. A code point after "a" stays in the same piece if it is a letter,
+after "1" if it is a digit, after "!" if it is none of the three classes. Takes about a minute.
 """
 
 import sys

@@ -6,8 +6,8 @@ Usage: python3 scripts/make_loss_golden.py [tests/golden/losses.json]      (need
 
 The model and its values are those of tests/golden/tiny_gpt.h5 (scripts/make_golden.py), written out once more with the
 attention mask and the positions of each sample as matrices. The masks are made in the words of Megatron-LM's
-documentation of these options, position by position: rows behind an end of document do not see columns up to it,
-positions begin anew behind it, and the loss of the target behind it is left out. The key-token loss is the sum of its
+documentation of these options, position by position: rows after an end of document do not see columns up to it,
+positions begin anew after it, and the loss of the target after it is left out. The key-token loss is the sum of its
 definition: per sample the mean loss of its targets, times 1 + alpha · (how many of the sample's s + 1 tokens are among
 the given ids), averaged over samples. With alpha = 1 that is the loss of the code model in chapter 7 of the Hugging
 Face course.

@@ -28,7 +28,7 @@ def word_characters():
 
 
 def combining_classes():
-    """A mark that NFD moves behind, or in front of, another of a known class has a class."""
+    """A mark that NFD moves after, or before, another of a known class has a class."""
     classes = {}
     for c in CODE_POINTS:
         value = unicodedata.combining(chr(c))

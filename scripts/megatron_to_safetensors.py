@@ -5,7 +5,7 @@ Usage: python3 scripts/megatron_to_safetensors.py SOURCE TARGET [--iteration N] 
 
 SOURCE is the folder that --save named (its latest checkpoint, or --iteration) or one iter_... folder, with mp_rank_XX or
 mp_rank_XX_YYY of any tensor and pipeline size, virtual stages included. Read are the names of megatron-core (its own
-layers' and Transformer Engine's, whose norms lie in the layer behind them), of Megatron-LM before that, and of old
+layers' and Transformer Engine's, whose norms lie in the layer after them), of Megatron-LM before that, and of old
 versions, with all orders of query, key and value (checkpoint versions 0 to 3, groups included). TARGET gets
 model.safetensors in fp32 and config.json, in the form of GPT-2, or, of a model with RMSNorm, rotary positions and
 SwiGLU, of Llama, Qwen2 (--add-qkv-bias) or Qwen3 (--qk-layernorm); add the tokenizer's files, for GPT-2 vocab.json and

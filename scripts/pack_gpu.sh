@@ -34,7 +34,7 @@ libraries=$(dirname "$(ldconfig -p | awk '/libmpi\.so/ { print $NF; exit }')")
 cp -L "$libraries"/openmpi/lib/openmpi*/*.so "$pack/lib/openmpi/" 2>/dev/null || true
 cp -L "$libraries"/pmix*/lib/pmix/*.so "$pack/lib/pmix/" 2>/dev/null || true
 
-# Everything that they are linked with but what every Linux, or CUDA, has in versions of its own.
+# Everything that they are linked with but what every Linux, or CUDA, has in its own versions.
 leave='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libnccl|libmegatron_cuda)(-|\.|$)'
 { find "$pack" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null || true; } |  # not of scripts
   awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |

@@ -63,7 +63,7 @@ finish() {  # JOB
   scancel --full --signal=KILL "$1"
 }
 
-# Waits until a run has so many lines of metrics.
+# Waits until a run has this number of lines of metrics.
 progressed() {  # DIRECTORY LINES
   local waited
   for ((waited = 0; waited < 600; ++waited)); do

@@ -21,7 +21,7 @@ class EarlyFlush {
   EarlyFlush(const EarlyFlush&) = delete;
   EarlyFlush& operator=(const EarlyFlush&) = delete;
   ~EarlyFlush();
-  void written(std::size_t bytes);  ///< so many more have been
+  void written(std::size_t bytes);  ///< this number more have been
 
  private:
   int file_;
@@ -39,16 +39,16 @@ void remove_quietly(const std::string& path) noexcept;
 
 /// NAME.3f9a2c71.tmp: where a file is written that will be NAME. Another process has another one.
 std::string temporary_name(const std::string& name);
-/// Whether this is what stands behind a file's name in its temporary_name(), of whatever process.
+/// Whether this is what follows a file's name in its temporary_name(), of any process.
 bool is_behind_temporary(std::string_view rest);
 /// Removes the temporary files of these names, all in one folder, which killed processes have left. For who alone
 /// writes them; what cannot be removed stays.
 void remove_temporaries(const std::vector<std::string>& names) noexcept;
 
-/// Whether this file may have that name without anybody's consent: nothing has it, or a file of the same contents.
+/// Whether this file may take that name without asking: nothing has it, or a file of the same contents.
 bool replaces_nothing_else(const std::string& temporary, const std::string& name);
 
-/// Whether this is what stands behind a file's name where a Publication keeps the older one: ".replaced", ".replaced2".
+/// Whether this is what follows a file's name where a Publication keeps the older one: ".replaced", ".replaced2".
 bool is_behind_replaced(std::string_view rest);
 
 /// Gives files that belong together their names, in place of older ones, all or none. Owns what it was told of under

@@ -51,7 +51,8 @@ FileLock::FileLock(const std::string& path) : path_(path) {
   if (unknown != 0 || !S_ISREG(status.st_mode) || (error != 0 && !unsupported && !in_use)) {
     ::close(file_);
     verify(unknown == 0, ErrorKind::filesystem, "cannot look at {}: {}", path, errno_text(unknown));
-    verify(error != 0, ErrorKind::filesystem, "{} is not a regular file; if nobody works there, remove it", path);
+    verify(error != 0, ErrorKind::filesystem, "{} is not a regular file; if no command is running there, remove it",
+           path);
     fail(ErrorKind::filesystem, "cannot lock {}: {}", path, errno_text(error));
   }
   if (in_use) outcome_ = Outcome::in_use;

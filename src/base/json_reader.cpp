@@ -128,7 +128,7 @@ std::uint32_t JsonReader::four_digits() {
     } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
       digit = static_cast<std::uint32_t>((c | 0x20) - 'a') + 10;
     } else {
-      unexpected("four hexadecimal digits behind \\u");
+      unexpected("four hexadecimal digits after \\u");
     }
     code = code << 4 | digit;
   }
@@ -193,7 +193,7 @@ void JsonReader::skip_value() {
   std::vector<bool> objects;  // of the values that are open, which are objects: no recursion, so no depth is too deep
   const auto key = [this] {
     skip_string();
-    expect(':', "':' behind a key");
+    expect(':', "':' after a key");
   };
   do {
     // A value begins here.

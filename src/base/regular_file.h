@@ -34,7 +34,7 @@ class RegularFile {
   std::uint64_t bytes_ = 0;
 };
 
-/// Opens a file to write behind its end, and creates it if need be. -1 and errno if that cannot be; ENXIO for a FIFO or
+/// Opens a file to write after its end, and creates it if need be. -1 and errno if that cannot be; ENXIO for a FIFO or
 /// a socket, even with a reader: one that stops reading would stop the run.
 int open_for_append(const std::string& path);
 

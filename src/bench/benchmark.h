@@ -56,7 +56,7 @@ struct BenchmarkResult {
   Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
   double sgemm_flops = 0;               ///< of these
   std::vector<BenchmarkPart> sections;  ///< of the first rank's step
-  std::vector<BenchmarkPart> verbs;  ///< of the first rank's step; of a device that works behind the host's back none
+  std::vector<BenchmarkPart> verbs;     ///< of the first rank's step; none of a device that works asynchronously
   std::vector<BenchmarkPart> products;  ///< of the first rank's sgemm
 
   /// Model FLOP/s over the ranks' sgemm FLOP/s, by either clock.

@@ -81,7 +81,7 @@ class OverlapJob {
         replica_(benchmark.config, grid_, backend_),
         batch_(benchmark.config, grid_.data().rank(), *backend_.device) {}
 
-  /// Of each of so many steps in a row, on the slowest rank.
+  /// Of each of a number of steps in a row, on the slowest rank.
   double seconds(bool overlap, int steps) {
     waits_ = !overlap && !benchmark_.by_key;
     replica_.overlap_gradients(overlap);

@@ -35,7 +35,7 @@ struct OverlapTimes {
 };
 
 struct OverlapSettings {
-  int rounds = 5, steps = 3, threads = 1;  ///< each round times so many steps of each kind; threads of a rank
+  int rounds = 5, steps = 3, threads = 1;  ///< each round times this number of steps of each kind; threads of a rank
 };
 
 /// Collective over `world`, of two ranks; the same on both.

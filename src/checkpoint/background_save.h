@@ -27,7 +27,7 @@ namespace megatron {
 
 class SaveWork;
 
-/// Of the copy of so many elements with these moments.
+/// Of the copy of this number of elements with these moments.
 std::size_t snapshot_bytes(std::int64_t elements, int moments);
 std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned);
 

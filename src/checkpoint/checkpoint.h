@@ -82,7 +82,7 @@ std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory);
 /// The numbers that are stored of an element: its value, and the optimizer's moments.
 enum class StateKind { value, m, v };
 inline constexpr std::array<StateKind, 3> kStored{StateKind::value, StateKind::m, StateKind::v};
-/// The first so many are there where the optimizer has these moments.
+/// The first of them are there where the optimizer has these moments.
 inline std::span<const StateKind> stored_with(int moments) {
   return std::span(kStored).first(static_cast<std::size_t>(1 + moments));
 }
@@ -185,7 +185,7 @@ std::string fact_text(const std::string& key, const nlohmann::json& value);
 /// All keys in which two JSON objects differ, in key order.
 std::vector<FactDifference> compare_facts(const nlohmann::json& saved, const nlohmann::json& current);
 
-/// Each with both values, behind a line feed.
+/// Each with both values, after a line feed.
 std::string list_of(const std::vector<FactDifference>& differences);
 
 /// Throws Error(checkpoint) that lists every difference with both values; `path` names the checkpoint, `chosen_by` the

@@ -147,7 +147,7 @@ std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> pieces, const B
 
 }  // namespace
 
-// By way of pinned memory, so many pieces at a time; where the device's memory is the host's, at once.
+// By way of pinned memory, a bounded number of pieces at a time; where the device's memory is the host's, at once.
 void CheckpointReader::read_to(Device& device, const std::vector<TensorSlice>& wanted) const {
   if (device.is_host_memory()) return read_here(wanted);
   check_slices(wanted);

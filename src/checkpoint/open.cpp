@@ -95,7 +95,7 @@ auto of_checkpoint(const std::string& path, Work&& work) {
   }
 }
 
-/// Verifies all files by so many threads; the future's get() throws what they found.
+/// Verifies all files with this number of threads; the future's get() throws what they found.
 std::shared_future<void> verify_beside(const std::string& path, const Manifest& manifest, std::size_t threads) {
   const auto verify_all = [path, files = manifest.files, threads] {
     const auto share = [&](std::size_t first) {

@@ -24,9 +24,9 @@ const char* dataset_of(StateKind kind);
 /// for one kind after the other, from 0 to the end. The numbers stay until the next call.
 using NumberSource = std::function<std::span<const float>(StateKind kind, std::int64_t position)>;
 
-/// Writes a new file of these pieces (of which the tensors do not count), with so many moments, closes and syncs it,
-/// and reopens it to prove that it can be read. Returns its size and hash, taken from what the file system gives back.
-/// `rank` and `step` go into the file. Throws Error; ErrorKind::numerics if a parameter is not finite.
+/// Writes a new file of these pieces (of which the tensors do not count), with this number of moments, closes and syncs
+/// it, and reopens it to prove that it can be read. Returns its size and hash, taken from what the file system gives
+/// back. `rank` and `step` go into the file. Throws Error; ErrorKind::numerics if a parameter is not finite.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
                            int moments, const NumberSource& numbers);
 /// The same in two parts: all that needs the numbers, which gives the table of pieces, and the rest, which needs only

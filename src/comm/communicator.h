@@ -10,7 +10,7 @@
 //   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
 //     time.
 //   * In a group of one rank every verb is a copy or nothing.
-//   * A device's communicator reads a tensor behind the device's operations before start_, and what it wrote may be
+//   * A device's communicator reads a tensor after the device's operations before start_, and what it wrote may be
 //     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
 //   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
 //     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained.

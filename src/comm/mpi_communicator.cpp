@@ -8,7 +8,7 @@ namespace {
 
 using Kind = MpiOperation::Kind;
 
-// Tags: each collective of a group has four of its own, reused long after it is over; channels lie above them.
+// Tags: each collective of a group has its own four, reused long after it is over; channels lie above them.
 constexpr std::uint64_t kOperationsInFlight = 1024;
 constexpr int kTagsPerCollective = 4;
 constexpr int kFirstChannelTag = static_cast<int>(kOperationsInFlight) * kTagsPerCollective;

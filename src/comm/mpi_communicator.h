@@ -48,7 +48,7 @@ class MpiCommunicator : public Communicator {
   std::uint64_t in_flight_ = 0;
 };
 
-/// The communicator over a duplicate of MPI_COMM_WORLD, with an engine of its own.
+/// The communicator over a duplicate of MPI_COMM_WORLD, with its own engine.
 std::unique_ptr<Communicator> make_mpi_world();
 
 }  // namespace megatron

@@ -89,7 +89,7 @@ void MpiEngine::start(MpiOperation& operation) {
   advance(operation);
 }
 
-// Messages and barriers at once, other collectives behind at most one of their group. The order of starts
+// Messages and barriers at once, other collectives after at most one of their group. The order of starts
 // is the same on all ranks of the group, so its oldest operation runs everywhere and ranks do not wait in a circle.
 bool MpiEngine::may_begin(const MpiOperation& operation) const {
   if (!waits_its_turn(operation)) return true;

@@ -40,7 +40,8 @@ struct StagingNeed {
   std::size_t bytes() const { return piece_bytes * static_cast<std::size_t>(pieces); }
 };
 StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, int ranks);
-/// The most that all-reduces of at most so many elements hold: what goes whole needs more than what is little larger.
+/// The most that all-reduces of at most this number of elements hold: what goes whole needs more than what is little
+/// larger.
 std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_bytes, int ranks);
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
 

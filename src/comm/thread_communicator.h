@@ -12,7 +12,7 @@
 
 namespace megatron {
 
-/// Runs `body` once a rank, each in a thread of its own, with a communicator named "world" over all of them, and
+/// Runs `body` once per rank, each in its own thread, with a communicator named "world" over all of them, and
 /// returns when all have ended. If ranks throw, the first exception is rethrown here; ranks that wait for a failed one
 /// are woken with Error(communication) "rank r failed: ...". Waiting longer than `patience` for the others throws
 /// Error(communication) naming rank, group and operation: a deadlock becomes a message.

@@ -76,7 +76,7 @@ struct ModelConfig {
     return row != nullptr && row->gated;
   }
   std::int64_t head_size() const { return given_head_size > 0 ? given_head_size : hidden_size / attention_heads; }
-  /// Channels of a head that are rotated, its first so many. (0.35 · 80 is 28, whatever a double makes of it.)
+  /// Channels of a head that are rotated: the first ones. (0.35 · 80 is 28, whatever a double makes of it.)
   std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction * (1 + 1e-12));
   }
@@ -157,7 +157,7 @@ struct RecomputeConfig {
   std::string mode = "none";
   std::int64_t layers = 0;  // of a model chunk, from its first on; 0: all
 
-  /// How many of a model chunk's `chunk_layers` layers are recomputed: the first so many.
+  /// How many of a model chunk's `chunk_layers` layers are recomputed: the first ones.
   std::int64_t of_chunk(std::int64_t chunk_layers) const {
     if (mode != "full") return 0;
     return layers == 0 || layers > chunk_layers ? chunk_layers : layers;

@@ -87,7 +87,7 @@ std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, st
   if (rate.decay != "wsd") return 0;
   const std::int64_t steps = unit.steps_of(decay), samples = unit.schedule.samples_after(steps);
   std::int64_t length = unit.of(0, 0, rate.wsd_decay_tokens);
-  if (rate.wsd_decay_steps > 0) {  // the last so many
+  if (rate.wsd_decay_steps > 0) {  // the last steps of the run
     length = unit.of_steps(steps) - unit.of_steps(std::max<std::int64_t>(0, steps - rate.wsd_decay_steps));
   } else if (rate.wsd_decay_samples > 0) {
     length = !unit.tokens ? rate.wsd_decay_samples

@@ -32,7 +32,7 @@ class RunSchedule {
   std::int64_t samples_after(std::int64_t steps) const { return batches_.samples_after(steps); }
   std::int64_t tokens_after(std::int64_t steps) const;
 
-  /// Most whole steps that so many samples or tokens are enough for; the rest is not used.
+  /// Most whole steps that this number of samples or tokens is enough for; the rest is not used.
   std::int64_t steps_for_samples(std::int64_t samples) const { return batches_.steps_for(samples); }
   std::int64_t steps_for_tokens(std::int64_t tokens) const;
 

@@ -347,7 +347,7 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
        ""},
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
-       "Start from the weights of a checkpoint; ignored once this run has a checkpoint of its own. "
+       "Start from the weights of a checkpoint; ignored once this run has its own checkpoint. "
        "sequence_length, rotary_base and rotary_scaling may differ, to extend the context.",
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
@@ -359,7 +359,7 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "",
        "Where to compute. auto: on CUDA devices if this build has the backend and every rank sees one.", ""},
       {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "",
-       "What moves tensors between ranks. auto: NCCL if each rank has a CUDA device of its own, else MPI.", ""},
+       "What moves tensors between ranks. auto: NCCL if each rank has its own CUDA device, else MPI.", ""},
       {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads per rank", "",
        "CPU threads. Two runs with the same number have the same bits; with another they agree to rounding.", ""},
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "",

@@ -26,7 +26,7 @@ class SequenceSchedule {
   /// Tokens of one sample of each of the first `steps` steps together. Saturates at the largest 64-bit number.
   std::int64_t tokens_after(std::int64_t steps) const;
 
-  /// Most whole steps with at most so many tokens, one sample a step.
+  /// Most whole steps with at most this number of tokens, one sample a step.
   std::int64_t steps_for(std::int64_t tokens) const;
 
   /// Steps before the length stays as it is. Zero without a curriculum.

@@ -46,7 +46,7 @@ struct AdamWUpdate {
   }
 }
 
-/// Lanes of its own rather than the compiler's: the order of additions is part of the promise of equal runs.
+/// Explicit lanes rather than the compiler's: the order of additions is part of the promise of equal runs.
 double sum_of_squares(const float* x, std::int64_t n) {
   constexpr std::int64_t lanes = 32;
   double sums[lanes] = {};

@@ -8,7 +8,7 @@
 // result is computed by one thread in an order that depends on neither. So verbs that use a team give the same bits
 // with any number of threads (all but matmul, see matmul.cpp).
 //
-// Belongs to the thread that made it: every rank that is a thread has workers of its own. Workers block all signals
+// Belongs to the thread that made it: every rank that is a thread has its own workers. Workers block all signals
 // but those of crashes, which are reported whichever thread dies (base/crash_report.h): matrix kernels may run with
 // their stack pointer in heap memory, where no handler must run that is to return, and the stack for handlers
 // (job/stop_signals.h) is the caller's alone. Knows nothing of tensors.

@@ -98,7 +98,7 @@ void BlendIndex::step() const {
   ++next_;
 }
 
-/// Takes the counts from the last mark before the sample, if that is not behind where they are now.
+/// Takes the counts from the last mark before the sample, if they have not passed it yet.
 void BlendIndex::go_to_mark(std::uint64_t sample) const {
   const std::uint64_t passed = marks_.size() / given_.size();
   const std::uint64_t mark = std::min(sample / kMark, passed == 0 ? 0 : passed - 1);

@@ -4,9 +4,9 @@
 // Its three indices, equal element by element to Megatron's for the same documents, sequence length s, seed and number
 // of samples N:
 //   document index  the documents of E passes, shuffled together; E is the least that gives N samples. If fewer than
-//                   80 % of a pass's samples are wanted of the last pass, that one is shuffled on its own, behind.
+//                   80 % of a pass's samples are wanted of the last pass, that one is shuffled separately, at the end.
 //   sample index    sample k begins at token k·s of the documents in that order and shares its last token with k + 1
-//   shuffle index   which k is trained i-th; with a pass of its own at the end, that pass's samples come last
+//   shuffle index   which k is trained i-th; with a separate pass at the end, that pass's samples come last
 // All shuffles are numpy's, of one generator. So the order depends on N: another N is another order from the start on.
 //
 // The sample index is not kept: it follows from the lengths of the documents. The other two cannot be computed in part;
@@ -52,7 +52,7 @@ class MegatronOrder final : public SampleOrder {
                 std::int64_t sequence_length, std::uint32_t seed, std::uint64_t wanted_samples,
                 std::string name = "megatron");
 
-  /// At least the wanted samples. Asking for more is ErrorKind::configuration: there is nothing behind the last one.
+  /// At least the wanted samples. Asking for more is ErrorKind::configuration: there is nothing after the last one.
   std::uint64_t samples() const override { return samples_; }
   void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
   std::string description() const override;

@@ -69,7 +69,7 @@ std::vector<ShardSummary> with_documents(std::span<const ShardSummary> parts) {
   return shards;
 }
 
-/// The number in front of ".h5" and what stands behind it: of "00007.h5.replaced" 7 and ".replaced". Nothing if it is
+/// The number in front of ".h5" and what follows it: of "00007.h5.replaced" 7 and ".replaced". Nothing if it is
 /// not written as in the names of shards.
 std::optional<std::pair<std::uint64_t, std::string_view>> numbered(std::string_view text) {
   constexpr std::size_t kMostDigits = 9;
@@ -87,7 +87,7 @@ bool is_shard(const std::string& path, std::uint64_t index) try {
   return false;
 }
 
-/// A shard of a longer set that was there, or what a killed command has left. `rest`: of its name behind the prefix.
+/// A shard of a longer set that was there, or what a killed command has left. `rest`: of its name after the prefix.
 bool is_leftover(const std::string& path, std::string_view rest, std::uint64_t shards) {
   constexpr std::string_view kPart = "-part-";
   if (rest.starts_with(kPart)) {

@@ -47,7 +47,7 @@ class ParityReport {
   /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved
   /// them. What it has moved in one step also counts in the others, within kMostElsewhere: a kink that falls the same
   /// way in all plays of this step falls the other way in those of another.
-  /// `times`: the play's rounding errors are so many times as large as usual, up to four, and its margin is as much
+  /// `times`: factor by which the play's rounding errors exceed the usual ones, up to four, and its margin is as much
   /// smaller. What grows with rounding is allowed as much by either; kinks that are within four roundings fall in such
   /// a play alone.
   void allow_rounding(const std::vector<StepComparison>& rounding, double times = 1);

@@ -53,7 +53,7 @@ struct NonFiniteReport {
 };
 
 /// In words what happened, where (the first bad tensor in the model's order and the last, each with the lowest rank
-/// that has it of those that began it; a backward that went wrong did so behind the last), and what to suspect.
+/// that has it of those that began it; a backward that went wrong did so after the last), and what to suspect.
 /// Collective over the grid; the same text on every rank.
 std::string describe_non_finite_step(const ProcessGrid& grid, const NonFiniteReport& mine);
 

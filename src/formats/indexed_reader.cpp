@@ -90,7 +90,7 @@ void IndexedReader::read_mmap(Fields& fields) {
          "{}: {} sequences and a document index of {} do not fit into {} bytes; copy it again", index_path_, sequences,
          documents, left);
   const std::uint64_t rest = left - 12 * sequences - 8 * documents;
-  verify(rest == 0, ErrorKind::data, "{}: {} bytes behind its end{}", index_path_, rest,
+  verify(rest == 0, ErrorKind::data, "{}: {} bytes after its end{}", index_path_, rest,
          rest == sequences ? ": modes of sequences, which multimodal data has" : "");
   lengths_.reserve(sequences);
   for (std::uint64_t i = 0; i < sequences; ++i) add_length(fields.number<std::int32_t>());
@@ -172,11 +172,11 @@ void IndexedReader::read_documents(Fields& fields, std::uint64_t count) {
     const bool good = entry >= 0 && static_cast<std::uint64_t>(entry) <= sequences() &&
                       static_cast<std::uint64_t>(entry) >= before && (i > 0 || entry == 0);
     if (!good)
-      return wrong(fmt::format("entry {} is {}, behind {} and with {} sequences", i, entry, before, sequences()));
+      return wrong(fmt::format("entry {} is {}, after {} and with {} sequences", i, entry, before, sequences()));
     before = static_cast<std::uint64_t>(entry);
     each_a_document = each_a_document && before == i;
     if (each_a_document) continue;
-    if (documents_.empty()) {  // the first that differs, behind i that were their numbers, or the first of all
+    if (documents_.empty()) {  // the first that differs, after i that were their numbers, or the first of all
       documents_.reserve(count);
       for (std::uint64_t number = 0; number < i; ++number) documents_.push_back(number);
     }

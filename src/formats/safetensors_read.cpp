@@ -44,7 +44,7 @@ std::int64_t whole_number(const json& value, std::int64_t limit) {
   return value.get<std::int64_t>();
 }
 
-/// One tensor's claims against the `data` bytes behind the header, which begin at `start`.
+/// One tensor's claims against the `data` bytes after the header, which begin at `start`.
 SafetensorsEntry parse_entry(const json& object, std::int64_t start, std::int64_t data) {
   verify(object.is_object() && object.size() == 3 && object.contains("dtype") && object.contains("shape") &&
              object.contains("data_offsets"),

@@ -67,7 +67,7 @@ class ExtensibleArray {
     return fields.address();
   }
 
-  /// The block's contents behind its signature, its version, what its elements are and the header's address.
+  /// The block's contents after its signature, its version, what its elements are and the header's address.
   Hdf5Fields behind_front(std::span<const std::byte> block, std::string_view signature) {
     Hdf5Fields fields(block, storage_.file());
     const bool sound =

@@ -58,7 +58,7 @@ class Hdf5Handle {
   Close close_ = nullptr;
 };
 
-inline constexpr std::string_view kHashesOf = ".xxh3";  ///< behind a dataset's name: the one that has its hashes
+inline constexpr std::string_view kHashesOf = ".xxh3";  ///< after a dataset's name: the one that has its hashes
 inline constexpr const char* kHashOfHashes = "xxh3";    ///< its attribute
 
 /// A one-dimensional dataset that is being written. Elements in memory have the stored type; positions and counts are

@@ -58,7 +58,7 @@ class Hdf5Storage {
  private:
   void check_lies_in_file(std::uint64_t address, std::uint64_t bytes) const;
   std::shared_ptr<const RegularFile> file_;
-  std::map<std::uint64_t, std::uint64_t> claims_;  // from first to behind the last byte
+  std::map<std::uint64_t, std::uint64_t> claims_;  // from the first to after the last byte
   std::uint64_t root_ = 0;
 };
 

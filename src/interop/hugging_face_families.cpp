@@ -106,7 +106,7 @@ void write_gemma(const ModelConfig& model, json& config) {
 
 void read_opt(const HuggingFaceKeys& keys, ModelConfig& model) {
   verify(keys.flag("do_layer_norm_before", true), ErrorKind::checkpoint,
-         "\"do_layer_norm_before\": false, normalization behind each part (as in OPT-350m), cannot be trained here");
+         "\"do_layer_norm_before\": false, normalization after each part (as in OPT-350m), cannot be trained here");
   keys.require("_remove_final_layer_norm", false);
   keys.require("layer_norm_elementwise_affine", true);
   verify(keys.size("word_embed_proj_dim", model.hidden_size) == model.hidden_size, ErrorKind::checkpoint,

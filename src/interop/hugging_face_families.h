@@ -44,7 +44,7 @@ enum class HuggingFaceQkv {
   by_head   ///< one tensor: query, key and value of the first head, of the second, ...
 };
 
-/// Names of tensors without ".weight" and ".bias", those of a layer behind `layer` and its number; null: the family has
+/// Names of tensors without ".weight" and ".bias", those of a layer after `layer` and its number; null: the family has
 /// none.
 struct HuggingFaceNames {
   const char* prefix = nullptr;  ///< which the tensors of a model that was saved without its head lack

@@ -177,7 +177,7 @@ void read_sizes(const HuggingFaceKeys& keys, const HuggingFaceFamily& family, Mo
   model.tie_embeddings = keys.flag("tie_word_embeddings", model.tie_embeddings);
 }
 
-/// Weights that are not numbers of their own.
+/// Weights that are stored in a quantized form.
 void refuse_quantized(const HuggingFaceKeys& keys) {
   if (!keys.has("quantization_config")) return;
   const json quantization = keys.object("quantization_config");

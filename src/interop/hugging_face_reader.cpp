@@ -74,7 +74,7 @@ void extract(const SafetensorsModel& source, const HuggingFaceTensor& tensor, co
   }
 }
 
-/// Whole records behind each other to where their rows lie in the tensor.
+/// Whole records, one after the other, to where their rows lie in the tensor.
 void interleave(const HuggingFaceTensor& tensor, const float* from, float* to) {
   for (const Record& record : tensor.records) {
     const std::int64_t columns = record.shape.elements() / record.shape[0];

@@ -11,7 +11,7 @@ namespace megatron {
 /// Bytes that a rank is going to allocate.
 struct MemoryNeed {
   std::size_t device = 0;  ///< where its tensors are
-  std::size_t host = 0;    ///< pinned, where the device has memory of its own
+  std::size_t host = 0;    ///< pinned, where the device has its own memory
 };
 
 /// `host` is this rank's node, on whose `device` it computes. Collective over the world; throws on all ranks

@@ -54,7 +54,7 @@ class Stage {
     work.run(context);
   }
 
-  /// Without a loss and without dropout: sets logits [s·b, V/t], of the token behind each row. Of a stage that is the
+  /// Without a loss and without dropout: sets logits [s·b, V/t], of the token after each row. Of a stage that is the
   /// whole model; Error(internal) where a model predicts no next token.
   virtual void logits(Context& context, Tensor logits) const;
 };

@@ -93,7 +93,7 @@ class RowPlaces {
     const auto narrow_row = static_cast<std::uint32_t>(row), group = static_cast<std::uint32_t>(together);
     return narrow_row / group * jump + narrow_row % group * spacing;
   }
-  /// Whether every row begins at a multiple of so many elements after the first.
+  /// Whether every row begins at a multiple of this number of elements after the first.
   bool multiples_of(std::int64_t elements) const { return spacing % elements == 0 && jump % elements == 0; }
 
   std::int64_t together = 1, spacing = 0, jump = 0;

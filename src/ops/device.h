@@ -1,7 +1,7 @@
 // Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and only the
 // device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
 //
-// A device works while the host does something else. There are three queues, each in order of its own:
+// A device works while the host does something else. There are three queues, each with its own order:
 //
 //   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
 //   copies out    start_copy_to_host()
@@ -12,10 +12,10 @@
 // here but wait(), synchronize(), allocations and the synchronous copies makes the host wait. So a steady step runs as
 // one list of operations with concurrent copies:
 //
-//   Ticket written = device.mark();                                // behind the operations so far
+//   Ticket written = device.mark();                                // after the operations so far
 //   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run during it, not write x
 //   device.wait(out);                                              // the host may read `host` now
-//   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark behind the last reader of y
+//   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark after the last reader of y
 //   device.order_after(in);                                        // operations from here on see it
 //
 // Host memory of asynchronous copies comes from pinned() and stays untouched until the copy's ticket is complete. On a
@@ -39,7 +39,7 @@ class CountingOps;
 class Ops;
 
 /// A point in one of a device's queues. A small value: nothing is to be given back, however old it is. The default one
-/// is behind nothing and always complete.
+/// waits for nothing and is always complete.
 struct Ticket {
   std::uint32_t queue = 0;   ///< the device's own number of it
   std::uint64_t number = 0;  ///< in the order of the queue, from 1; 0: no work at all
@@ -58,7 +58,7 @@ class Device : public Allocator {
   /// device.
   virtual Allocator& pinned() = 0;
 
-  /// Synchronous, for what is rare: behind all operations so far, and done on return. Any host memory.
+  /// Synchronous, for what is rare: after all operations so far, and done on return. Any host memory.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   /// Between two places on the device, as an operation among the others.

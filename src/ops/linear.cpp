@@ -1,4 +1,4 @@
-// Linear layers of backends that have no verbs of their own for them.
+// Linear layers of backends that have no fused verbs for them.
 #include "ops/ops.h"
 
 namespace megatron {

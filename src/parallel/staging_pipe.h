@@ -24,7 +24,7 @@ struct StagedOperation {
   ConstTensor input{};        // on the device; absent: nothing goes out (a receive)
   Tensor output{};            // on the device; absent: nothing comes in (a send)
   std::int64_t elements = 0;  // of the tensor, or of each rank's part
-  Ticket started{};           // behind the device's operations before its start
+  Ticket started{};           // after the device's operations before its start
 
   std::int64_t begun = 0, over = 0;  // elements
   Ticket last_copy{};                // into the output

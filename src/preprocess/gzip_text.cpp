@@ -107,13 +107,13 @@ bool GzipText::read_more() {
     const std::uint64_t at = packed_begin_ + packed_.size() - stream_->avail_in;
     if (between_members_) member_begin_ = at;
     const int result = ::inflate(stream_.get(), Z_NO_FLUSH);
-    // zlib's own reader of gzip files would drop what is behind the last good member without a word.
+    // zlib's own reader of gzip files would silently drop what follows the last good member.
     verify(result != Z_DATA_ERROR || stream_->total_out > 0, ErrorKind::data,
            "{}: damaged: no gzip member begins at byte {} ({}), and what follows would be lost; cut it off there if it "
            "does not belong to the text, or fetch the file again",
            file_.path(), member_begin_, stream_->msg);
     verify(result == Z_OK || result == Z_STREAM_END, ErrorKind::data,
-           "{}: damaged behind byte {} of its text ({}); fetch or compress it again", file_.path(),
+           "{}: damaged after byte {} of its text ({}); fetch or compress it again", file_.path(),
            window_begin_ + old + kReadBytes - stream_->avail_out,
            stream_->msg != nullptr ? stream_->msg : "it needs a dictionary");
     between_members_ = result == Z_STREAM_END;
@@ -121,7 +121,7 @@ bool GzipText::read_more() {
   }
   window_.resize(old + kReadBytes - stream_->avail_out);
   verify(stream_->avail_out == 0 || between_members_, ErrorKind::data,
-         "{}: damaged behind byte {} of its text (unexpected end of file); fetch or compress it again", file_.path(),
+         "{}: damaged after byte {} of its text (unexpected end of file); fetch or compress it again", file_.path(),
          window_begin_ + window_.size());
   return window_.size() > old;
 }

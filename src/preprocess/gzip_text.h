@@ -2,7 +2,7 @@
 //
 // Meant for reading forward: going back is free within the last few MiB, and beyond that starts over from the front.
 // The length of the text is found by reading all of it once, which also checks it. Files of several members are one
-// text; anything else behind a member is damage.
+// text; anything else after a member is damage.
 #pragma once
 
 #include <cstdint>

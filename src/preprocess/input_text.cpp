@@ -35,7 +35,7 @@ class LineReader {
 
   std::uint64_t offset() const { return offset_; }  ///< of the next line
 
-  /// Goes to the beginning of a line: behind the next '\n', or to `limit` if there is none before it.
+  /// Moves to the beginning of a line: after the next '\n', or to `limit` if there is none before it.
   void skip_line(std::uint64_t limit) {
     bool found = false;
     while (!found && offset_ < limit && (position_ < buffer_.size() || refill())) {

@@ -37,7 +37,7 @@ void visit_members(JsonReader& json, Visit&& visit) {
   if (json.take('}')) return;
   do {
     const std::string_view key = json.string(buffer);
-    json.expect(':', "':' behind a key");
+    json.expect(':', "':' after a key");
     visit(key);
   } while (json.take(','));
   json.expect('}', "',' or '}'");

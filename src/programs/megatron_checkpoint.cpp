@@ -41,7 +41,7 @@ std::size_t cores() {
   return std::max<std::size_t>(1, std::thread::hardware_concurrency());
 }
 
-/// For work that has a core of its own while the files are verified in the background. Where the work fails, damage
+/// For work that keeps a core busy while the files are verified in the background. Where the work fails, damage
 /// that is found in the files is why.
 template <class Work>
 void convert(const std::string& source, Work&& work) {

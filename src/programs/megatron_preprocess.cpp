@@ -98,7 +98,7 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
 
-/// The ranks may be on nodes with disks of their own: they must have the same files under the same names.
+/// The ranks may be on nodes with separate disks: they must have the same files under the same names.
 void require_same_inputs(Communicator& world, const Preprocessor& preprocessor) {
   if (world.size() == 1) return;
   std::vector<InputIdentity> mine;

@@ -15,7 +15,7 @@
 
 namespace megatron {
 
-/// A place in a run that it can resume from: after this step, with so many of its evaluations yet to do.
+/// A place in a run that it can resume from: after this step, with this number of its evaluations yet to do.
 struct SavePoint {
   std::int64_t step = -1;
   std::size_t evaluations_due = 0;

@@ -13,7 +13,7 @@ namespace megatron {
 /// parameters are good.
 std::string way_back(Communicator& world, const std::string& run_directory, std::int64_t step);
 
-/// Throws Error(numerics) if a run that ends at `step` was skipping steps there: so many in a row, up to the last.
+/// Throws Error(numerics) if a run that ends at `step` was skipping steps there: this number in a row, up to the last.
 void require_learned(Communicator& world, const std::string& run_directory, std::int64_t step, std::int64_t skipped);
 
 }  // namespace megatron

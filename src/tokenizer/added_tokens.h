@@ -20,7 +20,7 @@ struct AddedToken {
   bool normalized = false;   ///< looked for after the others, in the text that the normalizer made
   bool single_word = false;  ///< only where no word continues before or after it
   bool lstrip = false;       ///< takes the spaces in front of it as well
-  bool rstrip = false;       ///< takes the spaces behind it as well
+  bool rstrip = false;       ///< takes the spaces after it as well
 };
 
 class AddedTokens {

@@ -19,7 +19,7 @@ void read_tokens(const NamedText& file, BpeBuilder& builder) {
         json.peek();
         const std::size_t at = json.position();
         const std::string_view written = json.string(buffer);
-        json.expect(':', "':' behind a token");
+        json.expect(':', "':' after a token");
         builder.add_token(at, written, json.integer());
       } while (json.take(','));
       json.expect('}', "',' or '}'");

@@ -44,7 +44,7 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
   return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
 }
 
-/// Those that are looked for before the normalizer, or behind it in what that makes of them. The token that ends
+/// Those that are looked for before the normalizer, or after it in what that makes of them. The token that ends
 /// documents is special even where a file does not say so.
 AddedTokens added_tokens(const BpeVocabulary& vocabulary, bool normalized) {
   std::vector<AddedToken> tokens;
@@ -91,7 +91,7 @@ class Gpt2Encoder final : public Encoder {
 
   void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
     const char *at = text.data(), *const end = at + text.size();
-    std::size_t count = ids.size();  // of ids that are in use; behind them is room
+    std::size_t count = ids.size();  // of ids that are in use; after them is room
     while (at < end) {
       // Some pieces ahead of the one that is looked up, so that the cache's lines have time to come from memory.
       std::array<Piece, kAhead> pieces;
@@ -129,13 +129,13 @@ class Gpt2Encoder final : public Encoder {
     ShortPieces::Key key;
   };
 
-  /// So that `more` ids fit behind the first `count`; `left` bytes of text are still to come.
+  /// So that `more` ids fit after the first `count`; `left` bytes of text are still to come.
   static void make_room(std::vector<std::int32_t>& ids, std::size_t count, std::size_t more, std::size_t left) {
     if (ids.size() - count < more) [[unlikely]]
       ids.resize(std::max(count + count / 2, count + left / 3) + more);
   }
 
-  /// Puts the ids of a piece behind the first `count`; returns how many they are.
+  /// Puts the ids of a piece after the first `count`; returns how many they are.
   template <class Cache>
   std::size_t look_up(Cache& cache, const typename Cache::Key& key, std::string_view piece, std::size_t readable,
                       std::vector<std::int32_t>& ids, std::size_t count) {

@@ -40,7 +40,7 @@ class PieceScanner {
   explicit PieceScanner(SplitPattern pattern = SplitPattern::gpt2);
   /// The end of the piece that begins at `begin`, which must be before `end`; `end` is the end of the text.
   const char* piece_end(const char* begin, const char* end) const {
-    // Nearly always, and the same by every pattern: a space and a few ASCII letters, with more text behind them.
+    // Nearly always, and the same by every pattern: a space and a few ASCII letters, with more text after them.
     const char* at = begin + (*begin == ' ' ? 1 : 0);
     if (end - at >= 8) {
       const std::ptrdiff_t letters = ascii_letters(at);
@@ -64,7 +64,7 @@ class PieceScanner {
   struct Spaces {
     const char* end;           ///< of the run
     const char* last;          ///< where its last character begins
-    const char* newlines_end;  ///< behind its last CR or LF; nullptr if it has none
+    const char* newlines_end;  ///< after its last CR or LF; nullptr if it has none
   };
   Spaces spaces_at(const char* begin, const char* end) const;
   static const char* spaces_end(const Spaces& spaces, const char* begin, const char* end);

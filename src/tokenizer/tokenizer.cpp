@@ -58,7 +58,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
 
 namespace {
 
-/// The choices of files that are there behind `before`.
+/// The choices of files that exist after `before`.
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   std::vector<TokenizerChoice> choices;
   if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});

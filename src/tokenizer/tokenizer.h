@@ -94,7 +94,7 @@ struct KeptTokenizer {
   std::string others;  ///< the files that are there instead, and why they are not it; empty if there are none
 };
 
-/// Looks for a tokenizer whose files were kept, under their own names behind `before` ("data/stories." or
+/// Looks for a tokenizer whose files were kept, under their own names after `before` ("data/stories." or
 /// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile, or both. The hash tells which it is, since some may
 /// have been left there by another one; damaged files are not it.
 KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, const std::string& before);

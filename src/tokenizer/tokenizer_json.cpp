@@ -51,7 +51,7 @@ class TokenizerJson {
     do {
       std::string buffer;
       const std::string key(json.string(buffer));
-      json.expect(':', "':' behind a key");
+      json.expect(':', "':' after a key");
       json.peek();
       visit(key, json);
     } while (json.take(','));

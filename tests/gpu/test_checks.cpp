@@ -59,7 +59,7 @@ TEST_CASE("search for an algorithm: none, one that can be used, one that cannot,
 TEST_CASE("check_nccl names what was done, NCCL's error and what to do") {
   int ranks = 0;
   const ncclResult_t result = ncclCommCount(nullptr, &ranks);
-  require_error(ErrorKind::communication, {"NCCL, counting: invalid argument", "a GPU of its own"},
+  require_error(ErrorKind::communication, {"NCCL, counting: invalid argument", "one GPU per rank"},
                 [&] { check_nccl(result, nullptr, "counting"); });
   require_error(ErrorKind::communication, {"NCCL, group 'data'", "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME"},
                 [] { check_nccl(ncclRemoteError, nullptr, "group 'data'"); });
