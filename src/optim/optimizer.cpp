@@ -1,15 +1,10 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "comm/poll_backoff.h"
 
 namespace megatron {
 
 namespace {
-
-constexpr float kSkipForLoss = 2;  // in addition to the 1 of a bad gradient
 
 std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
   std::int64_t sum = 0;
@@ -31,7 +26,7 @@ UpdateRule update_rule(const std::string& name) {
 
 std::size_t Optimizer::state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings) {
   const int tensors = settings.moments() + (store.values().dtype() == DType::f32 ? 0 : 1);
-  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(shard))) * sizeof(float) + kScalarBytes;
+  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(shard))) * sizeof(float);
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
@@ -64,7 +59,7 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
     }
   }
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  memory_ = Buffer(device, state_bytes(store, shard, settings) - kScalarBytes);
+  memory_ = Buffer(device, state_bytes(store, shard, settings));
   std::size_t taken = 0;
   const auto take = [&](bool wanted, Tensor& tensor) {
     if (!wanted) return;
@@ -75,17 +70,6 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
   take(settings.moments() >= 1, m_);
   take(settings.moments() >= 2, v_);
   take(has_master_copy(), master_copy_);
-  scalars_ = Buffer(device, kScalarBytes);
-  sums_ = scalars_.tensor({sizeof(StepSums) / sizeof(double)}, DType::f64, offsetof(Numbers, sums));
-  norm_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, norm));
-  skip_ = scalars_.tensor({1}, DType::f32, offsetof(Numbers, skip));
-  model_square_sum_ = scalars_.tensor({1}, DType::f64, 64);
-  zero_ = scalars_.tensor({1}, DType::f64, 72);
-  factor_ = scalars_.tensor({1}, DType::f32, 128);
-  bad_loss_ = scalars_.tensor({1}, DType::f32, 192);
-  unused_ = scalars_.tensor({2}, DType::f32, 196);
-  ops.fill(zero_, 0);
-  numbers_here_ = Buffer(device.pinned(), sizeof(Numbers));
 }
 
 Optimizer::State Optimizer::state(const FlatRange& range) const {
@@ -119,77 +103,33 @@ void Optimizer::publish(std::size_t index) {
 
 void Optimizer::set_values_from_master() {
   for (std::size_t i = 0; i < owned_.size(); ++i) publish(i);
-  if (gathers_ != nullptr) gathers_->finish();
+  wait_for_values();
 }
 
 void Optimizer::add_square_sum(const std::vector<FlatRange>& ranges, Tensor total) {
   for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
 }
 
-// All that ranks must know of each other's step, in one vector: over the model, then over its copies.
-void Optimizer::sum_up(const ProcessGrid& grid, ConstTensor loss) {
-  ops_.fill(sums_, 0);
-  add_square_sum(in_norm_, sums_.slice(0, 0, 1));
-  add_square_sum(copies_, sums_.slice(0, 1, 1));
-  if (loss) {
-    if (grid.tensor().rank() == 0) ops_.copy(loss, sums_.slice(0, 2, 1));
-    ops_.copy(loss, sums_.slice(0, 3, 1));
-  }
-  grid.model().all_reduce(sums_);
-  ops_.copy(sums_.slice(0, 0, 1), model_square_sum_);
-  grid.copies().all_reduce(sums_);
+void Optimizer::add_square_sums(Tensor counted, Tensor copies) {
+  add_square_sum(in_norm_, counted);
+  add_square_sum(copies_, copies);
 }
 
-// Norm, factor and whether to skip, on the device. Without shards copies have the same gradient, whose norm is in
-// their replica's sum; where memory or a network fails they may not, so that skipping follows from all ranks' sums.
-void Optimizer::decide(const UpdateSettings& settings) {
-  ops_.clip_factor({.square_sum = store_.shards() > 1 ? sums_.slice(0, 0, 1) : model_square_sum_,
-                    .maximum = static_cast<float>(settings_.clip_norm),
-                    .loss_scale = settings.loss_scale,
-                    .norm = norm_,
-                    .factor = factor_,
-                    .skip = unused_.slice(0, 0, 1)});
-  const auto check = [&](ConstTensor square_sum, ConstTensor finite, Tensor skip) {
-    ops_.clip_factor({.square_sum = square_sum,
-                      .copies_square_sum = finite,
-                      .loss_scale = settings.loss_scale,
-                      .norm = unused_.slice(0, 0, 1),
-                      .factor = unused_.slice(0, 1, 1),
-                      .skip = skip});
-  };
-  check(sums_.slice(0, 0, 1), sums_.slice(0, 1, 1), skip_);
-  check(zero_, sums_.slice(0, 3, 1), bad_loss_);
-  ops_.scale(bad_loss_, kSkipForLoss);
-  ops_.add(bad_loss_, skip_);
-}
-
-Optimizer::Update Optimizer::update(const ProcessGrid& grid, const UpdateSettings& settings) {
+void Optimizer::wait_for_values() {
   if (gathers_ != nullptr) gathers_->finish();
-  sum_up(grid, settings.loss);
-  decide(settings);
-  const Ticket read =
-      device_.start_copy_to_host(numbers_here_.data(), scalars_.data(), sizeof(Numbers), device_.mark());
+}
+
+void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
   for (std::size_t i = 0; i < owned_.size(); ++i) {
-    update_range(i, settings);
+    for (const Part& part : parts_[i]) {
+      update_part(part, settings, factor, skip);
+      if (gathers_ != nullptr) gathers_->progress();
+    }
     publish(i);
   }
-  // The step's one wait for the device, which has the whole update to do meanwhile. Communication is moved along, and
-  // throws what its network has found wrong.
-  for (PollBackoff backoff; !device_.complete(read); backoff.rest()) grid.copies().progress();
-  Numbers numbers{};
-  std::memcpy(&numbers, numbers_here_.data(), sizeof numbers);
-  if (numbers.skip == 0) ++updates_;
-  return {numbers.sums.loss, numbers.norm, numbers.skip != 0, numbers.skip >= kSkipForLoss};
 }
 
-void Optimizer::update_range(std::size_t index, const UpdateSettings& settings) {
-  for (const Part& part : parts_[index]) {
-    update_part(part, settings);
-    if (gathers_ != nullptr) gathers_->progress();
-  }
-}
-
-void Optimizer::update_part(const Part& part, const UpdateSettings& settings) {
+void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
   const State state = this->state(part.range);
   const Tensor gradient = in(store_.gradients(), part.range);
   const auto rate = static_cast<float>(settings.learning_rate);
@@ -198,8 +138,8 @@ void Optimizer::update_part(const Part& part, const UpdateSettings& settings) {
     return ops_.sgd({.value = state.master,
                      .gradient = gradient,
                      .m = state.m,
-                     .clip_factor = factor_,
-                     .skip = skip_,
+                     .clip_factor = factor,
+                     .skip = skip,
                      .learning_rate = rate,
                      .momentum = static_cast<float>(settings_.momentum),
                      .weight_decay = decay});
@@ -208,8 +148,8 @@ void Optimizer::update_part(const Part& part, const UpdateSettings& settings) {
               .gradient = gradient,
               .m = state.m,
               .v = state.v,
-              .clip_factor = factor_,
-              .skip = skip_,
+              .clip_factor = factor,
+              .skip = skip,
               .learning_rate = rate,
               .beta1 = static_cast<float>(settings_.beta1),
               .beta2 = static_cast<float>(settings_.beta2),

@@ -1,17 +1,16 @@
-// Optimizer: AdamW or SGD over a parameter store: moments, master copy, global-norm clipping, and the decision to skip
-// a step whose gradient is not finite. The same decision on all ranks: the norm is summed over one whole model replica.
+// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Whether a step
+// is skipped, and how it is clipped, is decided for all ranks at once (update_step.h).
 //
 // Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where they
 // are f32 they are the master themselves), each flat, of the ranges of the store that this rank owns: all, or with a
 // store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
-// bucket. After an update values = the master, rounded; with shards their gathers are on their way. Knows parameters,
-// not models.
+// bucket. After an update values = the master, rounded; with shards their gathers are on their way. Knows parameters;
+// must not know models or losses.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "comm/process_grid.h"
 #include "parallel/parameter.h"
 #include "parallel/parameter_all_gather.h"
 
@@ -36,10 +35,7 @@ struct OptimizerSettings {
 struct UpdateSettings {
   double learning_rate = 0;
   double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
-  double loss_scale = 1;    ///< the store's gradients are the loss' times this
-  /// f64 [1], optional: this rank's part of the loss, the same on all tensor ranks, 0 on stages that have none. If it
-  /// is not finite on some rank nothing is changed on any.
-  ConstTensor loss = {};
+  double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
 class Optimizer {
@@ -56,16 +52,16 @@ class Optimizer {
   /// there are shards.
   void set_values_from_master();
 
-  struct Update {
-    double loss = 0;           ///< summed over stages and data ranks
-    double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
-    bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
-    bool bad_loss = false;  ///< on some rank the loss was: then skipped, and no loss scale would have helped
-  };
-  /// One update from the store's gradients, which must be summed over all partial axes. Collective over the grid; the
-  /// flags are the same on every rank. The device decides by itself whether to skip; what it decided is read once,
-  /// while it updates.
-  Update update(const ProcessGrid& grid, const UpdateSettings& settings);
+  /// Adds the sums of squares of this rank's gradients, with their scale: of those that it counts in the model's norm,
+  /// and of copies that another rank counts and this one has computed itself. Both f64 [1].
+  void add_square_sums(Tensor counted, Tensor copies);
+  /// Until values that are on their way have arrived. Collective over the copies where there are shards.
+  void wait_for_values();
+  /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
+  /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1], read
+  /// when the device comes to it. An update that was not skipped must be told to count_update().
+  void start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
+  void count_update() { ++updates_; }
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
   void set_updates(std::int64_t updates) { updates_ = updates; }
@@ -79,10 +75,11 @@ class Optimizer {
   Tensor m() const { return m_; }  ///< f32, all ranges one after the other; absent where the rule has none
   Tensor v() const { return v_; }  ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
-  std::size_t state_bytes() const { return memory_.bytes() + scalars_.bytes(); }
+  std::size_t state_bytes() const { return memory_.bytes(); }
+  double clip_norm() const { return settings_.clip_norm; }
+  int shards() const { return store_.shards(); }
 
-  /// Bytes of optimizer state of a rank of the copies, the norm and its like included, for a store that is allocated
-  /// (or planned).
+  /// Bytes of optimizer state of a rank of the copies, for a store that is allocated (or planned).
   static std::size_t state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings);
 
  private:
@@ -92,25 +89,8 @@ class Optimizer {
     bool decay;
   };
 
-  /// Summed over all ranks by one collective over the model and one over the copies. Finite where every rank's are.
-  struct StepSums {
-    double square_sum;         ///< of owned gradients
-    double copies_square_sum;  ///< of the others that a rank computed itself
-    double loss;               ///< of one tensor rank
-    double losses;             ///< of every rank that has one
-  };
-  /// What the host learns of an update; on the device as one block.
-  struct Numbers {
-    StepSums sums;
-    float norm, skip;
-  };
-  static constexpr std::size_t kScalarBytes = 4 * 64;
-
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
-  void sum_up(const ProcessGrid& grid, ConstTensor loss);
-  void decide(const UpdateSettings& settings);
-  void update_range(std::size_t index, const UpdateSettings& settings);
-  void update_part(const Part& part, const UpdateSettings& settings);
+  void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
@@ -124,12 +104,8 @@ class Optimizer {
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
   std::vector<FlatRange> in_norm_;        // what this rank counts in the norm, gaps included
   std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
-  Buffer memory_, scalars_, numbers_here_;
+  Buffer memory_;
   Tensor m_, v_, master_copy_;
-  Tensor sums_;              // StepSums as f64 [4]
-  Tensor model_square_sum_;  // f64 [1], of one model replica
-  Tensor factor_, norm_, skip_, bad_loss_;
-  Tensor zero_, unused_;
   std::int64_t updates_ = 0;
 };
 

@@ -106,6 +106,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   optimizer_ =
       std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
+  update_step_ = std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops);
   allocate_arenas();
   loss_sums_ = allocate_losses(scratch_, terms_);
 }
@@ -135,7 +136,7 @@ MemoryUse Replica::used() const {
   const ExecutorMemory passes = executor_->used();
   MemoryUse used{.weights = store_.values().bytes() + store_.constant_bytes(),
                  .gradients = store_.gradients().bytes(),
-                 .optimizer = optimizer_->state_bytes(),
+                 .optimizer = optimizer_->state_bytes() + update_step_->bytes(),
                  .activations = ExecutorMemory::sum(passes.slots),
                  .communication = ExecutorMemory::sum(passes.gradient_buffers),
                  .scratch = scratch_.high_water(),
@@ -193,14 +194,12 @@ void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::i
   loss_scale_ = loss.scale;
 }
 
-Optimizer::Update Replica::update(UpdateSettings settings, Timers& timers) {
+Replica::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
-  internal_check(terms_.size() == 1, "a loss of several terms");
-  settings.loss = loss_sums_;
-  settings.loss_scale = loss_scale_;
-  Optimizer::Update update = optimizer_->update(grid_, settings);
-  update.loss /= loss_counts_[0];
-  return update;
+  settings.gradient_scale = loss_scale_;
+  const StepVerdict verdict = update_step_->run(settings, loss_sums_);
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_means_[i] = verdict.loss_sums[i] / loss_counts_[i];
+  return {{total_loss(terms_, loss_means_), loss_means_}, verdict.gradient_norm, verdict.skipped, verdict.bad_loss};
 }
 
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,

@@ -14,6 +14,7 @@
 #include "diagnostics/non_finite_report.h"
 #include "model/family.h"
 #include "optim/optimizer.h"
+#include "optim/update_step.h"
 #include "parallel/gradient_reducer.h"
 #include "pipeline/executor.h"
 #include "train/memory_plan.h"
@@ -42,9 +43,15 @@ class Replica {
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
   /// optimizer.distributed they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
+  struct Update {
+    Losses loss;               ///< the terms are valid until the next step or evaluation
+    double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
+    bool skipped = false;      ///< a loss or the gradient was not finite on some rank: nothing was changed
+    bool bad_loss = false;     ///< a loss was
+  };
   /// Applies the gradients, unless they or the loss are not finite. Its loss is forward_backward()'s, the same on every
-  /// rank. In a step the host waits for the device here alone.
-  Optimizer::Update update(UpdateSettings settings, Timers& timers);
+  /// rank. The gradients' scale is the replica's to set. In a step the host waits for the device here alone.
+  Update update(UpdateSettings settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
   /// Plays the step once more, by itself on each data rank and with another loss scale; gradients are not the step's
   /// afterwards. Collective.
@@ -114,6 +121,7 @@ class Replica {
   std::vector<double> loss_counts_, gradient_scales_, loss_means_;  // by term
   double loss_scale_ = 1;                                           // of the gradients
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<UpdateStep> update_step_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches
   std::vector<Action> evaluation_actions_;
 };

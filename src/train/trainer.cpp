@@ -115,9 +115,9 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   result.weight_decay = weight_decay_.at(samples);
   wait_until_copied();
   if (before_update) before_update(result.loss_scale);
-  const Optimizer::Update update =
+  const Replica::Update update =
       replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
-  result.loss = update.loss;
+  result.loss = update.loss.total;
   result.loss_count = loss_counts_[0];
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;

@@ -131,18 +131,17 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
       }
     }
     // Loss and norm are asked for without an effect on values.
-    const Optimizer::Update first = replica.update({.loss_scale = loss_scale(config)}, timers);
+    const Replica::Update first = replica.update({}, timers);
     backend.ops->fill(replica.optimizer().m(), 0);
     backend.ops->fill(replica.optimizer().v(), 0);
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden.steps.size(); ++i) {
       forward_backward(golden.steps[i], static_cast<int>(i) + 1);
-      const Optimizer::Update update = replica.update({.learning_rate = golden.learning_rate,
-                                                       .weight_decay = config.optimizer.weight_decay,
-                                                       .loss_scale = loss_scale(config)},
+      const Replica::Update update = replica.update({.learning_rate = golden.learning_rate,
+                                                       .weight_decay = config.optimizer.weight_decay},
                                                       timers);
       if (world.rank() != 0) continue;
-      results.losses.push_back(update.loss);
+      results.losses.push_back(update.loss.total);
       results.norms.push_back(update.gradient_norm);
     }
     {
@@ -150,7 +149,7 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
       for (const TensorSlice& slice : replica.owned_slices()) assemble(slice, results.last);
     }
     if (world.rank() != 0) return;
-    results.loss = first.loss;
+    results.loss = first.loss.total;
     results.gradient_norm = first.gradient_norm;
   });
   for (auto& [name, gradient] : results.gradients) {

@@ -103,9 +103,9 @@ Results compute(const Config& config) {
         if (parameter.owner) assemble(parameter, parameter.gradient, results.gradients);
       }
     }
-    const Optimizer::Update update = replica.update({}, timers);
+    const Replica::Update update = replica.update({}, timers);
     if (world.rank() != 0) return;
-    results.loss = update.loss;
+    results.loss = update.loss.total;
     results.gradient_norm = update.gradient_norm;
   });
   return results;

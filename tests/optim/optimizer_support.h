@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "optim/optimizer.h"
+#include "optim/update_step.h"
 #include "support/tensors.h"
 
 namespace megatron::test {
@@ -70,6 +70,25 @@ inline double norm_of(const ParameterStore& store) {
     for (const float g : copy_of(parameter.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
   }
   return std::sqrt(sum);
+}
+
+struct UpdateResult {
+  double gradient_norm = 0;
+  bool skipped = false, bad_loss = false;
+  std::vector<double> loss_sums;
+};
+
+/// One update of all ranks. `losses`: f64 [terms] of this rank, or none.
+inline UpdateResult update(Optimizer& optimizer, Device& device, Ops& ops, const ProcessGrid& grid,
+                           const UpdateSettings& settings, ConstTensor losses = {}) {
+  UpdateStep step(optimizer, grid, losses ? static_cast<std::size_t>(losses.elements()) : 0, device, ops);
+  const StepVerdict verdict = step.run(settings, losses);
+  return {verdict.gradient_norm, verdict.skipped, verdict.bad_loss, {verdict.loss_sums.begin(), verdict.loss_sums.end()}};
+}
+
+inline UpdateResult update(Optimizer& optimizer, const Backend& backend, const ProcessGrid& grid,
+                           const UpdateSettings& settings, ConstTensor losses = {}) {
+  return update(optimizer, *backend.device, *backend.ops, grid, settings, losses);
 }
 
 }  // namespace megatron::test

@@ -76,7 +76,7 @@ Trained train_alone(int copies, int stages, DType type) {
           backend.ops->add(sum, parameter->gradient.view({weight.shape.elements()}));
         }
       }
-      result.norms.push_back(optimizer.update(grid, kUpdate).gradient_norm);
+      result.norms.push_back(update(optimizer, backend, grid, kUpdate).gradient_norm);
     }
     Owned<float> widened({store.flat_elements()});
     backend.ops->copy(store.values(), widened.tensor());
@@ -117,7 +117,7 @@ Trained train_on(const GridShape& shape, DType type, bool distributed) {
                           store.all()[i].gradient.view({here[i].shape.elements()}));
       }
       reducer.finish(*backend.ops, scratch);
-      norms.push_back(optimizer.update(grid, kUpdate).gradient_norm);
+      norms.push_back(update(optimizer, backend, grid, kUpdate).gradient_norm);
     }
     gathers.finish();
     Owned<float> widened({store.flat_elements()});

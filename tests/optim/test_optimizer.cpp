@@ -75,9 +75,9 @@ TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, de
       const double norm = norm_of(store);
       if (norm > kSettings.clip_norm) ++clipped;
       reference.update(store, norm);
-      const Optimizer::Update update = optimizer.update(grid, kUpdate);
-      CHECK(update.gradient_norm == Approx(norm).epsilon(1e-6));
-      CHECK_FALSE(update.skipped);
+      const UpdateResult result = update(optimizer, backend, grid, kUpdate);
+      CHECK(result.gradient_norm == Approx(norm).epsilon(1e-6));
+      CHECK_FALSE(result.skipped);
       CHECK(optimizer.updates() == step);
       for (std::size_t k = 0; k < store.all().size(); ++k) {
         const Parameter& parameter = store.all()[k];
@@ -112,17 +112,17 @@ TEST_CASE("moments and the update count carry on where they were put") {
     make_small(store, backend);
     Optimizer through(store, kSettings, *backend.device, *backend.ops);
     set_gradients(store, 1, 0.3);
-    through.update(grid, kUpdate);
+    update(through, backend, grid, kUpdate);
     const std::vector<float> values = copy_of(store.values());
     Optimizer resumed(store, kSettings, *backend.device, *backend.ops);
     backend.ops->copy(through.m(), resumed.m());
     backend.ops->copy(through.v(), resumed.v());
     resumed.set_updates(through.updates());
     set_gradients(store, 2, 0.3);
-    through.update(grid, kUpdate);
+    update(through, backend, grid, kUpdate);
     const std::vector<float> want = copy_of(store.values());
     std::copy(values.begin(), values.end(), store.values().as<float>());
-    resumed.update(grid, kUpdate);
+    update(resumed, backend, grid, kUpdate);
     CHECK(copy_of(store.values()) == want);
     CHECK(resumed.updates() == 2);
   });
@@ -138,8 +138,8 @@ TEST_CASE("clip_norm 0 leaves gradients as they are") {
     settings.clip_norm = 0;
     Optimizer optimizer(store, settings, *backend.device, *backend.ops);
     set_gradients(store, 1, 100);
-    const Optimizer::Update update = optimizer.update(grid, kUpdate);
-    CHECK(update.gradient_norm > 100);
+    const UpdateResult result = update(optimizer, backend, grid, kUpdate);
+    CHECK(result.gradient_norm > 100);
     const float g = store.at(0).gradient.as<float>()[0];
     CHECK(static_cast<double>(optimizer.m().as<float>()[0]) ==
           Approx((1 - 0.9) * static_cast<double>(g)).epsilon(1e-5));
@@ -159,10 +159,10 @@ TEST_CASE("scaled gradients with their loss scale are the update of the gradient
         set_gradients(store, step, width);
         backend.ops->scale(store.gradients(), loss_scale);
         UpdateSettings settings = kUpdate;
-        settings.loss_scale = loss_scale;
-        const Optimizer::Update update = optimizer.update(grid, settings);
+        settings.gradient_scale = loss_scale;
+        const UpdateResult result = update(optimizer, backend, grid, settings);
         backend.ops->scale(store.gradients(), 1 / loss_scale);
-        CHECK(update.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
+        CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
       }
       values = copy_of(store.values());
     });
@@ -203,8 +203,8 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
       CHECK(copy_of(narrow.gradients()) == copy_of(wide.gradients()));
       set_gradients(wide, step, 0.3);
       set_gradients(narrow, step, 0.3);
-      reference.update(grid, kUpdate);
-      optimizer.update(grid, kUpdate);
+      update(reference, backend, grid, kUpdate);
+      update(optimizer, backend, grid, kUpdate);
     }
     CHECK_FALSE(widened.values()[0] == wide.values().as<float>()[0]);  // something was rounded
   });
@@ -223,7 +223,7 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
       CHECK(optimizer.m().empty() == (momentum == 0));
       CHECK(optimizer.v().empty());
       const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
-      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment) + 4 * 64);
+      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment) );
       Reference reference(store);
       for (std::uint64_t step = 1; step <= 4; ++step) {
         set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
@@ -238,14 +238,14 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
             value -= as_float(kUpdate.learning_rate) * m;
           }
         }
-        CHECK(optimizer.update(grid, kUpdate).gradient_norm == Approx(norm).epsilon(1e-6));
+        CHECK(update(optimizer, backend, grid, kUpdate).gradient_norm == Approx(norm).epsilon(1e-6));
         for (std::size_t k = 0; k < store.all().size(); ++k) {
           CHECK(difference(store.all()[k].value, reference.states[k].value, 2e-6) == "");
         }
       }
       const std::vector<float> before = copy_of(store.values());
       store.gradients().as<float>()[0] = NAN;
-      CHECK(optimizer.update(grid, kUpdate).skipped);
+      CHECK(update(optimizer, backend, grid, kUpdate).skipped);
       CHECK(copy_of(store.values()) == before);
     });
   }
@@ -272,14 +272,13 @@ TEST_CASE("a loss that is not finite skips the update on every rank, and says wh
     double loss = world.rank() == 1 ? each.loss : 3;  // one rank alone reads it wrong
     store.at(0).gradient.as<float>()[0] = each.gradient;
     const std::vector<float> before = copy_of(store.values());
-    UpdateSettings settings = kUpdate;
-    settings.loss = ConstTensor(&loss, {1}, DType::f64);
-    const Optimizer::Update update = optimizer.update(grid, settings);
+    const ConstTensor losses = ConstTensor(&loss, {1}, DType::f64);
+    const UpdateResult result = update(optimizer, backend, grid, kUpdate, losses);
     const bool kept = std::memcmp(copy_of(store.values()).data(), before.data(), before.size() * sizeof(float)) == 0;
-    communicator_cases::expect(update.skipped == each.skipped && kept == each.skipped, "skipped: {}", update.skipped);
-    communicator_cases::expect(update.bad_loss == each.bad_loss, "bad loss: {}", update.bad_loss);
-    communicator_cases::expect(update.loss == 3 + each.loss || (std::isnan(update.loss) && std::isnan(each.loss)),
-                               "loss {}", update.loss);
+    communicator_cases::expect(result.skipped == each.skipped && kept == each.skipped, "skipped: {}", result.skipped);
+    communicator_cases::expect(result.bad_loss == each.bad_loss, "bad loss: {}", result.bad_loss);
+    communicator_cases::expect(result.loss_sums[0] == 3 + each.loss || (std::isnan(result.loss_sums[0]) && std::isnan(each.loss)),
+                               "loss {}", result.loss_sums[0]);
     communicator_cases::expect(optimizer.updates() == (each.skipped ? 0 : 1), "updates {}", optimizer.updates());
   });
 }
@@ -302,8 +301,8 @@ TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
     CountedSums ops(std::move(backend.ops));
     set_gradients(store, 1, 0.3);
     Optimizer optimizer(store, kSettings, *backend.device, ops);
-    const Optimizer::Update update = optimizer.update(grid, kUpdate);
-    CHECK(update.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
+    const UpdateResult result = update(optimizer, *backend.device, ops, grid, kUpdate);
+    CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
     // Up to the copy that another rank counts, behind it, and the copy by itself: 48 + 48 + 10, 50 and 9 elements.
     CHECK(ops.elements == std::vector<std::int64_t>{106, 50, 9});
   });

@@ -16,7 +16,7 @@ namespace {
 
 struct RankState {
   std::vector<float> values, m, v;
-  std::vector<Optimizer::Update> updates;
+  std::vector<UpdateResult> updates;
   std::int64_t count = 0;
   bool operator==(const RankState& other) const {
     return values == other.values && m == other.m && v == other.v && count == other.count;
@@ -46,18 +46,18 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
     };
     const auto seed = static_cast<std::uint64_t>(100 * world.rank());
     set_gradients(store, seed + 1, 0.3);
-    state.updates.push_back(optimizer.update(grid, kUpdate));
+    state.updates.push_back(update(optimizer, backend, grid, kUpdate));
     if (check_unchanged) {
       snapshot();
       const RankState before = state;
       set_gradients(store, seed + 2, 0.3);
       if (world.rank() == bad_rank) store.at(bad_parameter).gradient.as<float>()[1] = bad;
-      state.updates.push_back(optimizer.update(grid, kUpdate));
+      state.updates.push_back(update(optimizer, backend, grid, kUpdate));
       snapshot();
       same[static_cast<std::size_t>(world.rank())] = before == state ? 1 : 0;
     }
     set_gradients(store, seed + 3, 0.3);
-    state.updates.push_back(optimizer.update(grid, kUpdate));
+    state.updates.push_back(update(optimizer, backend, grid, kUpdate));
     snapshot();
   });
   unchanged.assign(same.begin(), same.end());
@@ -90,8 +90,9 @@ TEST_CASE("one number that is not finite on one rank makes all ranks of the mode
 
 TEST_CASE("a loss that is not finite on one rank is known on all, and changes nothing") {
   constexpr GridShape shape{.tensor = 2, .data = 2, .pipeline = 2};
+  const int bad_term = GENERATE(0, 1);
   for (int bad_rank = -1; bad_rank < shape.ranks(); ++bad_rank) {
-    CAPTURE(bad_rank);
+    CAPTURE(bad_rank, bad_term);
     run_as_threads(shape.ranks(), [&](Communicator& world) {
       const ProcessGrid grid(world, shape);
       Backend backend = make_cpu_backend();
@@ -100,12 +101,13 @@ TEST_CASE("a loss that is not finite on one rank is known on all, and changes no
       set_gradients(store, 1, 0.3);
       Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
       const std::vector<float> before = copy_of(store.values());
-      UpdateSettings settings = kUpdate;
-      const double loss = world.rank() == bad_rank ? NAN : 3;
-      settings.loss = ConstTensor(&loss, {1}, DType::f64);
-      const Optimizer::Update update = optimizer.update(grid, settings);
-      CHECK(update.bad_loss == (bad_rank >= 0));
-      CHECK(update.skipped == (bad_rank >= 0));
+      // Of two terms either.
+      const double bad = world.rank() == bad_rank ? NAN : 3;
+      const double sums[] = {bad_term == 0 ? bad : 3, bad_term == 1 ? bad : 3};
+      const ConstTensor losses(sums, {2}, DType::f64);
+      const UpdateResult result = update(optimizer, backend, grid, kUpdate, losses);
+      CHECK(result.bad_loss == (bad_rank >= 0));
+      CHECK(result.skipped == (bad_rank >= 0));
       CHECK((copy_of(store.values()) == before) == (bad_rank >= 0));
     });
   }
@@ -129,7 +131,7 @@ TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and 
   }
 }
 
-TEST_CASE("an update: one sum over the model, one over data ranks, loss included") {
+TEST_CASE("an update: one sum over the model, one over data ranks, losses included") {
   constexpr GridShape shape{.tensor = 2, .data = 2, .pipeline = 2};
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, shape);
@@ -141,15 +143,16 @@ TEST_CASE("an update: one sum over the model, one over data ranks, loss included
     TrafficMeter model, data;
     grid.model().set_meter(&model);
     grid.data().set_meter(&data);
-    UpdateSettings settings = kUpdate;
-    // Each tensor rank of the last stage has its data rank's loss.
-    const double loss = grid.last_stage() ? 10.0 * grid.at().data + 3 : 0;
-    settings.loss = ConstTensor(&loss, {1}, DType::f64);
-    const Optimizer::Update update = optimizer.update(grid, settings);
+    // Each tensor rank of a stage has its data rank's loss: one term on the last, one on the first, one on both.
+    const double loss = 10.0 * grid.at().data + 3;
+    const double sums[] = {grid.last_stage() ? loss : 0, grid.last_stage() ? 0 : 100 + loss, loss / 2};
+    const ConstTensor losses(sums, {3}, DType::f64);
+    const UpdateResult result = update(optimizer, backend, grid, kUpdate, losses);
     communicator_cases::expect(model.operations == 1 && data.operations == 1, "{} and {} collectives", model.operations,
                                data.operations);
-    communicator_cases::expect(update.loss == 16, "loss {}", update.loss);
-    communicator_cases::expect(!update.skipped, "skipped");
+    communicator_cases::expect(result.loss_sums == std::vector<double>{16, 216, 16}, "losses {}",
+                               fmt::join(result.loss_sums, ", "));
+    communicator_cases::expect(!result.skipped, "skipped");
   });
 }
 
@@ -185,7 +188,7 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
     CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings));
     if (distributed) {
       const std::int64_t tensors = type == DType::f32 ? 8 : 12;
-      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks) + 4 * 64);
+      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks) );
     }
     for (std::uint64_t step = 1; step <= 4; ++step) {
       set_gradients(store, step, step == 3 ? 0.01 : 0.3);
@@ -202,10 +205,10 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
       const bool bad = step == 3 && world.rank() == ranks - 1;
       const float before = store.gradients().as<float>()[element];
       if (bad || (step == 3 && !distributed)) store.gradients().as<float>()[element] = INFINITY;
-      const Optimizer::Update update = optimizer.update(grid, kUpdate);
+      const UpdateResult updated = update(optimizer, backend, grid, kUpdate);
       store.gradients().as<float>()[element] = before;
-      CHECK(update.skipped == (step == 3));
-      if (world.rank() == 0) result.norms.push_back(update.gradient_norm);
+      CHECK(updated.skipped == (step == 3));
+      if (world.rank() == 0) result.norms.push_back(updated.gradient_norm);
     }
     CHECK(optimizer.updates() == 3);
     gathers.finish();

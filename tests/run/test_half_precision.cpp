@@ -190,7 +190,7 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       replica.optimizer().set_values_from_master();
       const std::span<const MicroBatch> micro_batches = batches.step(1);
       replica.forward_backward(micro_batches, 1, batches.loss(), timers);
-      const Optimizer::Update update = replica.update({}, timers);
+      const Replica::Update update = replica.update({}, timers);
       CHECK(update.skipped);
       CHECK(update.bad_loss);
       told[static_cast<std::size_t>(world.rank())] =

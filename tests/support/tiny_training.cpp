@@ -172,10 +172,10 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
         const std::lock_guard lock(mutex);
         for (const TensorSlice& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
       }
-      const Optimizer::Update update = replica.update(
+      const Replica::Update update = replica.update(
           {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() == 0) {
-        trace.losses.push_back(update.loss);
+        trace.losses.push_back(update.loss.total);
         trace.norms.push_back(update.gradient_norm);
       }
     }

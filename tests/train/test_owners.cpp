@@ -9,7 +9,7 @@
 #include "comm/counting_communicator.h"
 #include "model/family.h"
 #include "nn/parameter_builder.h"
-#include "optim/optimizer.h"
+#include "optim/update_step.h"
 #include "support/boxes.h"
 #include "train/grid.h"
 #include "train/saved_layout.h"
@@ -78,7 +78,8 @@ class Tally {
     }
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, {}, *backend_.device, *backend_.ops, &gathers);
-    const double norm = optimizer.update(grid, {}).gradient_norm;
+    UpdateStep step(optimizer, grid, 0, *backend_.device, *backend_.ops);
+    const double norm = step.run({}, {}).gradient_norm;
     counted_ += std::llround(norm * norm);
   }
 
