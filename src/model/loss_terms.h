@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megatron {
@@ -28,6 +29,15 @@ struct Losses {
   double total = 0;
   std::span<const double> terms;
 };
+
+using NamedLosses = std::vector<std::pair<std::string, double>>;
+
+/// Each mean under its term's name.
+inline NamedLosses named_losses(std::span<const LossTerm> terms, std::span<const double> means) {
+  NamedLosses losses;
+  for (std::size_t i = 0; i < terms.size(); ++i) losses.emplace_back(terms[i].name, means[i]);
+  return losses;
+}
 
 /// Sum of coefficient · mean.
 inline double total_loss(std::span<const LossTerm> terms, std::span<const double> means) {

@@ -65,6 +65,14 @@ class BoundedLines {
   std::size_t at_ = 0;
 };
 
+std::string members(const std::vector<std::pair<std::string, double>>& losses) {
+  std::string text;
+  for (const auto& [name, value] : losses) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", quoted(name), number(value));
+  }
+  return text;
+}
+
 }  // namespace
 
 double perplexity(double loss) {
@@ -72,10 +80,7 @@ double perplexity(double loss) {
 }
 
 std::string metrics_line(const TrainMetrics& metrics) {
-  std::string losses;
-  for (const auto& [name, value] : metrics.losses) {
-    losses += fmt::format("{}{}:{}", losses.empty() ? "" : ",", quoted(name), number(value));
-  }
+  const std::string losses = members(metrics.losses);
   return fmt::format(
       R"({{"kind":"train","step":{},"loss":{},"losses":{{{}}},"grad_norm":{},"learning_rate":{},"samples":{},)"
       R"("tokens":{},"epoch":{},"global_batch_size":{},"step_seconds":{},"tokens_per_second":{},)"
@@ -87,10 +92,13 @@ std::string metrics_line(const TrainMetrics& metrics) {
 }
 
 std::string metrics_line(const EvaluationMetrics& metrics) {
+  const bool several = metrics.losses.size() > 1;
+  const std::string losses = several ? fmt::format(R"("losses":{{{}}},)", members(metrics.losses)) : "";
+  const double of_perplexity = several ? metrics.losses.front().second : metrics.loss;
   return fmt::format(
-      R"({{"kind":"eval","split":{},"step":{},"loss":{},"perplexity":{},"samples":{},"tokens":{},"time":{}}})",
-      quoted(metrics.split), metrics.step, number(metrics.loss), number(perplexity(metrics.loss)), metrics.samples,
-      metrics.tokens, number(metrics.time));
+      R"({{"kind":"eval","split":{},"step":{},"loss":{},{}"perplexity":{},"samples":{},"tokens":{},"time":{}}})",
+      quoted(metrics.split), metrics.step, number(metrics.loss), losses, number(perplexity(of_perplexity)),
+      metrics.samples, metrics.tokens, number(metrics.time));
 }
 
 MetricsWriter::MetricsWriter(std::string path, Log& log) : path_(std::move(path)), log_(log) {}

@@ -40,6 +40,8 @@ struct EvaluationMetrics {
   std::string split;  ///< "validation" or "test"
   std::int64_t step = 0;
   double loss = 0;
+  /// By name, the loss' terms, the perplexity's first; a single one is the loss, and not written again.
+  std::vector<std::pair<std::string, double>> losses = {};
   std::int64_t samples = 0, tokens = 0;  ///< that the run has trained on by then
   double time = 0;                       ///< seconds since 1970, UTC
 };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 
@@ -10,7 +12,9 @@ namespace megatron {
 
 struct ProgressLine {
   std::int64_t step = 0;
-  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> losses;  ///< by name, the loss' terms; shown where there are several
+  double grad_norm = 0, learning_rate = 0;
   double step_seconds = 0;       ///< of one step
   double tokens_per_second = 0;  ///< the whole job's
   double remaining_tokens = 0;   ///< to the end of the run
@@ -18,6 +22,9 @@ struct ProgressLine {
   double loss_scale = 1;         ///< shown where it is not 1
   bool skipped = false;          ///< the update was skipped for a non-finite loss or gradient
 };
+
+/// "  NAME VALUE" of each where there are several, else nothing: the end of a line.
+std::string losses_by_name(const std::vector<std::pair<std::string, double>>& losses);
 
 /// Column titles, as wide as progress_line's columns. `total_steps` sets the width of the step column.
 std::string progress_header(std::int64_t total_steps);

@@ -165,7 +165,7 @@ void TrainingLoop::write_metrics(const StepResult& result) {
   if (log_.enabled()) {
     metrics_.write(TrainMetrics{.step = trainer_.step(),
                                 .loss = loss,
-                                .losses = {{config_.loss.name, loss}},
+                                .losses = named_losses(trainer_.loss_terms(), since_metrics_.loss_terms()),
                                 .grad_norm = result.gradient_norm,
                                 .learning_rate = result.learning_rate,
                                 .samples = trainer_.samples(),
@@ -188,6 +188,7 @@ void TrainingLoop::print_progress(const StepResult& result) {
   if (log_.enabled()) {
     progress_.print({.step = trainer_.step(),
                      .loss = since_progress_.loss(),
+                     .losses = named_losses(trainer_.loss_terms(), since_progress_.loss_terms()),
                      .grad_norm = result.gradient_norm,
                      .learning_rate = result.learning_rate,
                      .step_seconds = since_progress_.step_seconds(),
@@ -236,17 +237,19 @@ bool TrainingLoop::evaluate(const std::string& split) {
   if (!samples) return true;
   watch_.begin(test ? "evaluating on test" : "evaluating on validation");
   const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
-  const std::optional<double> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
+  const std::optional<EvaluatedLoss> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
   if (!loss) return false;
   if (!log_.enabled()) return true;
   metrics_.write(EvaluationMetrics{.split = split,
                                    .step = trainer_.step(),
-                                   .loss = *loss,
+                                   .loss = loss->total,
+                                   .losses = named_losses(trainer_.loss_terms(), loss->terms),
                                    .samples = trainer_.samples(),
                                    .tokens = trainer_.tokens(),
                                    .time = wall_seconds()});
-  if (std::isfinite(*loss)) {
-    log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}", split, *loss, perplexity(*loss), trainer_.step());
+  if (std::isfinite(loss->total)) {
+    log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}{}", split, loss->total, perplexity(loss->terms[0]),
+              trainer_.step(), losses_by_name(named_losses(trainer_.loss_terms(), loss->terms)));
   } else {
     log_.warning(
         "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "

@@ -40,8 +40,12 @@ std::span<const MicroBatch> DeviceBatches::next() {
   device.wait(upload_done_);  // of the last step, long ago: its memory is read into from here on
   const StepBatch* const batch = reader_ ? &reader_->next() : nullptr;
   const std::optional<double> each = source_.count_per_sample(sizes);
-  loss_count_ = each ? LossCount{*each * static_cast<double>(step.samples - step.padding)}
-                     : LossCount{batch->loss_counts[0], false};
+  complete_counts_ = each.has_value();
+  if (each) {
+    loss_counts_.assign(1, *each * static_cast<double>(step.samples - step.padding));
+  } else {
+    loss_counts_ = batch->loss_counts;
+  }
   micro_batches_.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];

@@ -47,12 +47,12 @@ class DeviceBatches {
   /// who shares the memory, and told to it when they have been read.
   std::span<const MicroBatch> next();
   const GlobalBatch& samples() const { return samples_; }  ///< of the step that next() gave
-  /// What the targets of its samples count, or what their weights say.
-  struct LossCount {
-    double value = 0;
+  /// What the samples say of their losses, by term; a single number is every term's. Valid until the next step.
+  struct LossCounts {
+    std::span<const double> values;
     bool complete = true;  ///< of the global batch; else of this data rank's samples alone
   };
-  LossCount loss_count() const { return loss_count_; }
+  LossCounts loss_counts() const { return {loss_counts_, complete_counts_}; }
 
  private:
   void start_uploads(const MicroBatch& from, std::size_t k);
@@ -66,7 +66,8 @@ class DeviceBatches {
   std::int64_t step_ = 0;
   std::int64_t samples_together_;  // of one micro-batch on all data ranks
   GlobalBatch samples_;
-  LossCount loss_count_;
+  std::vector<double> loss_counts_;
+  bool complete_counts_ = true;
   Ticket upload_done_;
   std::vector<MicroBatch> micro_batches_;
   std::unique_ptr<BatchReader> reader_;  // where this rank needs one

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "model/flops.h"
 #include "train/trainer.h"
@@ -17,8 +18,11 @@ class Interval {
   /// `flops`: per token of this step.
   void add(const StepResult& step, double seconds, const FlopsPerToken& flops);
 
-  /// Of one step exactly that step's loss; NaN if no step's loss was finite.
-  double loss() const;
+  /// Of one step exactly that step's loss; NaN if no step's loss was finite. Where the loss has several terms steps
+  /// weigh by the first one's counts.
+  double loss() const { return loss_.value(); }
+  /// By term, each weighed by its own counts.
+  std::vector<double> loss_terms() const;
   double step_seconds() const { return seconds_ / static_cast<double>(steps_); }  ///< mean
   double tokens_per_second() const { return tokens_ / seconds_; }
   FlopsPerToken flops_per_second() const { return {flops_.model / seconds_, flops_.hardware / seconds_}; }
@@ -29,7 +33,16 @@ class Interval {
   void set_loss_state(const nlohmann::json& state);
 
  private:
-  double mean_loss_ = 0, loss_count_ = 0;
+  struct Mean {
+    double mean = 0, count = 0;
+    void add(double value, double weight);
+    double value() const;
+  };
+  static nlohmann::json state_of(const Mean& mean);
+  static Mean mean_of(const nlohmann::json& state);
+
+  Mean loss_;
+  std::vector<Mean> terms_;  // where there are several
   double seconds_ = 0, tokens_ = 0;
   FlopsPerToken flops_;  // of all tokens together
   std::int64_t steps_ = 0;

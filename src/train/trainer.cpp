@@ -118,7 +118,8 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   const Replica::Update update =
       replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
   result.loss = update.loss.total;
-  result.loss_count = loss_counts_[0];
+  result.loss_terms.assign(update.loss.terms.begin(), update.loss.terms.end());
+  result.loss_counts = loss_counts_;
   result.gradient_norm = update.gradient_norm;
   result.skipped = update.skipped;
   result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();
@@ -127,8 +128,8 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   return result;
 }
 
-std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
-                                        const std::function<bool()>& stop) {
+std::optional<EvaluatedLoss> Trainer::evaluate(const SampleSet& samples, std::int64_t first_sample,
+                                               const std::function<bool()>& stop) {
   const std::int64_t batch = config_.train.global_batch_size, counted = evaluation_samples(config_, samples);
   const std::int64_t steps = (counted + batch - 1) / batch;
   const BatchPlan plan = [=](std::int64_t step) {
@@ -140,17 +141,20 @@ std::optional<double> Trainer::evaluate(const SampleSet& samples, std::int64_t f
   const Timers::Scope scope(timers_, Section::evaluation);
   micro_batches_ = {};  // their memory is the evaluation's now
   DeviceBatches batches(config_, grid_, batch_memory_, *samples.samples, plan, counted % batch != 0, read_here());
-  double sum = 0, count = 0;
-  std::vector<double> counts;
+  std::vector<double> sums(terms_.size()), all(terms_.size()), counts;
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
     const std::span<const MicroBatch> micro_batches = batches.next();
     sum_loss_counts(grid_, terms_, batches, counts);
-    sum += counts[0] * replica_.evaluate(micro_batches, counts, timers_).total;
-    count += counts[0];
+    const Losses losses = replica_.evaluate(micro_batches, counts, timers_);
+    for (std::size_t term = 0; term < terms_.size(); ++term) {
+      sums[term] += counts[term] * losses.terms[term];
+      all[term] += counts[term];
+    }
     batch_memory_.mark_read();
   }
-  return sum / count;
+  for (std::size_t term = 0; term < terms_.size(); ++term) sums[term] /= all[term];
+  return EvaluatedLoss{total_loss(terms_, sums), sums};
 }
 
 SkipReport Trainer::explain_skip(const StepResult& result) {

@@ -22,10 +22,17 @@ namespace megatron {
 struct StepResult {
   StepShape batch;  ///< what the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
-  double loss_count = 0;  ///< the loss is the mean over so much (train/loss_counts.h)
+  std::vector<double> loss_terms;   ///< by term, its mean; the loss is made of these (model/loss_terms.h)
+  std::vector<double> loss_counts;  ///< by term: the mean is over so much (train/loss_counts.h)
   double loss_scale = 1;
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
+};
+
+/// Of an evaluation, over all its samples.
+struct EvaluatedLoss {
+  double total = 0;
+  std::vector<double> terms;  ///< by term, its mean
 };
 
 /// What a closer look at a skipped step has found, the same on every rank.
@@ -44,8 +51,9 @@ class Trainer {
   StepResult train_step(const std::function<void(double loss_scale)>& before_update = {});
   /// Mean loss over the evaluation_samples() of a set from the given one on, each of which counts once. `stop` is asked
   /// before each batch, collectively; nothing when it said yes.
-  std::optional<double> evaluate(const SampleSet& samples, std::int64_t first_sample,
-                                 const std::function<bool()>& stop);
+  std::optional<EvaluatedLoss> evaluate(const SampleSet& samples, std::int64_t first_sample,
+                                        const std::function<bool()>& stop);
+  const LossTerms& loss_terms() const { return terms_; }
 
   ~Trainer();  ///< takes its meter off the grid's communicators
 

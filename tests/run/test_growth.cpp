@@ -39,7 +39,7 @@ std::pair<double, std::int64_t> first_evaluation(Config config) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
     Trainer trainer(config, grid, backend, datasets);
-    result.first = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value();
+    result.first = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value().total;
     result.second = trainer.train_step().batch.tokens();
   });
   return result;

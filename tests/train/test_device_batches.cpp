@@ -70,7 +70,7 @@ void first_step(Numbers& samples, std::optional<FieldReader> reader,
 TEST_CASE("device batches: a rank that reads no field makes no samples if the count is known") {
   Numbers samples(/*uniform=*/true);
   first_step(samples, std::nullopt, [](const DeviceBatches& batches, std::span<const MicroBatch>) {
-    CHECK(batches.loss_count().value == 5 * 16);  // padding does not count
+    CHECK(batches.loss_counts().values[0] == 5 * 16);  // padding does not count
   });
   CHECK(samples.made() == 0);
 }
@@ -78,8 +78,8 @@ TEST_CASE("device batches: a rank that reads no field makes no samples if the co
 TEST_CASE("device batches: a count that only samples tell is read on every rank") {
   Numbers samples(/*uniform=*/false);
   first_step(samples, std::nullopt, [](const DeviceBatches& batches, std::span<const MicroBatch>) {
-    CHECK(batches.loss_count().value == 5 * 16);
-    CHECK_FALSE(batches.loss_count().complete);
+    CHECK(batches.loss_counts().values[0] == 5 * 16);
+    CHECK_FALSE(batches.loss_counts().complete);
   });
   CHECK(samples.made() == 8);
 }

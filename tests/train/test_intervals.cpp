@@ -16,7 +16,8 @@ namespace {
 StepResult step_of(double loss, double count) {
   StepResult step;
   step.loss = loss;
-  step.loss_count = count;
+  step.loss_terms = {loss};
+  step.loss_counts = {count};
   step.batch.samples = 2;
   step.batch.sequence = 16;
   return step;

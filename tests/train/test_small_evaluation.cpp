@@ -53,7 +53,7 @@ struct Evaluation {
       const ProcessGrid grid(world, grid_shape(mine));
       Backend backend = make_cpu_backend();
       Trainer trainer(mine, grid, backend, datasets);
-      const double here = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value();
+      const double here = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value().total;
       if (world.rank() == 0) loss = here;
     });
     return loss;
