@@ -1,30 +1,35 @@
-// SkippedStepPolicy: counts the steps that were skipped because their loss or gradient was not finite, says why, and
-// ends a run in which nothing is learned any more. Collective over the grid.
+// SkippedStepPolicy: counts the steps that were skipped because their loss or gradient was not finite, and decides what
+// is to be done about each. Pure: the same results make the same decisions, on every rank.
 //
 // A gradient that overflows while the loss scale can still be lowered says nothing about the model, so that it is only
 // counted at first. If train.max_skipped_steps in a row are reached that way, the last of them is repeated at the
-// smallest scale of the search: what is finite there only needs more steps, and counting begins anew; what is not would
-// be no better after all of them.
+// smallest scale of the search: what is finite there only needs more steps, and counting begins anew.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "base/log.h"
-#include "config/config.h"
-#include "train/trainer.h"
-
 namespace megatron {
+
+/// What is to be done about a step.
+enum class SkipAction {
+  none,     ///< it was not skipped
+  search,   ///< say that a smaller loss scale is looked for
+  warn,     ///< say that it was skipped, for a reason that has been told
+  explain,  ///< find out why, say so, and tell explained()
+  give_up,  ///< find out why, tell explained(), and end the run unless a smaller loss scale cures it
+};
 
 class SkippedStepPolicy {
  public:
-  /// All references must outlive the policy.
-  SkippedStepPolicy(const Config& config, Communicator& world, Trainer& trainer, Log& log)
-      : config_(config), world_(world), trainer_(trainer), log_(log) {}
+  /// `most_in_a_row`: train.max_skipped_steps.
+  explicit SkippedStepPolicy(std::int64_t most_in_a_row) : most_in_a_row_(most_in_a_row) {}
 
-  /// After every step, skipped or not. `ends`: no other follows that could tell whether a smaller loss scale helps.
-  /// Errors: numerics, the same on every rank.
-  void observe(const StepResult& result, bool ends);
+  /// After every step. `searching`: skipped for its gradient alone, and a smaller loss scale may be all it takes.
+  /// `ends`: no other follows that could tell whether it does.
+  SkipAction observe(bool skipped, bool searching, bool ends);
+  /// After a closer look. `smaller_scale_cures`: at the smallest loss scale of the search everything is finite.
+  void explained(bool smaller_scale_cures);
 
   std::int64_t since_line() const { return since_line_; }
   void begin_line() { since_line_ = 0; }
@@ -38,13 +43,7 @@ class SkippedStepPolicy {
   void set_state(const nlohmann::json& state, std::int64_t steps);
 
  private:
-  void explain(const StepResult& result, bool last);
-  void log_search(const StepResult& result, bool looked_closer);
-
-  const Config& config_;
-  Communicator& world_;
-  Trainer& trainer_;
-  Log& log_;
+  std::int64_t most_in_a_row_;
   std::int64_t since_line_ = 0;  // of the metrics
   std::int64_t in_all_ = 0;      // by the run, before it was resumed included
   std::int64_t in_a_row_ = 0;    // since a step was good, or would have been at the smallest loss scale

@@ -10,6 +10,7 @@
 #include "config/print.h"
 #include "model/layers.h"
 #include "run/end_table.h"
+#include "run/skipped_steps.h"
 #include "run/way_back.h"
 #include "train/compatibility.h"
 
@@ -39,7 +40,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       lock_(lock),
       limits_(time_limits, config.run.directory),
       trainer_(config, grid, backend, datasets),
-      skips_(config, world_, trainer_, log),
+      skips_(config.train.max_skipped_steps),
       metrics_(config.run.directory + "/metrics.jsonl", log),
       progress_(log, config.train.steps),
       plot_(config.run.directory, config.run.directory, log),
@@ -215,7 +216,8 @@ void TrainingLoop::train_one_step() {
   const double seconds = Timers::steady_seconds() - start;
   watch_.end_step(seconds, result.loss,
                   seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
-  skips_.observe(result, trainer_.finished() || trainer_.step() == config_.train.stop_after);
+  observe_step(config_, world_, trainer_, skips_, result,
+               trainer_.finished() || trainer_.step() == config_.train.stop_after, log_);
   // The next step may be longer, and may have to be played twice as well.
   limits_.step_took((Timers::steady_seconds() - start) *
                     std::max(1.0, trainer_.next_tokens() / static_cast<double>(result.batch.tokens())));

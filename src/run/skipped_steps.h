@@ -1,0 +1,16 @@
+// What a run does about a skipped step, as its SkippedStepPolicy decides: says why, or ends.
+#pragma once
+
+#include "base/log.h"
+#include "config/config.h"
+#include "run/skipped_step_policy.h"
+#include "train/trainer.h"
+
+namespace megatron {
+
+/// After every step, skipped or not. `ends`: no other follows. Collective over the grid. Errors: numerics, the same on
+/// every rank, if nothing is learned any more.
+void observe_step(const Config& config, Communicator& world, Trainer& trainer, SkippedStepPolicy& policy,
+                  const StepResult& result, bool ends, Log& log);
+
+}  // namespace megatron
