@@ -37,10 +37,11 @@ std::string progress_header(std::int64_t total_steps) {
 
 std::string progress_line(const ProgressLine& line, std::int64_t total_steps) {
   const std::string scale = line.loss_scale != 1 ? fmt::format("  loss scale {}", line.loss_scale) : "";
-  return fmt::format("{:>{}} {:>9} {:>9} {:>9.2e} {:>8} {:>10} {:>9}{}{}{}", fmt::format("{}/{}", line.step, total_steps),
-                     step_width(total_steps), fitting(line.loss, 4, 9), fitting(line.grad_norm, 3, 9),
-                     line.learning_rate, fitting(line.step_seconds, 3, 8), fitting(line.tokens_per_second, 0, 10),
-                     format_duration(line.remaining_seconds), losses_by_name(line.losses), scale, line.skipped ? "  skipped" : "");
+  return fmt::format("{:>{}} {:>9} {:>9} {:>9.2e} {:>8} {:>10} {:>9}{}{}{}",
+                     fmt::format("{}/{}", line.step, total_steps), step_width(total_steps), fitting(line.loss, 4, 9),
+                     fitting(line.grad_norm, 3, 9), line.learning_rate, fitting(line.step_seconds, 3, 8),
+                     fitting(line.tokens_per_second, 0, 10), format_duration(line.remaining_seconds),
+                     losses_by_name(line.losses), scale, line.skipped ? "  skipped" : "");
 }
 
 std::string format_duration(double seconds) {

@@ -13,7 +13,7 @@ namespace megatron {
 struct ProgressLine {
   std::int64_t step = 0;
   double loss = 0;
-  std::vector<std::pair<std::string, double>> losses;  ///< by name, the loss' terms; shown where there are several
+  std::vector<std::pair<std::string, double>> losses = {};  ///< by name, the terms; shown where there are several
   double grad_norm = 0, learning_rate = 0;
   double step_seconds = 0;       ///< of one step
   double tokens_per_second = 0;  ///< the whole job's

@@ -1,5 +1,5 @@
-// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Whether a step
-// is skipped, and how it is clipped, is decided for all ranks at once (update_step.h).
+// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Whether a
+// step is skipped, and how it is clipped, is decided for all ranks at once (update_step.h).
 //
 // Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where they
 // are f32 they are the master themselves), each flat, of the ranges of the store that this rank owns: all, or with a
@@ -34,7 +34,7 @@ struct OptimizerSettings {
 /// What may be another number at every step.
 struct UpdateSettings {
   double learning_rate = 0;
-  double weight_decay = 0;  ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
+  double weight_decay = 0;    ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
@@ -58,8 +58,8 @@ class Optimizer {
   /// Until values that are on their way have arrived. Collective over the copies where there are shards.
   void wait_for_values();
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
-  /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1], read
-  /// when the device comes to it. An update that was not skipped must be told to count_update().
+  /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1],
+  /// read when the device comes to it. An update that was not skipped must be told to count_update().
   void start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void count_update() { ++updates_; }
 

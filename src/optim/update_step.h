@@ -17,9 +17,9 @@ namespace megatron {
 /// What all ranks know after a step.
 struct StepVerdict {
   std::span<const double> loss_sums;  ///< f64 [terms], summed over stages and copies; valid until the next step
-  double gradient_norm = 0;  ///< of the whole gradient (without its scale), before clipping
-  bool skipped = false;      ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
-  bool bad_loss = false;     ///< on some rank a loss was: then skipped, and no loss scale would have helped
+  double gradient_norm = 0;           ///< of the whole gradient (without its scale), before clipping
+  bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
+  bool bad_loss = false;  ///< on some rank a loss was: then skipped, and no loss scale would have helped
 };
 
 class UpdateStep {
@@ -45,8 +45,8 @@ class UpdateStep {
     float norm, skip, bad_loss, factor, unused_norm, unused_factor, unused_skip;
   };
   struct Tensors {
-    Tensor sums;      // f64 [2 + 2 · terms]: squares of counted gradients and of copies, one tensor rank's losses, all's
-    Tensor decision;  // of Decision; next to the sums, so that one transfer tells of both
+    Tensor sums;  // f64 [2 + 2 · terms]: squares of counted gradients and of copies, one tensor rank's losses, all's
+    Tensor decision;          // of Decision; next to the sums, so that one transfer tells of both
     Tensor model_square_sum;  // f64 [1], of one model replica
     Tensor zero;              // f64 [1]
   };

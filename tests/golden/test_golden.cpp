@@ -137,9 +137,8 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden.steps.size(); ++i) {
       forward_backward(golden.steps[i], static_cast<int>(i) + 1);
-      const Replica::Update update = replica.update({.learning_rate = golden.learning_rate,
-                                                       .weight_decay = config.optimizer.weight_decay},
-                                                      timers);
+      const Replica::Update update = replica.update(
+          {.learning_rate = golden.learning_rate, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() != 0) continue;
       results.losses.push_back(update.loss.total);
       results.norms.push_back(update.gradient_norm);

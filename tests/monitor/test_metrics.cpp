@@ -63,9 +63,13 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
         R"("grad_norm":0.3333333333333333,"learning_rate":6e-05,"samples":336,"tokens":344064,"epoch":0.25,)"
         R"("global_batch_size":48,"step_seconds":1.5,"tokens_per_second":32768,"model_tflops_per_rank":0.125,)"
         R"("hardware_tflops_per_rank":0.15,"loss_scale":4294967296,"skipped":1,"time":1700000000.25})");
-  CHECK(metrics_line(EvaluationMetrics{"test", 7, 0.0, 336, 344064, 1700000000.25}) ==
+  CHECK(metrics_line(EvaluationMetrics{"test", 7, 0.0, {}, 336, 344064, 1700000000.25}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":0,"perplexity":1,"samples":336,"tokens":344064,)"
         R"("time":1700000000.25})");
+  // Of several terms each has its name, and the perplexity is the first one's.
+  CHECK(metrics_line(EvaluationMetrics{"test", 7, 5.0, {{"first", 0.0}, {"second", 2.5}}, 336, 344064, 2.5}) ==
+        R"({"kind":"eval","split":"test","step":7,"loss":5,"losses":{"first":0,"second":2.5},"perplexity":1,)"
+        R"("samples":336,"tokens":344064,"time":2.5})");
 }
 
 TEST_CASE("doubles read back as the same bits and non-finite ones are null") {

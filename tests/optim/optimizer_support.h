@@ -83,7 +83,8 @@ inline UpdateResult update(Optimizer& optimizer, Device& device, Ops& ops, const
                            const UpdateSettings& settings, ConstTensor losses = {}) {
   UpdateStep step(optimizer, grid, losses ? static_cast<std::size_t>(losses.elements()) : 0, device, ops);
   const StepVerdict verdict = step.run(settings, losses);
-  return {verdict.gradient_norm, verdict.skipped, verdict.bad_loss, {verdict.loss_sums.begin(), verdict.loss_sums.end()}};
+  return {
+      verdict.gradient_norm, verdict.skipped, verdict.bad_loss, {verdict.loss_sums.begin(), verdict.loss_sums.end()}};
 }
 
 inline UpdateResult update(Optimizer& optimizer, const Backend& backend, const ProcessGrid& grid,

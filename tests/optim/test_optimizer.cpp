@@ -223,7 +223,7 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
       CHECK(optimizer.m().empty() == (momentum == 0));
       CHECK(optimizer.v().empty());
       const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
-      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment) );
+      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment));
       Reference reference(store);
       for (std::uint64_t step = 1; step <= 4; ++step) {
         set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
@@ -277,8 +277,9 @@ TEST_CASE("a loss that is not finite skips the update on every rank, and says wh
     const bool kept = std::memcmp(copy_of(store.values()).data(), before.data(), before.size() * sizeof(float)) == 0;
     communicator_cases::expect(result.skipped == each.skipped && kept == each.skipped, "skipped: {}", result.skipped);
     communicator_cases::expect(result.bad_loss == each.bad_loss, "bad loss: {}", result.bad_loss);
-    communicator_cases::expect(result.loss_sums[0] == 3 + each.loss || (std::isnan(result.loss_sums[0]) && std::isnan(each.loss)),
-                               "loss {}", result.loss_sums[0]);
+    communicator_cases::expect(
+        result.loss_sums[0] == 3 + each.loss || (std::isnan(result.loss_sums[0]) && std::isnan(each.loss)), "loss {}",
+        result.loss_sums[0]);
     communicator_cases::expect(optimizer.updates() == (each.skipped ? 0 : 1), "updates {}", optimizer.updates());
   });
 }

@@ -188,7 +188,7 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
     CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings));
     if (distributed) {
       const std::int64_t tensors = type == DType::f32 ? 8 : 12;
-      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks) );
+      CHECK(optimizer.state_bytes() == static_cast<std::size_t>(tensors * store.flat_elements() / ranks));
     }
     for (std::uint64_t step = 1; step <= 4; ++step) {
       set_gradients(store, step, step == 3 ? 0.01 : 0.3);

@@ -71,6 +71,5 @@ TEST_CASE("skipped steps: a resumed run counts on, and nonsense is refused") {
   second.set_state(first.state(), 5);
   CHECK(second.state() == first.state());
   CHECK(bad(second) == SkipAction::give_up);
-  require_error(ErrorKind::checkpoint, {"skipped_in_a_row"},
-                [&] { second.set_state({{"skipped_in_a_row", 6}}, 5); });
+  require_error(ErrorKind::checkpoint, {"skipped_in_a_row"}, [&] { second.set_state({{"skipped_in_a_row", 6}}, 5); });
 }
