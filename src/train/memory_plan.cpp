@@ -46,12 +46,12 @@ struct CountingJob {
 };
 
 // A training step of the largest size, with what it computes and moves.
-void play_step(const Config& config, CountingJob& job, Replica& replica, MemoryPlan& plan) {
+void play_step(const Config& config, CountingJob& job, const ModelFamily& family, Replica& replica, MemoryPlan& plan) {
   Arena batch("batch");
   const std::vector<MicroBatch> micro_batches(static_cast<std::size_t>(micro_batch_counts(config).back()),
                                               sizing_micro_batch(batch_layout(config), batch));
   Timers timers;
-  const std::vector<double> counts(family_of(config.model).loss_terms(config).size(), 1);
+  const std::vector<double> counts(family.loss_terms(config).size(), 1);
   replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
   replica.optimizer().set_values_from_master();  // the gathers of an update, without its sums of a few numbers
   plan.forward_and_backward_bytes = static_cast<double>(job.passes.bytes_sent);
@@ -85,10 +85,15 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
                        TransportKind transport) {
+  return plan_memory(config, shape, at, transport, family_of(config.model));
+}
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport,
+                       const ModelFamily& family) {
   CountingJob job(config, shape, at, transport);
-  Replica replica(config, job.grid, job.backend, Replica::Unlimited{});
+  Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   MemoryPlan plan;
-  play_step(config, job, replica, plan);
+  play_step(config, job, family, replica, plan);
   static_cast<MemoryUse&>(plan) = replica.used();
   plan.passes = replica.passes_needed();
   plan.activations = ExecutorMemory::sum(plan.passes.slots);

@@ -7,6 +7,7 @@
 
 #include "comm/process_grid.h"
 #include "config/config.h"
+#include "model/family.h"
 #include "pipeline/executor.h"
 #include "train/compute.h"
 
@@ -52,6 +53,9 @@ bool saves_in_background(const Config& config);
 /// Plays one training step of the rank at `at` without memory. The configuration must be resolved.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
                        TransportKind transport);
+/// With the stages and the terms of the loss that `family` says.
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport,
+                       const ModelFamily& family);
 /// With the transport that the configuration asks for.
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at);
 

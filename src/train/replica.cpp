@@ -68,32 +68,29 @@ Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
   return scratch.allocate("losses", {static_cast<std::int64_t>(terms.size())}, DType::f64);
 }
 
-LossTerms loss_terms(const Config& config) {
-  return family_of(config.model).loss_terms(config);
-}
-
 }  // namespace
 
-Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend)
-    : Replica(config, grid, backend,
-              plan_memory(config, grid.shape(), grid.at(), transport_of(*backend.device, grid.model()))) {
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family)
+    : Replica(config, grid, backend, family,
+              plan_memory(config, grid.shape(), grid.at(), transport_of(*backend.device, grid.model()), family)) {
   for (std::size_t i = 0; i < plan_->staging.size(); ++i) grid.groups()[i]->reserve_staging(plan_->staging[i]);
   backend.ops->reserve(plan_->kernels);
 }
 
-Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, Unlimited)
-    : Replica(config, grid, backend, std::nullopt) {}
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family, Unlimited)
+    : Replica(config, grid, backend, family, std::nullopt) {}
 
-Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, std::optional<MemoryPlan> plan)
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
+                 std::optional<MemoryPlan> plan)
     : config_(config),
       grid_(grid),
       backend_(backend),
       plan_(std::move(plan)),
       overlap_gradients_(config.parallel.overlap_gradients),
       region_(grid, config.parallel.sequence_parallel),
-      chunks_(make_stages(config, grid, region_, store_)),
+      chunks_(family.make_stages(config, grid, region_, store_)),
       scratch_("scratch"),
-      terms_(loss_terms(config)),
+      terms_(family.loss_terms(config)),
       loss_counts_(terms_.size()),
       gradient_scales_(terms_.size()),
       loss_means_(terms_.size()),

@@ -30,10 +30,13 @@ class Replica {
  public:
   /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica;
   /// their staging and working memory is sized for this replica.
-  Replica(const Config& config, const ProcessGrid& grid, Backend& backend);
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend)
+      : Replica(config, grid, backend, family_of(config.model)) {}
+  /// With the stages and the terms of the loss that `family` says.
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family);
   /// On a counting backend and grid, to be played for its sizes: its arenas have no memory and no limit.
   struct Unlimited {};
-  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, Unlimited);
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family, Unlimited);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
   /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The sums of the loss'
@@ -90,7 +93,8 @@ class Replica {
   std::vector<TensorSlice> summed_gradients() const;
 
  private:
-  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, std::optional<MemoryPlan> plan);
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
+          std::optional<MemoryPlan> plan);
   void allocate_arenas();
   std::vector<const std::vector<Action>*> action_lists() const;
   void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
