@@ -73,7 +73,7 @@ def main():
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids if text else []
         context = model.config.n_positions
-        for case in evaluation_oracle.all_results(model, encode, source, context):
+        for case in evaluation_oracle.all_results(model, encode, source, context, tokenizer.token_to_id("<|endoftext|>")):
             output = os.path.join(folder, "result.json")
             command = [*start, options.program, checkpoint, "--task", case["result"]["task"], "--data",
                        os.path.join(source, case["data"]), "--output", output, "--device", "cpu", "--tensor",

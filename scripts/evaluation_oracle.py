@@ -64,7 +64,8 @@ def wikitext(model, encode, text, context, stride=32):
             "adjusted_perplexity": math.exp(min(20, total / count * ratio))}  # fmt: skip
 
 
-def lambada(model, encode, lines, context, strict=False):
+def lambada(model, encode, lines, context, end, strict=False):
+    """`end`: the token that ends documents, which stands for a context without tokens."""
     total = count = right = 0
     for line in lines:
         text = json.loads(line)["text"]
@@ -74,7 +75,7 @@ def lambada(model, encode, lines, context, strict=False):
         else:
             tokens = encode(text)
             before, targets = tokens[:-1], tokens[-1:]
-        before = before[-(context + 1 - len(targets)) :]
+        before = before[-(context + 1 - len(targets)) :] or [end]
         scored = Scored(model, before + targets, len(before))
         total -= sum(scored.values)
         count += len(targets)
@@ -105,7 +106,7 @@ def choices(model, encode, lines, context):
             "accuracy_normalized": by_byte / len(lines)}  # fmt: skip
 
 
-def all_results(model, encode, folder, context):
+def all_results(model, encode, folder, context, end):
     """Of wiki.txt, lambada.jsonl and choices.jsonl in a folder: options of megatron_eval, and the result."""
     read = lambda name: open(f"{folder}/{name}", encoding="utf-8", newline="").read()
     lines = lambda name: [line for line in read(name).split("\n") if line.strip()]
@@ -114,7 +115,7 @@ def all_results(model, encode, folder, context):
         {"data": "wiki.txt", "stride": None, "result": wikitext(model, encode, wiki, context, min(32, context))},
         {"data": "wiki.txt", "stride": 7, "result": wikitext(model, encode, wiki, context, 7)},
         {"data": "wiki.txt", "stride": context, "result": wikitext(model, encode, wiki, context, context)},
-        {"data": "lambada.jsonl", "strict": False, "result": lambada(model, encode, lines("lambada.jsonl"), context)},
-        {"data": "lambada.jsonl", "strict": True, "result": lambada(model, encode, lines("lambada.jsonl"), context, True)},
+        {"data": "lambada.jsonl", "strict": False, "result": lambada(model, encode, lines("lambada.jsonl"), context, end)},
+        {"data": "lambada.jsonl", "strict": True, "result": lambada(model, encode, lines("lambada.jsonl"), context, end, True)},
         {"data": "choices.jsonl", "result": choices(model, encode, lines("choices.jsonl"), context)},
     ]

@@ -90,7 +90,7 @@ def main():
     for name in os.listdir(target):
         if name == "generation_config.json":
             os.remove(f"{target}/{name}")
-    cases = evaluation_oracle.all_results(model.double(), encode, target, CONTEXT)
+    cases = evaluation_oracle.all_results(model.double(), encode, target, CONTEXT, tokenizer.token_to_id("<|endoftext|>"))
     write("results.json", json.dumps(cases, indent=1) + "\n")
     print(json.dumps(cases, indent=1))
 

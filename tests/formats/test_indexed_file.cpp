@@ -193,7 +193,7 @@ TEST_CASE("indexed files: what contradicts itself is refused by name", "[fault]"
       {"two", [](ChangedFiles& f) { f.index.clear(); }, {"too short"}},
       {"two", [](ChangedFiles& f) { f.index.resize(20); }, {"too short"}},
       {"two", [](ChangedFiles& f) { f.index.pop_back(); }, {"do not fit into"}},
-      {"two", [](ChangedFiles& f) { f.index += std::string(2, '\0'); }, {"2 bytes behind", "multimodal"}},
+      {"two", [](ChangedFiles& f) { f.index += std::string(2, '\0'); }, {"2 bytes after", "multimodal"}},
       {"two", [](ChangedFiles& f) { f.put<std::uint64_t>(9, 2); }, {"version 2"}},
       {"two", [](ChangedFiles& f) { f.put<std::uint8_t>(17, 7); }, {"type 7", "floating-point"}},
       {"two", [](ChangedFiles& f) { f.put<std::uint8_t>(17, 9); }, {"type 9"}},

@@ -93,6 +93,7 @@ void norms(Bench& bench, const Model& model) {
   const double plane = static_cast<double>(rows * h) * kHalfBytes;
   const auto measure = [&](const std::string& name, std::int64_t n, bool centered, bool with_residual) {
     const std::int64_t columns = rows * h / n;
+    const Normalization kind = centered ? Normalization::layer : Normalization::root_mean_square;
     const auto matrix = [&](const Tensor& whole) { return whole.view({n, columns}); };
     const auto parameter = [&](const Tensor& whole) { return whole.slice(0, 0, columns); };
     const Tensor means = centered ? mean.slice(0, 0, n) : Tensor(), rstds = rstd.slice(0, 0, n);
@@ -102,7 +103,8 @@ void norms(Bench& bench, const Model& model) {
                                       .beta = centered ? parameter(beta) : Tensor(),
                                       .y = matrix(y),
                                       .mean = means,
-                                      .rstd = rstds});
+                                      .rstd = rstds,
+                                      .kind = kind});
     });
     bench.measure(fmt::format("{} backward", name), (with_residual ? 4 : 3) * plane, 0, [&] {
       bench.ops().layer_norm_backward({.dy = matrix(y),
@@ -113,7 +115,8 @@ void norms(Bench& bench, const Model& model) {
                                        .residual_gradient = with_residual ? matrix(residual) : Tensor(),
                                        .dx = matrix(residual),
                                        .dgamma = parameter(dgamma),
-                                       .dbeta = centered ? parameter(dbeta) : Tensor()});
+                                       .dbeta = centered ? parameter(dbeta) : Tensor(),
+                                       .kind = kind});
     });
   };
   measure("layer norm", rows, true, true);
