@@ -47,7 +47,7 @@ struct BatchLayout {
   BatchSizes sizes;  ///< of the longest sequences
 
   std::size_t bytes(const BatchField& field) const;
-  /// Of so many micro-batches.
+  /// Of this number of micro-batches.
   std::size_t bytes(std::int64_t micro_batches) const;
   /// Where micro-batch k's field lies in the memory of a batch, in bytes. Error(internal) if it is not in the layout.
   std::size_t offset(const BatchField& field, std::size_t k) const;

@@ -1,7 +1,7 @@
 // SgemmReference: how fast the backend multiplies matrices of a model's shapes when it does nothing else.
 //
 // The three products of every distinct weight matrix [out, in]: forward, input gradient, weight gradient. Owns operands
-// and results of its own, which are filled once and touched by no other.
+// and separate results, which are filled once and touched by no other code.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The table of pipeline schedules: what everybody but the pipeline must know of one. Its list of actions and its
+// The table of pipeline schedules: what all layers but the pipeline must know of one. Its list of actions and its
 // formulas are in the row of the same name in pipeline/schedule.cpp.
 #pragma once
 

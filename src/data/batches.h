@@ -1,4 +1,4 @@
-// BatchReader: the micro-batches of one data rank, step after step, read ahead by one step in a thread of its own.
+// BatchReader: the micro-batches of one data rank, step after step, read one step ahead in a separate thread.
 //
 // The global batch of a step is the samples [first_sample, first_sample + samples). Micro-batch k of data rank r (of d,
 // micro-batch size b) holds the places k·b·d + r·b + (0 .. b-1) of the global batch, as in Megatron-LM; so each data
