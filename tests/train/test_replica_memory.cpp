@@ -141,7 +141,7 @@ std::vector<RankMemory> measure(const Layout& layout) {
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
     memory.weights = replica.store().values().bytes() + replica.store().constant_bytes();
     memory.gradients = replica.store().gradients().bytes();
-    memory.optimizer = replica.optimizer().state_bytes();
+    memory.optimizer = replica.optimizer().state_bytes() + UpdateStep::bytes(1);  // one term of the loss
     memory.blocks_after = device.blocks();
     for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
   });
