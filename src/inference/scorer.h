@@ -67,7 +67,7 @@ class Scorer {
   BatchBuffer batch_;
   Buffer result_memory_, scratch_memory_;
   Arena scratch_;
-  Tensor loss_sums_;  // which a pass adds up, and nobody reads
+  Tensor loss_sums_;  // a pass adds to them; they are not read
 };
 
 }  // namespace megatron

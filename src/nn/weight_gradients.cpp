@@ -29,7 +29,7 @@ void ImmediateWeightGradients::add(Context& context, WeightProduct product, Tens
   product.outside() = gathered.whole;
   const ConstTensor dy = as_matrix(product.dy), x = as_matrix(product.x);
   // By the layout alone, never by what happens to be in flight: another cut may be other bits. A row-parallel layer in
-  // one piece: no sum of its own is in flight, and halves cost more.
+  // one piece: it has no sum in flight, and halves cost more.
   const bool halves = product.layer == WeightProduct::Layer::column_parallel && context.region.size() > 1;
   const std::int64_t rows = product.gradient.dim(0), half = halves ? first_half(rows) : 0;
   for (const auto& [first, count] : {std::pair(std::int64_t{0}, half), std::pair(half, rows - half)}) {

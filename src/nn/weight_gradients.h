@@ -42,7 +42,7 @@ class WeightGradients {
   /// Memory for a gradient that a product reads.
   virtual Tensor allocate(Context& context, const char* what, Shape shape, DType type) = 0;
   /// A gradient in memory that a product can read: the gradient itself, or a copy in `finished`, which the backward
-  /// reads no more (if absent: in memory of its own).
+  /// reads no more (if absent: in separate memory).
   virtual ConstTensor keep(Context& context, ConstTensor gradient, Tensor finished) = 0;
   /// Where to set a gradient that a product reads: `finished`, as above, or temporary().
   template <class Temporary>

@@ -1,4 +1,4 @@
-// CountingDevice: a device that nothing is on. Allocations are sizes and addresses that nobody may follow, copies to
+// CountingDevice: a device that nothing is on. Allocations are sizes and addresses that must not be followed, copies to
 // the host are zeros, all others move nothing, and every ticket is complete. With counting operations and communicators
 // the real objects are constructed on it and played, to learn what they need. Pinned memory is the host's own.
 #pragma once
