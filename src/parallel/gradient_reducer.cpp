@@ -18,7 +18,7 @@ GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& 
 template <class Selects>
 void GradientReducer::add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects) {
   if (group.size() == 1) return;
-  Axis& axis = axes_.emplace_back(group);
+  Axis& axis = axes_.emplace_back(Axis{.group = group});
   for (const Parameter& parameter : store_.all()) {
     if (selects(parameter)) axis.add(parameter, ParameterStore::parts_in(parameter, owned));
   }
