@@ -72,8 +72,9 @@ std::size_t matmul_bytes(const MatmulArgs& args, int threads) {
 }
 
 void CpuOps::matmul(const MatmulArgs& args) {
-  const auto [m, n, k] = product_size(args);
-  const std::size_t share = share_of_thread(args.a.dtype(), {m, n, k});
+  const ProductSize whole_size = product_size(args);
+  const std::int64_t m = whole_size.m, n = whole_size.n, k = whole_size.k;
+  const std::size_t share = share_of_thread(args.a.dtype(), whole_size);
   const bool whole = team_.threads() == 1 || m * n * k < kSmallProduct;
   const Blocks blocks = whole ? Blocks{1, 1} : cut_result(m, n, team_.threads());
   with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {

@@ -16,7 +16,10 @@ struct AdamWUpdate {
 /// Not inline: GCC 12 does not vectorise the loop inside its caller, which is four times slower than memory.
 [[gnu::noinline]] void update_elements(const AdamWUpdate& update, const float* gradient, float* m, float* v,
                                        float* value, std::int64_t n) {
-  const auto [factor, beta1, beta2, m_correction, v_correction, learning_rate, epsilon, decay] = update;
+  // Plain names, not a structured binding: Clang before 16 takes none of those into an OpenMP region.
+  const float factor = update.factor, beta1 = update.beta1, beta2 = update.beta2, epsilon = update.epsilon;
+  const float m_correction = update.m_correction, v_correction = update.v_correction;
+  const float learning_rate = update.learning_rate, decay = update.weight_decay;
   const float new1 = 1.0f - beta1, new2 = 1.0f - beta2;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

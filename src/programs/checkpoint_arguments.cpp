@@ -114,11 +114,12 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
   const int given = (arguments.source.empty() ? 0 : 1) + (arguments.target.empty() ? 0 : 1);
   verify(given == command->names, ErrorKind::configuration, "{} takes {}; see --help", arguments.command,
          command->names == 1 ? "one name, SOURCE" : "two names");
-  for (const auto& [name, value] : values) {
+  for (const auto& option : values) {
+    const std::string& name = option.first;
     const auto has = [&](const Command& known) {
       return std::find(known.options.begin(), known.options.end(), name) != known.options.end();
     };
-    const bool belongs = has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || value.defaulted();
+    const bool belongs = has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || option.second.defaulted();
     verify(belongs, ErrorKind::configuration, "--{} is no option of {}; see --help", name, arguments.command);
   }
   verify(!arguments.no_comparison || arguments.logits.empty(), ErrorKind::configuration,
