@@ -9,36 +9,38 @@
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
 
-# layer: what it may include besides itself. `all` is for the top. Everybody may include base.
+# layer: what it may include in addition to itself. `all` is for the top. Everybody may include base.
 layers='
 base:
+text:
+system:      text
 tensor:
 batch:       tensor
 ops:         tensor
-cpu:         tensor ops
-comm:        tensor
+cpu:         system tensor ops
+comm:        text tensor
 parallel:    tensor ops comm
-config:
+config:      text
 nn:          tensor batch ops comm parallel
 model:       tensor batch ops comm parallel nn config
 pipeline:    tensor batch ops comm parallel nn model config
 optim:       tensor ops comm parallel
-tokenizer:
-evaluation:
-hdf5:        tensor
-data:        tensor batch tokenizer hdf5
-preprocess:  tokenizer data
-checkpoint:  tensor ops comm parallel hdf5
-formats:     data preprocess checkpoint
-job:         ops comm
-diagnostics: comm ops optim parallel checkpoint
-monitor:     job checkpoint
+tokenizer:   text system
+evaluation:  text
+hdf5:        system tensor
+data:        system tensor batch tokenizer hdf5
+preprocess:  text system tokenizer data
+checkpoint:  text system tensor ops comm parallel hdf5
+formats:     text system data preprocess checkpoint
+job:         text system ops comm
+diagnostics: system comm ops optim parallel checkpoint
+monitor:     text system job checkpoint
 train:       tensor batch ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
-inference:   batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
-interop:     tensor config tokenizer data checkpoint formats train inference
-plan:        comm ops config model pipeline data checkpoint job monitor train
-run:         comm config model tokenizer data checkpoint diagnostics job monitor train plan
-bench:       batch comm ops config nn model pipeline train plan
+inference:   system batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
+interop:     system tensor config tokenizer data checkpoint formats train inference
+plan:        text system comm ops config model pipeline data checkpoint job monitor train
+run:         text system comm config model tokenizer data checkpoint diagnostics job monitor train plan
+bench:       text system batch comm ops config nn model pipeline train plan
 programs:    all
 cuda:        tensor ops comm
 '

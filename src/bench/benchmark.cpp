@@ -6,14 +6,14 @@
 #include <map>
 #include <optional>
 
-#include "base/host_name.h"
-#include "base/log.h"
-#include "base/memory_usage.h"
 #include "bench/random_batch.h"
 #include "bench/sgemm_reference.h"
 #include "bench/timed_ops.h"
 #include "config/resolve.h"
 #include "model/flops.h"
+#include "system/host_name.h"
+#include "system/log.h"
+#include "system/memory_usage.h"
 #include "train/compute.h"
 #include "train/grid.h"
 #include "train/replica.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/byte_text.h"
-#include "base/memory_usage.h"
 #include "bench/benchmark.h"
+#include "system/memory_usage.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

@@ -13,8 +13,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/durable_file.h"
 #include "base/error.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -1,6 +1,6 @@
 // Durable files: the few POSIX calls that the commit protocol is made of, each with an error that says what to do.
 //
-// Knows nothing of checkpoints; adds to base/durable_file.h what only folders of files need. Symbolic links are never
+// Knows nothing of checkpoints; adds to system/durable_file.h what only folders of files need. Symbolic links are never
 // followed in the last component of a path. All functions throw Error(filesystem) unless they say otherwise.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/errno_text.h"
+#include "system/errno_text.h"
 
 namespace megatron {
 

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/strict_json.h"
 #include "checkpoint/files.h"
 #include "checkpoint/tensor_slices.h"
+#include "text/strict_json.h"
 
 namespace megatron {
 

@@ -4,9 +4,9 @@
 #include <future>
 #include <memory>
 
-#include "base/durable_file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/slice_stream.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

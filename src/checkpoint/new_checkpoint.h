@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/file_lock.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/rank_file.h"
+#include "system/file_lock.h"
 
 namespace megatron {
 

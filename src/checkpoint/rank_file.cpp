@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/durable_file.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/tensor_slices.h"
 #include "comm/agreement.h"
 #include "hdf5/hdf5_file.h"
 #include "hdf5/hdf5_reader.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

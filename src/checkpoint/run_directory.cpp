@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/byte_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/free_space.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/text.h"
+#include "text/text.h"
 
 namespace megatron {
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <numeric>
 
-#include "base/text.h"
 #include "config/split.h"
 #include "config/violations.h"
+#include "text/text.h"
 
 namespace megatron {
 namespace {

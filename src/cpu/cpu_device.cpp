@@ -8,8 +8,8 @@
 #include <fstream>
 #include <optional>
 
-#include "base/memory_usage.h"
 #include "cpu/cpu_ops.h"
+#include "system/memory_usage.h"
 
 namespace megatron {
 

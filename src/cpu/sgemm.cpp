@@ -8,8 +8,8 @@
 #include <new>
 #include <vector>
 
-#include "base/crash_report.h"
 #include "base/error.h"
+#include "system/crash_report.h"
 
 namespace megatron {
 

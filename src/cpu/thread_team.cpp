@@ -17,7 +17,7 @@ ThreadTeam::ThreadTeam(int threads) : threads_(threads) {
   // size, so that OpenMP keeps them.
   sigset_t all, before;
   sigfillset(&all);
-  for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, crash);  // base/crash_report.h
+  for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, crash);  // system/crash_report.h
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::atomic<int> present{0};
 #pragma omp parallel num_threads(threads)

@@ -9,7 +9,7 @@
 // with any number of threads (all but matmul, see matmul.cpp).
 //
 // Belongs to the thread that made it: every rank that is a thread has its own workers. Workers block all signals
-// but those of crashes, which are reported whichever thread dies (base/crash_report.h): matrix kernels may run with
+// but those of crashes, which are reported whichever thread dies (system/crash_report.h): matrix kernels may run with
 // their stack pointer in heap memory, where no handler must run that is to return, and the stack for handlers
 // (job/stop_signals.h) is the caller's alone. Knows nothing of tensors.
 #pragma once

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/durable_file.h"
-#include "base/errno_text.h"
 #include "base/error.h"
 #include "data/shard_set.h"
+#include "system/durable_file.h"
+#include "system/errno_text.h"
 
 namespace megatron {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "data/token_dataset.h"
+#include "system/log.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <optional>
 
-#include "base/errno_text.h"
 #include "base/error.h"
 #include "data/shard_paths.h"
 #include "data/token_shard.h"
+#include "system/errno_text.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {

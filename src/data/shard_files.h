@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/durable_file.h"
 #include "data/token_shard.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/file_lock.h"
 #include "data/shard_files.h"
 #include "data/token_dataset.h"
 #include "data/token_shard.h"
+#include "system/file_lock.h"
 
 namespace megatron {
 

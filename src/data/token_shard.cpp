@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/durable_file.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/half.h"
-#include "base/host_name.h"
+#include "system/host_name.h"
 
 namespace megatron {
 

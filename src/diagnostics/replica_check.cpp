@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/host_name.h"
+#include "system/host_name.h"
 
 namespace megatron {
 

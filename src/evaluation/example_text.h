@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_reader.h"
 #include "evaluation/task.h"
+#include "text/json_reader.h"
 
 namespace megatron {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "evaluation/tasks.h"
+#include "text/text.h"
 
 namespace megatron {
 

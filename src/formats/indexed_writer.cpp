@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/errno_text.h"
 #include "base/error.h"
 #include "data/shard_files.h"
+#include "system/errno_text.h"
 
 namespace megatron {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/durable_file.h"
-#include "base/file_lock.h"
 #include "formats/indexed_format.h"
+#include "system/durable_file.h"
+#include "system/file_lock.h"
 
 namespace megatron {
 

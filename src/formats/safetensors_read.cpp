@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/half.h"
-#include "base/log.h"
-#include "base/regular_file.h"
-#include "base/strict_json.h"
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "formats/safetensors.h"
+#include "system/regular_file.h"
+#include "text/strict_json.h"
+#include "text/text.h"
 
 namespace megatron {
 

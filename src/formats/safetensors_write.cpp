@@ -9,11 +9,11 @@
 #include <future>
 #include <system_error>
 
-#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "checkpoint/files.h"
 #include "formats/safetensors.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 

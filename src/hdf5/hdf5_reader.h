@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/regular_file.h"
 #include "hdf5/hdf5_type.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 

@@ -1,6 +1,6 @@
 #include "inference/generate.h"
 
-#include "base/notes.h"
+#include "system/notes.h"
 
 namespace megatron {
 

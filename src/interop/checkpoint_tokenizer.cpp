@@ -1,9 +1,9 @@
 #include "interop/checkpoint_tokenizer.h"
 
-#include "base/durable_file.h"
-#include "base/notes.h"
 #include "checkpoint/files.h"
 #include "data/kept_tokenizer.h"
+#include "system/durable_file.h"
+#include "system/notes.h"
 
 namespace megatron {
 

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "base/durable_file.h"
 #include "checkpoint/new_checkpoint.h"
 #include "config/print.h"
 #include "config/resolve.h"
@@ -12,6 +11,7 @@
 #include "interop/checkpoint_tokenizer.h"
 #include "interop/hugging_face_families.h"
 #include "interop/hugging_face_reader.h"
+#include "system/durable_file.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_export.h"
 #include "train/trainer.h"

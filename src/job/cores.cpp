@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/text.h"
+#include "text/text.h"
 
 namespace megatron {
 

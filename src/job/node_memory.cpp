@@ -5,9 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/byte_text.h"
-#include "base/memory_usage.h"
 #include "comm/agreement.h"
+#include "system/memory_usage.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

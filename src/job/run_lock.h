@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file_lock.h"
-#include "base/log.h"
+#include "system/file_lock.h"
+#include "system/log.h"
 
 namespace megatron {
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/files.h"
+#include "text/text.h"
 
 namespace megatron {
 

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "base/log.h"
 #include "monitor/plot_data.h"
+#include "system/log.h"
 
 namespace megatron {
 

@@ -11,9 +11,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "system/durable_file.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 

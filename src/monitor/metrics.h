@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "system/log.h"
 
 namespace megatron {
 

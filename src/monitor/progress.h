@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "system/log.h"
 
 namespace megatron {
 

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <thread>
 
-#include "base/log.h"
 #include "base/timers.h"
 #include "job/stop_signals.h"
 #include "monitor/pass_progress.h"
+#include "system/log.h"
 
 namespace megatron {
 

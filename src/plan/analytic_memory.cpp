@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/byte_text.h"
 #include "model/layers.h"
 #include "pipeline/schedule.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

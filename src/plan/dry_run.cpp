@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include "base/text.h"
 #include "config/resolve.h"
 #include "config/unsupported.h"
 #include "data/megatron_order.h"
@@ -15,6 +14,7 @@
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
 #include "plan/split_report.h"
+#include "text/text.h"
 #include "train/compute.h"
 #include "train/datasets.h"
 #include "train/grid.h"

@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/byte_text.h"
-#include "base/host_name.h"
-#include "base/launcher.h"
-#include "base/memory_usage.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/free_space.h"
 #include "config/run_schedule.h"
 #include "job/cores.h"
 #include "monitor/progress.h"
 #include "monitor/run_watch.h"
+#include "system/host_name.h"
+#include "system/launcher.h"
+#include "system/memory_usage.h"
+#include "text/byte_text.h"
+#include "text/text.h"
 #include "train/compute.h"
 #include "train/grid.h"
 

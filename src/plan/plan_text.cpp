@@ -7,13 +7,13 @@
 #include <iterator>
 #include <numeric>
 
-#include "base/byte_text.h"
-#include "base/memory_usage.h"
-#include "base/text.h"
 #include "config/run_schedule.h"
 #include "model/flops.h"
 #include "model/layers.h"
 #include "pipeline/simulate.h"
+#include "system/memory_usage.h"
+#include "text/byte_text.h"
+#include "text/text.h"
 #include "train/grid.h"
 
 namespace megatron {

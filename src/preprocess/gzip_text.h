@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "base/regular_file.h"
+#include "system/regular_file.h"
 
 struct z_stream_s;
 

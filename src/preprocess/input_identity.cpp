@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include "base/errno_text.h"
-#include "base/regular_file.h"
+#include "system/errno_text.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 

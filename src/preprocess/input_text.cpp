@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/errno_text.h"
 #include "base/error.h"
 #include "preprocess/gzip_text.h"
+#include "system/errno_text.h"
 
 namespace megatron {
 

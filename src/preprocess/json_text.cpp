@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "base/json_reader.h"
+#include "text/json_reader.h"
 
 namespace megatron {
 

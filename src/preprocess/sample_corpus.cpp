@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/durable_file.h"
-#include "base/errno_text.h"
 #include "base/error.h"
-#include "base/file_lock.h"
 #include "base/philox.h"
 #include "data/shard_files.h"
+#include "system/durable_file.h"
+#include "system/errno_text.h"
+#include "system/file_lock.h"
 
 namespace megatron {
 

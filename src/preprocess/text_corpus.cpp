@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "preprocess/gzip_text.h"
 #include "preprocess/json_text.h"
+#include "text/utf8.h"
 
 namespace megatron {
 

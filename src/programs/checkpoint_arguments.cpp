@@ -119,7 +119,8 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
     const auto has = [&](const Command& known) {
       return std::find(known.options.begin(), known.options.end(), name) != known.options.end();
     };
-    const bool belongs = has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || option.second.defaulted();
+    const bool belongs =
+        has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || option.second.defaulted();
     verify(belongs, ErrorKind::configuration, "--{} is no option of {}; see --help", name, arguments.command);
   }
   verify(!arguments.no_comparison || arguments.logits.empty(), ErrorKind::configuration,

@@ -6,8 +6,6 @@
 //   scripts/launch.sh 2 ./megatron_bench --all    all cases of two ranks
 #include <iostream>
 
-#include "base/log.h"
-#include "base/text.h"
 #include "bench/benchmark.h"
 #include "bench/benchmark_memory.h"
 #include "bench/benchmark_overlap.h"
@@ -15,6 +13,8 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "programs/program.h"
+#include "system/log.h"
+#include "text/text.h"
 
 namespace megatron {
 namespace {

@@ -10,11 +10,6 @@
 #include <iostream>
 #include <thread>
 
-#include "base/byte_text.h"
-#include "base/durable_file.h"
-#include "base/log.h"
-#include "base/notes.h"
-#include "base/text.h"
 #include "checkpoint/difference.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/new_checkpoint.h"
@@ -24,6 +19,10 @@
 #include "interop/hugging_face.h"
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
+#include "system/durable_file.h"
+#include "system/notes.h"
+#include "text/byte_text.h"
+#include "text/text.h"
 #include "train/compatibility.h"
 #include "train/saved_layout.h"
 

@@ -5,9 +5,6 @@
 #include <cmath>
 #include <iostream>
 
-#include "base/durable_file.h"
-#include "base/log.h"
-#include "base/regular_file.h"
 #include "base/timers.h"
 #include "checkpoint/files.h"
 #include "comm/agreement.h"
@@ -17,6 +14,9 @@
 #include "job/node_memory.h"
 #include "monitor/progress.h"
 #include "programs/program.h"
+#include "system/durable_file.h"
+#include "system/log.h"
+#include "system/regular_file.h"
 #include "train/compute.h"
 #include "train/grid.h"
 

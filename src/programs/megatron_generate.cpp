@@ -4,10 +4,10 @@
 //   ./megatron_generate runs/demo --prompt "Once upon a time" --temperature 0.7 --seed 1
 #include <iostream>
 
-#include "base/log.h"
 #include "data/kept_tokenizer.h"
 #include "inference/generate.h"
 #include "programs/program.h"
+#include "system/log.h"
 #include "train/compute.h"
 
 namespace megatron {

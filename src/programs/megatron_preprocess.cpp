@@ -17,15 +17,15 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_text.h"
-#include "base/file_lock.h"
-#include "base/host_name.h"
-#include "base/notes.h"
 #include "comm/agreement.h"
 #include "preprocess/input_identity.h"
 #include "preprocess/preprocess.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
+#include "system/file_lock.h"
+#include "system/host_name.h"
+#include "system/notes.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 namespace {

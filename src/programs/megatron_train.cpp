@@ -11,7 +11,6 @@
 #include <iostream>
 #include <memory>
 
-#include "base/log.h"
 #include "config/parse.h"
 #include "config/print.h"
 #include "data/kept_tokenizer.h"
@@ -22,6 +21,7 @@
 #include "programs/program.h"
 #include "run/run.h"
 #include "run/verify_layout.h"
+#include "system/log.h"
 #include "train/datasets.h"
 
 namespace megatron {

@@ -4,15 +4,15 @@
 #include <optional>
 #include <sstream>
 
-#include "base/byte_text.h"
-#include "base/durable_file.h"
 #include "base/error.h"
-#include "base/file_lock.h"
 #include "config/suggestions.h"
 #include "formats/conversion.h"
 #include "preprocess/sample_corpus.h"
 #include "preprocess/text_corpus.h"
 #include "programs/program.h"
+#include "system/durable_file.h"
+#include "system/file_lock.h"
+#include "text/byte_text.h"
 #include "tokenizer/bpe_trainer.h"
 
 namespace megatron {

@@ -14,13 +14,14 @@
 #include <memory>
 #include <thread>
 
-#include "base/crash_report.h"
 #include "base/error.h"
-#include "base/launcher.h"
-#include "base/log.h"
 #include "comm/agreement.h"
 #include "cuda/library.h"
 #include "ops/device.h"
+#include "system/crash_report.h"
+#include "system/launcher.h"
+#include "system/log.h"
+#include "text/text.h"
 
 namespace megatron {
 

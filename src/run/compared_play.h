@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/log.h"
 #include "diagnostics/layout_verdict.h"
+#include "system/log.h"
 #include "train/trainer.h"
 
 namespace megatron {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/byte_text.h"
-#include "base/memory_usage.h"
+#include "system/memory_usage.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

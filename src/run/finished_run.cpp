@@ -4,7 +4,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/crash_report.h"
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
@@ -12,6 +11,7 @@
 #include "monitor/metrics.h"
 #include "run/training_loop.h"
 #include "run/way_back.h"
+#include "system/crash_report.h"
 
 namespace megatron {
 

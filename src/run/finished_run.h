@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "system/log.h"
 
 namespace megatron {
 

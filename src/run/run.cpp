@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/log.h"
-#include "base/text.h"
 #include "checkpoint/files.h"
 #include "comm/agreement.h"
 #include "config/print.h"
@@ -20,6 +18,8 @@
 #include "run/run_start.h"
 #include "run/shared_directory.h"
 #include "run/training_loop.h"
+#include "system/log.h"
+#include "text/text.h"
 #include "train/compute.h"
 #include "train/grid.h"
 

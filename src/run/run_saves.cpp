@@ -1,10 +1,10 @@
 #include "run/run_saves.h"
 
-#include "base/byte_text.h"
 #include "base/timers.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "run/way_back.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 

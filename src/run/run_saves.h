@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "config/config.h"
 #include "job/run_limits.h"
 #include "monitor/loss_plot.h"
+#include "system/log.h"
 #include "train/trainer.h"
 
 namespace megatron {

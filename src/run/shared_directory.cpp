@@ -4,11 +4,11 @@
 #include <random>
 #include <thread>
 
-#include "base/durable_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder.h"
 #include "comm/agreement.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -1,9 +1,9 @@
 // What a run does about a skipped step, as its SkippedStepPolicy decides: says why, or ends.
 #pragma once
 
-#include "base/log.h"
 #include "config/config.h"
 #include "run/skipped_step_policy.h"
+#include "system/log.h"
 #include "train/trainer.h"
 
 namespace megatron {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/memory_usage.h"
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
@@ -12,6 +11,7 @@
 #include "run/end_table.h"
 #include "run/skipped_steps.h"
 #include "run/way_back.h"
+#include "system/memory_usage.h"
 #include "train/compatibility.h"
 
 namespace megatron {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "job/run_limits.h"
 #include "job/run_lock.h"
 #include "job/stop_signals.h"
@@ -16,6 +15,7 @@
 #include "monitor/run_watch.h"
 #include "run/run_saves.h"
 #include "run/skipped_step_policy.h"
+#include "system/log.h"
 #include "train/interval.h"
 #include "train/trainer.h"
 

@@ -5,10 +5,10 @@
 #include <limits>
 #include <optional>
 
-#include "base/byte_text.h"
 #include "comm/agreement.h"
 #include "job/node_memory.h"
 #include "run/compared_play.h"
+#include "text/byte_text.h"
 #include "train/grid.h"
 
 namespace megatron {

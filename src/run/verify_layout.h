@@ -7,10 +7,10 @@
 // directory is not looked at.
 #pragma once
 
-#include "base/log.h"
 #include "comm/communicator.h"
 #include "config/config.h"
 #include "run/run_start.h"
+#include "system/log.h"
 #include "train/compute.h"
 
 namespace megatron {

@@ -1,7 +1,7 @@
 #include "run/way_back.h"
 
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "text/text.h"
 
 namespace megatron {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 #include "tokenizer/character_classes.h"
 #include "tokenizer/unicode_tables.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_reader.h"
+#include "text/json_reader.h"
 #include "tokenizer/vocabulary_file.h"
 
 namespace megatron {

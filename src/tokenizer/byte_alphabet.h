@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 namespace megatron {
 

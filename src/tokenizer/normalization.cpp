@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 #include "tokenizer/unicode_tables.h"
 
 namespace megatron {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 namespace megatron {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/errno_text.h"
 #include "base/error.h"
+#include "system/errno_text.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "base/json_reader.h"
+#include "text/json_reader.h"
 #include "tokenizer/tokenizer_pipeline.h"
 #include "tokenizer/vocabulary_file.h"
 

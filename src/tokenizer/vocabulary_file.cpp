@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "base/log.h"
-#include "base/regular_file.h"
-#include "base/utf8.h"
+#include "system/regular_file.h"
+#include "text/text.h"
+#include "text/utf8.h"
 
 namespace megatron {
 

@@ -1,5 +1,5 @@
 // Files that belong together take their names all or none, whatever was there before.
-#include "base/durable_file.h"
+#include "system/durable_file.h"
 
 #include <fcntl.h>
 

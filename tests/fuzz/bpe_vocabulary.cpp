@@ -3,8 +3,8 @@
 // <|endoftext|>.
 #include <nlohmann/json.hpp>
 
-#include "base/utf8.h"
 #include "fuzz/fuzz.h"
+#include "text/utf8.h"
 #include "tokenizer/gpt2_tokenizer.h"
 
 using namespace megatron;

@@ -3,10 +3,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/utf8.h"
 #include "fuzz/fuzz.h"
 #include "preprocess/input_text.h"
 #include "preprocess/json_text.h"
+#include "text/utf8.h"
 
 using namespace megatron;
 

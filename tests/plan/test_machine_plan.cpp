@@ -2,11 +2,11 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "base/text.h"
 #include "plan/dry_run.h"
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
 #include "support/small_corpus.h"
+#include "text/text.h"
 #include "train/compute.h"
 #include "train/grid.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/philox.h"
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 using namespace megatron;
 using Json = nlohmann::json;

@@ -3,11 +3,11 @@
 #include <set>
 #include <sstream>
 
-#include "base/durable_file.h"
 #include "base/philox.h"
 #include "preprocess/sample_corpus.h"
 #include "support/data_support.h"
 #include "support/file_size_limit.h"
+#include "system/durable_file.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "base/utf8.h"
+#include "text/utf8.h"
 #include "tokenizer/piece_scanner.h"
 #include "tokenizer/tokenizer.h"
 

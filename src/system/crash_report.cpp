@@ -1,4 +1,4 @@
-#include "base/crash_report.h"
+#include "system/crash_report.h"
 
 #include <execinfo.h>
 #include <fcntl.h>

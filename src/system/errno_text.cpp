@@ -1,4 +1,4 @@
-#include "base/errno_text.h"
+#include "system/errno_text.h"
 
 #include <cerrno>
 #include <system_error>

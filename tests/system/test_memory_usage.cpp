@@ -1,9 +1,10 @@
 // Free memory by the files that the kernel tells it in, made up here.
-#include "base/memory_usage.h"
+#include "system/memory_usage.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "support/temporary_folder.h"
 
@@ -89,4 +90,18 @@ TEST_CASE("free memory under control groups of version 1") {
   system.write(folder + "memory.stat",
                "inactive_file 1\ntotal_inactive_file " + mebibytes(7) + "\ntotal_active_file " + mebibytes(2) + "\n");
   CHECK(system.free() == 29 * kMebibyte);
+}
+
+TEST_CASE("memory use is plausible and the peak notices 64 MiB") {
+  const std::size_t now = resident_bytes(), before = peak_resident_bytes();
+  CHECK(before + (std::size_t{1} << 20) >= now);  // the kernel's counters lag a little
+  CHECK(now > 1000000);
+  CHECK(free_memory_bytes().value_or(0) > 0);
+  const std::size_t size = std::size_t{64} << 20;
+  {
+    const std::string block(size, 'x');
+    CHECK(resident_bytes() >= size);
+    CHECK(block[size / 2] == 'x');
+  }
+  CHECK(peak_resident_bytes() >= now + size / 2);
 }

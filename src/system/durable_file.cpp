@@ -1,4 +1,4 @@
-#include "base/durable_file.h"
+#include "system/durable_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include <set>
 #include <utility>
 
-#include "base/errno_text.h"
 #include "base/error.h"
-#include "base/notes.h"
-#include "base/regular_file.h"
+#include "system/errno_text.h"
+#include "system/notes.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 

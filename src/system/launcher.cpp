@@ -1,4 +1,4 @@
-#include "base/launcher.h"
+#include "system/launcher.h"
 
 #include <cstdlib>
 #include <initializer_list>

@@ -1,10 +1,10 @@
-#include "base/strict_json.h"
+#include "text/strict_json.h"
 
 #include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "text/text.h"
 
 namespace megatron {
 

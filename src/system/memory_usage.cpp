@@ -1,4 +1,4 @@
-#include "base/memory_usage.h"
+#include "system/memory_usage.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "base/byte_text.h"
+#include "text/byte_text.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Errors of the file system say what to do about them, wherever they happen.
-#include "base/errno_text.h"
+#include "system/errno_text.h"
 
 #include <cerrno>
 

@@ -8,9 +8,9 @@
 #include <new>
 #include <string>
 
-#include "base/crash_report.h"
 #include "base/error.h"
 #include "support/temporary_folder.h"
+#include "system/crash_report.h"
 
 using namespace megatron;
 

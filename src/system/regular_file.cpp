@@ -1,4 +1,4 @@
-#include "base/regular_file.h"
+#include "system/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/errno_text.h"
+#include "system/errno_text.h"
 
 namespace megatron {
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 using namespace megatron;
 

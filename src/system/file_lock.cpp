@@ -1,4 +1,4 @@
-#include "base/file_lock.h"
+#include "system/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "base/durable_file.h"
-#include "base/errno_text.h"
 #include "base/error.h"
-#include "base/host_name.h"
-#include "base/notes.h"
+#include "system/durable_file.h"
+#include "system/errno_text.h"
+#include "system/host_name.h"
+#include "system/notes.h"
 
 namespace megatron {
 

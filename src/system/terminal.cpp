@@ -1,4 +1,4 @@
-#include "base/terminal.h"
+#include "system/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/launcher.h"
+#include "system/launcher.h"
 
 namespace megatron {
 

@@ -1,11 +1,11 @@
-#include "base/json_reader.h"
+#include "text/json_reader.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 namespace megatron {
 

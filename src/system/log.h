@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/terminal.h"
+#include "system/terminal.h"
 
 namespace megatron {
 
@@ -74,9 +74,6 @@ class Log {
   int file_ = -1;
   std::string path_;
 };
-
-/// `text` with control characters other than line ends and tabs as \xNN; UTF-8 passes unchanged.
-std::string printable(std::string_view text);
 
 /// Takes those of the descriptors 0, 1, 2 that the program was started without, so that no file, of a checkpoint say,
 /// is opened in their place and written over by messages. Using them fails as before. To be called before any open().

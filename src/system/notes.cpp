@@ -1,4 +1,4 @@
-#include "base/notes.h"
+#include "system/notes.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <exception>
 #include <string>
 
-#include "base/log.h"
+#include "text/text.h"
 
 namespace megatron {
 

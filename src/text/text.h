@@ -13,4 +13,7 @@ std::string wrapped(const std::string& text);
 /// "1 rank", "8 ranks".
 std::string counted(std::int64_t count, std::string_view noun);
 
+/// `text` with control characters other than line ends and tabs as \xNN; UTF-8 passes unchanged.
+std::string printable(std::string_view text);
+
 }  // namespace megatron

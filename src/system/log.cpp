@@ -1,4 +1,4 @@
-#include "base/log.h"
+#include "system/log.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +11,8 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/regular_file.h"
+#include "system/regular_file.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -40,20 +41,6 @@ std::string time_stamp() {
 }
 
 }  // namespace
-
-std::string printable(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
 
 Log::~Log() {
   if (file_ >= 0) ::close(file_);
