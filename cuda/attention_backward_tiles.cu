@@ -28,7 +28,7 @@ struct Division {
   static constexpr int kBlocks = kKeysAreRows ? (kWide ? 1 : 2) : (kWide ? 2 : 3);  ///< on a multiprocessor
   static constexpr int kStatistics = 2 * (kKeysAreRows ? 2 * kTile : kRows);
   static constexpr int kExchanges = kGeneral ? kThreads / 32 : 1;
-  /// Shared memory: the block's own rows, twice a tile of the other side's; and what the kernel has besides.
+  /// Shared memory: the block's own rows, twice a tile of the other side's; and what else the kernel has.
   static constexpr std::size_t kTileBytes = Tile<std::uint16_t, kSize>::bytes(2 * kRows + 4 * kTile);
   static constexpr std::size_t kBytes = kTileBytes + kStatistics * sizeof(float) + kExchanges * kExchangedDraws * 2;
 
@@ -103,8 +103,8 @@ struct Part {
     own_row = static_cast<int>(threadIdx.x / kWarpThreads) * D::kWarpRows;
     visibility = problem.masks.of_sample(sample);
     own_a = {dynamic_shared<T>()};
-    own_b = own_a.behind(kRows);
-    tiles = own_b.behind(kRows);
+    own_b = own_a.after(kRows);
+    tiles = own_b.after(kRows);
     if constexpr (kKeysAreRows) {
       begin = visibility.bounded ? std::max(0, first - visibility.query_offset) / kTile * kTile : 0;
       last = first < visibility.keys ? problem.masks.queries : 0;  // no query sees padding
@@ -150,8 +150,8 @@ struct Part {
     if constexpr (!kKeysAreRows) load_statistics(statistics, own_head, first, kRows);
   }
 
-  __device__ Tile<T, kSize> tile_a(int buffer) const { return tiles.behind(2 * buffer * kTile); }
-  __device__ Tile<T, kSize> tile_b(int buffer) const { return tile_a(buffer).behind(kTile); }
+  __device__ Tile<T, kSize> tile_a(int buffer) const { return tiles.after(2 * buffer * kTile); }
+  __device__ Tile<T, kSize> tile_b(int buffer) const { return tile_a(buffer).after(kTile); }
 
   __device__ void load_tile(int head, int tile, int buffer) const {
     const int left = (kKeysAreRows ? visibility.queries : visibility.keys) - tile;
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompa
     int next_head = head, next_tile = tile + D::kTile;
     more = part.seek(next_head, next_tile);
     ptx::wait_for_copies<0>();
-    __syncthreads();  // this tile is there, and everybody is done with the one before
+    __syncthreads();  // this tile is there, and all threads are done with the one before
     if (more) part.load_tile(next_head, next_tile, 1 - buffer);
     ptx::commit_copies();
     part.add_tile(sums_a, sums_b, head, tile, buffer);

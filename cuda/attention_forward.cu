@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
   const Visibility visibility = problem.masks.of_sample(sample);
   const KeyBounds all = visibility.bounds(first, kQueries), own = visibility.bounds(first + own_row, kWarpQueries);
   const int begin = all.least_low / kKeys * kKeys, end = all.greatest_high;
-  const Tile<T, kSize> q{dynamic_shared<T>()}, tiles = q.behind(kQueries);
+  const Tile<T, kSize> q{dynamic_shared<T>()}, tiles = q.after(kQueries);
   const Rows<const T> keys = p.k.rows(sample, key_head), values = p.v.rows(sample, key_head);
   const float log2_scale = problem.scale * kLog2E, slope = problem.masks.slope(head) * kLog2E;
   // The maximum of scores is that of their multiples by a positive factor only.
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
   load_later<kQueries, kThreads>(q, p.q.rows(sample, head).from(first), visibility.queries - first, problem.size,
                                  vectors);
   const auto load_tile = [&](int key, int buffer) {
-    const Tile<T, kSize> k = tiles.behind(2 * buffer * kKeys), v = k.behind(kKeys);
+    const Tile<T, kSize> k = tiles.after(2 * buffer * kKeys), v = k.after(kKeys);
     load_later<kKeys, kThreads>(k, keys.from(key), visibility.keys - key, problem.size, vectors);
     load_later<kKeys, kThreads>(v, values.from(key), visibility.keys - key, problem.size, vectors);
   };
@@ -164,11 +164,11 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
 #pragma unroll 1
   for (int key = begin, buffer = 0; key < end; key += kKeys, buffer = 1 - buffer) {
     ptx::wait_for_copies<0>();
-    __syncthreads();  // this tile is there, and everybody is done with the one before
+    __syncthreads();  // this tile is there, and all threads are done with the one before
     if (key + kKeys < end) load_tile(key + kKeys, 1 - buffer);
     ptx::commit_copies();
     if (!own.meet(key, key + kKeys)) continue;
-    const Tile<T, kSize> k = tiles.behind(2 * buffer * kKeys), v = k.behind(kKeys);
+    const Tile<T, kSize> k = tiles.after(2 * buffer * kKeys), v = k.after(kKeys);
     float scores[kRowTiles][kKeyTiles][4] = {};
     multiply_transposed(scores, q, own_row, k, 0);
     if (sloped) add_slope<false>(scores, log2_scale, slope, key - visibility.position(first + own_row));

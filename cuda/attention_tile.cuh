@@ -35,7 +35,7 @@ struct Tile {
   static constexpr std::size_t bytes(int rows) { return sizeof(T) * static_cast<std::size_t>(rows * kSize); }
   __device__ T* chunk(int row, int c) const { return data + row * kSize + (c ^ (row % 8)) * kChunk; }
   /// The tile after this one's `rows` rows.
-  __device__ Tile behind(int rows) const { return {data + rows * kSize}; }
+  __device__ Tile after(int rows) const { return {data + rows * kSize}; }
 };
 
 /// Starts to copy kRows rows of `size` elements, of which only the first `rows` exist, zeros for what does not. By all

@@ -1,6 +1,6 @@
 # Writes build_name.h: MEGATRON_BUILD_NAME, by which the CUDA backend's library and a program know that they are of one
-# interface. Besides the version it has a hash of the headers that both are compiled with and of the compiler, since these
-# say how classes lie in memory. Run by CMake whenever one of them has changed:
+# interface. It consists of the version and a hash of the headers that both are compiled with and of the compiler, since
+# these say how classes lie in memory. Run by CMake whenever one of them has changed:
 #
 #   cmake -DVERSION=... -DCOMPILER=... -DSOURCE=folder -DHEADERS=a.h,b.h -DOUTPUT=file -P build_name.cmake
 string(REPLACE "," ";" HEADERS "${HEADERS}")

@@ -58,7 +58,7 @@ struct ColumnTile {
 };
 
 /// A launch over [rows, columns]; gridDim.y is the number of slices that sums over rows come in. Blocks for all
-/// multiprocessors several times over, but with at least `rows_a_thread` rows for a thread where there are so many.
+/// multiprocessors several times over, but with at least `rows_a_thread` rows for a thread where there are enough.
 inline LaunchShape column_tile_shape(std::int64_t rows, std::int64_t columns, int width, int multiprocessors,
                                      int rows_a_thread) {
   const auto quotient_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };

@@ -29,7 +29,7 @@ std::int64_t real_columns(std::int64_t columns, std::int64_t first_column, std::
 struct OnlineSum {
   float maximum = -INFINITY, sum = 0;
 
-  /// The sum, for a maximum not below one's own. Equal ones, infinite ones too, need no factor.
+  /// The sum, for a maximum not below this one's. Equal ones, infinite ones too, need no factor.
   __device__ float relative_to(float larger) const {
     return maximum == larger ? sum : sum * exp_of_difference(maximum, larger);
   }

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(1024) exclusive_sums_kernel(std::int32_t* tabl
   __shared__ std::int32_t of_warps[kWarpThreads];
   const unsigned warp = threadIdx.x / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
-  const auto sums_up_to = [lane](std::int32_t value) {  // over the lanes up to one's own
+  const auto sums_up_to = [lane](std::int32_t value) {  // over the lanes up to this one
     for (int lanes = 1; lanes < static_cast<int>(kWarpThreads); lanes *= 2) {
       const std::int32_t below = __shfl_up_sync(kFullWarp, value, lanes);
       if (lane >= lanes) value += below;

@@ -62,7 +62,7 @@ __device__ __forceinline__ void for_each_vector(std::int64_t n, const Body& body
 }
 
 /// `width` elements that lie side by side (a power of two; 1: the scalar path), loaded and stored together, 16 bytes at
-/// a time where there are so many.
+/// a time where there are enough.
 template <class T, int width = 16 / static_cast<int>(sizeof(T))>
 struct alignas(width * sizeof(T) < 16 ? width * sizeof(T) : 16) Vector {
   static constexpr int size = width;

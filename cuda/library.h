@@ -6,8 +6,8 @@
 // there is one Error to throw and catch, one table of everything, and no function twice. Hence also the other way
 // round: nothing in the library has the name of something in a program, e.g. make_cuda_backend(), whose counterpart
 // is open_cuda_backend(). Library and program are of one interface, whose classes they share: each has been told which
-// when it was compiled (cuda/build_name.cmake), and a program calls nothing of a library of another. What is behind the
-// interface, kernels or what plans say that they work in (cuda/working_memory.cpp), may differ: then a step may
+// when it was compiled (cuda/build_name.cmake), and a program calls nothing of a library of another. What the
+// interface hides, kernels or what plans say that they work in (cuda/working_memory.cpp), may differ: then a step may
 // allocate. A name that one lacks is an error when it is loaded.
 #pragma once
 

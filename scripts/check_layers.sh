@@ -9,7 +9,7 @@
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
 
-# layer: what it may include in addition to itself. `all` is for the top. Everybody may include base.
+# layer: what it may include in addition to itself. `all` is for the top. All may include base.
 layers='
 base:
 text:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Slurm of one's own on this machine: one controller, one node that pretends 8 CPUs, everything in one folder, to try
+# A private Slurm on this machine: one controller, one node that pretends 8 CPUs, everything in one folder, to try
 # job files out. Usage:
 #   scripts/private_slurm.sh start [FOLDER]    then: export SLURM_CONF=FOLDER/slurm.conf; sbatch, squeue, scancel ...
 #   scripts/private_slurm.sh stop [FOLDER]
@@ -94,7 +94,7 @@ refuse() {
   exit 1
 }
 
-# /tmp is everybody's, and the default folder's name can be guessed.
+# /tmp is shared by all users, and the default folder's name can be guessed.
 check_own() {
   [[ -d $folder && ! -L ${folder%/} && -O $folder ]] || refuse "$folder is no folder of your own; name another"
 }

@@ -33,7 +33,7 @@ enum class Verb : std::int32_t {
 const char* name_of(Verb verb);
 
 /// A communication as the activity tells it. The peer is a rank of the group: the other side, or the root; -1:
-/// everybody.
+/// all.
 struct Waiting {
   Verb verb = Verb::none;
   std::int32_t peer = -1;
@@ -84,7 +84,7 @@ class alignas(64) Activity {
     rank_.store(rank, std::memory_order_release);
   }
 
-  // For everybody.
+  // For all readers.
   std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
   std::int32_t rank() const { return rank_.load(std::memory_order_acquire); }
   std::int32_t process() const { return process_.load(std::memory_order_relaxed); }

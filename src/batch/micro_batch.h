@@ -1,5 +1,5 @@
 // MicroBatch: views of the tensors of one micro-batch, and its place in the global batch. A stream is the rows of
-// tokens that travel through layers together: a decoder has one, an encoder-decoder has two with lengths of their own.
+// tokens that travel through layers together: a decoder has one, an encoder-decoder has two of different lengths.
 // Which of the tensors a model uses, and their memory, is the business of batch_layout.h. Knows no model.
 #pragma once
 

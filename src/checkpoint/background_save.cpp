@@ -14,15 +14,15 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
-const Tensor& numbers_of(const TensorSlice& piece, StateKind kind) {
-  return kind == StateKind::value ? piece.value : kind == StateKind::m ? piece.m : piece.v;
+const Tensor& numbers_of(const TensorSlice& slice, StateKind kind) {
+  return kind == StateKind::value ? slice.value : kind == StateKind::m ? slice.m : slice.v;
 }
 
-std::int64_t elements_of(const std::vector<TensorSlice>& pieces) {
+std::int64_t elements_of(const std::vector<TensorSlice>& slices) {
   std::int64_t elements = 0;
-  for (const TensorSlice& piece : pieces) elements += piece.count;
+  for (const TensorSlice& slice : slices) elements += slice.count;
   return elements;
 }
 
@@ -55,8 +55,8 @@ void BackgroundSave::copy() {
   const Ticket now = device_.is_host_memory() ? Ticket{} : device_.mark();
   std::byte* to = snapshot_.data();
   for (const StateKind kind : kStored) {
-    for (const TensorSlice& piece : work_->owned()) {
-      const Tensor& numbers = numbers_of(piece, kind);
+    for (const TensorSlice& slice : work_->owned()) {
+      const Tensor& numbers = numbers_of(slice, kind);
       if (!numbers) continue;
       if (abandoned_) return;
       if (device_.is_host_memory()) {

@@ -39,14 +39,14 @@ class BackgroundSave {
   BackgroundSave& operator=(const BackgroundSave&) = delete;
   ~BackgroundSave();  ///< abandons what is under way: its temporary folder stays, as of a save that died
 
-  /// Begins; the numbers are those that the pieces' tensors have now, in the order of the device's operations. The
+  /// Begins; the numbers are those that the slices' tensors have now, in the order of the device's operations. The
   /// tensors must live, and not change, until wait_until_copied() has returned or this is destroyed; what
   /// else is passed may change at once. Collective; what save_checkpoint() asks for and throws before it writes, and
   /// then nothing is being copied. None may be under way.
   void start(const std::string& run_directory, const TrainingState& state, const std::vector<TensorSlice>& owned,
              const SaveOptions& options = {});
-  bool copying() const { return copying_; }  ///< the pieces are being read, as far as is known
-  /// For this rank, not collective: when it returns, the pieces' numbers may change. Nothing but a look where they have
+  bool copying() const { return copying_; }  ///< the slices are being read, as far as is known
+  /// For this rank, not collective: when it returns, the slices' numbers may change. Nothing but a look where they have
   /// been copied already, or nothing is under way.
   void wait_until_copied();
   double seconds_waited() const { return waited_; }  ///< in it, for the last that was started
@@ -72,7 +72,7 @@ class BackgroundSave {
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;            // of each kind of number, all pieces one after the other: as in the file
+  Buffer snapshot_;            // of each kind of number, all slices one after the other: as in the file
   std::int64_t elements_ = 0;  // of one kind
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;

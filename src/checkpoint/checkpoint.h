@@ -3,11 +3,11 @@
 // On disk, under the run directory (docs/checkpoint_format.md has it field by field):
 //   checkpoints/latest                     the newest committed folder's name, for people; loading scans by itself
 //   checkpoints/step_00000100/manifest.json
-//   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of pieces
+//   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of slices
 //   checkpoints/.tmp_step_00000100/        a save that is under way, or died; the next save removes it
 //
-// Every rank writes and reads for itself; rank 0 decides and everybody agrees: a function here that takes a
-// communicator is collective over it and throws the same Error on all ranks or on none. This layer knows pieces of
+// Every rank writes and reads for itself; rank 0 decides and all ranks agree: a function here that takes a
+// communicator is collective over it and throws the same Error on all ranks or on none. This layer knows slices of
 // tensors and an opaque training state; it must not know models, optimizers or configurations.
 //
 // Nothing in a file is trusted: sizes are checked before anything is allocated and no path is taken from a file.
@@ -54,7 +54,7 @@ struct SaveReport {
   std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
 };
 
-/// Writes the pieces that this rank owns, whose tensors lie on `device` (all ranks' pieces together cover every tensor
+/// Writes the slices that this rank owns, whose tensors lie on `device` (all ranks' slices together cover every tensor
 /// exactly once, and all have the same moments), and commits. The state must be the same on all ranks.
 /// Throws Error(filesystem) on all ranks if any rank could not write: then the temporary folder is gone and older
 /// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
@@ -87,7 +87,7 @@ inline std::span<const StateKind> stored_with(int moments) {
   return std::span(kStored).first(static_cast<std::size_t>(1 + moments));
 }
 
-/// A piece as it lies in a rank file: `count` elements from `position` on in each of its datasets.
+/// A slice as it lies in a rank file: `count` elements from `position` on in each of its datasets.
 struct StoredSlice {
   Box box;
   std::int64_t first = 0, count = 0;
@@ -95,10 +95,10 @@ struct StoredSlice {
   int file = 0;
 };
 
-/// A tensor of a checkpoint, with all its pieces.
+/// A tensor of a checkpoint, with all its slices.
 struct StoredTensor {
   Shape shape;
-  std::vector<StoredSlice> pieces;
+  std::vector<StoredSlice> slices;
 };
 
 /// A checkpoint whose files have all been verified against the manifest's hashes, or are being (open_unverified()).
@@ -115,13 +115,13 @@ class CheckpointReader {
   int moments() const { return moments_; }  ///< as TensorSlice::moments
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  /// Fills value (and m and v where they are present) of every wanted piece, whose tensors lie on `device`, whatever
+  /// Fills value (and m and v where they are present) of every wanted slice, whose tensors lie on `device`, whatever
   /// the layout that saved it.
   /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
   /// covered exactly once; or if m or v is wanted and was not saved.
   void read(Communicator& world, const std::vector<TensorSlice>& wanted, Device& device) const;
 
-  /// Fills the wanted pieces' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
+  /// Fills the wanted slices' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
   /// read().
   void read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const;
   /// The same, for many small reads: files stay open in `open`.
@@ -163,10 +163,10 @@ CheckpointReader open_unverified(const std::string& path, std::size_t threads);
 /// Error(checkpoint) if there is none.
 std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings);
 
-/// Everything there is, as pieces without memory: tensors whole, in the order of their names.
+/// Everything there is, as slices without memory: tensors whole, in the order of their names.
 std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint);
 
-/// Every tensor's pieces cover it exactly once, element by element, or Error(checkpoint) naming one that they do not.
+/// Every tensor's slices cover it exactly once, element by element, or Error(checkpoint) naming one that they do not.
 void verify_coverage(const CheckpointReader& checkpoint);
 
 /// Lets `read` take what it needs out of a checkpoint's training state: what it finds missing or malformed becomes

@@ -13,9 +13,9 @@ namespace {
 /// The tensors that both have in the same shape.
 std::vector<TensorSlice> common_tensors(const CheckpointReader& a, const CheckpointReader& b) {
   std::vector<TensorSlice> common;
-  for (TensorSlice& piece : whole_tensors(a)) {
-    const auto other = b.tensors().find(piece.name);
-    if (other != b.tensors().end() && other->second.shape == piece.global_shape) common.push_back(std::move(piece));
+  for (TensorSlice& slice : whole_tensors(a)) {
+    const auto other = b.tensors().find(slice.name);
+    if (other != b.tensors().end() && other->second.shape == slice.global_shape) common.push_back(std::move(slice));
   }
   return common;
 }
@@ -79,22 +79,22 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
 }
 
 std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool moments) {
-  SliceStream here(a, common_tensors(a, b)), there(b, here.pieces());
+  SliceStream here(a, common_tensors(a, b)), there(b, here.slices());
   const int compared = moments ? std::min(a.moments(), b.moments()) : 0;
   std::vector<TensorDifference> differences;
-  for (const TensorSlice& piece : here.pieces())
-    differences.push_back({piece.name, piece.global_shape, compared, {}, {}});
+  for (const TensorSlice& slice : here.slices())
+    differences.push_back({slice.name, slice.global_shape, compared, {}, {}});
   for (const StateKind kind : stored_with(compared)) {
     const auto which = static_cast<std::size_t>(kind);
     for (std::int64_t position = 0; position < here.elements();) {
       const std::span<const float> ours = here.read(kind, position), theirs = there.read(kind, position);
       const auto count = static_cast<std::int64_t>(std::min(ours.size(), theirs.size()));
       for (std::int64_t done = 0; done < count;) {
-        const std::size_t piece = here.piece_at(position + done);
-        const std::int64_t part = std::min(count - done, here.begin_of(piece + 1) - position - done);
+        const std::size_t slice = here.slice_at(position + done);
+        const std::int64_t part = std::min(count - done, here.begin_of(slice + 1) - position - done);
         const auto first = static_cast<std::size_t>(done), size = static_cast<std::size_t>(part);
-        compare(ours.subspan(first, size), theirs.subspan(first, size), differences[piece].largest[which],
-                differences[piece].differing[which]);
+        compare(ours.subspan(first, size), theirs.subspan(first, size), differences[slice].largest[which],
+                differences[slice].differing[which]);
         done += part;
       }
       position += count;

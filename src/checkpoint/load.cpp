@@ -14,47 +14,51 @@ namespace megatron {
 
 namespace {
 
-// Runs that are close together in the file are read in one go: a gap costs less than another call into HDF5 (a few
+// Segments that are close together in the file are read in one go: a gap costs less than another call into HDF5 (a few
 // microseconds), and columns of a matrix become a sequential read.
 constexpr std::int64_t kGapElements = 4096;
-constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
+constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
-/// Reads runs (ascending in the file) from one dataset into the wanted pieces' `tensor`.
-void read_runs(const Hdf5Array& dataset, const std::vector<CopySegment>& runs, const std::vector<TensorSlice>& wanted,
-               Tensor TensorSlice::*tensor, std::vector<float>& block) {
-  const auto target = [&](const CopySegment& run) { return (wanted[run.wanted].*tensor).as<float>() + run.to; };
-  for (std::size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
-    const std::int64_t first = runs[begin].from;
-    std::int64_t stop = first + runs[begin].count;
-    for (end = begin + 1; end < runs.size() && runs[end].from <= stop + kGapElements; ++end) {
-      const std::int64_t longer = std::max(stop, runs[end].from + runs[end].count);
+/// Reads segments (ascending in the file) from one dataset into the wanted slices' `tensor`.
+void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& segments,
+                   const std::vector<TensorSlice>& wanted, Tensor TensorSlice::*tensor, std::vector<float>& block) {
+  const auto target = [&](const CopySegment& segment) {
+    return (wanted[segment.wanted].*tensor).as<float>() + segment.to;
+  };
+  for (std::size_t begin = 0, end = 0; begin < segments.size(); begin = end) {
+    const std::int64_t first = segments[begin].from;
+    std::int64_t stop = first + segments[begin].count;
+    for (end = begin + 1; end < segments.size() && segments[end].from <= stop + kGapElements; ++end) {
+      const std::int64_t longer = std::max(stop, segments[end].from + segments[end].count);
       if (longer - first > kBlockElements) break;
       stop = longer;
     }
     if (end == begin + 1) {
-      dataset.read(static_cast<std::uint64_t>(first), target(runs[begin]), static_cast<std::uint64_t>(stop - first));
+      dataset.read(static_cast<std::uint64_t>(first), target(segments[begin]),
+                   static_cast<std::uint64_t>(stop - first));
       continue;
     }
     block.resize(std::max(block.size(), static_cast<std::size_t>(stop - first)));
     dataset.read(static_cast<std::uint64_t>(first), block.data(), static_cast<std::uint64_t>(stop - first));
     for (std::size_t i = begin; i < end; ++i) {
-      std::memcpy(target(runs[i]), block.data() + (runs[i].from - first),
-                  static_cast<std::size_t>(runs[i].count) * sizeof(float));
+      std::memcpy(target(segments[i]), block.data() + (segments[i].from - first),
+                  static_cast<std::size_t>(segments[i].count) * sizeof(float));
     }
   }
 }
 
-/// The same for value, m and v, of the pieces that want them.
-void read_file(const std::string& path, const std::vector<CopySegment>& runs, const std::vector<TensorSlice>& wanted,
-               std::vector<float>& block) {
+/// The same for value, m and v, of the slices that want them.
+void read_file(const std::string& path, const std::vector<CopySegment>& segments,
+               const std::vector<TensorSlice>& wanted, std::vector<float>& block) {
   const Hdf5Reader file(path, ErrorKind::checkpoint);
-  read_runs(file.open_dataset(dataset_of(StateKind::value)), runs, wanted, &TensorSlice::value, block);
+  read_segments(file.open_dataset(dataset_of(StateKind::value)), segments, wanted, &TensorSlice::value, block);
   for (const auto& [kind, moment] :
        {std::pair(StateKind::m, &TensorSlice::m), std::pair(StateKind::v, &TensorSlice::v)}) {
     std::vector<CopySegment> with_moment;
-    std::copy_if(runs.begin(), runs.end(), std::back_inserter(with_moment),
-                 [&, moment = moment](const CopySegment& run) { return !(wanted[run.wanted].*moment).empty(); });
-    if (!with_moment.empty()) read_runs(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
+    std::copy_if(
+        segments.begin(), segments.end(), std::back_inserter(with_moment),
+        [&, moment = moment](const CopySegment& segment) { return !(wanted[segment.wanted].*moment).empty(); });
+    if (!with_moment.empty()) read_segments(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
   }
 }
 
@@ -63,31 +67,32 @@ void read_file(const std::string& path, const std::vector<CopySegment>& runs, co
 // By file, in the order of each.
 std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<TensorSlice>& wanted) const {
   check_slices(wanted);
-  std::vector<std::vector<CopySegment>> runs_by_file(files_.size());
+  std::vector<std::vector<CopySegment>> segments_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
-    const TensorSlice& piece = wanted[index];
-    const auto stored = tensors_.find(piece.name);
+    const TensorSlice& slice = wanted[index];
+    const auto stored = tensors_.find(slice.name);
     verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
-           piece.name);
-    verify(piece.moments() == 0 || moments_ > 0, ErrorKind::checkpoint,
+           slice.name);
+    verify(slice.moments() == 0 || moments_ > 0, ErrorKind::checkpoint,
            "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
-    verify(piece.moments() <= moments_, ErrorKind::checkpoint,
+    verify(slice.moments() <= moments_, ErrorKind::checkpoint,
            "{}: holds one moment, of an optimizer that has no more; use checkpoint.initialize_from for it", path_);
-    for (const CopySegment& run : plan_slice(piece, index, stored->second)) {
-      runs_by_file[static_cast<std::size_t>(run.file)].push_back(run);
+    for (const CopySegment& segment : plan_slice(slice, index, stored->second)) {
+      segments_by_file[static_cast<std::size_t>(segment.file)].push_back(segment);
     }
   }
-  for (std::vector<CopySegment>& runs : runs_by_file) {
-    std::sort(runs.begin(), runs.end(), [](const CopySegment& a, const CopySegment& b) { return a.from < b.from; });
+  for (std::vector<CopySegment>& segments : segments_by_file) {
+    std::sort(segments.begin(), segments.end(),
+              [](const CopySegment& a, const CopySegment& b) { return a.from < b.from; });
   }
-  return runs_by_file;
+  return segments_by_file;
 }
 
 void CheckpointReader::read_here(const std::vector<TensorSlice>& wanted) const {
-  const std::vector<std::vector<CopySegment>> runs = plan(wanted);
+  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (!runs[file].empty()) read_file(files_[file], runs[file], wanted, block);
+    if (!segments[file].empty()) read_file(files_[file], segments[file], wanted, block);
   }
 }
 
@@ -98,33 +103,34 @@ void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlic
 
 void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const {
   internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have");
-  const std::vector<std::vector<CopySegment>> runs = plan(wanted);
+  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (!runs[file].empty()) read_runs(open.at(files_[file], kind), runs[file], wanted, &TensorSlice::value, block);
+    if (!segments[file].empty())
+      read_segments(open.at(files_[file], kind), segments[file], wanted, &TensorSlice::value, block);
   }
 }
 
 namespace {
 
-/// Of pieces that are read together on their way to a device.
+/// Of slices that are read together on their way to a device.
 constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
 
-std::int64_t numbers_of(const TensorSlice& piece) {
-  return piece.count * (1 + piece.moments());
+std::int64_t numbers_of(const TensorSlice& slice) {
+  return slice.count * (1 + slice.moments());
 }
 
 /// The same, those with more numbers than are read together in several.
-std::vector<TensorSlice> in_small_pieces(const std::vector<TensorSlice>& pieces) {
+std::vector<TensorSlice> in_small_slices(const std::vector<TensorSlice>& slices) {
   std::vector<TensorSlice> result;
-  for (const TensorSlice& piece : pieces) {
-    const std::int64_t most = kNumbersTogether / (1 + piece.moments());
-    for (std::int64_t first = 0; first < piece.count; first += most) {
-      TensorSlice part = piece;
+  for (const TensorSlice& slice : slices) {
+    const std::int64_t most = kNumbersTogether / (1 + slice.moments());
+    for (std::int64_t first = 0; first < slice.count; first += most) {
+      TensorSlice part = slice;
       part.first += first;
-      part.count = std::min(most, piece.count - first);
+      part.count = std::min(most, slice.count - first);
       for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-        if (!(piece.*tensor).empty()) part.*tensor = (piece.*tensor).slice(0, first, part.count);
+        if (!(slice.*tensor).empty()) part.*tensor = (slice.*tensor).slice(0, first, part.count);
       }
       result.push_back(std::move(part));
     }
@@ -132,41 +138,41 @@ std::vector<TensorSlice> in_small_pieces(const std::vector<TensorSlice>& pieces)
   return result;
 }
 
-/// The same pieces in host memory, one after the other.
-std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> pieces, const Buffer& memory) {
+/// The same slices in host memory, one after the other.
+std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> slices, const Buffer& memory) {
   std::size_t used = 0;
-  for (TensorSlice& piece : pieces) {
+  for (TensorSlice& slice : slices) {
     for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-      if ((piece.*tensor).empty()) continue;
-      piece.*tensor = memory.tensor({piece.count}, DType::f32, used);
-      used += (piece.*tensor).bytes();
+      if ((slice.*tensor).empty()) continue;
+      slice.*tensor = memory.tensor({slice.count}, DType::f32, used);
+      used += (slice.*tensor).bytes();
     }
   }
-  return pieces;
+  return slices;
 }
 
 }  // namespace
 
-// By way of pinned memory, a bounded number of pieces at a time; where the device's memory is the host's, at once.
+// By way of pinned memory, a bounded number of slices at a time; where the device's memory is the host's, at once.
 void CheckpointReader::read_to(Device& device, const std::vector<TensorSlice>& wanted) const {
   if (device.is_host_memory()) return read_here(wanted);
   check_slices(wanted);
-  const std::vector<TensorSlice> pieces = in_small_pieces(wanted);
+  const std::vector<TensorSlice> slices = in_small_slices(wanted);
   std::int64_t all = 0;
-  for (const TensorSlice& piece : pieces) all += numbers_of(piece);
+  for (const TensorSlice& slice : slices) all += numbers_of(slice);
   const Buffer memory(device.pinned(), static_cast<std::size_t>(std::min(all, kNumbersTogether)) * sizeof(float));
-  for (auto begin = pieces.begin(); begin != pieces.end();) {
+  for (auto begin = slices.begin(); begin != slices.end();) {
     auto end = begin;
     std::int64_t numbers = 0;
     do {
       numbers += numbers_of(*end++);
-    } while (end != pieces.end() && numbers + numbers_of(*end) <= kNumbersTogether);
+    } while (end != slices.end() && numbers + numbers_of(*end) <= kNumbersTogether);
     const std::vector<TensorSlice> here = in_host_memory({begin, end}, memory);
     read_here(here);
-    for (const TensorSlice& piece : here) {
+    for (const TensorSlice& slice : here) {
       for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-        if (!(piece.*tensor).empty()) {
-          device.copy_to_device(((*begin).*tensor).data(), (piece.*tensor).data(), (piece.*tensor).bytes());
+        if (!(slice.*tensor).empty()) {
+          device.copy_to_device(((*begin).*tensor).data(), (slice.*tensor).data(), (slice.*tensor).bytes());
         }
       }
       ++begin;

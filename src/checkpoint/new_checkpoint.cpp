@@ -72,10 +72,10 @@ NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, in
   };
   for (int rank = 0; rank < ranks; ++rank) {
     const NewRankFile file = contents(rank);
-    if (file.pieces.empty()) continue;
+    if (file.slices.empty()) continue;
     const std::string path = folder.path() + "/" + rank_file_name(rank);
-    const std::string table = fill_rank_file(path, rank, state.step, file.pieces, moments, file.numbers);
-    for (const TensorSlice& piece : file.pieces) manifest.add_elements(piece.name, piece.global_shape, piece.count);
+    const std::string table = fill_rank_file(path, rank, state.step, file.slices, moments, file.numbers);
+    for (const TensorSlice& slice : file.slices) manifest.add_elements(slice.name, slice.global_shape, slice.count);
     finish();
     finishing = std::async(finish_rank_file, path, rank, state.step, table, moments);
     finishing_rank = rank;
@@ -132,12 +132,12 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
   check_free_space(place_of(target).parent_path().string(),
                    checkpoint_bytes(elements * (1 + source.moments()), false, ranks));
   const auto contents = [&](int rank) {
-    std::vector<TensorSlice> pieces;
-    for (TensorSlice& piece : layout(rank)) {
-      if (piece.count > 0) pieces.push_back(std::move(piece));
+    std::vector<TensorSlice> slices;
+    for (TensorSlice& slice : layout(rank)) {
+      if (slice.count > 0) slices.push_back(std::move(slice));
     }
-    const auto stream = std::make_shared<SliceStream>(source, pieces);
-    return NewRankFile{std::move(pieces),
+    const auto stream = std::make_shared<SliceStream>(source, slices);
+    return NewRankFile{std::move(slices),
                        [stream](StateKind kind, std::int64_t position) { return stream->read(kind, position); }};
   };
   return write_new_checkpoint(target, source.state(), ranks, source.moments(), contents,

@@ -14,7 +14,7 @@
 namespace megatron {
 
 struct NewRankFile {
-  std::vector<TensorSlice> pieces;  ///< of which the tensors do not count; empty: the rank has no file
+  std::vector<TensorSlice> slices;  ///< of which the tensors do not count; empty: the rank has no file
   NumberSource numbers;
 };
 
@@ -42,14 +42,14 @@ class NewFolder {
   PendingFolder folder_;
 };
 
-/// Writes the folder `target` with what `contents` says of each rank, in their order; all pieces together cover every
+/// Writes the folder `target` with what `contents` says of each rank, in their order; all slices together cover every
 /// tensor once. `check`, if given, may look at the folder before it gets its name. Throws Error(filesystem), or what
 /// reading or the check throws; then there is nothing at `target`.
 NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
                                          const std::function<NewRankFile(int rank)>& contents,
                                          const std::function<void(const std::string& folder)>& check = nullptr);
 
-/// What a rank of another layout has, pieces without memory. Empty: nothing.
+/// What a rank of another layout has, slices without memory. Empty: nothing.
 using SliceLayout = std::function<std::vector<TensorSlice>(int rank)>;
 
 /// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables

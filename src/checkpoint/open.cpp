@@ -17,21 +17,21 @@ namespace {
 
 using nlohmann::json;
 
-/// All pieces by tensor; every element of every tensor must be stored once, by count.
-std::map<std::string, StoredTensor> index_pieces(const json& tables, const Manifest& manifest) {
+/// All slices by tensor; every element of every tensor must be stored once, by count.
+std::map<std::string, StoredTensor> index_slices(const json& tables, const Manifest& manifest) {
   std::map<std::string, StoredTensor> tensors;
   for (const TensorSummary& tensor : manifest.tensors) tensors[tensor.name].shape = tensor.shape;
   std::map<std::string, std::int64_t> elements;
   for (std::size_t file = 0; file < tables.size(); ++file) {
-    for (TableEntry& entry : parse_piece_table(tables[file].get<std::string>(), static_cast<int>(file))) {
+    for (TableEntry& entry : parse_slice_table(tables[file].get<std::string>(), static_cast<int>(file))) {
       const auto tensor = tensors.find(entry.name);
       verify(tensor != tensors.end() && tensor->second.shape == entry.shape, ErrorKind::checkpoint,
              "tensor {} of {} is not in the manifest like that", entry.name, rank_file_name(manifest.files[file].rank));
       std::int64_t& sum = elements[entry.name];
-      verify(entry.piece.count <= entry.shape.elements() - sum, ErrorKind::checkpoint,
+      verify(entry.slice.count <= entry.shape.elements() - sum, ErrorKind::checkpoint,
              "tensor {}: elements are stored more than once", entry.name);
-      sum += entry.piece.count;
-      tensor->second.pieces.push_back(entry.piece);
+      sum += entry.slice.count;
+      tensor->second.slices.push_back(entry.slice);
     }
   }
   for (const auto& [name, tensor] : tensors) {
@@ -49,10 +49,10 @@ void verify_file(const std::string& path, const RankFile& file) {
 }
 
 std::string read_table(const std::string& path, const Manifest& manifest, const RankFile& file) {
-  return read_piece_table(path + "/" + rank_file_name(file.rank), file.rank, manifest.state.step, manifest.moments);
+  return read_slice_table(path + "/" + rank_file_name(file.rank), file.rank, manifest.state.step, manifest.moments);
 }
 
-/// Verifies every size()-th rank file against the manifest, from this rank's on, and returns their tables of pieces.
+/// Verifies every size()-th rank file against the manifest, from this rank's on, and returns their tables of slices.
 json verify_share(Communicator& world, const std::string& path, const Manifest& manifest) {
   json tables = json::object();
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -149,7 +149,7 @@ class CheckpointOpener {
     reader.state_ = manifest.state;
     reader.moments_ = manifest.moments;
     for (const RankFile& file : manifest.files) reader.files_.push_back(path + "/" + rank_file_name(file.rank));
-    reader.tensors_ = index_pieces(tables, manifest);
+    reader.tensors_ = index_slices(tables, manifest);
     return reader;
   }
 };
@@ -258,13 +258,13 @@ std::string find_named_checkpoint(const std::string& path, std::vector<std::stri
 }
 
 std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint) {
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     Box box{tensor.shape, tensor.shape};
     for (int i = 0; i < tensor.shape.rank(); ++i) box.offset[i] = 0;
-    pieces.push_back({name, tensor.shape, box, 0, tensor.shape.elements(), {}, {}, {}});
+    slices.push_back({name, tensor.shape, box, 0, tensor.shape.elements(), {}, {}, {}});
   }
-  return pieces;
+  return slices;
 }
 
 void verify_coverage(const CheckpointReader& checkpoint) {

@@ -15,16 +15,16 @@ std::int64_t flat_in(const Box& box, const std::array<std::int64_t, kMaxRank>& a
   return flat;
 }
 
-/// Appends, or lengthens the last run.
-void append(std::vector<CopySegment>& runs, std::size_t begin, const CopySegment& run) {
-  if (runs.size() > begin) {
-    CopySegment& last = runs.back();
-    if (last.from + last.count == run.from && last.to + last.count == run.to) {
-      last.count += run.count;
+/// Appends, or lengthens the last segment.
+void append(std::vector<CopySegment>& segments, std::size_t begin, const CopySegment& segment) {
+  if (segments.size() > begin) {
+    CopySegment& last = segments.back();
+    if (last.from + last.count == segment.from && last.to + last.count == segment.to) {
+      last.count += segment.count;
       return;
     }
   }
-  runs.push_back(run);
+  segments.push_back(segment);
 }
 
 /// Narrows [low, high) of dimension 0 to the rows that a flat range of a box touches.
@@ -37,7 +37,7 @@ void clip_rows(const Box& box, std::int64_t first, std::int64_t count, std::int6
 }  // namespace
 
 void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSlice& stored,
-                    std::vector<CopySegment>& runs) {
+                    std::vector<CopySegment>& segments) {
   if (wanted.count == 0 || stored.count == 0) return;
   const int rank = wanted.global_shape.rank();
   std::array<std::int64_t, kMaxRank> low{}, high{};
@@ -52,7 +52,7 @@ void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSl
     if (low[static_cast<std::size_t>(i)] >= high[static_cast<std::size_t>(i)]) return;
   }
 
-  const std::size_t begin = runs.size(), last = static_cast<std::size_t>(rank - 1);
+  const std::size_t begin = segments.size(), last = static_cast<std::size_t>(rank - 1);
   std::array<std::int64_t, kMaxRank> at = low;
   while (true) {
     // One row of the common box; both flat indices advance together along it, so both ranges clip it.
@@ -61,7 +61,7 @@ void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSl
     const std::int64_t skipped = std::max<std::int64_t>({0, -in_wanted, -in_stored});
     const std::int64_t end = std::min({high[last] - low[last], wanted.count - in_wanted, stored.count - in_stored});
     if (skipped < end) {
-      append(runs, begin,
+      append(segments, begin,
              {stored.position + in_stored + skipped, in_wanted + skipped, end - skipped, stored.file, index});
     }
     int i = rank - 2;
@@ -76,21 +76,21 @@ void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSl
 
 std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor) {
   verify(wanted.global_shape == tensor.shape, ErrorKind::checkpoint,
-         "tensor {} has the shape {} in the checkpoint and {} in this run", wanted.name, tensor.shape.to_string(),
+         "tensor {} has the shape {} in the checkpoint and {} in this segment", wanted.name, tensor.shape.to_string(),
          wanted.global_shape.to_string());
-  std::vector<CopySegment> runs;
-  for (const StoredSlice& stored : tensor.pieces) append_overlap(wanted, index, stored, runs);
-  std::sort(runs.begin(), runs.end(), [](const CopySegment& a, const CopySegment& b) { return a.to < b.to; });
+  std::vector<CopySegment> segments;
+  for (const StoredSlice& stored : tensor.slices) append_overlap(wanted, index, stored, segments);
+  std::sort(segments.begin(), segments.end(), [](const CopySegment& a, const CopySegment& b) { return a.to < b.to; });
   std::int64_t filled = 0;
-  for (const CopySegment& run : runs) {
-    verify(run.to >= filled, ErrorKind::checkpoint, "tensor {}: elements are stored more than once", wanted.name);
-    if (run.to > filled) break;
-    filled += run.count;
+  for (const CopySegment& segment : segments) {
+    verify(segment.to >= filled, ErrorKind::checkpoint, "tensor {}: elements are stored more than once", wanted.name);
+    if (segment.to > filled) break;
+    filled += segment.count;
   }
   verify(filled == wanted.count, ErrorKind::checkpoint,
          "tensor {}: element {} of this rank's {} (box {} + {}) is nowhere in the checkpoint", wanted.name, filled,
          wanted.count, wanted.box.offset.to_string(), wanted.box.extent.to_string());
-  return runs;
+  return segments;
 }
 
 }  // namespace megatron

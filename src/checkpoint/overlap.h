@@ -1,7 +1,7 @@
 // Overlaps between the layout that saved and the layout that loads.
 //
 // Both sides cut a tensor the same way: a box of the global tensor, and of the box's elements in row-major order the
-// range [first, first + count). What two such pieces have in common is a list of runs that are contiguous in both.
+// range [first, first + count). What two such slices have in common is a list of segments that are contiguous in both.
 // Pure arithmetic; knows no files.
 #pragma once
 
@@ -13,18 +13,19 @@
 
 namespace megatron {
 
-/// `count` elements from element `from` of a rank file's datasets to element `to` of a wanted piece's tensors.
+/// `count` elements from element `from` of a rank file's datasets to element `to` of a wanted slice's tensors.
 struct CopySegment {
   std::int64_t from = 0, to = 0, count = 0;
   int file = 0;
-  std::size_t wanted = 0;  ///< index of the wanted piece
+  std::size_t wanted = 0;  ///< index of the wanted slice
 };
 
-/// Appends the runs that `stored` can give to `wanted` (its index: `index`), as long as possible, ascending in both.
+/// Appends the segments that `stored` can give to `wanted` (its index: `index`), as long as possible, ascending in
+/// both.
 void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSlice& stored,
-                    std::vector<CopySegment>& runs);
+                    std::vector<CopySegment>& segments);
 
-/// All runs of one wanted piece. Throws Error(checkpoint) naming the tensor unless they fill it exactly once.
+/// All segments of one wanted slice. Throws Error(checkpoint) naming the tensor unless they fill it exactly once.
 std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor);
 
 }  // namespace megatron

@@ -19,66 +19,66 @@ constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
 std::string table_text(const std::vector<TensorSlice>& owned) {
   nlohmann::json table = nlohmann::json::array();
   std::int64_t position = 0;
-  for (const TensorSlice& piece : owned) {
-    table.push_back({{"name", piece.name},
-                     {"shape", json_of(piece.global_shape)},
-                     {"offset", json_of(piece.box.offset)},
-                     {"extent", json_of(piece.box.extent)},
-                     {"first", piece.first},
-                     {"count", piece.count},
+  for (const TensorSlice& slice : owned) {
+    table.push_back({{"name", slice.name},
+                     {"shape", json_of(slice.global_shape)},
+                     {"offset", json_of(slice.box.offset)},
+                     {"extent", json_of(slice.box.extent)},
+                     {"first", slice.first},
+                     {"count", slice.count},
                      {"position", position}});
-    position += piece.count;
+    position += slice.count;
   }
   return table.dump();
 }
 
-/// Pieces that lie on a device, piece by piece and in blocks: in their place where the host can read them, else in
+/// Slices that lie on a device, slice by slice and in blocks: in their place where the host can read them, else in
 /// pinned memory.
 class DeviceNumbers {
  public:
-  DeviceNumbers(const std::vector<TensorSlice>& pieces, Device& device) : pieces_(pieces), device_(device) {
-    if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5PieceBytes);
+  DeviceNumbers(const std::vector<TensorSlice>& slices, Device& device) : slices_(slices), device_(device) {
+    if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5BlockBytes);
   }
 
   std::span<const float> read(StateKind kind, std::int64_t position) {
-    if (position == 0) piece_ = 0, begin_ = 0;
-    while (position - begin_ >= pieces_[piece_].count) begin_ += pieces_[piece_++].count;
-    const std::int64_t first = position - begin_, count = std::min(kElements, pieces_[piece_].count - first);
-    const ConstTensor part = tensor_of(pieces_[piece_], kind).slice(0, first, count);
+    if (position == 0) slice_ = 0, begin_ = 0;
+    while (position - begin_ >= slices_[slice_].count) begin_ += slices_[slice_++].count;
+    const std::int64_t first = position - begin_, count = std::min(kElements, slices_[slice_].count - first);
+    const ConstTensor part = tensor_of(slices_[slice_], kind).slice(0, first, count);
     if (device_.is_host_memory()) return {part.as<float>(), static_cast<std::size_t>(count)};
     device_.copy_to_host(block_.data(), part.data(), part.bytes());
     return {reinterpret_cast<const float*>(block_.data()), static_cast<std::size_t>(count)};
   }
 
  private:
-  static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5PieceBytes / sizeof(float));
-  static const Tensor& tensor_of(const TensorSlice& piece, StateKind kind) {
-    return kind == StateKind::value ? piece.value : kind == StateKind::m ? piece.m : piece.v;
+  static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
+  static const Tensor& tensor_of(const TensorSlice& slice, StateKind kind) {
+    return kind == StateKind::value ? slice.value : kind == StateKind::m ? slice.m : slice.v;
   }
 
-  const std::vector<TensorSlice>& pieces_;
+  const std::vector<TensorSlice>& slices_;
   Device& device_;
   Buffer block_;
-  std::size_t piece_ = 0;
-  std::int64_t begin_ = 0;  // of this piece in the dataset
+  std::size_t slice_ = 0;
+  std::int64_t begin_ = 0;  // of this slice in the dataset
 };
 
 /// A checkpoint of parameters that are not finite is worth nothing, and may push out one that is.
-void check_finite(std::span<const float> block, std::int64_t position, const std::vector<TensorSlice>& pieces) {
+void check_finite(std::span<const float> block, std::int64_t position, const std::vector<TensorSlice>& slices) {
   if (std::all_of(block.begin(), block.end(), [](float number) { return std::isfinite(number); })) [[likely]]
     return;
   const auto* const bad =
       std::find_if(block.data(), block.data() + block.size(), [](float number) { return !std::isfinite(number); });
   std::int64_t element = position + (bad - block.data());
-  auto piece = pieces.begin();
-  while (element >= piece->count) element -= (piece++)->count;
+  auto slice = slices.begin();
+  while (element >= slice->count) element -= (slice++)->count;
   fail(ErrorKind::numerics, "the parameters are no longer finite ({} in tensor {}) and are not saved", *bad,
-       piece->name);
+       slice->name);
 }
 
-void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& pieces, int moments, const NumberSource& numbers) {
+void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& slices, int moments, const NumberSource& numbers) {
   std::int64_t elements = 0;
-  for (const TensorSlice& piece : pieces) elements += piece.count;
+  for (const TensorSlice& slice : slices) elements += slice.count;
   EarlyFlush flush(file.path());
   for (const StateKind kind : stored_with(moments)) {
     Hdf5Dataset dataset = file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements));
@@ -95,7 +95,7 @@ void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& pieces, int 
 std::string read_table_text(const Hdf5Reader& file) {
   const Hdf5Array dataset = file.open_dataset("pieces");
   verify(dataset.type() == Hdf5Type::u8 && dataset.contiguous() && dataset.elements() <= kTableLimit,
-         ErrorKind::checkpoint, "{}: /pieces is not a table of pieces", file.path());
+         ErrorKind::checkpoint, "{}: /pieces is not a table of slices", file.path());
   std::string text(dataset.elements(), '\0');
   dataset.read(0, static_cast<void*>(text.data()), dataset.elements());
   return text;
@@ -103,22 +103,22 @@ std::string read_table_text(const Hdf5Reader& file) {
 
 TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t position) {
   TableEntry entry{text_at(object, "name", kLongestTensorName), shape_at(object, "shape"), {}};
-  StoredSlice& piece = entry.piece;
-  piece.box = {shape_at(object, "offset"), shape_at(object, "extent")};
-  piece.file = file;
+  StoredSlice& slice = entry.slice;
+  slice.box = {shape_at(object, "offset"), shape_at(object, "extent")};
+  slice.file = file;
   const int rank = entry.shape.rank();
-  verify(piece.box.offset.rank() == rank && piece.box.extent.rank() == rank, ErrorKind::checkpoint,
-         "piece of {}: offset, extent and shape have different ranks", entry.name);
+  verify(slice.box.offset.rank() == rank && slice.box.extent.rank() == rank, ErrorKind::checkpoint,
+         "slice of {}: offset, extent and shape have different ranks", entry.name);
   for (int i = 0; i < rank; ++i) {
     const bool inside =
-        piece.box.extent[i] <= entry.shape[i] && piece.box.offset[i] <= entry.shape[i] - piece.box.extent[i];
-    verify(inside, ErrorKind::checkpoint, "piece of {}: {} + {} lies outside of {}", entry.name,
-           piece.box.offset.to_string(), piece.box.extent.to_string(), entry.shape.to_string());
+        slice.box.extent[i] <= entry.shape[i] && slice.box.offset[i] <= entry.shape[i] - slice.box.extent[i];
+    verify(inside, ErrorKind::checkpoint, "slice of {}: {} + {} lies outside of {}", entry.name,
+           slice.box.offset.to_string(), slice.box.extent.to_string(), entry.shape.to_string());
   }
-  const std::int64_t elements = piece.box.extent.elements();
-  piece.first = integer_at(object, "first", 0, elements);
-  piece.count = integer_at(object, "count", 0, elements - piece.first);
-  piece.position = integer_at(object, "position", position, position);
+  const std::int64_t elements = slice.box.extent.elements();
+  slice.first = integer_at(object, "first", 0, elements);
+  slice.count = integer_at(object, "count", 0, elements - slice.first);
+  slice.position = integer_at(object, "position", position, position);
   return entry;
 }
 
@@ -128,17 +128,17 @@ const char* dataset_of(StateKind kind) {
   return kind == StateKind::value ? "value" : kind == StateKind::m ? "m" : "v";
 }
 
-std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
+std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
                            int moments, const NumberSource& numbers) {
-  internal_check(!pieces.empty(), "a rank that owns nothing writes no file");
-  std::string table = table_text(pieces);
+  internal_check(!slices.empty(), "a rank that owns nothing writes no file");
+  std::string table = table_text(slices);
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  Hdf5Dataset pieces_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size());
-  pieces_dataset.write(0, table.data(), table.size());
-  pieces_dataset.close();
-  write_datasets(file, pieces, moments, numbers);
+  Hdf5Dataset slices_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size());
+  slices_dataset.write(0, table.data(), table.size());
+  slices_dataset.close();
+  write_datasets(file, slices, moments, numbers);
   file.close();
   return table;
 }
@@ -147,20 +147,20 @@ FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step
                             int moments) {
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
-  const std::string stored = read_piece_table(path, rank, step, moments);
+  const std::string stored = read_slice_table(path, rank, step, moments);
   verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
          path);
   return digest;
 }
 
-FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& pieces,
+FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
                            int moments, const NumberSource& numbers) {
   const NumberSource finite = [&](StateKind kind, std::int64_t position) {
     const std::span<const float> block = numbers(kind, position);
-    if (kind == StateKind::value) check_finite(block, position, pieces);
+    if (kind == StateKind::value) check_finite(block, position, slices);
     return block;
   };
-  const std::string table = fill_rank_file(path, rank, step, pieces, moments, finite);
+  const std::string table = fill_rank_file(path, rank, step, slices, moments, finite);
   return finish_rank_file(path, rank, step, table, moments);
 }
 
@@ -175,7 +175,7 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
 void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, Device& device) {
   agree(world, [&] {
     std::int64_t elements = 0;
-    for (const TensorSlice& piece : owned) elements += piece.count;
+    for (const TensorSlice& slice : owned) elements += slice.count;
     DeviceNumbers numbers(owned, device);
     for (std::int64_t position = 0; position < elements;) {
       const std::span<const float> block = numbers.read(StateKind::value, position);
@@ -185,34 +185,34 @@ void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, 
   });
 }
 
-std::string read_piece_table(const std::string& path, int rank, std::int64_t step, int moments) {
+std::string read_slice_table(const std::string& path, int rank, std::int64_t step, int moments) {
   const Hdf5Reader file(path, ErrorKind::checkpoint);
   verify(file.read_u64("rank") == static_cast<std::uint64_t>(rank) &&
              file.read_u64("step") == static_cast<std::uint64_t>(step),
          ErrorKind::checkpoint, "{}: it belongs to another rank or step", path);
   std::string text = read_table_text(file);
   std::int64_t elements = 0;
-  for (const TableEntry& entry : parse_piece_table(text, 0)) elements += entry.piece.count;
+  for (const TableEntry& entry : parse_slice_table(text, 0)) elements += entry.slice.count;
   for (const StateKind kind : stored_with(moments)) {
     const Hdf5Array dataset = file.open_dataset(dataset_of(kind));
     const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
     verify(dataset.contiguous(), ErrorKind::checkpoint, "{}: /{} is cut into chunks, which no checkpoint is", path,
            dataset_of(kind));
-    verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of pieces wants {} of f32", path,
+    verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of slices wants {} of f32", path,
            dataset_of(kind), dataset.elements(), name_of(dataset.type()), elements);
   }
   return text;
 }
 
-std::vector<TableEntry> parse_piece_table(const std::string& text, int file) {
-  const nlohmann::json table = parse_json(text, "the table of pieces");
-  verify(table.is_array(), ErrorKind::checkpoint, "the table of pieces is not a list");
+std::vector<TableEntry> parse_slice_table(const std::string& text, int file) {
+  const nlohmann::json table = parse_json(text, "the table of slices");
+  verify(table.is_array(), ErrorKind::checkpoint, "the table of slices is not a list");
   std::vector<TableEntry> entries;
   std::int64_t position = 0;
   for (const nlohmann::json& object : table) {
     entries.push_back(parse_entry(object, file, position));
-    const std::int64_t count = entries.back().piece.count;
-    verify(count <= (std::int64_t{1} << 60) - position, ErrorKind::checkpoint, "the table of pieces is too long");
+    const std::int64_t count = entries.back().slice.count;
+    verify(count <= (std::int64_t{1} << 60) - position, ErrorKind::checkpoint, "the table of slices is too long");
     position += count;
   }
   return entries;

@@ -16,22 +16,22 @@ SaveWork::SaveWork(Communicator& world, const std::string& run_directory, Traini
       folder_(checkpoints_folder(run_directory)),
       pending_(folder_, temporary_folder_name(state_.step), step_folder_name(state_.step),
                aside_folder_name(state_.step)) {
-  for (const TensorSlice& piece : owned) {
-    if (piece.count > 0) owned_.push_back(piece);
+  for (const TensorSlice& slice : owned) {
+    if (slice.count > 0) owned_.push_back(slice);
   }
 }
 
 void SaveWork::prepare() {
   agree(world_, [&] {
     check_slices(owned_);
-    for (const TensorSlice& piece : owned_) {
-      internal_check(piece.moments() == owned_.front().moments(), "optimizer state for some of the pieces only");
+    for (const TensorSlice& slice : owned_) {
+      internal_check(slice.moments() == owned_.front().moments(), "optimizer state for some of the slices only");
     }
     internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range");
     internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
   });
   double mine = 0;
-  for (const TensorSlice& piece : owned_) mine += static_cast<double>(piece.count) * (1 + piece.moments());
+  for (const TensorSlice& slice : owned_) mine += static_cast<double>(slice.count) * (1 + slice.moments());
   const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
   agree(
       world_,
@@ -63,8 +63,8 @@ void SaveWork::write_rank_file_here(const NumberSource& numbers) {
 std::string SaveWork::describe_part() const {
   if (owned_.empty()) return {};
   json tensors = json::array();
-  for (const TensorSlice& piece : owned_) {
-    tensors.push_back({{"name", piece.name}, {"shape", json_of(piece.global_shape)}, {"count", piece.count}});
+  for (const TensorSlice& slice : owned_) {
+    tensors.push_back({{"name", slice.name}, {"shape", json_of(slice.global_shape)}, {"count", slice.count}});
   }
   return json{{"bytes", digest_.bytes},
               {"xxh3_128", digest_.xxh3_128},

@@ -20,7 +20,7 @@ class SaveWork {
            const std::vector<TensorSlice>& owned, const SaveOptions& options);
 
   void prepare();  ///< collective: checks, makes room, and creates the temporary folder
-  /// What this rank owns, of which the pieces' tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
+  /// What this rank owns, of which the slices' tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
   void write_rank_file_here(Device& device);
   void write_rank_file_here(const NumberSource& numbers);
   void gather_manifest();  ///< collective: what was written, which must be everything, comes to rank 0

@@ -1,4 +1,4 @@
-// A checkpoint's numbers in another order than they are stored in: pieces one after the other, through a buffer of
+// A checkpoint's numbers in another order than they are stored in: slices one after the other, through a buffer of
 // fixed size, whatever the size of the model.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace megatron {
 
 class SliceStream {
  public:
-  /// Of these pieces, whose tensors do not count. The reader must outlive the stream.
-  SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> pieces);
+  /// Of these slices, whose tensors do not count. The reader must outlive the stream.
+  SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> slices);
 
-  std::int64_t elements() const { return begins_.back(); }  ///< of all pieces together
-  const std::vector<TensorSlice>& pieces() const { return pieces_; }
-  /// The index of the piece that has the element at `position`.
-  std::size_t piece_at(std::int64_t position) const;
-  std::int64_t begin_of(std::size_t piece) const { return begins_[piece]; }
+  std::int64_t elements() const { return begins_.back(); }  ///< of all slices together
+  const std::vector<TensorSlice>& slices() const { return slices_; }
+  /// The index of the slice that has the element at `position`.
+  std::size_t slice_at(std::int64_t position) const;
+  std::int64_t begin_of(std::size_t slice) const { return begins_[slice]; }
 
   /// The numbers of one kind from element `position` on: at least one. They stay until the next
   /// call. Throws as CheckpointReader::read.
@@ -27,8 +27,8 @@ class SliceStream {
 
  private:
   const CheckpointReader& reader_;
-  std::vector<TensorSlice> pieces_;
-  std::vector<std::int64_t> begins_;  // of each piece, and the end
+  std::vector<TensorSlice> slices_;
+  std::vector<std::int64_t> begins_;  // of each slice, and the end
   std::vector<float> buffer_;
   OpenDatasets open_;
 };

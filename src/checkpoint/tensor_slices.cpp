@@ -8,27 +8,27 @@ bool sound(const Tensor& tensor, std::int64_t count) {
   return tensor.dtype() == DType::f32 && tensor.contiguous() && tensor.elements() == count;
 }
 
-bool sound(const TensorSlice& piece) {
-  const int rank = piece.global_shape.rank();
-  const Box& box = piece.box;
-  if (piece.name.empty() || piece.name.size() > kLongestTensorName || rank == 0 || box.offset.rank() != rank ||
+bool sound(const TensorSlice& slice) {
+  const int rank = slice.global_shape.rank();
+  const Box& box = slice.box;
+  if (slice.name.empty() || slice.name.size() > kLongestTensorName || rank == 0 || box.offset.rank() != rank ||
       box.extent.rank() != rank)
     return false;
   for (int i = 0; i < rank; ++i) {
-    if (box.offset[i] < 0 || box.extent[i] < 0 || box.offset[i] + box.extent[i] > piece.global_shape[i]) return false;
+    if (box.offset[i] < 0 || box.extent[i] < 0 || box.offset[i] + box.extent[i] > slice.global_shape[i]) return false;
   }
-  if (piece.first < 0 || piece.count < 0 || piece.first + piece.count > box.extent.elements()) return false;
-  if (piece.count == 0) return true;
-  if (!piece.value || !sound(piece.value, piece.count)) return false;
-  if (piece.m.empty() && !piece.v.empty()) return false;
-  return (piece.m.empty() || sound(piece.m, piece.count)) && (piece.v.empty() || sound(piece.v, piece.count));
+  if (slice.first < 0 || slice.count < 0 || slice.first + slice.count > box.extent.elements()) return false;
+  if (slice.count == 0) return true;
+  if (!slice.value || !sound(slice.value, slice.count)) return false;
+  if (slice.m.empty() && !slice.v.empty()) return false;
+  return (slice.m.empty() || sound(slice.m, slice.count)) && (slice.v.empty() || sound(slice.v, slice.count));
 }
 
 }  // namespace
 
-void check_slices(const std::vector<TensorSlice>& pieces) {
-  for (const TensorSlice& piece : pieces) {
-    if (!sound(piece)) fail(ErrorKind::internal, "the piece of tensor '{}' contradicts itself", piece.name);
+void check_slices(const std::vector<TensorSlice>& slices) {
+  for (const TensorSlice& slice : slices) {
+    if (!sound(slice)) fail(ErrorKind::internal, "the slice of tensor '{}' contradicts itself", slice.name);
   }
 }
 

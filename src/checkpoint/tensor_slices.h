@@ -1,4 +1,4 @@
-// What must hold of any piece that is saved or loaded; a violation is our own defect, found before a file is touched.
+// What must hold of any slice that is saved or loaded; a violation is our own defect, found before a file is touched.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,6 @@ inline constexpr std::size_t kLongestTensorName = 512;
 
 /// Box inside the shape, range inside the box, tensors f32, contiguous and of `count` elements, no v
 /// without m.
-void check_slices(const std::vector<TensorSlice>& pieces);
+void check_slices(const std::vector<TensorSlice>& slices);
 
 }  // namespace megatron

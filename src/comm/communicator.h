@@ -83,7 +83,7 @@ class Communicator {
   Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
   // whole = the parts of all ranks, in rank order; whole.elements() == size() * part.elements().
   Pending start_all_gather(ConstTensor part, Tensor whole);
-  // part = this rank's slice of the sum of everybody's whole.
+  // part = this rank's slice of the sum of all ranks' whole.
   Pending start_reduce_scatter(ConstTensor whole, Tensor part);
   Pending start_broadcast(Tensor values, int root);
   // Gather and scatter in place: part may be this rank's slice of whole, other overlap is refused.
@@ -98,12 +98,12 @@ class Communicator {
   void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
   void barrier();
   /// Moves along what this rank has in flight, in this group (even of one rank) and in all that share its transport,
-  /// without waiting. For the middle of long computations: not every network moves messages by itself, and nobody but a
+  /// without waiting. For the middle of long computations: not every network moves messages by itself, and only a
   /// rank adds.
   void progress();
 
-  /// Memory of this rank that this group's collectives have besides their tensors, now; the transport's own (MPI's,
-  /// NCCL's) is not known here.
+  /// Memory of this rank that this group's collectives hold now, in addition to their tensors; the transport's own
+  /// (MPI's, NCCL's) is not known here.
   virtual std::size_t staging_bytes() const { return 0; }
   /// What a step that was played needs of it: of counting communicators.
   virtual StagingPlan staging_plan() const { return {}; }
@@ -123,7 +123,7 @@ class Communicator {
 
   /// A new group of the ranks with the same colour, ordered by key. Collective over this group.
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
-  /// The same where everybody knows everybody's colour (colours[rank]); the order of ranks is kept. Counting
+  /// The same where every rank knows the colours of all (colours[rank]); the order of ranks is kept. Counting
   /// communicators, which receive nothing, can do only this one.
   virtual std::unique_ptr<Communicator> split_known(const std::vector<int>& colours, const std::string& name);
 

@@ -22,23 +22,23 @@ std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vecto
                                                 name, staged_);
 }
 
-// Two lanes a pipe, all of them of one size.
+// Two buffers a pipe, all of them of one size.
 std::int64_t CountingCommunicator::pin(Pipe pipe, ConstTensor values, int parts) {
   if (!staged_) return values.elements();
   pipes_.insert(pipe);
-  const PinnedPieces pieces =
-      pinned_pieces(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), parts);
-  staging_.pinned.count = static_cast<int>(pipes_.size()) * kPiecesInFlight;
-  staging_.pinned.bytes_each = std::max(staging_.pinned.bytes_each, pieces.bytes);
-  return pieces.elements;
+  const PinnedChunks chunks =
+      pinned_chunks(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), parts);
+  staging_.pinned.count = static_cast<int>(pipes_.size()) * kChunksInFlight;
+  staging_.pinned.bytes_each = std::max(staging_.pinned.bytes_each, chunks.bytes);
+  return chunks.elements;
 }
 
-std::uint64_t CountingCommunicator::reduce(std::size_t bytes, bool pieces) {
+std::uint64_t CountingCommunicator::reduce(std::size_t bytes, bool chunks) {
   ++reductions_in_flight_;
-  Lanes& lanes = staging_.reductions;
-  lanes.count =
-      std::max(lanes.count, pieces ? kCollectivesInFlight : std::min(reductions_in_flight_, kCollectivesInFlight));
-  lanes.bytes_each = std::max(lanes.bytes_each, bytes);
+  StagingBuffers& buffers = staging_.reductions;
+  buffers.count =
+      std::max(buffers.count, chunks ? kCollectivesInFlight : std::min(reductions_in_flight_, kCollectivesInFlight));
+  buffers.bytes_each = std::max(buffers.bytes_each, bytes);
   return kReduction;
 }
 

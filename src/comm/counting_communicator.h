@@ -36,9 +36,9 @@ class CountingCommunicator : public Communicator {
   void finish(std::uint64_t ticket) override;
   void copy_alone(ConstTensor, Tensor) override {}
   bool reduces(DType) const override { return true; }
-  /// Elements of a piece of it on its way through pinned memory; all of them where there is none.
+  /// Elements of a chunk of it on its way through pinned memory; all of them where there is none.
   std::int64_t pin(Pipe pipe, ConstTensor values, int parts = 1);
-  std::uint64_t reduce(std::size_t bytes, bool pieces);
+  std::uint64_t reduce(std::size_t bytes, bool chunks);
 
   static constexpr std::uint64_t kReduction = 1;  // the ticket of one
   bool staged_;

@@ -11,28 +11,28 @@ namespace megatron {
 namespace {
 
 using Kind = MpiOperation::Kind;
-using Piece = MpiOperation::Piece;
+using MessageChunk = MpiOperation::MessageChunk;
 
-// Where rank k's share of a piece lies in the tensor (all-reduce: cut into as many slices as there are ranks) or in the
+// Where rank k's share of a chunk lies in the tensor (all-reduce: cut into as many slices as there are ranks) or in the
 // whole (gather and scatter: the same range of each rank's part). In elements.
 struct Slice {
   std::int64_t first, count;
 };
 
-Slice slice_of(const MpiOperation& operation, const Piece& piece, int k) {
-  if (operation.kind != Kind::all_reduce) return {k * operation.elements + piece.first, piece.count};
-  const std::int64_t begin = piece.count * k / operation.size, end = piece.count * (k + 1) / operation.size;
-  return {piece.first + begin, end - begin};
+Slice slice_of(const MpiOperation& operation, const MessageChunk& chunk, int k) {
+  if (operation.kind != Kind::all_reduce) return {k * operation.elements + chunk.first, chunk.count};
+  const std::int64_t begin = chunk.count * k / operation.size, end = chunk.count * (k + 1) / operation.size;
+  return {chunk.first + begin, end - begin};
 }
 
 std::int64_t element_bytes(const MpiOperation& operation) {
   return static_cast<std::int64_t>(size_of(operation.dtype));
 }
 
-// Where in the operation's lane what `from` sent for this piece lies, if all send `bytes` and this rank nothing.
-std::byte* staged(const MpiOperation& operation, const Piece& piece, int from, std::int64_t bytes) {
-  const auto number = static_cast<std::size_t>(&piece - operation.pieces.data());
-  return operation.lane + number * operation.need.piece_bytes + (from < operation.rank ? from : from - 1) * bytes;
+// Where in the operation's buffer what `from` sent for this chunk lies, if all send `bytes` and this rank nothing.
+std::byte* staged(const MpiOperation& operation, const MessageChunk& chunk, int from, std::int64_t bytes) {
+  const auto number = static_cast<std::size_t>(&chunk - operation.chunks.data());
+  return operation.buffer + number * operation.need.chunk_bytes + (from < operation.rank ? from : from - 1) * bytes;
 }
 
 bool reduces(const MpiOperation& operation) {
@@ -75,17 +75,17 @@ MpiOperation& MpiEngine::create() {
 
 void MpiEngine::start(MpiOperation& operation) {
   operation.begun = operation.done = false;
-  const std::int64_t width = element_bytes(operation), per_piece = kPieceBytes / width;
+  const std::int64_t width = element_bytes(operation), per_chunk = kChunkBytes / width;
   switch (operation.kind) {
     case Kind::all_reduce:
     case Kind::all_reduce_direct:
     case Kind::all_reduce_tree: operation.need = all_reduce_need(operation.elements, width, operation.size); break;
     case Kind::reduce_scatter: operation.need = reduce_scatter_need(operation.elements, width, operation.size); break;
-    case Kind::broadcast: operation.piece_elements = per_piece; break;
-    case Kind::all_gather: operation.piece_elements = gather_piece_elements(width, operation.size); break;
-    default: operation.piece_elements = operation.elements; break;
+    case Kind::broadcast: operation.chunk_elements = per_chunk; break;
+    case Kind::all_gather: operation.chunk_elements = gather_chunk_elements(width, operation.size); break;
+    default: operation.chunk_elements = operation.elements; break;
   }
-  if (reduces(operation)) operation.piece_elements = operation.need.piece_elements;
+  if (reduces(operation)) operation.chunk_elements = operation.need.chunk_elements;
   advance(operation);
 }
 
@@ -125,233 +125,235 @@ void MpiEngine::finish(MpiOperation& operation) {
   active_.erase(at);  // keeps the order: ranks advance older operations first
 }
 
-// Takes every piece as far as it can go without waiting; true if anything moved.
+// Takes every chunk as far as it can go without waiting; true if anything moved.
 bool MpiEngine::advance(MpiOperation& operation) {
   if (operation.done) return false;
   bool progress = false, busy = false;
   if (!operation.begun) {
     if (!may_begin(operation)) return false;
     operation.begun = progress = true;
-    if (reduces(operation)) operation.lane = operation.staging->take(operation.need.bytes());
-    begin_piece(operation, operation.pieces[0], 0);
-    begin_piece(operation, operation.pieces[1], operation.piece_elements);
+    if (reduces(operation)) operation.buffer = operation.staging->take(operation.need.bytes());
+    begin_chunk(operation, operation.chunks[0], 0);
+    begin_chunk(operation, operation.chunks[1], operation.chunk_elements);
   }
-  for (Piece& piece : operation.pieces) {
-    while (piece.active && complete(operation, piece)) {
+  for (MessageChunk& chunk : operation.chunks) {
+    while (chunk.active && complete(operation, chunk)) {
       progress = true;
-      ++piece.phase;
-      if (post_phase(operation, piece)) continue;
-      piece.active = false;
-      begin_piece(operation, piece, piece.first + 2 * operation.piece_elements);
+      ++chunk.phase;
+      if (post_phase(operation, chunk)) continue;
+      chunk.active = false;
+      begin_chunk(operation, chunk, chunk.first + 2 * operation.chunk_elements);
     }
-    busy = busy || piece.active;
+    busy = busy || chunk.active;
   }
   operation.done = !busy;
-  if (operation.done && operation.lane != nullptr) {
-    operation.staging->give_back(operation.lane);
-    operation.lane = nullptr;
+  if (operation.done && operation.buffer != nullptr) {
+    operation.staging->give_back(operation.buffer);
+    operation.buffer = nullptr;
   }
   return progress;
 }
 
-void MpiEngine::begin_piece(MpiOperation& operation, Piece& piece, std::int64_t first) {
-  piece.active = first < operation.elements;
-  if (!piece.active) return;
-  piece.phase = 0;
-  piece.first = first;
-  piece.count = std::min(operation.piece_elements, operation.elements - first);
-  post_phase(operation, piece);
+void MpiEngine::begin_chunk(MpiOperation& operation, MessageChunk& chunk, std::int64_t first) {
+  chunk.active = first < operation.elements;
+  if (!chunk.active) return;
+  chunk.phase = 0;
+  chunk.first = first;
+  chunk.count = std::min(operation.chunk_elements, operation.elements - first);
+  post_phase(operation, chunk);
 }
 
-// Posts the messages of the piece's phase; false if there is no such phase any more.
-bool MpiEngine::post_phase(MpiOperation& operation, Piece& piece) {
+// Posts the messages of the chunk's phase; false if there is no such phase any more.
+bool MpiEngine::post_phase(MpiOperation& operation, MessageChunk& chunk) {
   switch (operation.kind) {
     case Kind::all_reduce:
-      if (piece.phase == 0) exchange_slices(operation, piece);
-      if (piece.phase == 1) {
-        reduce_slice(operation, piece);
-        gather_slices(operation, piece);
+      if (chunk.phase == 0) exchange_slices(operation, chunk);
+      if (chunk.phase == 1) {
+        reduce_slice(operation, chunk);
+        gather_slices(operation, chunk);
       }
-      return piece.phase < 2;
-    case Kind::all_reduce_tree: return tree_phase(operation, piece);
+      return chunk.phase < 2;
+    case Kind::all_reduce_tree: return tree_phase(operation, chunk);
     case Kind::all_reduce_direct:
     case Kind::reduce_scatter:
-      if (piece.phase == 0) exchange_slices(operation, piece);
-      if (piece.phase == 1) reduce_slice(operation, piece);
-      return piece.phase < 1;
+      if (chunk.phase == 0) exchange_slices(operation, chunk);
+      if (chunk.phase == 1) reduce_slice(operation, chunk);
+      return chunk.phase < 1;
     case Kind::all_gather:
-      if (piece.phase == 0) {
-        copy_own_part(operation, piece);
-        gather_slices(operation, piece);
+      if (chunk.phase == 0) {
+        copy_own_part(operation, chunk);
+        gather_slices(operation, chunk);
       }
-      return piece.phase < 1;
-    case Kind::broadcast: return broadcast_phase(operation, piece);
+      return chunk.phase < 1;
+    case Kind::broadcast: return broadcast_phase(operation, chunk);
     case Kind::send:
     case Kind::receive: {
-      if (piece.phase > 0) return false;
+      if (chunk.phase > 0) return false;
       const std::int64_t bytes = operation.elements * element_bytes(operation);
-      if (operation.kind == Kind::send) send(operation, piece, operation.peer, operation.input, bytes);
-      if (operation.kind == Kind::receive) receive(operation, piece, operation.peer, operation.output, bytes);
+      if (operation.kind == Kind::send) send(operation, chunk, operation.peer, operation.input, bytes);
+      if (operation.kind == Kind::receive) receive(operation, chunk, operation.peer, operation.output, bytes);
       return true;
     }
     case Kind::barrier:
-      if (piece.phase > 0) return false;
-      piece.requests.push_back(MPI_REQUEST_NULL);
-      piece.expected.push_back(-1);
-      MPI_CHECK(MPI_Ibarrier(operation.comm, &piece.requests.back()));
+      if (chunk.phase > 0) return false;
+      chunk.requests.push_back(MPI_REQUEST_NULL);
+      chunk.expected.push_back(-1);
+      MPI_CHECK(MPI_Ibarrier(operation.comm, &chunk.requests.back()));
       return true;
   }
   return false;
 }
 
-// Everybody sends each rank its slice (small tensors: the whole) and receives its own from all into its lane.
-void MpiEngine::exchange_slices(const MpiOperation& operation, Piece& piece) {
+// Every rank sends each other its slice (small tensors: the whole) and receives its own from all into its buffer.
+void MpiEngine::exchange_slices(const MpiOperation& operation, MessageChunk& chunk) {
   const bool whole = operation.kind == Kind::all_reduce_direct;
   const std::int64_t width = element_bytes(operation);
-  const Slice everything{piece.first, piece.count};
-  const std::int64_t own_bytes = (whole ? everything : slice_of(operation, piece, operation.rank)).count * width;
-  internal_check(static_cast<std::size_t>(own_bytes * (operation.size - 1)) <= operation.need.piece_bytes,
-                 "a piece larger than its staging");
+  const Slice everything{chunk.first, chunk.count};
+  const std::int64_t own_bytes = (whole ? everything : slice_of(operation, chunk, operation.rank)).count * width;
+  internal_check(static_cast<std::size_t>(own_bytes * (operation.size - 1)) <= operation.need.chunk_bytes,
+                 "a chunk larger than its staging");
   for (int step = 1; step < operation.size; ++step) {
     const int from = (operation.rank + operation.size - step) % operation.size;
-    receive(operation, piece, from, staged(operation, piece, from, own_bytes), own_bytes);
+    receive(operation, chunk, from, staged(operation, chunk, from, own_bytes), own_bytes);
   }
   for (int step = 1; step < operation.size; ++step) {
     const int to = (operation.rank + step) % operation.size;
-    const Slice slice = whole ? everything : slice_of(operation, piece, to);
-    send(operation, piece, to, operation.input + slice.first * width, slice.count * width);
+    const Slice slice = whole ? everything : slice_of(operation, chunk, to);
+    send(operation, chunk, to, operation.input + slice.first * width, slice.count * width);
   }
 }
 
 // Combines what exchange_slices() brought with this rank's own, in rank order, into the output.
-void MpiEngine::reduce_slice(const MpiOperation& operation, Piece& piece) {
+void MpiEngine::reduce_slice(const MpiOperation& operation, MessageChunk& chunk) {
   const std::int64_t width = element_bytes(operation);
   const bool whole = operation.kind == Kind::all_reduce_direct;
-  const Slice own = whole ? Slice{piece.first, piece.count} : slice_of(operation, piece, operation.rank);
+  const Slice own = whole ? Slice{chunk.first, chunk.count} : slice_of(operation, chunk, operation.rank);
   sources_.clear();
   for (int from = 0; from < operation.size; ++from) {
     sources_.push_back(from == operation.rank ? operation.input + own.first * width
-                                              : staged(operation, piece, from, own.count * width));
+                                              : staged(operation, chunk, from, own.count * width));
   }
-  const std::int64_t target = operation.kind == Kind::reduce_scatter ? piece.first : own.first;
+  const std::int64_t target = operation.kind == Kind::reduce_scatter ? chunk.first : own.first;
   reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output + target * width, own.count);
 }
 
 // All-gather: this rank's part into its place in the whole, unless it is there already.
-void MpiEngine::copy_own_part(const MpiOperation& operation, const Piece& piece) {
+void MpiEngine::copy_own_part(const MpiOperation& operation, const MessageChunk& chunk) {
   const std::int64_t width = element_bytes(operation);
-  const std::byte* from = operation.input + piece.first * width;
-  std::byte* to = operation.output + slice_of(operation, piece, operation.rank).first * width;
-  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(piece.count * width));
+  const std::byte* from = operation.input + chunk.first * width;
+  std::byte* to = operation.output + slice_of(operation, chunk, operation.rank).first * width;
+  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(chunk.count * width));
 }
 
-// Everybody sends its slice of the output to all and receives theirs.
-void MpiEngine::gather_slices(const MpiOperation& operation, Piece& piece) {
+// Every rank sends its slice of the output to all and receives theirs.
+void MpiEngine::gather_slices(const MpiOperation& operation, MessageChunk& chunk) {
   const std::int64_t width = element_bytes(operation);
-  const Slice own = slice_of(operation, piece, operation.rank);
+  const Slice own = slice_of(operation, chunk, operation.rank);
   for (int step = 1; step < operation.size; ++step) {
     const int from = (operation.rank + operation.size - step) % operation.size;
-    const Slice slice = slice_of(operation, piece, from);
-    receive(operation, piece, from, operation.output + slice.first * width, slice.count * width);
+    const Slice slice = slice_of(operation, chunk, from);
+    receive(operation, chunk, from, operation.output + slice.first * width, slice.count * width);
   }
   for (int step = 1; step < operation.size; ++step) {
     const int to = (operation.rank + step) % operation.size;
-    send(operation, piece, to, operation.output + own.first * width, own.count * width);
+    send(operation, chunk, to, operation.output + own.first * width, own.count * width);
   }
 }
 
-// Up a binomial tree to rank 0, which adds everybody's in rank order, and down again. A rank's lane holds its own and
+// Up a binomial tree to rank 0, which adds them in rank order, and down again. A rank's buffer holds its own and
 // those of the ranks below it, which are the next ones by number: one message to its parent.
-bool MpiEngine::tree_phase(const MpiOperation& operation, Piece& piece) {
-  const std::int64_t bytes = piece.count * element_bytes(operation);
+bool MpiEngine::tree_phase(const MpiOperation& operation, MessageChunk& chunk) {
+  const std::int64_t bytes = chunk.count * element_bytes(operation);
   const int rank = operation.rank, size = operation.size;
   const int children = tree_children(rank, size), parent = rank & (rank - 1);
-  if (piece.phase == 0) {
-    std::memcpy(operation.lane, operation.input, static_cast<std::size_t>(bytes));
+  if (chunk.phase == 0) {
+    std::memcpy(operation.buffer, operation.input, static_cast<std::size_t>(bytes));
     for (int child = 0; child < children; ++child) {
       const int below = 1 << child, ranks = std::min(below, size - rank - below);
-      receive(operation, piece, rank + below, operation.lane + below * bytes, ranks * bytes);
+      receive(operation, chunk, rank + below, operation.buffer + below * bytes, ranks * bytes);
     }
   }
-  if (piece.phase == 1 && rank != 0) {
+  if (chunk.phase == 1 && rank != 0) {
     const int below = rank & -rank, ranks = std::min(below, size - rank);
-    receive(operation, piece, parent, operation.output, bytes);
-    send(operation, piece, parent, operation.lane, ranks * bytes);
+    receive(operation, chunk, parent, operation.output, bytes);
+    send(operation, chunk, parent, operation.buffer, ranks * bytes);
   }
-  if (piece.phase == 2) {
+  if (chunk.phase == 2) {
     if (rank == 0) {
       sources_.clear();
-      for (int from = 0; from < size; ++from) sources_.push_back(operation.lane + from * bytes);
-      reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output, piece.count);
+      for (int from = 0; from < size; ++from) sources_.push_back(operation.buffer + from * bytes);
+      reduce_in_rank_order(operation.dtype, operation.reduce, sources_, operation.output, chunk.count);
     }
     for (int child = 0; child < children; ++child) {
-      send(operation, piece, rank + (1 << child), operation.output, bytes);
+      send(operation, chunk, rank + (1 << child), operation.output, bytes);
     }
   }
-  return piece.phase < 3;
+  return chunk.phase < 3;
 }
 
 // Down a binomial tree rooted at peer: a rank's parent is its number (counted from the root) without the lowest set
 // bit.
-bool MpiEngine::broadcast_phase(const MpiOperation& operation, Piece& piece) {
+bool MpiEngine::broadcast_phase(const MpiOperation& operation, MessageChunk& chunk) {
   const std::int64_t width = element_bytes(operation);
-  std::byte* data = operation.output + piece.first * width;
+  std::byte* data = operation.output + chunk.first * width;
   const int number = (operation.rank + operation.size - operation.peer) % operation.size;
   const auto rank_of_number = [&](int n) { return (n + operation.peer) % operation.size; };
-  if (piece.phase == 0 && number != 0) {
-    receive(operation, piece, rank_of_number(number & (number - 1)), data, piece.count * width);
+  if (chunk.phase == 0 && number != 0) {
+    receive(operation, chunk, rank_of_number(number & (number - 1)), data, chunk.count * width);
   }
-  if (piece.phase == 1) {
+  if (chunk.phase == 1) {
     for (int child = 0; child < tree_children(number, operation.size); ++child) {
-      send(operation, piece, rank_of_number(number + (1 << child)), data, piece.count * width);
+      send(operation, chunk, rank_of_number(number + (1 << child)), data, chunk.count * width);
     }
   }
-  return piece.phase < 2;
+  return chunk.phase < 2;
 }
 
 namespace {
 
-int tag_of(const MpiOperation& operation, const Piece& piece) {
+int tag_of(const MpiOperation& operation, const MessageChunk& chunk) {
   if (operation.kind == Kind::send || operation.kind == Kind::receive) return operation.tag;
-  // Messages of different pieces and phases may be posted in another order on the other side: they must not mix.
+  // Messages of different chunks and phases may be posted in another order on the other side: they must not mix.
   // (On the edge of a tree they cannot: one goes up, one down. A parent's phase is not its child's.)
   const bool tree = operation.kind == Kind::broadcast || operation.kind == Kind::all_reduce_tree;
-  const int phase = tree ? 0 : piece.phase;
-  return operation.tag + static_cast<int>(&piece - operation.pieces.data()) * 2 + phase;
+  const int phase = tree ? 0 : chunk.phase;
+  return operation.tag + static_cast<int>(&chunk - operation.chunks.data()) * 2 + phase;
 }
 
 }  // namespace
 
-void MpiEngine::send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes) {
+void MpiEngine::send(const MpiOperation& operation, MessageChunk& chunk, int to, const std::byte* data,
+                     std::int64_t bytes) {
   for (std::int64_t done = 0; done < bytes; done += kMessageBytes) {
     const int count = static_cast<int>(std::min(kMessageBytes, bytes - done));
-    piece.requests.push_back(MPI_REQUEST_NULL);
-    piece.expected.push_back(-1);
+    chunk.requests.push_back(MPI_REQUEST_NULL);
+    chunk.expected.push_back(-1);
     ++messages_sent_;
     MPI_CHECK(
-        MPI_Isend(data + done, count, MPI_BYTE, to, tag_of(operation, piece), operation.comm, &piece.requests.back()));
+        MPI_Isend(data + done, count, MPI_BYTE, to, tag_of(operation, chunk), operation.comm, &chunk.requests.back()));
   }
 }
 
-void MpiEngine::receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes) {
+void MpiEngine::receive(const MpiOperation& operation, MessageChunk& chunk, int from, std::byte* data,
+                        std::int64_t bytes) {
   for (std::int64_t done = 0; done < bytes; done += kMessageBytes) {
     const int count = static_cast<int>(std::min(kMessageBytes, bytes - done));
-    piece.requests.push_back(MPI_REQUEST_NULL);
-    piece.expected.push_back(count);
-    MPI_CHECK(MPI_Irecv(data + done, count, MPI_BYTE, from, tag_of(operation, piece), operation.comm,
-                        &piece.requests.back()));
+    chunk.requests.push_back(MPI_REQUEST_NULL);
+    chunk.expected.push_back(count);
+    MPI_CHECK(MPI_Irecv(data + done, count, MPI_BYTE, from, tag_of(operation, chunk), operation.comm,
+                        &chunk.requests.back()));
   }
 }
 
-// True when all of the piece's messages are through; checks that they had the size that was asked for.
-bool MpiEngine::complete(const MpiOperation& operation, Piece& piece) {
-  if (piece.requests.empty()) return true;
-  piece.statuses.resize(piece.requests.size());
+// True when all of the chunk's messages are through; checks that they had the size that was asked for.
+bool MpiEngine::complete(const MpiOperation& operation, MessageChunk& chunk) {
+  if (chunk.requests.empty()) return true;
+  chunk.statuses.resize(chunk.requests.size());
   int done = 0;
   const int code =
-      MPI_Testall(static_cast<int>(piece.requests.size()), piece.requests.data(), &done, piece.statuses.data());
+      MPI_Testall(static_cast<int>(chunk.requests.size()), chunk.requests.data(), &done, chunk.statuses.data());
   if (code == MPI_ERR_IN_STATUS) {
-    for (const MPI_Status& status : piece.statuses) {
+    for (const MPI_Status& status : chunk.statuses) {
       if (status.MPI_ERROR != MPI_ERR_PENDING) {
         check_mpi(status.MPI_ERROR, fmt::format("{} in group '{}', rank {} of {}", name_of(operation.kind),
                                                 operation.group, operation.rank, operation.size)
@@ -361,16 +363,16 @@ bool MpiEngine::complete(const MpiOperation& operation, Piece& piece) {
   }
   MPI_CHECK(code);
   if (done == 0) return false;
-  for (std::size_t i = 0; i < piece.requests.size(); ++i) {
-    if (piece.expected[i] < 0) continue;
+  for (std::size_t i = 0; i < chunk.requests.size(); ++i) {
+    if (chunk.expected[i] < 0) continue;
     int received = 0;
-    MPI_CHECK(MPI_Get_count(&piece.statuses[i], MPI_BYTE, &received));
-    verify(received == piece.expected[i], ErrorKind::communication,
+    MPI_CHECK(MPI_Get_count(&chunk.statuses[i], MPI_BYTE, &received));
+    verify(received == chunk.expected[i], ErrorKind::communication,
            "{} in group '{}', rank {} of {}: rank {} sent {} bytes where {} were expected", name_of(operation.kind),
-           operation.group, operation.rank, operation.size, piece.statuses[i].MPI_SOURCE, received, piece.expected[i]);
+           operation.group, operation.rank, operation.size, chunk.statuses[i].MPI_SOURCE, received, chunk.expected[i]);
   }
-  piece.requests.clear();
-  piece.expected.clear();
+  chunk.requests.clear();
+  chunk.expected.clear();
   return true;
 }
 

@@ -1,6 +1,6 @@
 // The engine under the MPI communicators: operations as small state machines of nonblocking sends and receives.
 //
-// An operation cuts its tensor into pieces that fit the cache; two pieces are in flight at a time, each going through
+// An operation cuts its tensor into chunks that fit the cache; two chunks are in flight at a time, each going through
 // its phases (exchange slices, reduce, gather, ...). Of one group at most two collectives run at a time, in the order
 // they were started; more would only ask for more staging (staging.h). Waiting for one operation advances all
 // that are in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every
@@ -21,8 +21,8 @@ namespace megatron {
 
 struct MpiOperation {
   enum class Kind {
-    all_reduce,         // in pieces: slices to their owners, sums back
-    all_reduce_direct,  // whole, to everybody
+    all_reduce,         // in chunks: slices to their owners, sums back
+    all_reduce_direct,  // whole, to all ranks
     all_reduce_tree,    // whole, to rank 0 and back
     all_gather,
     reduce_scatter,
@@ -32,7 +32,7 @@ struct MpiOperation {
     barrier
   };
 
-  struct Piece {
+  struct MessageChunk {
     bool active = false;
     int phase = 0;
     std::int64_t first = 0, count = 0;  // elements of the tensor, or of the part where there is one
@@ -56,12 +56,12 @@ struct MpiOperation {
   Staging* staging = nullptr;  // the group's
 
   // The engine's.
-  std::int64_t piece_elements = 0;
+  std::int64_t chunk_elements = 0;
   bool begun = false, done = false;
-  StagingNeed need;           // of reductions
-  std::byte* lane = nullptr;  // while it runs
-  std::array<Piece, kPiecesInFlight>
-      pieces;  // the first takes the even pieces, the second the odd ones: their tags differ
+  StagingNeed need;             // of reductions
+  std::byte* buffer = nullptr;  // while it runs
+  std::array<MessageChunk, kChunksInFlight>
+      chunks;  // the first takes the even chunks, the second the odd ones: their tags differ
 };
 
 const char* name_of(MpiOperation::Kind kind);
@@ -82,21 +82,21 @@ class MpiEngine {
   void give_up() noexcept { broken_ = true; }
 
  private:
-  using Piece = MpiOperation::Piece;
+  using MessageChunk = MpiOperation::MessageChunk;
 
   bool may_begin(const MpiOperation& operation) const;
   bool advance(MpiOperation& operation);
-  void begin_piece(MpiOperation& operation, Piece& piece, std::int64_t first);
-  bool complete(const MpiOperation& operation, Piece& piece);
-  bool post_phase(MpiOperation& operation, Piece& piece);
-  void exchange_slices(const MpiOperation& operation, Piece& piece);
-  void reduce_slice(const MpiOperation& operation, Piece& piece);
-  void copy_own_part(const MpiOperation& operation, const Piece& piece);
-  void gather_slices(const MpiOperation& operation, Piece& piece);
-  bool tree_phase(const MpiOperation& operation, Piece& piece);
-  bool broadcast_phase(const MpiOperation& operation, Piece& piece);
-  void send(const MpiOperation& operation, Piece& piece, int to, const std::byte* data, std::int64_t bytes);
-  void receive(const MpiOperation& operation, Piece& piece, int from, std::byte* data, std::int64_t bytes);
+  void begin_chunk(MpiOperation& operation, MessageChunk& chunk, std::int64_t first);
+  bool complete(const MpiOperation& operation, MessageChunk& chunk);
+  bool post_phase(MpiOperation& operation, MessageChunk& chunk);
+  void exchange_slices(const MpiOperation& operation, MessageChunk& chunk);
+  void reduce_slice(const MpiOperation& operation, MessageChunk& chunk);
+  void copy_own_part(const MpiOperation& operation, const MessageChunk& chunk);
+  void gather_slices(const MpiOperation& operation, MessageChunk& chunk);
+  bool tree_phase(const MpiOperation& operation, MessageChunk& chunk);
+  bool broadcast_phase(const MpiOperation& operation, MessageChunk& chunk);
+  void send(const MpiOperation& operation, MessageChunk& chunk, int to, const std::byte* data, std::int64_t bytes);
+  void receive(const MpiOperation& operation, MessageChunk& chunk, int from, std::byte* data, std::int64_t bytes);
 
   bool broken_ = false;
   std::int64_t messages_sent_ = 0;

@@ -1,12 +1,12 @@
 // Staging: where a rank's reductions hold what the others sent until it is added up, in rank order. It is all the
-// memory that collectives take besides the tensors they are given (MPI's own apart), and its size follows from those
+// memory that collectives take in addition to their tensors (MPI's own apart), and its size follows from those
 // tensors: the engine takes what all_reduce_need() and reduce_scatter_need() say, and planning asks the same ones.
 //
-// A reduction goes in pieces, of which two are in flight; of one group at most two collectives are. So a group has two
-// lanes at most, each as large as its largest reduction needs.
+// A reduction goes in chunks, of which two are in flight; of one group at most two collectives are. So a group has two
+// buffers at most, each as large as its largest reduction needs.
 //
-// Tensors of a device that go through a host communicator (parallel/staged_communicator.h) have lanes of pinned memory
-// in addition: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
+// Tensors of a device that go through a host communicator (parallel/staged_communicator.h) have buffers of pinned
+// memory in addition: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace megatron {
 
-/// All-reduces of at most this many bytes are not cut up, where everybody's fit a piece: up to kDirectRanks ranks send
-/// them to everybody, more of them up a binomial tree to rank 0, which adds, and down again.
+/// All-reduces of at most this many bytes are not cut up, where all ranks' fit a chunk: up to kDirectRanks ranks send
+/// them to all ranks, more of them up a binomial tree to rank 0, which adds, and down again.
 inline constexpr std::int64_t kWholeBytes = 16 << 10;
 inline constexpr int kDirectRanks = 8;
-inline constexpr std::int64_t kPieceBytes = 4 << 20;
+inline constexpr std::int64_t kChunkBytes = 4 << 20;
 inline constexpr std::int64_t kMessageBytes = 1 << 30;  ///< the most in one message: MPI counts are ints
-inline constexpr int kPiecesInFlight = 2, kCollectivesInFlight = 2;
+inline constexpr int kChunksInFlight = 2, kCollectivesInFlight = 2;
 
 /// Whether an all-reduce of this size travels whole.
 bool goes_whole(std::int64_t bytes, int ranks);
@@ -34,10 +34,10 @@ int tree_children(int number, int ranks);
 
 /// What one reduction holds on each rank.
 struct StagingNeed {
-  std::int64_t piece_elements = 0;  ///< of the tensor; of a reduce-scatter, of a rank's part
-  std::size_t piece_bytes = 0;      ///< held of the others' shares for each piece; a multiple of 64
-  int pieces = 1;                   ///< in flight at a time
-  std::size_t bytes() const { return piece_bytes * static_cast<std::size_t>(pieces); }
+  std::int64_t chunk_elements = 0;  ///< of the tensor; of a reduce-scatter, of a rank's part
+  std::size_t chunk_bytes = 0;      ///< held of the others' shares for each chunk; a multiple of 64
+  int chunks = 1;                   ///< in flight at a time
+  std::size_t bytes() const { return chunk_bytes * static_cast<std::size_t>(chunks); }
 };
 StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, int ranks);
 /// The most that all-reduces of at most this number of elements hold: what goes whole needs more than what is little
@@ -45,19 +45,19 @@ StagingNeed all_reduce_need(std::int64_t elements, std::int64_t element_bytes, i
 std::size_t most_for_all_reduces(std::int64_t elements, std::int64_t element_bytes, int ranks);
 StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
 
-/// Elements of each rank's part in a piece of an all-gather.
-std::int64_t gather_piece_elements(std::int64_t element_bytes, int ranks);
+/// Elements of each rank's part in a chunk of an all-gather.
+std::int64_t gather_chunk_elements(std::int64_t element_bytes, int ranks);
 
 /// How a device's tensor goes through pinned memory: `parts` ranks' parts of `elements` each lie side by side in it
 /// (gathers and scatters), or it is one.
-struct PinnedPieces {
-  std::int64_t elements = 0;  ///< of a piece; of each part where there are parts
-  std::size_t bytes = 0;      ///< a lane's
+struct PinnedChunks {
+  std::int64_t elements = 0;  ///< of a chunk; of each part where there are parts
+  std::size_t bytes = 0;      ///< a buffer's
 };
-PinnedPieces pinned_pieces(std::int64_t elements, std::int64_t element_bytes, int parts);
+PinnedChunks pinned_chunks(std::int64_t elements, std::int64_t element_bytes, int parts);
 
-/// Lanes of one size.
-struct Lanes {
+/// Buffers of one size.
+struct StagingBuffers {
   int count = 0;
   std::size_t bytes_each = 0;
   std::size_t bytes() const { return bytes_each * static_cast<std::size_t>(count); }
@@ -65,31 +65,31 @@ struct Lanes {
 
 /// What a group needs in a step.
 struct StagingPlan {
-  Lanes reductions, pinned;
+  StagingBuffers reductions, pinned;
   std::size_t bytes() const { return reductions.bytes() + pinned.bytes(); }
 };
 
-/// The lanes of one group, in the allocator's memory. What was not reserved is allocated when it is
+/// The buffers of one group, in the allocator's memory. What was not reserved is allocated when it is
 /// first taken, and kept.
 class Staging {
  public:
   /// The allocator must outlive the staging.
   explicit Staging(Allocator& allocator = host_memory()) : allocator_(allocator) {}
   /// Makes bytes() what the plan says, so that nothing is allocated later. Between operations.
-  void reserve(const Lanes& plan);
+  void reserve(const StagingBuffers& plan);
   std::byte* take(std::size_t bytes);
-  void give_back(const std::byte* lane);
+  void give_back(const std::byte* buffer);
   std::size_t bytes() const;  ///< held
 
  private:
-  struct Lane {
+  struct StagingBuffer {
     Buffer memory;
     bool taken = false;
   };
-  void resize(Lane& lane, std::size_t bytes);
+  void resize(StagingBuffer& buffer, std::size_t bytes);
 
   Allocator& allocator_;
-  std::vector<Lane> lanes_;
+  std::vector<StagingBuffer> buffers_;
 };
 
 }  // namespace megatron

@@ -38,7 +38,7 @@ struct Signature {
   }
 };
 
-// One collective in progress: the buffers of everybody who has come so far.
+// One collective in progress: the buffers of the ranks that have come so far.
 struct Meeting {
   Signature signature;
   std::vector<const void*> inputs;
@@ -78,7 +78,7 @@ struct Group {
 
 // All ranks of one run_as_threads. Its mutex is taken after a group's, never before.
 struct World {
-  std::chrono::milliseconds patience;
+  std::chrono::milliseconds timeout;
   std::mutex mutex;
   std::vector<std::weak_ptr<Group>> groups;
   bool failed = false;
@@ -190,7 +190,7 @@ class ThreadCommunicator : public Communicator {
   std::uint64_t meet(const Signature& signature, const void* input, void* output);
   void finish_meeting(std::uint64_t number, Verb verb);
   void finish_receive(const Started& started);
-  // Waits until done() or the group breaks; false after the world's patience.
+  // Waits until done() or the group breaks; false after the world's timeout.
   template <class Done>
   void wait_for(Lock& lock, Verb verb, Done done);
   void check_unbroken(Verb verb) const;
@@ -215,14 +215,14 @@ void ThreadCommunicator::check_unbroken(Verb verb) const {
 template <class Done>
 void ThreadCommunicator::wait_for(Lock& lock, Verb verb, Done done) {
   const auto awake = [&] { return done() || group_->broken; };
-  if (group_->changed.wait_for(lock, group_->world.patience, awake)) {
+  if (group_->changed.wait_for(lock, group_->world.timeout, awake)) {
     if (!done()) check_unbroken(verb);
     return;
   }
   group_->broken = true;  // no rank may use this rank's buffers any more
   group_->changed.notify_all();
   fail(ErrorKind::communication, "rank {} of {} in group '{}' (world rank {}) has waited {} ms in {}: deadlock?",
-       rank(), size(), name(), group_->world_ranks[static_cast<std::size_t>(rank())], group_->world.patience.count(),
+       rank(), size(), name(), group_->world_ranks[static_cast<std::size_t>(rank())], group_->world.timeout.count(),
        name_of(verb));
 }
 
@@ -349,9 +349,9 @@ std::unique_ptr<Communicator> ThreadCommunicator::do_split(int colour, int key, 
 }  // namespace
 
 void run_as_threads(int ranks, const std::function<void(Communicator& world)>& body,
-                    std::chrono::milliseconds patience) {
+                    std::chrono::milliseconds timeout) {
   internal_check(ranks > 0, "run_as_threads needs at least one rank");
-  World world{.patience = patience, .mutex = {}, .groups = {}, .failed = false, .failure = {}};
+  World world{.timeout = timeout, .mutex = {}, .groups = {}, .failed = false, .failure = {}};
   std::vector<int> everybody;
   for (int rank = 0; rank < ranks; ++rank) everybody.push_back(rank);
   const std::shared_ptr<Group> group = world.add_group("world", everybody);

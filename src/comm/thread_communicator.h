@@ -14,10 +14,10 @@ namespace megatron {
 
 /// Runs `body` once per rank, each in its own thread, with a communicator named "world" over all of them, and
 /// returns when all have ended. If ranks throw, the first exception is rethrown here; ranks that wait for a failed one
-/// are woken with Error(communication) "rank r failed: ...". Waiting longer than `patience` for the others throws
+/// are woken with Error(communication) "rank r failed: ...". Waiting longer than `timeout` for the others throws
 /// Error(communication) naming rank, group and operation: a deadlock becomes a message.
 /// Groups split from the world must not outlive the body.
 void run_as_threads(int ranks, const std::function<void(Communicator& world)>& body,
-                    std::chrono::milliseconds patience = std::chrono::seconds(60));
+                    std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 }  // namespace megatron

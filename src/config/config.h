@@ -1,4 +1,4 @@
-// Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by everybody above.
+// Config: one struct per table of the input file. Filled, checked and printed by schema.h; read by all layers above.
 //
 // After `resolve` (resolve.h) every derived value is set, so that no default is computed a second time, and lengths
 // are in one normal form: the run in train.steps, warm-up and decay in samples (or, where the learning rate counts

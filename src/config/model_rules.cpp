@@ -182,7 +182,7 @@ void check_uneven_stages(const Config& c, Violations& violations) {
 
 void check_stages(const Config& c, Violations& violations) {
   const ParallelConfig& p = c.parallel;
-  const std::int64_t layers = c.model.layers, pieces = p.pipeline * p.virtual_stages;
+  const std::int64_t layers = c.model.layers, chunks = p.pipeline * p.virtual_stages;
   const ScheduleFacts& schedule = row_named(kSchedules, p.schedule);
   if (schedule.chunks && p.virtual_stages == 1) {
     violations.add({"parallel.virtual_stages", "parallel.schedule"},
@@ -204,7 +204,7 @@ void check_stages(const Config& c, Violations& violations) {
                    p.schedule);
   }
   if (!p.layers_per_stage.empty()) return check_uneven_stages(c, violations);
-  if (layers <= 0 || layers % pieces == 0) return;
+  if (layers <= 0 || layers % chunks == 0) return;
   if (p.virtual_stages == 1) {
     violations.add({"parallel.pipeline", "model.layers"},
                    "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}", layers, p.pipeline,
@@ -217,7 +217,7 @@ void check_stages(const Config& c, Violations& violations) {
         {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
         "model.layers = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
         "products: {}",
-        layers, p.pipeline, p.virtual_stages, pieces, divisors(layers, pieces));
+        layers, p.pipeline, p.virtual_stages, chunks, divisors(layers, chunks));
     violations.add_other_way_out("or give parallel.layers_per_stage, one number a chunk in the order of the model");
   }
 }

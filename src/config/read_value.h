@@ -1,5 +1,5 @@
 // One TOML value into one field of Config, checked against its row of the schema. Internal to src/config: the only
-// place besides parse.cpp that knows TOML.
+// place other than parse.cpp that knows TOML.
 #pragma once
 
 #include <toml++/toml.h>

@@ -12,7 +12,7 @@ namespace megatron {
 struct ScheduleFacts {
   std::string_view name;         ///< parallel.schedule
   bool chunks = false;           ///< a stage holds several chunks of the model; others hold one
-  bool splits_backward = false;  ///< weight gradients are actions of their own, which fill the bubble
+  bool splits_backward = false;  ///< weight gradients are separate actions, which fill the bubble
 };
 
 inline constexpr std::array kSchedules{

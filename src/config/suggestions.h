@@ -1,4 +1,4 @@
-// "Did you mean ...?": the key that someone who typed an unknown one was looking for. Knows the names that Megatron-LM,
+// "Did you mean ...?": the key that was probably meant by an unknown one. Knows the names that Megatron-LM,
 // Hugging Face and DeepSpeed give to the same things; they are never accepted, only translated.
 #pragma once
 

@@ -122,11 +122,11 @@ BlendedOrder::BlendedOrder(std::vector<Part> parts, std::uint64_t samples)
       index_(weights_),
       samples_(samples) {}
 
-void BlendedOrder::locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const {
+void BlendedOrder::locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const {
   const auto [set, own] = index_.at(sample);
   const Part& part = parts_[set];
-  part.order->locate(own, pieces);
-  for (TokenRange& piece : pieces) piece.first += part.first_token;
+  part.order->locate(own, ranges);
+  for (TokenRange& range : ranges) range.first += part.first_token;
 }
 
 std::string BlendedOrder::description() const {

@@ -73,7 +73,7 @@ class BlendedOrder final : public SampleOrder {
   /// Of sets that begin again after their last sample: as many as all have together, which is called a pass. Of
   /// MegatronOrder: as many as were wanted.
   std::uint64_t samples() const override { return samples_; }
-  void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
+  void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const override;
   std::string description() const override;
 
  private:

@@ -144,12 +144,12 @@ std::uint64_t MegatronOrder::shuffle_index(std::uint64_t i) const {
   return shuffle_[i];
 }
 
-void MegatronOrder::locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const {
+void MegatronOrder::locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const {
   auto [position, offset] = sample_index(shuffle_index(sample));
-  pieces.clear();
+  ranges.clear();
   for (std::uint64_t missing = sequence_length_ + 1; missing > 0; ++position) {
     const std::uint64_t here = std::min(missing, length_at(position) - offset);
-    if (here > 0) pieces.push_back({starts_[documents_[position]] + offset, here});
+    if (here > 0) ranges.push_back({starts_[documents_[position]] + offset, here});
     missing -= here;
     offset = 0;
   }

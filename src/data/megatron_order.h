@@ -54,7 +54,7 @@ class MegatronOrder final : public SampleOrder {
 
   /// At least the wanted samples. Asking for more is ErrorKind::configuration: there is nothing after the last one.
   std::uint64_t samples() const override { return samples_; }
-  void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
+  void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const override;
   std::string description() const override;
 
   std::uint64_t wanted_samples() const { return wanted_samples_; }

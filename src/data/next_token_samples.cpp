@@ -16,15 +16,15 @@ void find_document_starts(std::span<const std::int32_t> tokens, std::int32_t end
 
 SampleReader::SampleReader(TokenSource& source, const SampleOrder& order)
     : source_(source), order_(order), tokens_(static_cast<std::size_t>(order.sequence_length() + 1)) {
-  pieces_.reserve(tokens_.size());
+  ranges_.reserve(tokens_.size());
 }
 
 std::span<const std::int32_t> SampleReader::read(std::uint64_t sample) {
-  order_.locate(sample, pieces_);
+  order_.locate(sample, ranges_);
   std::int32_t* to = tokens_.data();
-  for (const TokenRange& piece : pieces_) {
-    source_.read(piece.first, piece.count, to);
-    to += piece.count;
+  for (const TokenRange& range : ranges_) {
+    source_.read(range.first, range.count, to);
+    to += range.count;
   }
   internal_check(to == tokens_.data() + tokens_.size(), "a sample of another length");
   return tokens_;

@@ -32,7 +32,7 @@ class SampleReader {
  private:
   TokenSource& source_;
   const SampleOrder& order_;
-  std::vector<TokenRange> pieces_;
+  std::vector<TokenRange> ranges_;
   std::vector<std::int32_t> tokens_;
 };
 

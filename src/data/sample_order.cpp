@@ -61,8 +61,8 @@ std::uint64_t EpochOrder::first_token_of(std::uint64_t sample) const {
   return first_token_ + place * sequence_length_;
 }
 
-void EpochOrder::locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const {
-  pieces.assign(1, {first_token_of(sample), sequence_length_ + 1});
+void EpochOrder::locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const {
+  ranges.assign(1, {first_token_of(sample), sequence_length_ + 1});
 }
 
 }  // namespace megatron

@@ -26,9 +26,9 @@ class SampleOrder {
 
   /// Samples before the order begins again (EpochOrder), or ends (MegatronOrder).
   virtual std::uint64_t samples() const = 0;
-  /// Replaces `pieces` by the ranges, none empty, that put together are the sequence_length + 1 tokens of a sample.
-  /// Allocates nothing if `pieces` has room for sequence_length + 1.
-  virtual void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const = 0;
+  /// Replaces `ranges` by those, none empty, that put together are the sequence_length + 1 tokens of a sample.
+  /// Allocates nothing if `ranges` has room for sequence_length + 1.
+  virtual void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const = 0;
   /// For the start of a log: what kind, how many samples.
   virtual std::string description() const = 0;
 
@@ -52,7 +52,7 @@ class EpochOrder final : public SampleOrder {
              Kind kind);
 
   std::uint64_t samples() const override { return samples_per_epoch_; }
-  void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override;
+  void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const override;
   std::string description() const override;
 
   std::uint64_t epoch_of(std::uint64_t sample) const { return sample / samples_per_epoch_; }

@@ -51,7 +51,7 @@ class ShardSetFiles {
   /// Gives the parts that were begun here, which are finished by now, and the vocabulary their names. `parts`: what all
   /// of the set hold, on whichever rank they were written; those without documents make no shard, and there is another.
   void publish(std::span<const ShardSummary> parts);
-  /// Everyone who writes parts of the set has published.
+  /// All writers of parts of the set have published.
   void commit() noexcept { publication_.commit(); }
   /// After commit(), for one of them: removes the shards of a longer set that was there, and what killed commands have
   /// left. What cannot be removed stays, and so does what is not a shard by name and contents.

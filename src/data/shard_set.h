@@ -20,8 +20,8 @@ struct VocabularyFile {
   std::string name, contents;  ///< one of kTokenizerFiles
 };
 
-/// Nothing has its final name until finish(); without it, or if it fails, what was there before is as it was. Nobody
-/// else writes this prefix meanwhile.
+/// Nothing has its final name until finish(); without it, or if it fails, what was there before is as it was. No
+/// other process may write this prefix at the same time.
 class ShardSetWriter {
  public:
   /// A new shard is begun after `tokens_per_shard`, with the next document.

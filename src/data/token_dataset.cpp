@@ -149,8 +149,8 @@ std::vector<DocumentEnd> TokenDataset::document_ends() {
   for (std::size_t shard = 0; shard < shards(); ++shard) {
     const std::uint64_t begin = shard_starts_[shard], end = shard_starts_[shard + 1];
     const std::uint64_t second = *std::upper_bound(document_starts_.begin(), document_starts_.end(), begin);
-    for (const auto& [which, behind] : {std::pair("first", second), std::pair("last", end)}) {
-      read(behind - 1, 1, &ends.emplace_back(DocumentEnd{path_of(shard), which, -1}).token);
+    for (const auto& [which, past] : {std::pair("first", second), std::pair("last", end)}) {
+      read(past - 1, 1, &ends.emplace_back(DocumentEnd{path_of(shard), which, -1}).token);
     }
   }
   return ends;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;  // stays in a core's cache
 constexpr std::size_t kMostNamed = 3, kMostRanks = 8;          // tensors of a message, and ranks of a list
 
-/// Ranks by the hash of their copy of one piece of a tensor.
+/// Ranks by the hash of their copy of one slice of a tensor.
 using Copies = std::map<std::uint64_t, std::vector<int>>;
 
 std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
@@ -62,19 +62,19 @@ std::string find_differences(const std::vector<std::string>& descriptions) {
   for (std::size_t rank = 0; rank < descriptions.size(); ++rank) {
     const auto description = nlohmann::json::parse(descriptions[rank]);
     hosts.push_back(description.at("host"));
-    for (const auto& piece : description.at("pieces")) {
-      const std::string key = piece.at(0).get<std::string>() + piece.at(1).get<std::string>();
-      Copies& of_piece = copies[key];
-      if (of_piece.empty()) order.push_back(key);
-      of_piece[piece.at(2).get<std::uint64_t>()].push_back(static_cast<int>(rank));
+    for (const auto& slice : description.at("pieces")) {
+      const std::string key = slice.at(0).get<std::string>() + slice.at(1).get<std::string>();
+      Copies& of_slice = copies[key];
+      if (of_slice.empty()) order.push_back(key);
+      of_slice[slice.at(2).get<std::uint64_t>()].push_back(static_cast<int>(rank));
     }
   }
   std::string text;
   std::size_t found = 0;
   for (const std::string& key : order) {
-    const Copies& of_piece = copies.at(key);
-    if (of_piece.size() == 1) continue;
-    if (++found <= kMostNamed) text += fmt::format("\n  {}: {}", key, describe_copies(of_piece, hosts));
+    const Copies& of_slice = copies.at(key);
+    if (of_slice.size() == 1) continue;
+    if (++found <= kMostNamed) text += fmt::format("\n  {}: {}", key, describe_copies(of_slice, hosts));
   }
   if (found > kMostNamed) text += fmt::format("\n  and {} more tensors", found - kMostNamed);
   return text;
@@ -94,15 +94,15 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
                            const Optimizer& optimizer)
     : grid_(grid), device_(device), staging_(kStagingBytes), state_(std::make_unique<HashState>()) {
   holders_ = {
-      {&grid.copies(), [](const Piece& piece) { return piece.over_copies; }},
+      {&grid.copies(), [](const Slice& slice) { return slice.over_copies; }},
       {&grid.tensor(),
-       [](const Piece& piece) {
-         return piece.parameter->tensor == Placement::replica || piece.parameter->tensor == Placement::partial;
+       [](const Slice& slice) {
+         return slice.parameter->tensor == Placement::replica || slice.parameter->tensor == Placement::partial;
        }},
-      {&grid.kv_replicas(), [](const Piece& piece) { return piece.parameter->tensor == Placement::kv_replicated; }},
+      {&grid.kv_replicas(), [](const Slice& slice) { return slice.parameter->tensor == Placement::kv_replicated; }},
   };
   for (int i = 0; i < grid.ties(); ++i) {
-    holders_.push_back({&grid.tie(i), [i](const Piece& piece) { return piece.parameter->tie == i; }});
+    holders_.push_back({&grid.tie(i), [i](const Slice& slice) { return slice.parameter->tie == i; }});
   }
   for (const Parameter& parameter : store.all()) {
     add({&parameter, parameter.value, "", true});
@@ -125,11 +125,11 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
 }
 
 // What this rank alone holds need not be read.
-void ReplicaCheck::add(Piece piece) {
+void ReplicaCheck::add(Slice slice) {
   const bool held_elsewhere = std::any_of(holders_.begin(), holders_.end(), [&](const Holders& holders) {
-    return holders.group->size() > 1 && holders.hold(piece);
+    return holders.group->size() > 1 && holders.hold(slice);
   });
-  if (held_elsewhere) pieces_.push_back(std::move(piece));
+  if (held_elsewhere) slices_.push_back(std::move(slice));
 }
 
 ReplicaCheck::~ReplicaCheck() = default;
@@ -147,13 +147,13 @@ std::uint64_t ReplicaCheck::hash_of(ConstTensor values) {
   return XXH3_64bits_digest(state_->state);
 }
 
-// One hash of the selected pieces, of which the largest and the smallest in the group are asked for: constant traffic
+// One hash of the selected slices, of which the largest and the smallest in the group are asked for: constant traffic
 // whatever the size of the group.
 bool ReplicaCheck::differ(const Holders& holders) const {
   if (holders.group->size() == 1) return false;
   XXH3_64bits_reset(state_->state);
-  for (const Piece& piece : pieces_) {
-    if (holders.hold(piece)) XXH3_64bits_update(state_->state, &piece.hash, sizeof piece.hash);
+  for (const Slice& slice : slices_) {
+    if (holders.hold(slice)) XXH3_64bits_update(state_->state, &slice.hash, sizeof slice.hash);
   }
   const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
   std::array<double, 2> extremes{hash, -hash};
@@ -162,20 +162,20 @@ bool ReplicaCheck::differ(const Holders& holders) const {
 }
 
 std::string ReplicaCheck::describe() const {
-  nlohmann::json pieces = nlohmann::json::array();
-  for (const Piece& piece : pieces_) {
-    const Parameter& parameter = *piece.parameter;
+  nlohmann::json slices = nlohmann::json::array();
+  for (const Slice& slice : slices_) {
+    const Parameter& parameter = *slice.parameter;
     const std::string part =
         !(parameter.box.extent == parameter.global_shape)
             ? fmt::format(" [part {} at {}]", parameter.box.extent.to_string(), parameter.box.offset.to_string())
             : "";
-    pieces.push_back({parameter.name, part + piece.of, piece.hash});
+    slices.push_back({parameter.name, part + slice.of, slice.hash});
   }
-  return nlohmann::json{{"host", host_name()}, {"pieces", std::move(pieces)}}.dump();
+  return nlohmann::json{{"host", host_name()}, {"pieces", std::move(slices)}}.dump();
 }
 
 void ReplicaCheck::run(const std::string& when) {
-  for (Piece& piece : pieces_) piece.hash = hash_of(piece.values);
+  for (Slice& slice : slices_) slice.hash = hash_of(slice.values);
   bool bad = false;
   for (const Holders& holders : holders_) bad = differ(holders) || bad;
   if (!grid_.agree(bad)) return;

@@ -32,21 +32,21 @@ class ReplicaCheck {
   void run(const std::string& when);
 
  private:
-  struct Piece {
+  struct Slice {
     const Parameter* parameter;
     ConstTensor values;
     std::string of;    ///< " (fp32 master)", or nothing
     bool over_copies;  ///< the grid's copies are to have the same
     std::uint64_t hash = 0;
   };
-  /// A group, and the pieces that are the same on all its ranks.
+  /// A group, and the slices that are the same on all its ranks.
   struct Holders {
     Communicator* group;
-    std::function<bool(const Piece&)> hold;
+    std::function<bool(const Slice&)> hold;
   };
   struct HashState;
 
-  void add(Piece piece);
+  void add(Slice slice);
   void add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer, bool shared_out);
   bool differ(const Holders& holders) const;
   std::uint64_t hash_of(ConstTensor values);
@@ -55,7 +55,7 @@ class ReplicaCheck {
   const ProcessGrid& grid_;
   Device& device_;
   std::vector<Holders> holders_;
-  std::vector<Piece> pieces_;
+  std::vector<Slice> slices_;
   std::vector<std::byte> staging_;
   std::unique_ptr<HashState> state_;
 };

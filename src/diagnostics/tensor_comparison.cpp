@@ -59,9 +59,9 @@ void require_known(Communicator& world, const std::vector<Header>& headers, cons
   std::set<std::string> known;
   for (const Header& header : headers) known.insert(header.name);
   agree(world, [&] {
-    for (const TensorSlice& piece : held) {
-      verify(known.contains(piece.name), ErrorKind::internal, "the layout has the parameter {}, one rank does not",
-             piece.name);
+    for (const TensorSlice& slice : held) {
+      verify(known.contains(slice.name), ErrorKind::internal, "the layout has the parameter {}, one rank does not",
+             slice.name);
     }
   });
 }
@@ -70,7 +70,7 @@ void require_known(Communicator& world, const std::vector<Header>& headers, cons
 class HeldTensors {
  public:
   HeldTensors(const std::vector<TensorSlice>& held, double unit, Device& device) : unit_(unit), device_(device) {
-    for (const TensorSlice& piece : held) pieces_[piece.name].push_back(&piece);
+    for (const TensorSlice& slice : held) slices_[slice.name].push_back(&slice);
   }
 
   /// Of elements [first, first + chunk.size()) of a whole tensor: the sum of the differences' squares. `seen` counts,
@@ -78,9 +78,10 @@ class HeldTensors {
   double compare(const Header& header, std::int64_t first, std::span<const float> chunk, std::span<std::int32_t> seen) {
     double squares = 0;
     each_run(header, first, chunk,
-             [&](const TensorSlice& piece, const CopySegment& run, std::span<const float> expected) {
-               squares += compare(piece, run, expected);
-               for (std::int32_t& times : seen.subspan(static_cast<std::size_t>(run.from), expected.size())) ++times;
+             [&](const TensorSlice& slice, const CopySegment& segment, std::span<const float> expected) {
+               squares += compare(slice, segment, expected);
+               for (std::int32_t& times : seen.subspan(static_cast<std::size_t>(segment.from), expected.size()))
+                 ++times;
              });
     return squares;
   }
@@ -88,34 +89,35 @@ class HeldTensors {
   /// Sets those elements to the chunk times the unit.
   void set(const Header& header, std::int64_t first, std::span<const float> chunk) {
     each_run(header, first, chunk,
-             [&](const TensorSlice& piece, const CopySegment& run, std::span<const float> values) {
+             [&](const TensorSlice& slice, const CopySegment& segment, std::span<const float> values) {
                mine_.resize(std::max(mine_.size(), values.size()));
                std::transform(values.begin(), values.end(), mine_.begin(),
                               [&](float value) { return static_cast<float>(unit_ * value); });
-               device_.copy_to_device(piece.value.as<float>() + run.to, mine_.data(), values.size_bytes());
+               device_.copy_to_device(slice.value.as<float>() + segment.to, mine_.data(), values.size_bytes());
              });
   }
 
  private:
   template <class Work>
   void each_run(const Header& header, std::int64_t first, std::span<const float> chunk, const Work& work) {
-    const auto held = pieces_.find(header.name);
-    if (held == pieces_.end()) return;
+    const auto held = slices_.find(header.name);
+    if (held == slices_.end()) return;
     Shape origin = header.shape;
     for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
     const StoredSlice stored{{origin, header.shape}, first, static_cast<std::int64_t>(chunk.size()), 0, 0};
-    for (const TensorSlice* piece : held->second) {
-      runs_.clear();
-      append_overlap(*piece, 0, stored, runs_);
-      for (const CopySegment& run : runs_) {
-        work(*piece, run, chunk.subspan(static_cast<std::size_t>(run.from), static_cast<std::size_t>(run.count)));
+    for (const TensorSlice* slice : held->second) {
+      segments_.clear();
+      append_overlap(*slice, 0, stored, segments_);
+      for (const CopySegment& segment : segments_) {
+        work(*slice, segment,
+             chunk.subspan(static_cast<std::size_t>(segment.from), static_cast<std::size_t>(segment.count)));
       }
     }
   }
 
-  double compare(const TensorSlice& piece, const CopySegment& run, std::span<const float> expected) {
+  double compare(const TensorSlice& slice, const CopySegment& segment, std::span<const float> expected) {
     mine_.resize(std::max(mine_.size(), expected.size()));
-    device_.copy_to_host(mine_.data(), piece.value.as<float>() + run.to, expected.size_bytes());
+    device_.copy_to_host(mine_.data(), slice.value.as<float>() + segment.to, expected.size_bytes());
     double squares = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const double difference = unit_ * mine_[i] - expected[i];
@@ -126,8 +128,8 @@ class HeldTensors {
 
   double unit_;
   Device& device_;
-  std::map<std::string, std::vector<const TensorSlice*>> pieces_;
-  std::vector<CopySegment> runs_;
+  std::map<std::string, std::vector<const TensorSlice*>> slices_;
+  std::vector<CopySegment> segments_;
   std::vector<float> mine_;
 };
 
@@ -178,30 +180,30 @@ void each_chunk(Communicator& world, const WholeTensors* reference, const std::v
   }
 }
 
-std::vector<float> values_of(const TensorSlice& piece, Device& device) {
-  internal_check(piece.count == piece.global_shape.elements(), "a reference of parts of tensors");
-  std::vector<float> values(static_cast<std::size_t>(piece.count));
-  device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
+std::vector<float> values_of(const TensorSlice& slice, Device& device) {
+  internal_check(slice.count == slice.global_shape.elements(), "a reference of parts of tensors");
+  std::vector<float> values(static_cast<std::size_t>(slice.count));
+  device.copy_to_host(values.data(), slice.value.data(), slice.value.bytes());
   return values;
 }
 
 }  // namespace
 
-WholeTensors WholeTensors::of(const std::vector<TensorSlice>& pieces, Device& device) {
+WholeTensors WholeTensors::of(const std::vector<TensorSlice>& slices, Device& device) {
   WholeTensors whole;
-  for (const TensorSlice& piece : pieces) {
+  for (const TensorSlice& slice : slices) {
     Tensor& tensor = whole.tensors.emplace_back();
-    tensor.name = piece.name;
-    tensor.shape = piece.global_shape;
-    tensor.values = values_of(piece, device);
+    tensor.name = slice.name;
+    tensor.shape = slice.global_shape;
+    tensor.values = values_of(slice, device);
     tensor.scale = norm_of(tensor.values);
   }
   return whole;
 }
 
-WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& pieces, double unit, Device& device) {
+WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& slices, double unit, Device& device) {
   constexpr std::string_view kKeyBias = "attention.key.bias", kQueryBias = "attention.query.bias";
-  WholeTensors whole = of(pieces, device);
+  WholeTensors whole = of(slices, device);
   std::map<std::string, double> norms;
   for (Tensor& tensor : whole.tensors) {
     for (float& value : tensor.values) value = static_cast<float>(unit * value);
@@ -215,12 +217,12 @@ WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& pieces, 
   return whole;
 }
 
-void WholeTensors::move_to(const std::vector<TensorSlice>& pieces, double floor, Device& device) {
-  internal_check(pieces.size() == tensors.size(), "as many tensors as before");
-  for (std::size_t t = 0; t < pieces.size(); ++t) {
+void WholeTensors::move_to(const std::vector<TensorSlice>& slices, double floor, Device& device) {
+  internal_check(slices.size() == tensors.size(), "as many tensors as before");
+  for (std::size_t t = 0; t < slices.size(); ++t) {
     Tensor& tensor = tensors[t];
-    internal_check(pieces[t].name == tensor.name, "the same parameters in the same order");
-    std::vector<float> values = values_of(pieces[t], device);
+    internal_check(slices[t].name == tensor.name, "the same parameters in the same order");
+    std::vector<float> values = values_of(slices[t], device);
     for (std::size_t i = 0; i < values.size(); ++i) tensor.values[i] -= values[i];
     tensor.scale = norm_of(tensor.values) + floor * norm_of(values);
     tensor.values = std::move(values);

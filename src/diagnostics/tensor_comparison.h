@@ -2,7 +2,7 @@
 //
 // Only rank 0 has the whole model's reference tensors; it sends them to all ranks in chunks, and every rank compares
 // what it holds of them. So each copy is looked at where it lies, and no other rank needs memory for a whole model.
-// Knows tensors and names; layout_verdict.h says how far they may differ.
+// Knows tensors and names; parity_report.h says how far they may differ.
 #pragma once
 
 #include <string>
@@ -25,13 +25,13 @@ struct WholeTensors {
   std::vector<Tensor> tensors;
 
   /// The values of `pieces`, which must be whole tensors (one rank has them all). Scales are the tensors' L2 norms.
-  static WholeTensors of(const std::vector<TensorSlice>& pieces, Device& device);
+  static WholeTensors of(const std::vector<TensorSlice>& slices, Device& device);
   /// Gradients: of(`pieces`) times `unit`. In exact arithmetic the gradient of a key's bias is zero, so its scale is
   /// that of the query's bias.
-  static WholeTensors of_gradients(const std::vector<TensorSlice>& pieces, double unit, Device& device);
+  static WholeTensors of_gradients(const std::vector<TensorSlice>& slices, double unit, Device& device);
   /// Takes the new values of the same parameters. Scales become how far each tensor has moved, plus `floor` times its
   /// norm.
-  void move_to(const std::vector<TensorSlice>& pieces, double floor, Device& device);
+  void move_to(const std::vector<TensorSlice>& slices, double floor, Device& device);
 };
 
 struct TensorDifference {

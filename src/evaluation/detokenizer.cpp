@@ -15,7 +15,7 @@ void replace(std::string& text, std::string_view from, std::string_view to) {
   if (done > 0) text = result.append(text, done);
 }
 
-// Removes white space behind each opening mark and in front of the closing mark that follows it.
+// Removes white space after each opening mark and before the closing mark that follows it.
 void tighten(std::string& text, char open, char close) {
   std::string result;
   std::size_t done = 0;

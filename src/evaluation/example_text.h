@@ -38,7 +38,7 @@ struct ExampleLine {
 /// Error(data) if there is no line but blank ones.
 void visit_lines(const TaskInput& input, const std::function<void(const ExampleLine& line)>& visit);
 
-/// Sequences of their own tokens: a context, which may lose its beginning, and targets behind it.
+/// Sequences of their own tokens: a context, which may lose its beginning, and targets after it.
 class FittedSequences {
  public:
   /// `targets` is not empty. Error(data) if they alone are longer than the context. Tells whether the context was

@@ -239,7 +239,7 @@ void Hdf5Dataset::write(std::uint64_t first, const void* values, std::uint64_t c
   internal_check(first <= elements_ && count <= elements_ - first, "access beyond the end of a dataset");
   const hid_t type =
       stored_type(type_);  // little endian in the file and, on every machine this is built for, in memory
-  const std::uint64_t piece = kHdf5PieceBytes / size_of(type_);
+  const std::uint64_t piece = kHdf5BlockBytes / size_of(type_);
   const auto* position = static_cast<const std::byte*>(values);
   while (count > 0) {
     const auto lock = lock_hdf5();

@@ -4,7 +4,7 @@
 // Files are flat: one-dimensional datasets and attributes directly below the root, nothing else. Metadata have HDF5's
 // checksums (format 1.10); there are no time stamps, so that the same contents are the same bytes. A file object has
 // one owner and is not shared between threads; different files may be used by different threads, because every call
-// takes the process-wide HDF5 lock (the library is not thread-safe), for at most kHdf5PieceBytes at a time.
+// takes the process-wide HDF5 lock (the library is not thread-safe), for at most kHdf5BlockBytes at a time.
 //
 // All errors are ErrorKind::filesystem. This layer knows bytes and names; it must not know what a token or a parameter
 // is. <hdf5.h> stays in its .cpp files.
@@ -24,7 +24,7 @@
 
 namespace megatron {
 
-inline constexpr std::size_t kHdf5PieceBytes = std::size_t{8} << 20;  ///< moved under one hold of the lock
+inline constexpr std::size_t kHdf5BlockBytes = std::size_t{8} << 20;  ///< moved under one hold of the lock
 inline constexpr std::size_t kHdf5ChunkBytes = std::size_t{64} << 10;
 
 /// Holds the process-wide HDF5 lock (recursive) while it lives. Needed only around raw HDF5 calls. Fair: who has asked

@@ -31,7 +31,7 @@ class InferenceModel {
   std::vector<TensorSlice> values() const;
   /// Bytes that the weights take on the device.
   std::size_t weight_bytes() const { return store_.values().bytes() + store_.constant_bytes(); }
-  /// Next-token logits behind each token from number `first_row` on, [rows, vocab_size], row-major.
+  /// Next-token logits after each token from number `first_row` on, [rows, vocab_size], row-major.
   void logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits);
 
  private:

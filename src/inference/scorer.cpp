@@ -165,7 +165,7 @@ void Scorer::load(const CheckpointReader& checkpoint) {
 }
 
 // Micro-batch k of data rank r (of d, micro-batch size b) has the places k·b·d + r·b + (0 .. b-1) of `order`, as in
-// training. Each is as long as its longest sequence; what is behind the end of a sequence is token 0, which no row in
+// training. Each is as long as its longest sequence; what follows the end of a sequence is token 0, which no row in
 // front of it sees.
 void Scorer::place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass) {
   const std::int64_t b = config_.train.micro_batch_size, d = grid_.data().size();

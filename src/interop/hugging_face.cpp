@@ -29,8 +29,8 @@ FillValues values_of(const CheckpointReader& source) {
 
 FillValues values_of(const HuggingFaceReader& source) {
   return [&](const std::vector<TensorSlice>& values) {
-    for (const TensorSlice& piece : values) {
-      source.read(piece.name, {piece.value.as<float>(), static_cast<std::size_t>(piece.count)});
+    for (const TensorSlice& slice : values) {
+      source.read(slice.name, {slice.value.as<float>(), static_cast<std::size_t>(slice.count)});
     }
   };
 }
@@ -200,14 +200,14 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
                                  hugging_face_tensors(config.model, foreign.format, foreign.vocab_rows));
   report.has_tokenizer = vocabulary.has_value();
   report.tensors = reader.tensors();
-  const std::vector<TensorSlice> pieces = reader.pieces();
+  const std::vector<TensorSlice> slices = reader.slices();
   std::vector<float> buffer;
   std::size_t next = 0;
   const NumberSource numbers = [&](StateKind, std::int64_t position) -> std::span<const float> {
     if (position == 0) next = 0;
-    const TensorSlice& piece = pieces[next++];
-    buffer.resize(static_cast<std::size_t>(piece.count));
-    reader.read(piece.name, buffer);
+    const TensorSlice& slice = slices[next++];
+    buffer.resize(static_cast<std::size_t>(slice.count));
+    reader.read(slice.name, buffer);
     return buffer;
   };
   const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
@@ -222,7 +222,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const NewCheckpointReport made = write_new_checkpoint(
       target, state, 1, 0,
       [&](int) {
-        return NewRankFile{pieces, numbers};
+        return NewRankFile{slices, numbers};
       },
       check);
   report.files = made.files;

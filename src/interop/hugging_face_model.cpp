@@ -83,7 +83,7 @@ std::string our_activation(std::string theirs, const HuggingFaceFamily& family) 
     if (one_name(row.hugging_face) == one_name(theirs)) return std::string(row.name);
   }
   fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
-       family.form.gated() ? " behind a gate" : "");
+       family.form.gated() ? " with a gate" : "");
 }
 
 }  // namespace

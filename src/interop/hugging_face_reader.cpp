@@ -90,18 +90,18 @@ void interleave(const HuggingFaceTensor& tensor, const float* from, float* to) {
 void HuggingFaceGather::read(const HuggingFaceTensor& tensor, std::span<float> numbers) {
   const bool apart = tensor.records.front().together > 0, elsewhere = tensor.transposed || apart;
   if (elsewhere) scratch_.resize(std::max(scratch_.size(), numbers.size()));
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   std::int64_t done = 0;
   for (const Record& record : tensor.records) {
     const std::int64_t count = record.shape.elements(), columns = count / record.shape[0];
     float* to = elsewhere ? scratch_.data() + done : numbers.data() + record.first * columns;
     Box box{record.shape, record.shape};
     for (int i = 0; i < record.shape.rank(); ++i) box.offset[i] = 0;
-    pieces.push_back({record.name, record.global_shape, box, 0, count, Tensor(to, {count}, DType::f32), {}, {}});
+    slices.push_back({record.name, record.global_shape, box, 0, count, Tensor(to, {count}, DType::f32), {}, {}});
     done += count;
   }
   if (static_cast<std::size_t>(done) < numbers.size()) std::fill(numbers.begin(), numbers.end(), 0.0f);
-  source_.read_numbers(StateKind::value, pieces, open_);
+  source_.read_numbers(StateKind::value, slices, open_);
   if (tensor.transposed) transpose(scratch_.data(), tensor.shape[1], tensor.shape[0], numbers.data());
   if (apart) interleave(tensor, scratch_.data(), numbers.data());
   if (tensor.shift != 0) {
@@ -141,15 +141,15 @@ void HuggingFaceReader::read(const std::string& record, std::span<float> numbers
   std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end(), 0.0f);
 }
 
-std::vector<TensorSlice> HuggingFaceReader::pieces() const {
-  std::vector<TensorSlice> pieces;
+std::vector<TensorSlice> HuggingFaceReader::slices() const {
+  std::vector<TensorSlice> slices;
   for (const auto& [name, place] : records_) {
     const Shape& shape = place.second->global_shape;
     Box box{shape, shape};
     for (int i = 0; i < shape.rank(); ++i) box.offset[i] = 0;
-    pieces.push_back({name, shape, box, 0, shape.elements(), {}, {}, {}});
+    slices.push_back({name, shape, box, 0, shape.elements(), {}, {}, {}});
   }
-  return pieces;
+  return slices;
 }
 
 /// A tied head that was saved as well must be the table that it is tied to.

@@ -48,7 +48,7 @@ class HuggingFaceReader {
   void read(const std::string& record, std::span<float> numbers) const;
 
   /// All records whole, in the order of their names, without memory.
-  std::vector<TensorSlice> pieces() const;
+  std::vector<TensorSlice> slices() const;
 
  private:
   bool same_as_word_table(const std::string& head) const;

@@ -14,7 +14,7 @@ namespace megatron {
 namespace {
 
 constexpr double kInterval = 0.1;  // seconds between two looks
-constexpr double kFirstPatience = 5, kMorePatience = 3, kMostPatience = 600;
+constexpr double kFirstQuietLimit = 5, kQuietLimitGrowth = 3, kMostQuietLimit = 600;
 constexpr double kShortStep = 5;  // seconds: shorter ones are reported as such, without their micro-batches
 constexpr const char* kStep = "step";
 
@@ -36,7 +36,7 @@ RunWatch::RunWatch(Log& log, const StopSignals& signals, const PassProgress& pas
       clock_(clock),
       began_(clock()),
       quiet_since_(began_),
-      patience_(kFirstPatience) {
+      quiet_limit_(kFirstQuietLimit) {
   if (!own_thread || !log.enabled()) return;
   // Signals are for the thread that computes.
   sigset_t all, before;
@@ -137,8 +137,8 @@ void RunWatch::report(double now) {
     lines_ = lines;
     quiet_since_ = now;
   }
-  if (now - quiet_since_ < patience_) return;
-  patience_ = std::min(kMorePatience * patience_, kMostPatience);
+  if (now - quiet_since_ < quiet_limit_) return;
+  quiet_limit_ = std::min(kQuietLimitGrowth * quiet_limit_, kMostQuietLimit);
   log_.info(where(now));
 }
 

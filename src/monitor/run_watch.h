@@ -58,7 +58,7 @@ class RunWatch {
   std::int64_t step_ = 0;          // of the step under way, if what_ is "step"
   double began_, step_seconds_ = -1, loss_ = 0, remaining_seconds_ = -1;
   std::uint64_t lines_ = 0;
-  double quiet_since_, patience_;
+  double quiet_since_, quiet_limit_;
   std::thread thread_;
 };
 

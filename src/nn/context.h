@@ -1,5 +1,5 @@
-// Context: what a layer is given besides its tensors. Passed by reference through a forward or backward pass. Knows
-// nothing of schedules; a layer asks for rows() and does not know which stream of which model it is on.
+// Context: what a layer is given in addition to its tensors. Passed by reference through a forward or backward pass.
+// Knows nothing of schedules; a layer asks for rows() and does not know which stream of which model it is on.
 #pragma once
 
 #include <span>

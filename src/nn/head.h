@@ -1,4 +1,4 @@
-// The language-model head: final norm, logits against the word table or a matrix of its own, with a bias where there is
+// The language-model head: final norm, logits against the word table or a separate matrix, with a bias where there is
 // one, vocabulary-parallel cross entropy.
 // Logits stay cut over the tensor ranks; a row needs three sums of one number each (Shoeybi et al. 2019, section 3).
 #pragma once

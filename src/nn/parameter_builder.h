@@ -17,8 +17,8 @@ class ParameterBuilder {
   const TensorRegion& region() const { return region_; }
 
   /// A matrix [rows, columns] of which this rank holds 1/t of the rows (column-parallel in Megatron's words: the
-  /// output is cut). Weight decay applies. Given `groups`, the rows are so many groups that no cut goes through: where
-  /// they are fewer than the ranks, neighbours share one, and what each computes is a part of its gradient.
+  /// output is cut). Weight decay applies. Given `groups`, the rows are this number of groups, which are never split:
+  /// where they are fewer than the ranks, neighbours share one, and what each computes is a part of its gradient.
   int column_parallel_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation,
                              bool adjacent = false, std::int64_t groups = 0);
   /// A matrix [rows, columns] of which this rank holds 1/t of the columns (row-parallel: the input is cut).
@@ -27,7 +27,7 @@ class ParameterBuilder {
   int column_parallel_bias(const std::string& name, std::int64_t size, bool adjacent = false, std::int64_t groups = 0);
   /// A vector [size] that every tensor rank holds whole. Under sequence parallelism its gradient is partial.
   int replicated_vector(const std::string& name, std::int64_t size, double constant);
-  /// The same inside a region, where every rank uses it on heads of its own: its gradient is partial either way.
+  /// The same inside a region, where every rank applies it to its own heads: its gradient is partial either way.
   int replicated_vector_partial_gradient(const std::string& name, std::int64_t size, double constant);
   /// A table [rows, columns] that every tensor rank holds whole, used on outside rows (position embedding).
   int replicated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);

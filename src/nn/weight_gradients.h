@@ -1,7 +1,7 @@
 // WeightGradients: decides when the products that make the gradients of matrices run, and where the gradients that such
 // a product reads live until then. Layers hand it every product and never ask when it runs.
 //
-// Immediate: inside the backward. Deferred: in an action of their own later (zero-bubble schedules). Knows no layers.
+// Immediate: inside the backward. Deferred: in a later, separate action (zero-bubble schedules). Knows no layers.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // CountingOps: operations that compute nothing and count the floating-point operations of matmuls and attention. With
 // sizing arenas and counting communicators it plays the program's own step for --dry-run; no tensor is touched.
 //
-// The workspace of verbs depends on their kernels: a backend has counting operations of its own
+// The workspace of verbs depends on their kernels: each backend has its own counting operations
 // (ops/device.h), which know it from the arguments.
 #pragma once
 

@@ -64,7 +64,7 @@ class Device : public Allocator {
   /// Between two places on the device, as an operation among the others.
   virtual void copy_within(void* to, const void* from, std::size_t bytes) = 0;
 
-  /// Behind all operations that were called so far.
+  /// After all operations called so far.
   virtual Ticket mark() = 0;
   /// Copies that start when `after` is complete and every earlier copy in the same direction; the ticket is complete
   /// when the bytes are there.
@@ -94,7 +94,7 @@ struct Backend {
 /// that made it. Throws Error(configuration) if OpenMP's environment allows fewer.
 Backend make_cpu_backend(int threads = 1);
 
-// The CUDA backend (cuda/). It is a library of its own, with CUDA's own libraries behind it: 150 MiB and more of every
+// The CUDA backend (cuda/). It is a separate library, which loads CUDA's own libraries: 150 MiB and more of every
 // process that loads them. So it is loaded when one of the functions that say so is called, and not before. In a build
 // without it they stand for nothing (cuda/no_cuda.cpp).
 

@@ -41,7 +41,7 @@ struct UpdateSettings {
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
-  /// state of its own is 0: initialize(), or read it.
+  /// own state is 0: initialize(), or read it.
   Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
             ParameterAllGather* gathers = nullptr);
 

@@ -36,7 +36,7 @@ class UpdateStep {
   std::size_t bytes() const { return memory_.bytes(); }
   /// Numbers that are summed together.
   static constexpr std::int64_t sums(std::size_t terms) { return static_cast<std::int64_t>(2 + 2 * terms); }
-  /// On the device, of a step with so many terms.
+  /// On the device, of a step with this number of loss terms.
   static std::size_t bytes(std::size_t terms);
 
  private:

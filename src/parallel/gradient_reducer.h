@@ -47,7 +47,7 @@ class GradientReducer {
   const ProcessGrid& grid_;
   const ParameterStore& store_;
   std::vector<Pending> sums_;  // by bucket; started from the back
-  std::size_t not_started_;    // the first so many
+  std::size_t not_started_;    // a count from the first
   std::vector<Axis> axes_;     // of more than one rank, in the order of their sums
 };
 

@@ -51,7 +51,7 @@ struct Parameter {
   bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
-  bool adjacent = false;   ///< lies directly behind its predecessor
+  bool adjacent = false;   ///< lies directly after its predecessor
   std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
   Tensor value;            ///< view of box.extent
   Tensor gradient;         ///< f32, same shape
@@ -89,7 +89,7 @@ class ParameterStore {
   static constexpr std::int64_t kMostBuckets = 256;  ///< they may all be in flight: larger models have larger ones
 
   /// Registers a parameter (its place and views are set by allocate()). Parameters that are declared with `adjacent`
-  /// lie directly behind their predecessor, so that several records can be one matrix to a matmul; all others start at
+  /// lie directly after their predecessor, so that several records can be one matrix to a matmul; all others start at
   /// a multiple of 16 elements. Returns its index.
   int declare(Parameter parameter, bool adjacent = false);
 
@@ -102,7 +102,7 @@ class ParameterStore {
 
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
   /// can be declared. With `shards` above 1 (ranks of the copies that share the optimizer's state) every bucket is
-  /// padded so that it can be cut into as many equal parts, and a tied parameter is a bucket of its own: its parts are
+  /// padded so that it can be cut into as many equal parts, and a tied parameter is a separate bucket: its parts are
   /// then the same elements on each of its stages.
   void allocate(Device& device, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.

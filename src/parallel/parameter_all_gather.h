@@ -44,7 +44,7 @@ class ParameterAllGather {
   const ProcessGrid& grid_;
   const ParameterStore& store_;
   std::vector<Pending> gathers_;              // by bucket
-  std::size_t started_ = 0, waited_for_ = 0;  // so many of the first, of a round
+  std::size_t started_ = 0, waited_for_ = 0;  // numbers of gathers of this round, from the first
 };
 
 }  // namespace megatron

@@ -1,11 +1,11 @@
 // StagedCommunicator: a group that moves tensors of a device through a communicator of the host, by way of pinned host
-// memory. For several ranks on one device, or where the devices have no library of their own to talk with. It is the
+// memory. For several ranks on one device, or where no library connects the devices directly. It is the
 // host communicator that adds up, so sums are the same bits that tensors in host memory give.
 //
-// Owns its pipes (parallel/staging_pipe.h) and their pinned lanes; the groups that are split off one another share who
-// is to be moved along: waiting for one operation advances all that are in flight, of all groups, so that ranks
-// may wait in different orders. Waiting makes the host wait for the other ranks, and the device's later operations for
-// the copies in; never the host for the device's. Control values and texts go straight to the host's communicator.
+// Owns its pipes (parallel/staging_pipe.h) and their pinned buffers; the groups that are split off one another share
+// who is to be moved along: waiting for one operation advances all that are in flight, of all groups, so that ranks may
+// wait in different orders. Waiting makes the host wait for the other ranks, and the device's later operations for the
+// copies in; never the host for the device's. Control values and texts go straight to the host's communicator.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace megatron {
 
 class StagedCommunicator final : public Communicator {
  public:
-  /// The ranks of `host`, each with a device of its own; both must outlive the communicator and the groups that are
+  /// The ranks of `host`, each with its own device; both must outlive the communicator and the groups that are
   /// split off it. Tensors are the device's.
   StagedCommunicator(Communicator& host, Device& device);
   ~StagedCommunicator() override;

@@ -13,7 +13,7 @@ std::size_t bytes_of(const StagedOperation& operation, std::int64_t elements) {
 
 }  // namespace
 
-// Ranks' parts that lie side by side in a lane.
+// Ranks' parts that lie side by side in a buffer.
 int StagingPipe::parts_of(const StagedOperation& operation) const {
   return operation.verb == Verb::all_gather || operation.verb == Verb::reduce_scatter ? host_.size() : 1;
 }
@@ -25,86 +25,86 @@ bool StagingPipe::advance() {
 }
 
 bool StagingPipe::begin() {
-  if (waiting_.empty() || next_ - oldest_ == pieces_.size()) return false;
-  Piece& piece = this->piece(next_);
-  if (!device_.complete(piece.copied_in)) return false;
+  if (waiting_.empty() || next_ - oldest_ == chunks_.size()) return false;
+  MessageChunk& chunk = this->chunk(next_);
+  if (!device_.complete(chunk.copied_in)) return false;
   StagedOperation& operation = *waiting_.front();
   const int parts = parts_of(operation);
   const auto width = static_cast<std::int64_t>(bytes_of(operation, 1));
-  const PinnedPieces pieces = pinned_pieces(operation.elements, width, parts);
-  if (piece.lane_bytes < pieces.bytes) {
-    if (piece.lane != nullptr) pinned_.give_back(piece.lane);
-    piece.lane = pinned_.take(pieces.bytes);
-    piece.lane_bytes = pieces.bytes;
+  const PinnedChunks chunks = pinned_chunks(operation.elements, width, parts);
+  if (chunk.buffer_bytes < chunks.bytes) {
+    if (chunk.buffer != nullptr) pinned_.give_back(chunk.buffer);
+    chunk.buffer = pinned_.take(chunks.bytes);
+    chunk.buffer_bytes = chunks.bytes;
   }
-  piece.operation = &operation;
-  piece.first = operation.begun;
-  piece.count = std::min(pieces.elements, operation.elements - operation.begun);
-  copy_out(piece);
-  operation.begun += piece.count;
+  chunk.operation = &operation;
+  chunk.first = operation.begun;
+  chunk.count = std::min(chunks.elements, operation.elements - operation.begun);
+  copy_out(chunk);
+  operation.begun += chunk.count;
   if (operation.begun == operation.elements) waiting_.erase(waiting_.begin());
   ++next_;
   return true;
 }
 
-// In the order of pieces: copies out are complete in that order, and where there are none the host has its own.
+// In the order of chunks: copies out are complete in that order, and where there are none the host has its own.
 bool StagingPipe::start_on_host() {
   if (on_host_ == next_) return false;
-  Piece& piece = this->piece(on_host_);
-  if (!device_.complete(piece.copied_out)) return false;
-  piece.pending = start(piece);
+  MessageChunk& chunk = this->chunk(on_host_);
+  if (!device_.complete(chunk.copied_out)) return false;
+  chunk.pending = start(chunk);
   ++on_host_;
   return true;
 }
 
 bool StagingPipe::finish() {
   if (oldest_ == on_host_) return false;
-  Piece& piece = this->piece(oldest_);
-  if (!piece.pending.ready()) return false;
-  piece.pending.wait();
-  copy_in(piece);
-  piece.operation->over += piece.count;
+  MessageChunk& chunk = this->chunk(oldest_);
+  if (!chunk.pending.ready()) return false;
+  chunk.pending.wait();
+  copy_in(chunk);
+  chunk.operation->over += chunk.count;
   ++oldest_;
   return true;
 }
 
-// A gather's own part goes to its place among the others', a scatter's whole is everybody's parts.
-void StagingPipe::copy_out(Piece& piece) {
-  const StagedOperation& operation = *piece.operation;
-  piece.copied_out = {};
+// A gather's own part goes to its place among the others', a scatter's whole is the parts of all ranks.
+void StagingPipe::copy_out(MessageChunk& chunk) {
+  const StagedOperation& operation = *chunk.operation;
+  chunk.copied_out = {};
   if (operation.input.empty()) return;
   const auto* from = static_cast<const std::byte*>(operation.input.data());
   const int parts = operation.verb == Verb::reduce_scatter ? host_.size() : 1;
   const int place = operation.verb == Verb::all_gather ? host_.rank() : 0;
-  const std::size_t bytes = bytes_of(operation, piece.count);
+  const std::size_t bytes = bytes_of(operation, chunk.count);
   for (int part = 0; part < parts; ++part) {
-    piece.copied_out = device_.start_copy_to_host(piece.lane + static_cast<std::size_t>(place + part) * bytes,
-                                                  from + bytes_of(operation, part * operation.elements + piece.first),
+    chunk.copied_out = device_.start_copy_to_host(chunk.buffer + static_cast<std::size_t>(place + part) * bytes,
+                                                  from + bytes_of(operation, part * operation.elements + chunk.first),
                                                   bytes, operation.started);
   }
 }
 
-void StagingPipe::copy_in(Piece& piece) {
-  StagedOperation& operation = *piece.operation;
-  piece.copied_in = {};
+void StagingPipe::copy_in(MessageChunk& chunk) {
+  StagedOperation& operation = *chunk.operation;
+  chunk.copied_in = {};
   if (operation.output.empty()) return;
   auto* to = static_cast<std::byte*>(operation.output.data());
   const int parts = operation.verb == Verb::all_gather ? host_.size() : 1;
   const int place = operation.verb == Verb::reduce_scatter ? host_.rank() : 0;
-  const std::size_t bytes = bytes_of(operation, piece.count);
+  const std::size_t bytes = bytes_of(operation, chunk.count);
   for (int part = 0; part < parts; ++part) {
-    piece.copied_in = device_.start_copy_to_device(to + bytes_of(operation, part * operation.elements + piece.first),
-                                                   piece.lane + static_cast<std::size_t>(place + part) * bytes, bytes,
+    chunk.copied_in = device_.start_copy_to_device(to + bytes_of(operation, part * operation.elements + chunk.first),
+                                                   chunk.buffer + static_cast<std::size_t>(place + part) * bytes, bytes,
                                                    operation.started);
   }
-  operation.last_copy = piece.copied_in;
+  operation.last_copy = chunk.copied_in;
 }
 
-Pending StagingPipe::start(const Piece& piece) {
-  const StagedOperation& operation = *piece.operation;
+Pending StagingPipe::start(const MessageChunk& chunk) {
+  const StagedOperation& operation = *chunk.operation;
   const DType type = operation.input.empty() ? operation.output.dtype() : operation.input.dtype();
-  const Tensor whole(piece.lane, {piece.count * parts_of(operation)}, type);
-  const auto own = [&] { return whole.slice(0, host_.rank() * piece.count, piece.count); };
+  const Tensor whole(chunk.buffer, {chunk.count * parts_of(operation)}, type);
+  const auto own = [&] { return whole.slice(0, host_.rank() * chunk.count, chunk.count); };
   switch (operation.verb) {
     case Verb::all_reduce: return host_.start_all_reduce(whole, operation.reduce);
     case Verb::all_gather: return host_.start_all_gather(own(), whole);
@@ -117,17 +117,17 @@ Pending StagingPipe::start(const Piece& piece) {
 }
 
 void StagingPipe::wait_for_copies() {
-  internal_check(idle(), "the lanes of a pipe that is in use");
-  for (Piece& piece : pieces_) {
-    device_.wait(piece.copied_in);
-    if (piece.lane != nullptr) pinned_.give_back(piece.lane);
-    piece = {};
+  internal_check(idle(), "the buffers of a pipe that is in use");
+  for (MessageChunk& chunk : chunks_) {
+    device_.wait(chunk.copied_in);
+    if (chunk.buffer != nullptr) pinned_.give_back(chunk.buffer);
+    chunk = {};
   }
 }
 
 void StagingPipe::give_up() noexcept {
   waiting_.clear();
-  for (Piece& piece : pieces_) Pending dropped = std::move(piece.pending);
+  for (MessageChunk& chunk : chunks_) Pending dropped = std::move(chunk.pending);
   oldest_ = on_host_ = next_;
 }
 

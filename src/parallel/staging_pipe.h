@@ -1,9 +1,9 @@
 // StagingPipe: one order of operations between a device's tensors and a communicator of the host: a group's
 // collectives, or its messages to or from one peer on one channel.
 //
-// Operations go through in pieces, which have two lanes of pinned memory in turn. A piece is copied out behind the
+// Operations go through in chunks, which have two buffers of pinned memory in turn. A chunk is copied out after the
 // device's operations that came before its start, begun on the host when it is there, and copied in when the host is
-// done; so one piece's copies overlap another's messages. Pieces are begun on the host in the order of the
+// done; so one chunk's copies overlap another's messages. Chunks are begun on the host in the order of the
 // operations: it is the same on all ranks. Nothing here waits but wait_for_copies(). Must not know groups beyond the
 // communicator, nor who waits for what.
 #pragma once
@@ -39,40 +39,40 @@ class StagingPipe {
   StagingPipe& operator=(const StagingPipe&) = delete;
 
   void push(StagedOperation& operation) { waiting_.push_back(&operation); }
-  /// Takes every piece as far as it goes without waiting; true if anything moved.
+  /// Takes every chunk as far as it goes without waiting; true if anything moved.
   bool advance();
   bool idle() const { return waiting_.empty() && oldest_ == next_; }
-  /// Gives the lanes back; when idle.
+  /// Gives the buffers back; when idle.
   void wait_for_copies();
   /// While an exception unwinds: forgets everything.
   void give_up() noexcept;
 
  private:
-  struct Piece {
+  struct MessageChunk {
     StagedOperation* operation = nullptr;
     std::int64_t first = 0, count = 0;  // elements of the tensor, or of each part
     Ticket copied_out;
     Pending pending;
-    Ticket copied_in;  // the lane is free again
-    std::byte* lane = nullptr;
-    std::size_t lane_bytes = 0;
+    Ticket copied_in;  // the buffer is free again
+    std::byte* buffer = nullptr;
+    std::size_t buffer_bytes = 0;
   };
 
-  Piece& piece(std::uint64_t number) { return pieces_[number % pieces_.size()]; }
+  MessageChunk& chunk(std::uint64_t number) { return chunks_[number % chunks_.size()]; }
   int parts_of(const StagedOperation& operation) const;
   bool begin();
   bool start_on_host();
   bool finish();
-  void copy_out(Piece& piece);
-  void copy_in(Piece& piece);
-  Pending start(const Piece& piece);
+  void copy_out(MessageChunk& chunk);
+  void copy_in(MessageChunk& chunk);
+  Pending start(const MessageChunk& chunk);
 
   Communicator& host_;
   Device& device_;
   Staging& pinned_;
-  std::vector<StagedOperation*> waiting_;  // not all of their pieces are begun
-  std::array<Piece, kPiecesInFlight> pieces_;
-  std::uint64_t oldest_ = 0, on_host_ = 0, next_ = 0;  // pieces: in flight, begun on the host up to, begun up to
+  std::vector<StagedOperation*> waiting_;  // not all of their chunks are begun
+  std::array<MessageChunk, kChunksInFlight> chunks_;
+  std::uint64_t oldest_ = 0, on_host_ = 0, next_ = 0;  // chunks: in flight, begun on the host up to, begun up to
 };
 
 }  // namespace megatron

@@ -6,7 +6,7 @@
 // simulate.h proves that what arrives on it is what is meant.
 //
 // Owns one arena per slot: what a micro-batch keeps from its forward to its backward, and the tensors on its links. The
-// gradients that it sends back have buffers of their own, taken in turn, since they may outlive the slot. Sends are
+// gradients that it sends back have separate buffers, used in turn, since they may outlive the slot. Sends are
 // started and only waited for when their memory is used again, so that neighbours never wait for each other's receives
 // (simulate.h proves the lists free of deadlock under that rule).
 #pragma once

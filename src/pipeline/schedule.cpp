@@ -22,13 +22,13 @@ void check_arguments(int stage, int stages, int micro_batches, int chunks = 1) {
 }
 
 /// A micro-batch's way through one chunk.
-struct Piece {
+struct ScheduleUnit {
   int micro_batch, chunk;
 };
 
 /// The order in which interleaved stages take forwards, and backwards if `reversed`; the first group's size too.
 struct Order {
-  std::vector<Piece> pieces;
+  std::vector<ScheduleUnit> units;
   int first_group = 0;
 };
 
@@ -39,7 +39,7 @@ Order interleaved_order(int stages, int micro_batches, int chunks, bool reversed
     const int size = micro_batches / groups + (group < micro_batches % groups ? 1 : 0);
     if (group == 0) order.first_group = size;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      for (int i = 0; i < size; ++i) order.pieces.push_back({first + i, reversed ? chunks - 1 - chunk : chunk});
+      for (int i = 0; i < size; ++i) order.units.push_back({first + i, reversed ? chunks - 1 - chunk : chunk});
     }
     first += size;
   }
@@ -47,12 +47,12 @@ Order interleaved_order(int stages, int micro_batches, int chunks, bool reversed
 }
 
 /// Warm-up forwards, then a forward and a backward in turn, then the remaining backwards.
-std::vector<Action> warmup_steady_cooldown(const std::vector<Piece>& forwards, const std::vector<Piece>& backwards,
-                                           std::size_t warm_up) {
+std::vector<Action> warmup_steady_cooldown(const std::vector<ScheduleUnit>& forwards,
+                                           const std::vector<ScheduleUnit>& backwards, std::size_t warm_up) {
   std::vector<Action> actions;
   actions.reserve(2 * forwards.size());
-  const auto add = [&](Kind kind, Piece piece) {
-    actions.push_back({.kind = kind, .micro_batch = piece.micro_batch, .chunk = piece.chunk});
+  const auto add = [&](Kind kind, ScheduleUnit unit) {
+    actions.push_back({.kind = kind, .micro_batch = unit.micro_batch, .chunk = unit.chunk});
   };
   for (std::size_t i = 0; i < forwards.size(); ++i) {
     add(Kind::forward, forwards[i]);
@@ -88,13 +88,13 @@ int assign_pool(std::vector<Action>& actions, int first, const Mine& mine) {
   std::map<std::pair<int, int>, int> slot_of;  // (micro-batch, chunk) in flight -> its slot
   for (Action& action : actions) {
     if (!mine(action)) continue;
-    const std::pair piece{action.micro_batch, action.chunk};
+    const std::pair unit{action.micro_batch, action.chunk};
     if (action.kind == Kind::forward) {
       action.slot = pool.take();
-      internal_check(slot_of.emplace(piece, action.slot).second, "a micro-batch is in flight twice in a schedule");
+      internal_check(slot_of.emplace(unit, action.slot).second, "a micro-batch is in flight twice in a schedule");
       continue;
     }
-    const auto found = slot_of.find(piece);
+    const auto found = slot_of.find(unit);
     internal_check(found != slot_of.end(), "a schedule has a backward without a forward before it");
     action.slot = found->second;
     if (action.kind == Kind::backward_input) continue;
@@ -134,7 +134,7 @@ std::vector<Action> gpipe(int stage, int stages, int micro_batches) {
 
 std::vector<Action> one_f_one_b(int stage, int stages, int micro_batches) {
   check_arguments(stage, stages, micro_batches);
-  const std::vector<Piece> order = interleaved_order(stages, micro_batches, 1, false).pieces;
+  const std::vector<ScheduleUnit> order = interleaved_order(stages, micro_batches, 1, false).units;
   std::vector<Action> actions = warmup_steady_cooldown(order, order, std::min(stages - stage - 1, micro_batches));
   assign_slots(actions);
   return actions;
@@ -145,7 +145,7 @@ std::vector<Action> interleaved(int stage, int stages, int micro_batches, int ch
   const Order forwards = interleaved_order(stages, micro_batches, chunks, false);
   const Order backwards = interleaved_order(stages, micro_batches, chunks, true);
   const int warm_up = std::min(2 * (stages - stage - 1) + (chunks - 1) * forwards.first_group, micro_batches * chunks);
-  std::vector<Action> actions = warmup_steady_cooldown(forwards.pieces, backwards.pieces, warm_up);
+  std::vector<Action> actions = warmup_steady_cooldown(forwards.units, backwards.units, warm_up);
   // The logits of the model's last chunk are large: no other chunk's slots should have to be as large.
   assign_slots(actions, stage == stages - 1 ? chunks - 1 : -1);
   return actions;
@@ -181,9 +181,9 @@ std::vector<Action> forward_only(int stage, int stages, int micro_batches, int c
   actions.reserve(micro_batches * chunks);
   const int first = stage == stages - 1 && chunks > 1 ? 1 : 0;
   int sent = 0;
-  for (const Piece& piece : interleaved_order(stages, micro_batches, chunks, false).pieces) {
-    const bool end = stage == stages - 1 && piece.chunk == chunks - 1;
-    actions.push_back({.micro_batch = piece.micro_batch, .chunk = piece.chunk, .slot = end ? 0 : first + sent++ % 2});
+  for (const ScheduleUnit& unit : interleaved_order(stages, micro_batches, chunks, false).units) {
+    const bool end = stage == stages - 1 && unit.chunk == chunks - 1;
+    actions.push_back({.micro_batch = unit.micro_batch, .chunk = unit.chunk, .slot = end ? 0 : first + sent++ % 2});
   }
   return actions;
 }

@@ -60,7 +60,7 @@ std::vector<Action> interleaved(int stage, int stages, int micro_batches, int ch
 std::vector<Action> zero_bubble(int stage, int stages, int micro_batches);
 
 /// Forwards only, for evaluation, in the order of interleaved(). Two slots in turn, so that one output is still being
-/// sent while the other is computed; the end of the model, which sends nothing, has one of its own (slot 0).
+/// sent while the other is computed; the end of the model, which sends nothing, has a separate one (slot 0).
 std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks = 1);
 
 /// A training schedule: its list, and what is published about it. config/schedules.h has the rest, under the same name.

@@ -231,8 +231,8 @@ class Simulator {
     if (state_[stage].phase == Phase::send) {
       reason = "for its send to be received";
     } else if (!memory_is_free(stage, action)) {
-      reason = action.kind == Action::Kind::forward ? "for a slot whose output nobody has received"
-                                                    : "for a gradient buffer that nobody has received";
+      reason = action.kind == Action::Kind::forward ? "for a slot whose output has not been received"
+                                                    : "for a gradient buffer that has not been received";
     } else if (channel != nullptr && number < channel->sends.size()) {
       const int what = channel->sends[number].what;
       reason = fmt::format("for its input and gets micro-batch {}'s of piece {} of the model", what % micro_batches_,

@@ -24,7 +24,7 @@ enum class SendMode {
                 ///< case)
   synchronous,  ///< as nonblocking, but the sender stands still until its send has been received. Not for several
                 ///< chunks: gradients leave some actions before they are asked for (gradient_buffers() of schedule.h),
-                ///< and round the ring everybody then stands in a send, receives posted ahead or not
+                ///< and round the ring every stage then stands in a send, receives posted ahead or not
 };
 
 struct SimulationOptions {

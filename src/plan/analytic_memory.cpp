@@ -52,7 +52,7 @@ AnalyticMemory analytic_memory(const Config& config) {
   published.layer = layer.formula;
   published.layer_bytes = layer.per_token_and_width * s * b * h;
 
-  // This stage's chunks: every so many-th of the model's.
+  // This stage's chunks: every stages-th chunk of the model.
   const std::vector<std::int64_t> chunks = layers_per_chunk(model, config.parallel);
   std::int64_t layers = 0, recomputed = 0;
   for (std::size_t i = 0; i < chunks.size(); i += static_cast<std::size_t>(config.parallel.pipeline)) {

@@ -23,7 +23,7 @@ struct Command {
 };
 const std::vector<Command> kCommands = {
     {"info", "SOURCE [--tensors]", "what it is; reads no numbers", 1, {"tensors"}},
-    {"verify", "SOURCE", "every checksum, every piece, every element once", 1, {}},
+    {"verify", "SOURCE", "every checksum, every slice, every element once", 1, {}},
     {"diff",
      "A B [--weights-only] [--tolerance X]",
      "tensors that differ, and the largest difference; exit code 0 if equal, else 1",

@@ -91,11 +91,11 @@ void verify_checkpoint(const CheckpointArguments& arguments) {
   const CheckpointReader reader = open_unverified(find(arguments.source), cores());
   reader.require_verified();
   const Manifest manifest = read_complete_manifest(reader.path());
-  std::size_t pieces = 0;
-  for (const auto& [name, tensor] : reader.tensors()) pieces += tensor.pieces.size();
-  fmt::print("{}: step {} is in order: {} files ({}) have their checksums, {} pieces cover {} tensors once\n",
+  std::size_t slices = 0;
+  for (const auto& [name, tensor] : reader.tensors()) slices += tensor.slices.size();
+  fmt::print("{}: step {} is in order: {} files ({}) have their checksums, {} slices cover {} tensors once\n",
              printable(reader.path()), reader.state().step, manifest.files.size(), size_text(manifest.file_bytes()),
-             pieces, reader.tensors().size());
+             slices, reader.tensors().size());
 }
 
 bool within(const TensorDifference& tensor, double tolerance) {

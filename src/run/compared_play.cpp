@@ -77,15 +77,15 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
 void perturb_weights(Trainer& trainer, Device& device, double share, std::uint64_t seed) {
   const Replica& replica = trainer.replica();
   std::vector<float> values;
-  for (const TensorSlice& piece : replica.all_slices(false)) {
-    values.resize(static_cast<std::size_t>(piece.count));
-    device.copy_to_host(values.data(), piece.value.data(), piece.value.bytes());
-    const std::uint64_t key = random_key(seed, 0, hash_name(piece.name));
+  for (const TensorSlice& slice : replica.all_slices(false)) {
+    values.resize(static_cast<std::size_t>(slice.count));
+    device.copy_to_host(values.data(), slice.value.data(), slice.value.bytes());
+    const std::uint64_t key = random_key(seed, 0, hash_name(slice.name));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double uniform = static_cast<double>(mix64(key + i) >> 11) * 0x1p-52 - 1;  // from -1 to 1
       values[i] = static_cast<float>(values[i] * (1 + share * uniform));
     }
-    device.copy_to_device(piece.value.data(), values.data(), piece.value.bytes());
+    device.copy_to_device(slice.value.data(), values.data(), slice.value.bytes());
   }
   trainer.replica().optimizer().set_values_from_master();
 }

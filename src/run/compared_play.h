@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "diagnostics/layout_verdict.h"
+#include "diagnostics/parity_report.h"
 #include "system/log.h"
 #include "train/trainer.h"
 

@@ -15,7 +15,7 @@ namespace megatron {
 namespace {
 
 // Network file systems may show a new file to other nodes some seconds late.
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kVisibilityTimeout{5};
 constexpr std::int64_t kLongestMark = 4096;
 
 /// What is in the file, or why it cannot be read.
@@ -27,7 +27,7 @@ std::string look_at(const std::string& path) try {
 
 void require_mark(const std::string& path, const std::string& mark, const std::string& directory,
                   const std::string& root_host) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kVisibilityTimeout;
   for (std::string found; (found = look_at(path)) != mark;) {
     if (std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));

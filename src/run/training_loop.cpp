@@ -326,7 +326,7 @@ bool TrainingLoop::stops_here() const {
 }
 
 int TrainingLoop::end() {
-  const bool kept = !config_.checkpoint.never || saves_.any();  // a stopped run's checkpoint must not stay behind it
+  const bool kept = !config_.checkpoint.never || saves_.any();  // no checkpoint of a stopped run may stay
   if (kept) {
     save_last();
   } else {

@@ -143,7 +143,7 @@ void on_one_rank(const Plays& plays, const Work& work) {
       return plays.with_trainer(config, *alone, transport.get(), with);
     });
   }
-  const std::optional<HangWatchPause> patience =
+  const std::optional<HangWatchPause> pause =
       plays.world.rank() == 0 ? std::nullopt : std::make_optional<HangWatchPause>(plays.world);
   plays.world.barrier();
 }
@@ -188,20 +188,21 @@ ComparedPlay play_layout(const Plays& plays, const Config& config, const PlayedS
   });
 }
 
-// ---- Judging --------------------------------------------------------------------------------------------------------
+// ---- Comparing
+// -------------------------------------------------------------------------------------------------------
 
 double unit_roundoff(DType type) {
   return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-22;
 }
 
-/// Where rank 0's verdict finds differences: one rank plays again, with other rounding errors, to show how far these
+/// Where rank 0's report finds differences: one rank plays again, with other rounding errors, to show how far these
 /// go.
 void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& guide, const PlayedSteps& expected,
-                      ParityReport& verdict) {
-  if (!plays.world.any_rank(plays.world.rank() == 0 && verdict.first_step_beyond() > 0)) return;
+                      ParityReport& report) {
+  if (!plays.world.any_rank(plays.world.rank() == 0 && report.first_step_beyond() > 0)) return;
   plays.log.info("more than is usual: one rank plays again, with other rounding errors, to see how far these go");
   on_one_rank(plays, [&](const auto& with_trainer) {
-    std::size_t step = verdict.first_step_beyond();
+    std::size_t step = report.first_step_beyond();
     std::uint64_t seed = 0;
     for (int left = kRoundingPlays; step > 0 && left > 0; --left) {
       // Another loss scale rounds the whole backward otherwise, gradients that fp16 can hardly hold above all.
@@ -211,11 +212,11 @@ void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& 
         const double times = left % 2 == 0 ? 1 : 4;
         perturb_weights(trainer, plays.device(), times * unit_roundoff(one.precision.dtype()), ++seed);
         const auto steps = static_cast<std::int64_t>(step);
-        verdict.allow_rounding(play_along(trainer, grid, plays.device(), guide, expected, steps).comparison.steps,
-                               times);
+        report.allow_rounding(play_along(trainer, grid, plays.device(), guide, expected, steps).comparison.steps,
+                              times);
       });
-      const std::size_t next = verdict.first_step_beyond();
-      if (next > step) left = kRoundingPlays + 1;  // a later step has as many of its own
+      const std::size_t next = report.first_step_beyond();
+      if (next > step) left = kRoundingPlays + 1;  // a later step gets as many plays
       step = next;
     }
   });
@@ -226,29 +227,29 @@ std::string ranks_text(const Communicator& world, const Config& config) {
                      grid_text(config));
 }
 
-void judge(const Plays& plays, const Config& config, const ParityReport& verdict) {
+void require_parity(const Plays& plays, const Config& config, const ParityReport& report) {
   const std::string& precision = config.precision.compute;
   plays.log.info("{} on {} against one rank in {}:", precision, ranks_text(plays.world, config), precision);
-  plays.log.info(std::string_view(verdict.tables()));
-  const std::string failure = plays.world.broadcast_text(verdict.failure(), 0);
+  plays.log.info(std::string_view(report.tables()));
+  const std::string failure = plays.world.broadcast_text(report.failure(), 0);
   verify(failure.empty(), ErrorKind::numerics, "--verify: in {}, this layout does not train what one rank trains: {}",
          precision, failure);
-  plays.log.info("verified: {}: {}", precision, verdict.summary());
+  plays.log.info("verified: {}: {}", precision, report.summary());
 }
 
 /// The precision by itself, on one rank against one rank in fp32. Only numbers that are not finite end the program.
-void judge_precision(const Plays& plays, const Config& config, const ComparedPlay& play) {
+void report_precision(const Plays& plays, const Config& config, const ComparedPlay& play) {
   const std::string& precision = config.precision.compute;
-  const ParityReport verdict(play.comparison, kBand);
+  const ParityReport report(play.comparison, kMixedPrecision);
   plays.log.info("{} on one rank against one rank in fp32:", precision);
-  if (plays.world.rank() == 0) plays.log.info(std::string_view(verdict.tables()));
-  const std::string failure = plays.world.broadcast_text(verdict.failure(), 0);
+  if (plays.world.rank() == 0) plays.log.info(std::string_view(report.tables()));
+  const std::string failure = plays.world.broadcast_text(report.failure(), 0);
   verify(!plays.world.any_rank(!play.finite), ErrorKind::numerics,
          "--verify: one rank in {} does not train what it trains in fp32, so it is not the layout but the precision "
          "(precision.compute, precision.loss_scale): {}",
          precision, failure);
   if (failure.empty()) {
-    plays.log.info("precision: {}: {}", precision, verdict.summary());
+    plays.log.info("precision: {}: {}", precision, report.summary());
   } else {
     plays.log.warning("one rank in {} is further from fp32 than is usual. That is the precision, not the layout: {}",
                       precision, failure);
@@ -273,15 +274,15 @@ void verify_precision(const Plays& plays, Config config, const PlayedSteps& guid
     });
     const bool overflow = plays.world.any_rank(alone.overflow);
     if (overflow && !last) continue;
-    if (overflow || config == one) return judge_precision(plays, config, alone);
+    if (overflow || config == one) return report_precision(plays, config, alone);
     share(plays.world, expected.losses, plays.steps);
     const ComparedPlay play = play_layout(plays, config, guide, expected);
     if (play.overflow && !last) continue;
-    judge_precision(plays, config, alone);
-    ParityReport verdict(play.comparison, kBand);
-    verdict.allow_precision(alone.comparison.steps);
-    measure_rounding(plays, one, guide, expected, verdict);
-    return judge(plays, config, verdict);
+    report_precision(plays, config, alone);
+    ParityReport report(play.comparison, kMixedPrecision);
+    report.allow_precision(alone.comparison.steps);
+    measure_rounding(plays, one, guide, expected, report);
+    return require_parity(plays, config, report);
   }
 }
 
@@ -310,9 +311,9 @@ int verify_layout_on(const Config& config, Communicator& world, Compute& compute
   check_memory(world, environment.host, compute, config, plays.steps);
   const PlayedSteps guide = play_reference(plays, reference);
   if (rounded != reference) {
-    ParityReport verdict(play_layout(plays, rounded, guide, guide).comparison, kRounding);
-    measure_rounding(plays, reference, guide, guide, verdict);
-    judge(plays, rounded, verdict);
+    ParityReport report(play_layout(plays, rounded, guide, guide).comparison, kRounding);
+    measure_rounding(plays, reference, guide, guide, report);
+    require_parity(plays, rounded, report);
   }
   if (config != rounded) verify_precision(plays, config, guide);
   return 0;

@@ -180,7 +180,7 @@ void Publication::sync_folders() const {
 void Publication::commit() noexcept {
   for (const File& file : files_) {
     if (!file.older.empty()) remove_quietly(file.older);
-    // The last number first: a gap would hide those behind it.
+    // The last number first: a gap would hide those after it.
     for (auto older = file.left.rbegin(); older != file.left.rend(); ++older) remove_quietly(*older);
   }
   files_.clear();

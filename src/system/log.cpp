@@ -84,7 +84,7 @@ void Log::write_to_file(std::string_view text) {
 void Log::write_to_stream(int descriptor, std::string_view text) {
   while (!text.empty()) {
     pollfd stream{descriptor, POLLOUT, 0};
-    const int ready = ::poll(&stream, 1, stuck_ ? 0 : static_cast<int>(1000 * patience_));
+    const int ready = ::poll(&stream, 1, stuck_ ? 0 : static_cast<int>(1000 * timeout_));
     if (ready < 0 && errno == EINTR) continue;
     stuck_ = ready == 0;
     if (stuck_) return;
@@ -131,8 +131,8 @@ void Log::warning(std::string_view text) {
 void keep_standard_streams_open() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
-      // open() takes the lowest free number, which is this one since all below are open. In the direction that nobody
-      // uses: reading or writing fails as on a closed stream.
+      // open() takes the lowest free number, which is this one since all below are open. In the direction that is not
+      // used: reading or writing fails as on a closed stream.
       if (::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY) < 0) return;
     }
   }

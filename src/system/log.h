@@ -22,10 +22,10 @@ namespace megatron {
 class Log {
  public:
   /// `enabled`: whether this rank prints at all (one rank of a job does).
-  /// `patience`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
+  /// `timeout`: seconds that lines wait for a standard output that takes none (a stopped terminal, a pager) before
   /// they are lost to it, and the run continues; the file has them all.
-  explicit Log(bool enabled, double patience = 60)
-      : enabled_(enabled), patience_(patience), terminal_(enabled ? standard_terminal() : Terminal()) {}
+  explicit Log(bool enabled, double timeout = 60)
+      : enabled_(enabled), timeout_(timeout), terminal_(enabled ? standard_terminal() : Terminal()) {}
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -65,7 +65,7 @@ class Log {
   void write_to_file(std::string_view text);
 
   bool enabled_;
-  double patience_;
+  double timeout_;
   Terminal terminal_;
   mutable std::mutex mutex_;  // of all below
   std::string status_;

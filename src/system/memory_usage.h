@@ -14,7 +14,7 @@ std::size_t peak_resident_bytes();
 /// Memory this process has in RAM now; 0 where the system does not say.
 std::size_t resident_bytes();
 
-/// What a rank has resident besides what its plan says: program, libraries and what they take for themselves, MPI's
+/// What a rank has resident in addition to its plan: program, libraries and what they take for themselves, MPI's
 /// and matrix products' among it. More ranks, threads and checkpoint.async take more. Measured with 1 to 8 ranks on one
 /// Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 80 MiB.
 inline constexpr double kLeastProgramBytes = 40 << 20, kMostProgramBytes = 80 << 20;

@@ -75,32 +75,32 @@ class MergeQueue {
 
 void encode_long(const MergeRules& rules, std::vector<std::int32_t> symbols, std::vector<std::int32_t>& ids) {
   const auto count = static_cast<std::uint32_t>(symbols.size());
-  std::vector<std::uint32_t> before(count), behind(count);
+  std::vector<std::uint32_t> previous(count), next(count);
   MergeQueue queue;
   const auto offer = [&](std::uint32_t left, std::uint32_t right) {
     const std::uint32_t rank = rules.rank_of(symbols[left], symbols[right]);
     if (rank != kNoRank) queue.push(rank, left);
   };
   for (std::uint32_t i = 0; i < count; ++i) {
-    before[i] = i == 0 ? kNone : i - 1;
-    behind[i] = i + 1 == count ? kNone : i + 1;
+    previous[i] = i == 0 ? kNone : i - 1;
+    next[i] = i + 1 == count ? kNone : i + 1;
     if (i + 1 < count) offer(i, i + 1);
   }
   while (!queue.empty()) {
     const std::uint32_t rank = queue.lowest_rank(), left = queue.pop();
-    const std::uint32_t right = symbols[left] < 0 ? kNone : behind[left];
+    const std::uint32_t right = symbols[left] < 0 ? kNone : next[left];
     if (right == kNone) continue;
     if (rules.rank_of(symbols[left], symbols[right]) != rank) continue;  // a neighbour has been merged since
     symbols[left] = rules.result_of(rank);
     symbols[right] = -1;
-    behind[left] = behind[right];
-    if (behind[left] != kNone) {
-      before[behind[left]] = left;
-      offer(left, behind[left]);
+    next[left] = next[right];
+    if (next[left] != kNone) {
+      previous[next[left]] = left;
+      offer(left, next[left]);
     }
-    if (before[left] != kNone) offer(before[left], left);
+    if (previous[left] != kNone) offer(previous[left], left);
   }
-  for (std::uint32_t i = 0; i != kNone; i = behind[i]) ids.push_back(symbols[i]);
+  for (std::uint32_t i = 0; i != kNone; i = next[i]) ids.push_back(symbols[i]);
 }
 
 }  // namespace megatron

@@ -9,8 +9,8 @@
 
 namespace megatron {
 
-/// Keys of what a checkpoint's `extra` holds of the optimizer, besides the moments: its name, the updates it has made,
-/// and the state of a dynamic loss scale.
+/// Keys of what a checkpoint's `extra` holds of the optimizer, in addition to the moments: its name, the updates it has
+/// made, and the state of a dynamic loss scale.
 inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
 
 /// The model, in shape and meaning, and the vocabulary.

@@ -218,7 +218,7 @@ std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 
-// Without it nobody could tell where one document ends and the next begins.
+// Without it the end of a document and the beginning of the next could not be found.
 void Datasets::check_document_ends() const {
   if (!config_.data.knows_documents()) return;
   const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);

@@ -43,8 +43,8 @@ class DeviceBatches {
   DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, Samples& samples, BatchPlan plan,
                 bool padded, const std::function<bool(const BatchField&)>& reads);
 
-  /// The next step's micro-batches, for operations that are called from now on; valid until the next call of anybody
-  /// who shares the memory, and told to it when they have been read.
+  /// The next step's micro-batches, for operations that are called from now on; valid until the next call on any
+  /// object that shares the memory, which waits until they have been read.
   std::span<const MicroBatch> next();
   const GlobalBatch& samples() const { return samples_; }  ///< of the step that next() gave
   /// What the samples say of their losses, by term; a single number is every term's. Valid until the next step.

@@ -1,4 +1,4 @@
-// Losses: what is minimised, as the weight that each target's cross entropy has. This is where a loss of one's own
+// Losses: what is minimised, as the weight that each target's cross entropy has. This is where a new loss
 // goes: docs/losses.md says how, with key_tokens as the example.
 //
 // A loss is a function of one sample's token ids and of its parameters in [loss]. What is trained is
@@ -18,7 +18,7 @@ struct Loss {
   std::string_view name;  ///< loss.name
   /// `tokens` are the s + 1 of a sample: the first s are its inputs, the last s its targets. weights [s], of the
   /// targets, come as 1, or 0 where a loss is masked (data.eod_mask_loss), and leave as what they are to be. Returns
-  /// what the sample adds to the count. Called from a thread of its own, for every sample on every rank that reads it:
+  /// what the sample adds to the count. Called from a separate thread, for every sample on every rank that reads it:
   /// must depend on nothing but its arguments.
   double (*weigh)(const LossConfig& settings, std::span<const std::int32_t> tokens, std::span<float> weights);
 };

@@ -237,47 +237,47 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
   return {total_loss(terms_, loss_means_), loss_means_};
 }
 
-TensorSlice Replica::piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
-  TensorSlice piece{
+TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
+  TensorSlice slice{
       parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
   const Optimizer::State state = optimizer_->state(part);
-  piece.value = state.master;
+  slice.value = state.master;
   if (with_optimizer) {
-    piece.m = state.m;
-    piece.v = state.v;
+    slice.m = state.m;
+    slice.v = state.v;
   }
-  return piece;
+  return slice;
 }
 
 std::vector<TensorSlice> Replica::owned_slices() const {
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   for (const SavedPart& part : saved_parts(store_, grid_)) {
-    pieces.push_back(piece(*part.parameter, part.range, true));
+    slices.push_back(slice(*part.parameter, part.range, true));
   }
-  return pieces;
+  return slices;
 }
 
 std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   for (const Parameter& parameter : store().all()) {  // not under values that are on their way
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
-      pieces.push_back(piece(parameter, part, with_optimizer));
+      slices.push_back(slice(parameter, part, with_optimizer));
     }
   }
-  return pieces;
+  return slices;
 }
 
 std::vector<TensorSlice> Replica::summed_gradients() const {
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
-      TensorSlice piece{
+      TensorSlice slice{
           parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
-      piece.value = store_.gradients().slice(0, part.first, part.count);
-      pieces.push_back(piece);
+      slice.value = store_.gradients().slice(0, part.first, part.count);
+      slices.push_back(slice);
     }
   }
-  return pieces;
+  return slices;
 }
 
 }  // namespace megatron

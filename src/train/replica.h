@@ -84,11 +84,11 @@ class Replica {
 
   /// What this rank writes to a checkpoint: saved_parts().
   std::vector<TensorSlice> owned_slices() const;
-  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in pieces
+  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in slices
   /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<TensorSlice> all_slices(bool with_optimizer) const;
   /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
-  /// of what it owns), copies included, as the pieces' values: the data ranks' sums, which an update leaves as they
+  /// of what it owns), copies included, as the slices' values: the data ranks' sums, which an update leaves as they
   /// are.
   std::vector<TensorSlice> summed_gradients() const;
 
@@ -105,7 +105,7 @@ class Replica {
   void read_losses();
   bool finite_losses();
   /// Of a part of a parameter, by flat elements.
-  TensorSlice piece(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
+  TensorSlice slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
 
   const Config& config_;
   const ProcessGrid& grid_;

@@ -35,10 +35,10 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   ParameterStore store;
   make_stages(config, grid, region, store);
   store.allocate_sizing(DType::f32, config.optimizer.distributed ? shape.copies() : 1);
-  std::vector<TensorSlice> pieces;
+  std::vector<TensorSlice> slices;
   for (const SavedPart& part : saved_parts(store, grid)) {
     const Parameter& parameter = *part.parameter;
-    pieces.push_back({parameter.name,
+    slices.push_back({parameter.name,
                       parameter.global_shape,
                       parameter.box,
                       part.range.first - parameter.first,
@@ -47,7 +47,7 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
                       {},
                       {}});
   }
-  return pieces;
+  return slices;
 }
 
 namespace {

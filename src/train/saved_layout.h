@@ -19,7 +19,7 @@ struct SavedPart {
 /// the state of: over the grid each element once.
 std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
 
-/// What rank `rank` of its grid writes when it trains the resolved `config`, as pieces without memory.
+/// What rank `rank` of its grid writes when it trains the resolved `config`, as slices without memory.
 std::vector<TensorSlice> saved_layout(const Config& config, int rank);
 
 /// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the

@@ -192,7 +192,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
-  // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a search of its own.
+  // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a new search.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
     state.extra[kLossScalerKey] = {

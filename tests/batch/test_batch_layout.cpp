@@ -35,7 +35,7 @@ BatchLayout some(unsigned bits) {
 
 }  // namespace
 
-TEST_CASE("batch layout: its bytes are those of its fields, each in a place of its own") {
+TEST_CASE("batch layout: its bytes are those of its fields, none overlapping") {
   for (unsigned bits = 0; bits < 1U << kFields.size(); ++bits) {
     CAPTURE(bits);
     const BatchLayout layout = some(bits);

@@ -66,9 +66,9 @@ Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, int 
     const auto reader = open(world, warnings);
     std::int64_t wrong = 0;
     if (reader) {
-      PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments);
+      SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments);
       CpuDevice device;
-      reader->read(world, memory.pieces(), device);
+      reader->read(world, memory.slices(), device);
       wrong = memory.wrong(static_cast<int>(reader->state().step));
     }
     const std::lock_guard lock(mutex);
@@ -141,13 +141,13 @@ Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dime
   return layout;
 }
 
-PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
+SliceMemory::SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
                          int generation) {
   for (const Part& part : parts) {
     const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-    TensorSlice piece{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
+    TensorSlice slice{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
     int which = 0;
-    for (Tensor* target : {&piece.value, &piece.m, &piece.v}) {
+    for (Tensor* target : {&slice.value, &slice.m, &slice.v}) {
       if (which > moments) break;
       std::vector<float>& memory = memory_.emplace_back(static_cast<std::size_t>(part.count) + 1, -7.25f);
       *target = Tensor(memory.data(), {part.count}, DType::f32);
@@ -158,26 +158,26 @@ PieceMemory::PieceMemory(const std::vector<GlobalTensor>& tensors, const std::ve
       }
       ++which;
     }
-    pieces_.push_back(piece);
+    slices_.push_back(slice);
   }
 }
 
-std::int64_t PieceMemory::wrong(int generation) const {
+std::int64_t SliceMemory::wrong(int generation) const {
   std::int64_t wrong = 0;
-  for (const TensorSlice& piece : pieces_) {
+  for (const TensorSlice& slice : slices_) {
     int which = 0;
-    for (const Tensor& tensor : {piece.value, piece.m, piece.v}) {
+    for (const Tensor& tensor : {slice.value, slice.m, slice.v}) {
       const int part = which++;
       if (tensor.empty()) continue;
       const float* numbers = tensor.as<float>();
-      for (std::int64_t i = 0; i < piece.count; ++i) {
+      for (std::int64_t i = 0; i < slice.count; ++i) {
         const std::uint32_t expected =
-            bits_of(piece.name, global_index(piece.global_shape, piece.box, piece.first + i), generation, part);
+            bits_of(slice.name, global_index(slice.global_shape, slice.box, slice.first + i), generation, part);
         std::uint32_t bits = 0;
         std::memcpy(&bits, numbers + i, sizeof bits);
         wrong += bits != expected;
       }
-      wrong += numbers[piece.count] != -7.25f;  // written beyond the end
+      wrong += numbers[slice.count] != -7.25f;  // written beyond the end
     }
   }
   return wrong;
@@ -200,9 +200,9 @@ SaveReport save_with(const SaveOptions& options, const std::string& run, const s
                      const Layout& layout, int generation, int moments) {
   SaveReport report;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
-    const PieceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
+    const SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
     CpuDevice device;
-    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.pieces(), device, options);
+    const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.slices(), device, options);
     if (world.rank() == 0) report = mine;
   });
   return report;

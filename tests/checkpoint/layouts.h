@@ -44,18 +44,18 @@ Layout random_wishes(const std::vector<GlobalTensor>& tensors, int ranks, std::m
 /// `dimension` is -1; tensors with too few dimensions are split along 0).
 Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dimension);
 
-/// Pieces with memory, and with so many moments. With `generation` >= 0 they hold the numbers of that generation, else
-/// a pattern.
-class PieceMemory {
+/// Slices with memory, and with this number of moments. With `generation` >= 0 they hold the numbers of that
+/// generation, else a pattern.
+class SliceMemory {
  public:
-  PieceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
+  SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
               int generation = -1);
-  const std::vector<TensorSlice>& pieces() const { return pieces_; }
+  const std::vector<TensorSlice>& slices() const { return slices_; }
   /// The number of elements that do not have the exact bits of that generation.
   std::int64_t wrong(int generation) const;
 
  private:
-  std::vector<TensorSlice> pieces_;
+  std::vector<TensorSlice> slices_;
   std::deque<std::vector<float>> memory_;
 };
 

@@ -14,8 +14,8 @@
 #include "checkpoint/finish_save.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/pieces_on_device.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/slices_on_device.h"
 #include "comm/thread_communicator.h"
 #include "hdf5/hdf5_file.h"
 #include "support/file_size_limit.h"
@@ -32,9 +32,9 @@ SaveReport save_beside(const std::string& run, const Layout& layout, int generat
                        std::int64_t keep_last = 0) {
   SaveReport result;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
-    const PieceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
+    const SliceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
     Backend backend = make_separate_backend();
-    PiecesOnDevice owned(memory.pieces(), *backend.device);
+    SlicesOnDevice owned(memory.slices(), *backend.device);
     BackgroundSave save(world, *backend.device, snapshot_bytes(owned.there()));
     save.start(run, state_at(generation), owned.there(), {.keep_last = keep_last});
     save.wait_until_copied();
@@ -103,16 +103,16 @@ TEST_CASE("host memory is copied by the writer, and may change when the caller h
   const Layout layout = split_along(tensors, 1, 0);
   const SaveReport expected = save_as(folder.file("foreground"), tensors, layout, 1);
   run_as_threads(1, [&](Communicator& world) {
-    const PieceMemory memory(tensors, layout[0], 2, 1);
+    const SliceMemory memory(tensors, layout[0], 2, 1);
     Backend backend = make_cpu_backend();
-    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
+    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.slices()));
     save.wait_until_copied();  // of nothing
     CHECK(save.seconds_waited() == 0);
-    save.start(folder.file("run"), state_at(1), memory.pieces());
+    save.start(folder.file("run"), state_at(1), memory.slices());
     save.wait_until_copied();
     CHECK_FALSE(save.copying());
-    for (const TensorSlice& piece : memory.pieces()) {
-      for (const Tensor& numbers : {piece.v, piece.m, piece.value}) {  // the last ones that are copied first
+    for (const TensorSlice& slice : memory.slices()) {
+      for (const Tensor& numbers : {slice.v, slice.m, slice.value}) {  // the last ones that are copied first
         std::memset(numbers.data(), 'x', numbers.bytes());
       }
     }
@@ -120,7 +120,7 @@ TEST_CASE("host memory is copied by the writer, and may change when the caller h
   });
 }
 
-TEST_CASE("who comes when all is copied waits for nothing; the pieces may change, or go, with a save that is abandoned",
+TEST_CASE("who comes when all is copied waits for nothing; the slices may change, or go, with a save that is abandoned",
           "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"weight", {2'000, 1'000}}};
@@ -129,8 +129,8 @@ TEST_CASE("who comes when all is copied waits for nothing; the pieces may change
   run_as_threads(1, [&](Communicator& world) {
     Backend backend = separate ? make_separate_backend() : make_cpu_backend();
     {
-      const PieceMemory memory(tensors, layout[0], 2, 1);
-      const PiecesOnDevice owned(memory.pieces(), *backend.device);
+      const SliceMemory memory(tensors, layout[0], 2, 1);
+      const SlicesOnDevice owned(memory.slices(), *backend.device);
       BackgroundSave save(world, *backend.device, snapshot_bytes(owned.there()));
       save.start(folder.file("run"), state_at(1), owned.there());
       while (save.copying()) {  // asking is enough: a device's copy is seen to be complete
@@ -158,10 +158,10 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
   std::optional<Hdf5Lock> slow_disk;
   run_as_threads(1, [&](Communicator& world) {
     const Layout one = split_along(kWideTensors, 1, 0);
-    const PieceMemory memory(kWideTensors, one[0], 2, 2);
+    const SliceMemory memory(kWideTensors, one[0], 2, 2);
     Backend backend = make_separate_backend();
-    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
-    PiecesOnDevice owned(memory.pieces(), *backend.device);
+    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.slices()));
+    SlicesOnDevice owned(memory.slices(), *backend.device);
     slow_disk.emplace();
     save.start(run, state_at(2), owned.there());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -203,7 +203,7 @@ TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the
     save_beside(run, layout, 2, 2, [&](Communicator& world, BackgroundSave& save) {
       while (save.working()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const std::string file = run + "/checkpoints/.tmp_step_00000002/" + rank_file_name(world.rank());
-      if (error_of([&] { read_piece_table(file, world.rank(), 2, 2); }).kind() == ErrorKind::internal) ++written;
+      if (error_of([&] { read_slice_table(file, world.rank(), 2, 2); }).kind() == ErrorKind::internal) ++written;
       const Error error = error_of([&] { finish(save); });
       const bool named = std::string(error.what()).find("rank_00001.h5") != std::string::npos;
       if (error.kind() == ErrorKind::filesystem && named && !save.under_way()) ++failed;
@@ -218,31 +218,31 @@ TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the
   CHECK(load_newest(run, kWideTensors, layout).wrong == 0);
 }
 
-TEST_CASE("a save that nobody waits for ends at once, and counts for nothing", "[checkpoint][fault-26]") {
+TEST_CASE("a save that is not waited for ends at once and leaves no checkpoint", "[checkpoint][fault-26]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Layout layout = split_along(kWideTensors, 1, 0);
   save_as(run, kWideTensors, layout, 1);
   run_as_threads(1, [&](Communicator& world) {
-    const PieceMemory memory(kWideTensors, layout[0], 2, 2);
+    const SliceMemory memory(kWideTensors, layout[0], 2, 2);
     Backend backend = make_cpu_backend();
     std::atomic<bool> holds = false, leaving = false;
     std::thread slow_disk([&] {
       const auto lock = lock_hdf5();
       holds = true;
       while (!leaving) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then nobody waits for the save any more
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then the save is no longer waited for
     });
     while (!holds) std::this_thread::yield();
     {
-      BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
-      save.start(run, state_at(2), memory.pieces());
+      BackgroundSave save(world, *backend.device, snapshot_bytes(memory.slices()));
+      save.start(run, state_at(2), memory.slices());
       leaving = true;
     }
     slow_disk.join();
     // The writer had everything before it, and has written no numbers any more.
     const std::string left = run + "/checkpoints/.tmp_step_00000002/" + rank_file_name(0);
-    CHECK(file_bytes(left) < static_cast<std::int64_t>(snapshot_bytes(memory.pieces()) / 3));
+    CHECK(file_bytes(left) < static_cast<std::int64_t>(snapshot_bytes(memory.slices()) / 3));
   });
   const Loaded loaded = load_newest(run, kWideTensors, layout);
   CHECK(loaded.step == 1);
@@ -279,25 +279,25 @@ TEST_CASE("how long training waits for a save in the background, and for one in 
   const TemporaryFolder folder;
   const int threads = GENERATE(1, 2);
   const std::vector<GlobalTensor> tensors{{"weight", {25'000, 1'000}}};
-  const PieceMemory memory(tensors, split_along(tensors, 1, 0)[0], 2, 1);
+  const SliceMemory memory(tensors, split_along(tensors, 1, 0)[0], 2, 1);
   run_as_threads(1, [&](Communicator& world) {
     Backend backend = make_cpu_backend(threads);
-    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.pieces()));
+    BackgroundSave save(world, *backend.device, snapshot_bytes(memory.slices()));
     const auto seconds_of = [](const std::function<void()>& work) {
       const double start = Timers::steady_seconds();
       work();
       return Timers::steady_seconds() - start;
     };
-    const ShortStep step(*backend.ops, Tensor(memory.pieces()[0].value.data(), tensors[0].shape, DType::f32));
+    const ShortStep step(*backend.ops, Tensor(memory.slices()[0].value.data(), tensors[0].shape, DType::f32));
     std::vector<double> foreground, stall, alone, shared;
     for (int round = 1; round <= 7; ++round) {
       foreground.push_back(seconds_of([&] {
-        save_checkpoint(world, folder.file("run"), state_at(2 * round), memory.pieces(), *backend.device,
+        save_checkpoint(world, folder.file("run"), state_at(2 * round), memory.slices(), *backend.device,
                         {.keep_last = 1});
       }));
       alone.push_back(seconds_of([&] { step.play(); }));
       stall.push_back(seconds_of(
-          [&] { save.start(folder.file("run"), state_at(2 * round + 1), memory.pieces(), {.keep_last = 1}); }));
+          [&] { save.start(folder.file("run"), state_at(2 * round + 1), memory.slices(), {.keep_last = 1}); }));
       shared.push_back(seconds_of([&] { step.play(); }));
       stall.back() += seconds_of([&] { save.wait_until_copied(); });
       while (save.under_way()) {

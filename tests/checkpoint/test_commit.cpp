@@ -128,9 +128,9 @@ TEST_CASE("one rank that cannot write fails the save everywhere and harms nothin
     {
       const FileSizeLimit limit(300000);
       run_as_threads(3, [&](Communicator& world) {
-        const PieceMemory memory(large, uneven[static_cast<std::size_t>(world.rank())], 2, 2);
+        const SliceMemory memory(large, uneven[static_cast<std::size_t>(world.rank())], 2, 2);
         CpuDevice device;
-        const Error error = error_of([&] { save_checkpoint(world, run, state_at(2), memory.pieces(), device, {1}); });
+        const Error error = error_of([&] { save_checkpoint(world, run, state_at(2), memory.slices(), device, {1}); });
         told += error.exit_code() == 7 && std::string(error.what()).find("rank 1: ") == 0 &&
                 std::string(error.what()).find("File too large") != std::string::npos;
       });

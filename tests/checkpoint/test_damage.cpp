@@ -86,7 +86,7 @@ TEST_CASE("nothing counts that was made of files found damaged meanwhile", "[che
     });
     CHECK_FALSE(std::filesystem::exists(target));
   }
-  // Not a file of numbers any more: what reading it finds is told by what is behind it.
+  // No longer a file of numbers: reading it reports what it points to.
   std::ofstream(file, std::ios::binary | std::ios::in) << "no HDF5";
   require_error(ErrorKind::checkpoint, {saved.newest(), "rank_00002.h5 are not what was saved"},
                 [&] { open_unverified(saved.newest(), 2); });

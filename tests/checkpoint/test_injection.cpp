@@ -23,10 +23,10 @@ std::string run_directory() {
 void save_beside(const std::string& run, int step) {
   const Layout layout = split_along(kWideTensors, 2, 0);
   run_as_threads(2, [&](Communicator& world) {
-    const PieceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], 2, step);
+    const SliceMemory memory(kWideTensors, layout[static_cast<std::size_t>(world.rank())], 2, step);
     CpuDevice device;
-    BackgroundSave save(world, device, snapshot_bytes(memory.pieces()));
-    save.start(run, state_at(step), memory.pieces(), {.keep_last = 2});
+    BackgroundSave save(world, device, snapshot_bytes(memory.slices()));
+    save.start(run, state_at(step), memory.slices(), {.keep_last = 2});
     finish(save);
   });
 }

@@ -11,9 +11,9 @@ using namespace megatron::test;
 TEST_CASE("a dataset that is in use stays open while others come and go", "[checkpoint]") {
   const TemporaryFolder folder;
   const float number = 2.5f;
-  const TensorSlice piece{"a", {1}, {{0}, {1}}, 0, 1, {}, {}, {}};
+  const TensorSlice slice{"a", {1}, {{0}, {1}}, 0, 1, {}, {}, {}};
   const auto file = [&](std::size_t rank) { return folder.file(rank_file_name(static_cast<int>(rank))); };
-  write_rank_file(file(0), 0, 1, {piece}, 0, [&](StateKind, std::int64_t) { return std::span(&number, 1); });
+  write_rank_file(file(0), 0, 1, {slice}, 0, [&](StateKind, std::int64_t) { return std::span(&number, 1); });
   for (std::size_t rank = 1; rank <= OpenDatasets::kMost + 1; ++rank) std::filesystem::copy(file(0), file(rank));
   OpenDatasets open;
   const auto read = [&](std::size_t rank) {

@@ -5,7 +5,7 @@
 
 #include "checkpoint/layouts.h"
 #include "checkpoint/overlap.h"
-#include "checkpoint/pieces_on_device.h"
+#include "checkpoint/slices_on_device.h"
 #include "comm/thread_communicator.h"
 #include "support/separate_backend.h"
 
@@ -148,7 +148,7 @@ TEST_CASE("another model is refused by the tensor's name", "[checkpoint]") {
   }
 }
 
-TEST_CASE("what nobody or two ranks own is not committed", "[checkpoint]") {
+TEST_CASE("what no rank or two ranks own is not committed", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"a", {4, 6}}, {"b", {5}}};
   Layout missing = split_along(tensors, 2, 0), twice = missing;
@@ -162,28 +162,28 @@ TEST_CASE("what nobody or two ranks own is not committed", "[checkpoint]") {
   }
 }
 
-TEST_CASE("a piece that contradicts itself is our own defect", "[checkpoint]") {
+TEST_CASE("a slice that contradicts itself is our own defect", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"a", {4, 6}}};
   const Layout layout = split_along(tensors, 1, 0);
   run_as_threads(1, [&](Communicator& world) {
-    const PieceMemory memory(tensors, layout[0], 2, 1);
+    const SliceMemory memory(tensors, layout[0], 2, 1);
     CpuDevice device;
     for (int kind = 0; kind < 6; ++kind) {
-      std::vector<TensorSlice> pieces = memory.pieces();
-      if (kind == 0) pieces[0].box.extent[0] = 5;
-      if (kind == 1) pieces[0].first = 1;
-      if (kind == 2) pieces[0].m = Tensor();
-      if (kind == 3) pieces[0].value = pieces[0].value.view({4, 6}).slice(0, 0, 2);
-      if (kind == 4) pieces[0].global_shape = {24};
-      if (kind == 5) pieces[0].name = std::string(600, 'x');
-      CHECK(error_of([&] { save_checkpoint(world, folder.file("run"), state_at(1), pieces, device); }).kind() ==
+      std::vector<TensorSlice> slices = memory.slices();
+      if (kind == 0) slices[0].box.extent[0] = 5;
+      if (kind == 1) slices[0].first = 1;
+      if (kind == 2) slices[0].m = Tensor();
+      if (kind == 3) slices[0].value = slices[0].value.view({4, 6}).slice(0, 0, 2);
+      if (kind == 4) slices[0].global_shape = {24};
+      if (kind == 5) slices[0].name = std::string(600, 'x');
+      CHECK(error_of([&] { save_checkpoint(world, folder.file("run"), state_at(1), slices, device); }).kind() ==
             ErrorKind::internal);
     }
   });
 }
 
-TEST_CASE("pieces whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
+TEST_CASE("slices whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
   std::vector<GlobalTensor> tensors = some_tensors();
   tensors.push_back({"large", {1500, 1000}});
   tensors.push_back({"larger", {1500, 3001}});  // a part of it alone is more than is read, or written, at once
@@ -191,19 +191,19 @@ TEST_CASE("pieces whose memory is not the host's are saved and loaded all the sa
   const Layout rows = split_along(tensors, 2, 0), columns = split_along(tensors, 3, 1);
   run_as_threads(2, [&](Communicator& world) {
     SeparateDevice device(Copies::late);
-    const PieceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 7);
-    PiecesOnDevice pieces(memory.pieces(), device);
-    save_checkpoint(world, folder.file("run"), state_at(7), pieces.there(), device);
+    const SliceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 7);
+    SlicesOnDevice slices(memory.slices(), device);
+    save_checkpoint(world, folder.file("run"), state_at(7), slices.there(), device);
   });
   CHECK(load_newest(folder.file("run"), tensors, columns).wrong == 0);
   std::atomic<std::int64_t> wrong = 0, too_much_pinned = 0;
   run_as_threads(3, [&](Communicator& world) {
     SeparateDevice device(Copies::late);
-    const PieceMemory memory(tensors, columns[static_cast<std::size_t>(world.rank())], 2);
-    PiecesOnDevice pieces(memory.pieces(), device);
+    const SliceMemory memory(tensors, columns[static_cast<std::size_t>(world.rank())], 2);
+    SlicesOnDevice slices(memory.slices(), device);
     std::vector<std::string> warnings;
-    open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, pieces.there(), device);
-    pieces.fetch();
+    open_newest_checkpoint(world, folder.file("run"), warnings)->read(world, slices.there(), device);
+    slices.fetch();
     wrong += memory.wrong(7);
     if (device.most_pinned_bytes() > (std::size_t{16} << 20)) ++too_much_pinned;
   });

@@ -26,9 +26,9 @@ TEST_CASE("speed of saving and loading", "[.speed]") {
     const Layout rows = split_along(tensors, ranks, 0);
     double bytes = 0;
     run_as_threads(ranks, [&](Communicator& world) {
-      const PieceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 1);
+      const SliceMemory memory(tensors, rows[static_cast<std::size_t>(world.rank())], 2, 1);
       for (int round = 0; round < 2; ++round) {
-        const SaveReport saved = save_checkpoint(world, folder.path(), state_at(1), memory.pieces(), device);
+        const SaveReport saved = save_checkpoint(world, folder.path(), state_at(1), memory.slices(), device);
         bytes = static_cast<double>(saved.bytes);
         if (world.rank() == 0) report(fmt::format("{} rank(s): save", ranks).c_str(), bytes, saved.seconds);
       }
@@ -36,12 +36,12 @@ TEST_CASE("speed of saving and loading", "[.speed]") {
     for (const int along : {0, 1}) {
       const Layout wanted = split_along(tensors, 2, along);
       run_as_threads(2, [&](Communicator& world) {
-        PieceMemory memory(tensors, wanted[static_cast<std::size_t>(world.rank())], 2);
+        SliceMemory memory(tensors, wanted[static_cast<std::size_t>(world.rank())], 2);
         std::vector<std::string> warnings;
         const auto start = std::chrono::steady_clock::now();
         const auto reader = open_newest_checkpoint(world, folder.path(), warnings);
         const auto verified = std::chrono::steady_clock::now();
-        reader->read(world, memory.pieces(), device);
+        reader->read(world, memory.slices(), device);
         const auto read = std::chrono::steady_clock::now();
         if (world.rank() != 0) return;
         report(" 2 ranks: verify", bytes, std::chrono::duration<double>(verified - start).count());

@@ -18,12 +18,12 @@ namespace {
 
 SliceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& layout) {
   return [=](int rank) {
-    std::vector<TensorSlice> pieces;
+    std::vector<TensorSlice> slices;
     for (const Part& part : layout[static_cast<std::size_t>(rank)]) {
       const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-      pieces.push_back({tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}});
+      slices.push_back({tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}});
     }
-    return pieces;
+    return slices;
   };
 }
 
@@ -32,20 +32,20 @@ std::string save_numbers(const std::string& run, const std::function<float(int t
                          const TrainingState& state = state_at(4)) {
   run_as_threads(1, [&](Communicator& world) {
     std::deque<std::vector<float>> memory;
-    std::vector<TensorSlice> pieces;
+    std::vector<TensorSlice> slices;
     for (int tensor = 0; tensor < 2; ++tensor) {
-      TensorSlice piece{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {}, {}};
+      TensorSlice slice{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {}, {}};
       int kind = 0;
-      for (Tensor* target : {&piece.value, &piece.m, &piece.v}) {
+      for (Tensor* target : {&slice.value, &slice.m, &slice.v}) {
         std::vector<float>& numbers = memory.emplace_back();
         for (int i = 0; i < 5; ++i) numbers.push_back(number(tensor, i, kind));
         *target = Tensor(numbers.data(), {5}, DType::f32);
         ++kind;
       }
-      pieces.push_back(piece);
+      slices.push_back(slice);
     }
     CpuDevice device;
-    save_checkpoint(world, run, state, pieces, device);
+    save_checkpoint(world, run, state, slices, device);
   });
   return run + "/checkpoints/" + fmt::format("step_{:08d}", state.step);
 }

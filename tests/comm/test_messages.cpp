@@ -49,13 +49,13 @@ TEST_CASE("messages: all ranks together send two for each other rank in a small 
   }
 }
 
-TEST_CASE("messages: sums in pieces are exchanged with every rank of their group, once for each piece and way") {
-  const std::int64_t piece = kPieceBytes / 4;
+TEST_CASE("messages: sums in chunks are exchanged with every rank of their group, once for each chunk and way") {
+  const std::int64_t chunk = kChunkBytes / 4;
   for (const int ranks : {2, 8, 512}) {
-    CHECK(messages_of_all_reduce(3 * piece, 4, 0, ranks) == 2 * 3 * (ranks - 1));
-    CHECK(messages_of_reduce_scatter(3 * piece / ranks, 4, ranks) == 3 * (ranks - 1));
+    CHECK(messages_of_all_reduce(3 * chunk, 4, 0, ranks) == 2 * 3 * (ranks - 1));
+    CHECK(messages_of_reduce_scatter(3 * chunk / ranks, 4, ranks) == 3 * (ranks - 1));
   }
-  CHECK(messages_of_all_gather(3 * piece / 8, 4, 8) == 3 * 7);
+  CHECK(messages_of_all_gather(3 * chunk / 8, 4, 8) == 3 * 7);
   CHECK(messages_of_send(1) == 1);
   CHECK(messages_of_send((std::int64_t{1} << 30) + 1) == 2);
 }

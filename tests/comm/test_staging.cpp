@@ -1,4 +1,4 @@
-// How much reductions hold of what others sent, by size and ranks, and that lanes are what was planned and no more.
+// How much reductions hold of what others sent, by size and ranks, and that buffers are what was planned and no more.
 #include <catch2/catch.hpp>
 
 #include "comm/counting_communicator.h"
@@ -6,37 +6,37 @@
 
 using namespace megatron;
 
-TEST_CASE("a reduction holds everybody else's share of the pieces in flight") {
-  // Whole, to everybody: 100 floats from three others.
+TEST_CASE("a reduction holds the other ranks' shares of the chunks in flight") {
+  // Whole, to all ranks: 100 floats from three others.
   CHECK(all_reduce_need(100, 4, 4).bytes() == 1216);  // 1200, in blocks of 64
-  // One piece of a million floats over two ranks: the other's half.
+  // One chunk of a million floats over two ranks: the other's half.
   CHECK(all_reduce_need(1 << 20, 4, 2).bytes() == 2 << 20);
-  // More: two pieces in flight, however large the tensor.
+  // More: two chunks in flight, however large the tensor.
   CHECK(all_reduce_need((1 << 20) + 1, 4, 2).bytes() == 4 << 20);
   CHECK(all_reduce_need(std::int64_t{1} << 40, 4, 2).bytes() == 4 << 20);
   // A slice is rounded up to whole elements: 349526 floats from two others.
   CHECK(all_reduce_need(1 << 20, 4, 3).bytes() == (349526 * 2 * 4 + 63) / 64 * 64);
   CHECK(reduce_scatter_need(1 << 20, 4, 4).bytes() == 2 * 3 << 20);
   CHECK(reduce_scatter_need(1000, 4, 4).bytes() == 12032);
-  // Small tensors are cut up where everybody's would not fit a piece.
+  // Small tensors are cut up where those of all ranks would not fit a chunk.
   CHECK(goes_whole(16 << 10, 256));
   CHECK_FALSE(goes_whole(16 << 10, 257));
   CHECK(all_reduce_need(4096, 4, 257).bytes() == 256 * 16 * 4);
 }
 
-TEST_CASE("a group of any size never holds more than four pieces") {
+TEST_CASE("a group of any size never holds more than four chunks") {
   for (const int ranks : {2, 3, 7, 8, 64, 1000, 4096}) {
     for (const std::int64_t elements : {1, 100, 5000, 1 << 20, 100 << 20}) {
       for (const StagingNeed& need : {all_reduce_need(elements, 4, ranks), reduce_scatter_need(elements, 4, ranks)}) {
         CAPTURE(ranks, elements);
-        CHECK(need.pieces <= 2);
-        CHECK(need.piece_bytes <= static_cast<std::size_t>(kPieceBytes + 4 * ranks + 64));
+        CHECK(need.chunks <= 2);
+        CHECK(need.chunk_bytes <= static_cast<std::size_t>(kChunkBytes + 4 * ranks + 64));
       }
     }
   }
 }
 
-TEST_CASE("counting communicators plan the lanes of what is in flight together") {
+TEST_CASE("counting communicators plan the buffers of what is in flight together") {
   std::vector<float> memory(10 << 20);
   const auto tensor = [&](std::int64_t elements) { return Tensor(memory.data(), {elements}, DType::f32); };
   CountingCommunicator group(0, 2);
@@ -68,7 +68,7 @@ TEST_CASE("what is planned for a tensor is enough for every smaller one") {
   CHECK(most_for_all_reduces(5000, 4, 8) == all_reduce_need(4096, 4, 8).bytes());
 }
 
-TEST_CASE("lanes are reused, grow where they were not reserved, and are exactly what was reserved") {
+TEST_CASE("buffers are reused, grow where they were not reserved, and are exactly what was reserved") {
   Staging staging;
   std::byte* first = staging.take(100);
   CHECK(staging.take(50) != first);
@@ -81,8 +81,8 @@ TEST_CASE("lanes are reused, grow where they were not reserved, and are exactly 
   Staging reserved;
   reserved.reserve({2, 4096});
   CHECK(reserved.bytes() == 8192);
-  std::byte* lane = reserved.take(4096);
-  reserved.give_back(lane);
-  CHECK(reserved.take(10) == lane);
+  std::byte* buffer = reserved.take(4096);
+  reserved.give_back(buffer);
+  CHECK(reserved.take(10) == buffer);
   CHECK(reserved.bytes() == 8192);
 }

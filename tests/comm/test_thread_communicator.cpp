@@ -14,9 +14,9 @@ namespace {
 
 // The message and kind of what run_as_threads throws.
 std::pair<ErrorKind, std::string> error_of(int ranks, const std::function<void(Communicator&)>& body,
-                                           std::chrono::milliseconds patience = 60s) {
+                                           std::chrono::milliseconds timeout = 60s) {
   try {
-    run_as_threads(ranks, body, patience);
+    run_as_threads(ranks, body, timeout);
   } catch (const Error& error) {
     return {error.kind(), error.what()};
   }

@@ -127,7 +127,8 @@ TEST_CASE("every input file can be shortened to ten steps", "[config]") {
   }
 }
 
-TEST_CASE("evaluations follow every so many steps, or the steps that complete a pass over the data", "[config]") {
+TEST_CASE("evaluations follow every train.evaluate_every steps, or the steps that complete a pass over the data",
+          "[config]") {
   const auto follow = [](const std::vector<std::string>& options, std::int64_t samples_a_pass) {
     const DataFacts data{100, samples_a_pass};
     const Config config = resolved(options, 1, &data);

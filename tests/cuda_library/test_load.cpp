@@ -1,5 +1,5 @@
 // A program calls the library that lies next to it if both are of one build, and says what is wrong if not. Each case
-// has a library of its own there (CMakeLists.txt), so that it runs by its tag alone.
+// has its own library there (CMakeLists.txt), so that it runs by its tag alone.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

@@ -156,7 +156,7 @@ TEST_CASE("blend: samples are those of the sets' own orders, out of the right se
     if (set == 2) ++seen_of_c[static_cast<std::size_t>(tokens[0] - 20000) / 5];
   }
   CHECK(given == std::vector<std::uint64_t>{300, 120, 180});
-  // 180 of its 200 samples, none twice: a pass of its own.
+  // 180 of its 200 samples, none twice: a separate pass.
   CHECK(std::count(seen_of_c.begin(), seen_of_c.end(), 1) == 180);
   CHECK(std::count(seen_of_c.begin(), seen_of_c.end(), 0) == 20);
 }
@@ -170,7 +170,7 @@ TEST_CASE("blend: every layout of data ranks, and every start, delivers the same
   const auto first_tokens = [&](int ranks, std::int64_t micro, std::int64_t first_step) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSteps * kBatch), -1);
     for (int rank = 0; rank < ranks; ++rank) {
-      Mixture mixture;  // each rank has one of its own
+      Mixture mixture;  // one per rank
       TokenBatches batches(mixture.chain, *mixture.order, {micro, kBatch, rank, ranks}, plan, first_step);
       for (std::int64_t step = first_step; step < kSteps; ++step) {
         for (const MicroBatch& part : batches.next().micro_batches) {

@@ -41,7 +41,7 @@ double odd_weights(std::span<const std::int32_t> tokens, std::span<float> weight
 
 }  // namespace
 
-TEST_CASE("a document begins behind the end of the one before, which keeps its end", "[documents]") {
+TEST_CASE("a document begins after the end of the one before, which keeps its end", "[documents]") {
   CHECK(starts_of({1, 2, 4}) == std::vector<std::int32_t>{0, 0, 0});
   CHECK(starts_of({1, 3, 4, 5, 3, 6}) == std::vector<std::int32_t>{0, 0, 2, 2, 2, 5});
   CHECK(starts_of({3, 3, 1, 3}) == std::vector<std::int32_t>{0, 1, 2, 2});

@@ -157,9 +157,9 @@ TEST_CASE("megatron: sample indices by hand", "[megatron]") {
     if (document_index(three) != Numbers{0, 1, 2}) continue;
     found = true;
     CHECK(sample_index(three) == Numbers{0, 0, 0, 4, 2, 0});
-    std::vector<TokenRange> pieces;
-    three.locate(three.shuffle_index(0) == 1 ? 0 : 1, pieces);
-    CHECK(pieces == std::vector<TokenRange>{{4, 1}, {5, 3}, {8, 1}});
+    std::vector<TokenRange> ranges;
+    three.locate(three.shuffle_index(0) == 1 ? 0 : 1, ranges);
+    CHECK(ranges == std::vector<TokenRange>{{4, 1}, {5, 3}, {8, 1}});
   }
   CHECK(found);
 }
@@ -173,14 +173,14 @@ TEST_CASE("megatron: a pass sees every token once, and the number of samples cha
   const MegatronOrder order(starts, 0, 500, s, 3, pass);
   REQUIRE(order.samples() == pass);
   std::vector<int> seen(starts.back());
-  std::vector<TokenRange> pieces;
+  std::vector<TokenRange> ranges;
   for (std::uint64_t i = 0; i < pass; ++i) {
-    order.locate(i, pieces);
+    order.locate(i, ranges);
     std::uint64_t tokens = 0;
-    for (const TokenRange& piece : pieces) {
-      REQUIRE(piece.count > 0);
-      tokens += piece.count;
-      for (std::uint64_t t = 0; t < piece.count; ++t) ++seen[piece.first + t];
+    for (const TokenRange& range : ranges) {
+      REQUIRE(range.count > 0);
+      tokens += range.count;
+      for (std::uint64_t t = 0; t < range.count; ++t) ++seen[range.first + t];
     }
     REQUIRE(tokens == 26);
   }
@@ -193,7 +193,7 @@ TEST_CASE("megatron: a pass sees every token once, and the number of samples cha
 }
 
 TEST_CASE("megatron: beyond 2^32 tokens and in large strides", "[megatron]") {
-  // Four documents of 2^40 tokens: places, offsets and pieces are far beyond 32 bits.
+  // Four documents of 2^40 tokens: places, offsets and ranges are far beyond 32 bits.
   const std::uint64_t large = std::uint64_t{1} << 40;
   const Numbers starts = {0, large, 2 * large + 1, 3 * large, 4 * large};
   const std::int64_t s = 1 << 24;
@@ -201,7 +201,7 @@ TEST_CASE("megatron: beyond 2^32 tokens and in large strides", "[megatron]") {
   CHECK(order.epochs() == 2);  // (2^42 - 1) / 2^24 = 262143 samples per pass
   CHECK(order.samples() == 524287);
   CHECK(order.separate_last_epoch());
-  std::vector<TokenRange> pieces;
+  std::vector<TokenRange> ranges;
   for (std::uint64_t i = 0; i < order.samples(); i += 997) {
     const std::uint64_t k = order.shuffle_index(i);
     CHECK((k < 262143) == (i < 262143));
@@ -212,9 +212,9 @@ TEST_CASE("megatron: beyond 2^32 tokens and in large strides", "[megatron]") {
       token += starts[document + 1] - starts[document];
     }
     CHECK(token + place.offset == static_cast<unsigned __int128>(k) * (1 << 24));
-    order.locate(i, pieces);
+    order.locate(i, ranges);
     std::uint64_t tokens = 0;
-    for (const TokenRange& piece : pieces) tokens += piece.count;
+    for (const TokenRange& range : ranges) tokens += range.count;
     CHECK(tokens == (1 << 24) + 1);
   }
 }
@@ -261,9 +261,9 @@ TEST_CASE("megatron: what cannot be ordered, and asking beyond the end", "[megat
                 [&] { MegatronOrder(some, 0, 2, 4, 1, 9'000'000'000'000'000'000); });
   const MegatronOrder order(some, 0, 2, 4, 1, 3);
   REQUIRE(order.samples() == 4);
-  std::vector<TokenRange> pieces;
-  order.locate(3, pieces);
-  require_error(ErrorKind::configuration, {"sample 4", "has 4"}, [&] { order.locate(4, pieces); });
+  std::vector<TokenRange> ranges;
+  order.locate(3, ranges);
+  require_error(ErrorKind::configuration, {"sample 4", "has 4"}, [&] { order.locate(4, ranges); });
 }
 
 TEST_CASE("megatron: batches and printed samples out of shards, and no allocation while reading", "[megatron]") {
@@ -273,9 +273,9 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
   make_shard(folder.file("p"), {documents[2], documents[3], documents[4]}, 1, 2);
   TokenDataset dataset(folder.file("p"));
   const MegatronOrder order(dataset.document_starts(), 0, 5, 4, 9, 8);
-  std::vector<TokenRange> pieces;
-  pieces.reserve(5);
-  const TokenRange* room = pieces.data();
+  std::vector<TokenRange> ranges;
+  ranges.reserve(5);
+  const TokenRange* room = ranges.data();
   std::ostringstream out;
   NextTokenSamples printed(dataset, order);
   print_samples(printed, 0, 8, {}, out);
@@ -302,7 +302,7 @@ TEST_CASE("megatron: batches and printed samples out of shards, and no allocatio
       CHECK(batch->micro_batches[0].main.tokens.as<std::int32_t>()[2 * i + sample % 2] == expected[i]);
       CHECK(batch->micro_batches[0].main.targets.as<std::int32_t>()[2 * i + sample % 2] == expected[i + 1]);
     }
-    order.locate(sample, pieces);
-    CHECK(pieces.data() == room);
+    order.locate(sample, ranges);
+    CHECK(ranges.data() == room);
   }
 }

@@ -20,7 +20,7 @@ enum class Hurt { value, master, first_moment, second_moment };
 struct Flip {
   GridShape shape;
   const char* name = "";
-  int rank = -1;  // nobody
+  int rank = -1;  // no rank
   Hurt hurt = Hurt::value;
   bool sequence_parallel = false, distributed = false;
   void (*variant)(ModelConfig&) = [](ModelConfig&) {};
@@ -132,7 +132,8 @@ TEST_CASE("a flipped bit on one data rank is named with tensor and rank", "[faul
   // Three copies against one.
   require_told({.shape = {.data = 4}, .name = "layers.2.mlp.down.weight", .rank = 2},
                "\n  layers.2.mlp.down.weight: rank 2 (", ") disagrees with the 3 others");
-  // One against one: both, and that nobody knows. Ranks 2 and 3 are data rank 1; rank 3 has the second half.
+  // One against one: both, and that it is open which is right. Ranks 2 and 3 are data rank 1; rank 3 has the second
+  // half.
   require_told({.shape = {.tensor = 2, .data = 2}, .name = "layers.0.attention.query.weight", .rank = 3},
                "\n  layers.0.attention.query.weight [part [16, 32] at [16, 0]]: rank 1 (", ") and rank 3 (",
                "which is right cannot be told");

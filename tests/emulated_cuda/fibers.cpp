@@ -216,7 +216,7 @@ bool any_of_block(bool flag) {
   Barrier& barrier = machine().block_barrier;
   arrive(barrier, flag);
   const bool result = barrier.flag;
-  arrive(barrier);  // nobody's next flag before everybody has read this one
+  arrive(barrier);  // no next flag before all have read this one
   return result;
 }
 void synchronize_warp() {
@@ -225,7 +225,7 @@ void synchronize_warp() {
 
 Slots lay_down(const void* value, std::size_t bytes) {
   Fiber& fiber = *machine().running;
-  // By turns: nobody is at the next exchange but one before all have read this one.
+  // By turns: no lane is at the next exchange but one before all have read this one.
   std::byte(*slots)[kSlotBytes] = fiber.warp->slots[fiber.warp->barrier.generation % 2];
   std::memcpy(slots[fiber.lane], value, bytes);
   arrive(fiber.warp->barrier);

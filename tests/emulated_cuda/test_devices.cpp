@@ -1,4 +1,4 @@
-// Which GPUs are used: only those that the kernels run on, whichever else are there. Each case has devices of its own
+// Which GPUs are used: only those that the kernels run on, whichever else are there. Each case has its own devices
 // from the environment (CMakeLists.txt), so that they run by their tags alone.
 #include <catch2/catch.hpp>
 

@@ -11,7 +11,7 @@ using Kind = Epilogue::Kind;
 
 namespace {
 
-/// A linear layer of 33 inputs, and a layer behind it with 10 outputs.
+/// A linear layer of 33 inputs, and a layer after it with 10 outputs.
 template <class T>
 struct Layer {
   Owned<T> x, weight, bias, product, y, dy, next_weight, gradient;
@@ -108,7 +108,7 @@ TEST_CASE("GELU and its gradient are epilogues in 16 bits, of rows of whole vect
   }
 }
 
-TEST_CASE("before compute capability 9.0 GELU is a pass of its own", "[.][ada]") {
+TEST_CASE("before compute capability 9.0 GELU is a separate pass", "[.][ada]") {
   CHECK(there_and_back<BFloat16>(Activation::gelu, 6, 8, true) == Counts{1, 0, 0});
   CHECK(there_and_back<Float16>(Activation::gelu, 6, 8, false) == Counts{0, 0, 0});
 }

@@ -31,7 +31,7 @@ void train_a_step(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("a profile names phases, layers and verbs, and nothing where nobody wants one") {
+TEST_CASE("a profile names phases, layers and verbs, and nothing without a profiler") {
   const ShardFolder folder;
   Config config = tiny_config();
   config.model.layers = 2;

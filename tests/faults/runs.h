@@ -33,7 +33,7 @@ std::string preprocess_program();
 std::string checkpoint_program();
 std::string source_folder();
 
-/// `command` on so many ranks through the launch script; on 0 ranks without it.
+/// `command` on `ranks` ranks through the launch script; on 0 ranks without it.
 Command launched(int ranks, const Command& command);
 /// Training on a layout into a directory; one rank starts without a launcher.
 Command training(const Layout& layout, const std::string& directory, const Settings& settings = {});
@@ -42,12 +42,12 @@ Finished train(const Layout& layout, const std::string& directory, const Setting
 
 /// A run of kPlannedSteps without interruption that keeps the checkpoint of every step. Made once for each layout.
 const std::string& straight_run(const Layout& layout);
-/// The training metrics of an uninterrupted run of at least so many steps on the cube, as `numbers` gives them.
+/// The training metrics of an uninterrupted run of at least `steps` steps on the cube, as `numbers` gives them.
 const std::vector<std::string>& reference_numbers(std::int64_t steps);
 
 /// The lines of metrics.jsonl without what depends on time. `kind`: "train", "eval", or "" for both.
 std::vector<std::string> numbers(const std::string& directory, const std::string& kind = "");
-/// The first so many of them.
+/// The first `count` of them.
 std::vector<std::string> first(std::vector<std::string> lines, std::int64_t count);
 std::vector<double> losses(const std::string& directory);
 std::int64_t metrics_lines(const std::string& directory);
@@ -71,5 +71,5 @@ std::string first_error(const Finished& finished);
 bool mentions(const std::string& text, const std::string& part);
 std::string last_line(const std::string& text);
 
-/// Waits until a started run has so many lines of metrics. False when it ends before, or after 60 s.
+/// Waits until a started run has this number of lines of metrics. False when it ends before, or after 60 s.
 bool wait_for_lines(Process& process, const std::string& directory, std::int64_t lines);

@@ -29,7 +29,7 @@ std::string corpus() {
 
 }  // namespace
 
-TEST_CASE("a vocabulary of one's own, from text to generated text", "[vocabulary]") {
+TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   const TemporaryFolder folder;
   const std::string vocabulary = folder.file("vocabulary"), prefix = folder.file("data/own"), run = folder.file("run");
   expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "400"}), 0,

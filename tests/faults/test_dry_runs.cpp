@@ -1,4 +1,4 @@
-// Plans of sizes that nobody has, within the ranges that the keys allow: a plan or a clear error, in seconds.
+// Plans of sizes beyond any machine, within the ranges that the keys allow: a plan or a clear error, in seconds.
 #include <catch2/catch.hpp>
 
 #include "faults/runs.h"

@@ -24,7 +24,7 @@ std::string word_list(const Command& command) {
   return words;
 }
 
-// A run on one small disk of its own, unmounted at the end.
+// A run on a separate small disk, unmounted at the end.
 class SmallDisk {
  public:
   SmallDisk(const std::string& path, const char* size) : path_(path) {

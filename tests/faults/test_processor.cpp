@@ -1,5 +1,5 @@
 // Programs on a CPU that lacks what they were compiled for. The check is the programs' own, linked into a program that
-// asks for sse3 (which every CPU since 2005 has), xop (which none has since 2017) and a name nobody knows; and into one
+// asks for sse3 (which every CPU since 2005 has), xop (which none has since 2017) and an unknown name; and into one
 // that asks for all names it knows.
 #include <catch2/catch.hpp>
 #include <map>

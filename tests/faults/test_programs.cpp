@@ -28,7 +28,7 @@ Command generate(const std::string& source, const std::vector<std::string>& opti
   return command;
 }
 
-// All documents as the byte tokenizer has them, each with the end-of-document token behind it.
+// All documents as the byte tokenizer has them, each followed by the end-of-document token.
 std::vector<int> corpus_tokens() {
   std::vector<int> tokens;
   std::ifstream file(shared_folder() / "corpus.jsonl");

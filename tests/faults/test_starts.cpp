@@ -13,7 +13,7 @@ namespace {
 
 constexpr Layout kTwo{2, 1, 1};
 
-/// Two ranks, each with a command of its own.
+/// Two ranks, each with its own command.
 Finished run_two(Command rank_0, const Command& rank_1) {
   Command command = launched(1, rank_0);
   command.insert(command.end(), {":", "-np", "1"});
@@ -120,7 +120,7 @@ TEST_CASE("an input file that is a pipe: read on one rank, refused on several, a
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const Command several = launched(2, alone(train_program(), pipe, folder.file("none")));
   require_refused(run_command(several, 30), 2, {pipe + ": error: this is a pipe", "2 ranks"});
-  Process waiting(alone(train_program(), pipe, folder.file("none")));  // nobody writes
+  Process waiting(alone(train_program(), pipe, folder.file("none")));  // no process writes
   pause_milliseconds(300);
   CHECK(waiting.running());
   waiting.signal(SIGTERM);
@@ -168,7 +168,7 @@ TEST_CASE("two jobs on one directory: the second is refused by the first's name;
   CHECK(first.running());
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
   first.wait(10);
-  CHECK(mentions(contents_of(run + "/lock"), std::to_string(ranks[0])));  // is still there, and in nobody's way
+  CHECK(mentions(contents_of(run + "/lock"), std::to_string(ranks[0])));  // is still there, and blocks no run
   const std::string last = std::to_string(saved_steps(run).back() + 2);
   const Finished second = run_command(job(last), 30);
   INFO(second.out << second.err);

@@ -294,7 +294,7 @@ TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumabl
     REQUIRE(process.running());
     const std::vector<pid_t> ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 8);
-    // Not the first save that comes, and then a moment of it, or shortly behind it.
+    // Not the first save, and then a moment in it or shortly after it.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
     for (int waited = 0; waited < 10000 && unfinished() == 0; ++waited) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));

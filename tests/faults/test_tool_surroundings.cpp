@@ -1,4 +1,4 @@
-// The tools where nobody reads what they say, where their ranks see other files, and where inputs are no files.
+// The tools where their output is not read, where their ranks see other files, and where inputs are no files.
 #include <sys/stat.h>
 #include <catch2/catch.hpp>
 
@@ -63,7 +63,7 @@ TEST_CASE("ranks that see other files under the same names are found out before 
     fs::create_directories(folder.file(node));
     write_file(folder.file(node) + std::string("/a.jsonl"), text);
   }
-  const auto run = [&] {  // each rank in a folder of its own, as with disks of the nodes' own
+  const auto run = [&] {  // each rank in its own folder, as with local disks of the nodes
     return run_command(launched(2, {"bash", "-c", "cd '" + folder.path() + "'/node$OMPI_COMM_WORLD_RANK; exec \"$@\"",
                                     "bash", preprocess_program(), "--input", "text", "--output", folder.file("set")}),
                        60);

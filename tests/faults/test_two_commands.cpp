@@ -135,7 +135,7 @@ TEST_CASE("two commands that make one checkpoint or model: it is whole, and of o
   compete(3, checkpoint_tool({"import", model, "out", "--no-comparison"}), checkpoint_tool({"merge", early, "out"}));
 }
 
-TEST_CASE("a command that was killed keeps nobody from its target", "[fault-67]") {
+TEST_CASE("a killed command leaves its target unlocked", "[fault-67]") {
   const TemporaryFolder folder;
   const Sources& from = sources();
   const std::string lock = folder.file(".new.lock"), slow = folder.file("slow.jsonl");

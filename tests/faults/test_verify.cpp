@@ -27,7 +27,7 @@ TEST_CASE("--verify compares a layout with one rank, and touches nothing") {
   CHECK(!std::filesystem::exists(directory));
 }
 
-TEST_CASE("--verify proves a precision of one's own once more, as a band") {
+TEST_CASE("--verify also proves a chosen precision, within its tolerance") {
   const TemporaryFolder folder;
   const Finished finished = verify(kCube, folder.file("run"),
                                    {"precision.compute=bf16", "parallel.sequence_parallel=true",

@@ -91,7 +91,7 @@ check() {  # CODE FAULT: what a tool that was not killed has left
   fi
   refused=$((refused + 1))
   [[ $after == "$former" || $after == "$right" ]] || wrong "$name, $2: ended with $1 and lost something"
-  # The dynamic linker and MPI's start have codes of their own.
+  # The dynamic linker and MPI's start have their own codes.
   if (($1 == 1 || $1 > 7)) && (($1 != 127)) && ! grep -q 'MPI_INIT' "$scratch/log"; then
     wrong "$name, $2: ended with $1"
   fi

@@ -141,7 +141,7 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
   CHECK(contents_of(older.a) == "new " + older.a);
 }
 
-TEST_CASE("temporary files of killed processes go away by their exact names, and nobody else's", "[durable][fault]") {
+TEST_CASE("temporary files of killed processes go away by their exact names, and no others", "[durable][fault]") {
   const ShardFolder folder;
   const Names others{"b.0123abcd.tmp", "x", "x.0123ABCD.tmp", "x.0123abcd.tmp2", "x.1.tmp", "x.tmp", "xy.0123abcd.tmp"};
   for (const std::string& name : others) write_file(folder.file(name), "a user's");

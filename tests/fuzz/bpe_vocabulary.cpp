@@ -1,5 +1,5 @@
 // The readers of vocab.json and merges.txt, and the tokenizer that they make. The input is the two files and a text
-// with a NUL byte between them; behind a first byte that is odd, vocab.json continues after the 256 bytes and
+// with a NUL byte between them; after a first byte that is odd, vocab.json continues after the 256 bytes and
 // <|endoftext|>.
 #include <nlohmann/json.hpp>
 

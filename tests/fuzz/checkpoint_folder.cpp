@@ -1,5 +1,5 @@
 // A checkpoint folder whose manifest fits its rank file, byte counts and hash included, where the rank file is a
-// well-formed HDF5 file with any attributes, datasets and table of pieces: opened, checked for gaps, and read to its
+// well-formed HDF5 file with any attributes, datasets and table of slices: opened, checked for gaps, and read to its
 // last number.
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
@@ -39,7 +39,7 @@ void write_dataset(Hdf5File& file, const std::string& name, Hdf5Type good, const
 
 std::vector<TableEntry> entries_of(const std::string& table) {
   std::vector<TableEntry> entries;
-  fuzz::allow({ErrorKind::checkpoint}, [&] { entries = parse_piece_table(table, 0); });
+  fuzz::allow({ErrorKind::checkpoint}, [&] { entries = parse_slice_table(table, 0); });
   return entries;
 }
 
@@ -54,7 +54,7 @@ std::vector<TensorSummary> write_file(const std::string& path, int moments, fuzz
   std::vector<TensorSummary> tensors;
   std::int64_t elements = 0;
   for (const TableEntry& entry : entries_of(table)) {
-    elements += std::min<std::int64_t>(entry.piece.count, 1 << 12);
+    elements += std::min<std::int64_t>(entry.slice.count, 1 << 12);
     const bool known = std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == entry.name; });
     if (!known) tensors.push_back({entry.name, entry.shape, entry.shape.elements()});
   }
@@ -72,12 +72,12 @@ void read_all(Communicator& world, const std::string& path, int moments) {
   const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
   fuzz::require(reader.moments() == moments && reader.state().step == kStep, "another checkpoint");
   verify_coverage(reader);
-  std::vector<TensorSlice> pieces = whole_tensors(reader);
-  for (TensorSlice& piece : pieces) {
-    fuzz::require(piece.count <= 1 << 14, "a tensor larger than its file");
-    std::vector<float> numbers(static_cast<std::size_t>(piece.count) + 1, -7.0f);
-    piece.value = Tensor(numbers.data(), {piece.count}, DType::f32);
-    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {piece});
+  std::vector<TensorSlice> slices = whole_tensors(reader);
+  for (TensorSlice& slice : slices) {
+    fuzz::require(slice.count <= 1 << 14, "a tensor larger than its file");
+    std::vector<float> numbers(static_cast<std::size_t>(slice.count) + 1, -7.0f);
+    slice.value = Tensor(numbers.data(), {slice.count}, DType::f32);
+    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {slice});
     fuzz::require(numbers.back() == -7.0f, "read more than there is");
     fuzz::require(std::count(numbers.begin(), numbers.end(), -7.0f) == 1, "numbers that nothing was read into");
   }

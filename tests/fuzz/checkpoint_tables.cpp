@@ -1,5 +1,5 @@
 // The tables of a checkpoint, in front of all its numbers: the manifest, as it is and with the checksum that belongs to
-// its contents, and a rank file's table of pieces.
+// its contents, and a rank file's table of slices.
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/overlap.h"
@@ -34,16 +34,16 @@ void read_manifest_text(const std::string& text) {
 
 void read_table(const std::string& text) {
   fuzz::allow({ErrorKind::checkpoint}, [&] {
-    for (const TableEntry& entry : parse_piece_table(text, 0)) {
-      // Runs are planned for pieces that were accepted, whatever their boxes are.
+    for (const TableEntry& entry : parse_slice_table(text, 0)) {
+      // Segments are planned for slices that were accepted, whatever their boxes are.
       if (entry.shape.elements() > 1 << 16) continue;
       TensorSlice whole{entry.name, entry.shape, {entry.shape, entry.shape}, 0, entry.shape.elements(), {}, {}, {}};
       for (int i = 0; i < entry.shape.rank(); ++i) whole.box.offset[i] = 0;
-      std::vector<CopySegment> runs;
-      append_overlap(whole, 0, entry.piece, runs);
+      std::vector<CopySegment> segments;
+      append_overlap(whole, 0, entry.slice, segments);
       std::int64_t covered = 0;
-      for (const CopySegment& run : runs) covered += run.count;
-      fuzz::require(covered == entry.piece.count, "a piece that does not lie in its tensor");
+      for (const CopySegment& segment : segments) covered += segment.count;
+      fuzz::require(covered == entry.slice.count, "a slice that does not lie in its tensor");
     }
   });
 }

@@ -27,7 +27,7 @@ class NamedFile {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Choices choices({reinterpret_cast<const char*>(data), size});
   const std::string_view index = choices.take(choices.number(2)), tokens = choices.rest();
-  const fuzz::ScratchFile scratch;  // for a name that nobody else has
+  const fuzz::ScratchFile scratch;  // for a unique name
   const NamedFile index_file(scratch.path() + ".idx", index), tokens_file(scratch.path() + ".bin", tokens);
   fuzz::allow({ErrorKind::data}, [&] {
     IndexedReader reader(scratch.path());

@@ -1,4 +1,4 @@
-// The TOML front: an input file, and behind each NUL byte the text of a --set.
+// The TOML front: an input file, and after each NUL byte the text of a --set.
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/resolve.h"

@@ -1,5 +1,5 @@
 // Linked in place of src/hdf5/hdf5_checksum.cpp: every checksum is right, so that the changes a fuzzer makes to a good
-// file reach the code behind the checksums. An attacker can make them right as well.
+// file reach the code after the checksums. An attacker can make them right as well.
 #include "hdf5/hdf5_checksum.h"
 
 namespace megatron {

@@ -1,5 +1,5 @@
 // A checkpoint folder whose manifest fits its rank file, byte count, hash and tensors included, where the rank file is
-// of any bytes: the stored rank files with any change, their checksums taken as right. Its table of pieces is read, the
+// of any bytes: the stored rank files with any change, their checksums taken as right. Its table of slices is read, the
 // folder opened, and every number read.
 #include "checkpoint/rank_file.h"
 
@@ -20,7 +20,7 @@ constexpr std::int64_t kMostNumbers = 1 << 16;
 /// What a manifest would say of the tensors in this table.
 std::vector<TensorSummary> tensors_of(const std::string& table) {
   std::vector<TensorSummary> tensors;
-  for (const TableEntry& entry : parse_piece_table(table, 0)) {
+  for (const TableEntry& entry : parse_slice_table(table, 0)) {
     const bool known = std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == entry.name; });
     if (!known) tensors.push_back({entry.name, entry.shape, entry.shape.elements()});
   }
@@ -31,17 +31,17 @@ void read_folder(Communicator& world, const std::string& path, int moments) {
   std::vector<std::string> warnings;
   const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
   verify_coverage(reader);
-  for (TensorSlice& piece : whole_tensors(reader)) {
-    fuzz::require(piece.count <= kMostNumbers, "a tensor larger than its file");
-    std::vector<float> numbers(static_cast<std::size_t>(piece.count) + 1, -7.0f);
-    piece.value = Tensor(numbers.data(), {piece.count}, DType::f32);
-    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {piece});
+  for (TensorSlice& slice : whole_tensors(reader)) {
+    fuzz::require(slice.count <= kMostNumbers, "a tensor larger than its file");
+    std::vector<float> numbers(static_cast<std::size_t>(slice.count) + 1, -7.0f);
+    slice.value = Tensor(numbers.data(), {slice.count}, DType::f32);
+    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {slice});
     fuzz::require(numbers.back() == -7.0f, "read more than there is");
   }
 }
 
 void read_file(const std::string& folder, const std::string& path, int moments) {
-  const std::string table = read_piece_table(path, kRank, kStep, moments);
+  const std::string table = read_slice_table(path, kRank, kStep, moments);
   Manifest manifest;
   manifest.state.step = kStep;
   manifest.ranks = kRank + 1;

@@ -42,8 +42,8 @@ class Texts final : public TokenSource, public SampleOrder {
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override {
     for (std::uint64_t i = first; i < first + count; ++i) *ids++ = texts_[i / length()][i % length()];
   }
-  void locate(std::uint64_t sample, std::vector<TokenRange>& pieces) const override {
-    pieces = {{sample * length(), length()}};
+  void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const override {
+    ranges = {{sample * length(), length()}};
   }
 
  private:

@@ -102,7 +102,7 @@ TEST_CASE("old tickets may be asked for as long as one likes") {
   CHECK(device.complete(first));
 }
 
-TEST_CASE("synchronous copies are behind all operations, and take any host memory") {
+TEST_CASE("synchronous copies run after all operations, and take any host memory") {
   Backend backend = make_cuda_backend(0);
   Device& device = *backend.device;
   Buffer memory(device, kBytes), other(device, kBytes);

@@ -43,7 +43,7 @@ struct Lane {
 
 }  // namespace
 
-TEST_CASE("calls on a lane are behind the operations before them, and before those that wait for them") {
+TEST_CASE("calls on a lane run after the operations before them and before those that wait for them") {
   Lane l;
   l.finish(l.first);
   for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast}) {

@@ -123,7 +123,7 @@ TEST_CASE("HDF5: every type and attribute comes back", "[hdf5]") {
 TEST_CASE("HDF5: data larger than one hold of the lock, from two threads", "[hdf5]") {
   ShardFolder folder;
   const auto work = [&](const std::string& name, std::int32_t start) {
-    std::vector<std::int32_t> values((kHdf5PieceBytes / 4) * 2 + 12345);
+    std::vector<std::int32_t> values((kHdf5BlockBytes / 4) * 2 + 12345);
     std::iota(values.begin(), values.end(), start);
     Hdf5File file = Hdf5File::create(folder.file(name));
     Hdf5Dataset dataset = file.create_dataset("v", Hdf5Type::i32, values.size());
@@ -250,7 +250,7 @@ TEST_CASE("HDF5: two names of one dataset are refused", "[hdf5][fault-51]") {
 
 TEST_CASE("HDF5: a list of chunks of every size is read", "[hdf5]") {
   const ShardFolder folder;
-  // The list's blocks: in the index; in data blocks; behind secondary blocks; in pages (from 131060 chunks on).
+  // The list's blocks: in the index; in data blocks; below secondary blocks; in pages (from 131060 chunks on).
   for (const std::uint64_t chunks : {1u, 4u, 5u, 52u, 53u, 244u, 5000u, 132000u}) {
     std::vector<std::uint64_t> values(chunks * 2 - 1);
     std::iota(values.begin(), values.end(), 77);

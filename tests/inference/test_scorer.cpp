@@ -177,7 +177,7 @@ TEST_CASE("scorer: every layout and micro-batch size gives the definition's scor
   }
 }
 
-TEST_CASE("scorer: 16-bit weights take half the bytes and round the scores; devices of their own memory") {
+TEST_CASE("scorer: 16-bit weights take half the bytes and round the scores; devices with separate memory") {
   const ShardFolder folder;
   const std::string run = trained(folder, nullptr);
   const Sequences sequences(16, 50, 12);

@@ -104,7 +104,7 @@ TEST_CASE("a job whose directory was removed and taken by another ends", "[fault
   {
     const OtherJob first(run);
     fs::remove_all(run);
-    first.hold();  // nobody has taken it: it is made again, and locked
+    first.hold();  // not taken by another process: it is made again, and locked
     CHECK_THAT(refusal(run), Contains("process " + std::to_string(first.pid())));
     first.go();
     CHECK(first.code() == 0);

@@ -123,7 +123,7 @@ TEST_CASE("two at a time are refused, and signals have names") {
 
 TEST_CASE("a stop signal in the middle of a matrix product harms nothing") {
   // oneDNN's kernels may run with their stack pointer in a heap buffer: a handler on that stack overwrites the heap,
-  // and the process dies soon after. Seen with about every second signal before the handlers had a stack of their own.
+  // and the process dies soon after. Seen with about every second signal before the handlers had their own stack.
   for (int attempt = 0; attempt < 12; ++attempt) {
     CHECK(exit_code_of([&] {
             const StopSignals signals;

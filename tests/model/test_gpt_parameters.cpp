@@ -110,7 +110,7 @@ TEST_CASE("every element of every parameter is owned by exactly one rank of a mo
       REQUIRE(whole.count(name) == 1);
       CHECK(holders.global_shape == whole.at(name).global_shape);
     }
-    // The tied table lies on two stages; norms, and biases behind a sum, on all tensor ranks.
+    // The tied table lies on two stages; norms, and biases after a sum, on all tensor ranks.
     CHECK(all_are(all.at("embedding.word.weight").held, layout.pipeline > 1 ? 2 : 1));
     CHECK(all_are(all.at("embedding.position.weight").held, layout.tensor));
     CHECK(all_are(all.at("layers.2.mlp_norm.weight").held, layout.tensor));

@@ -25,7 +25,7 @@ void pass(PassProgress& passes, Section section) {
   passes.end();
 }
 
-// Standard output of `body` in a process of its own, which prints to a file.
+// Standard output of `body` in a separate process, which prints to a file.
 template <class Body>
 std::string printed(Body body) {
   const TemporaryFolder folder;

@@ -63,10 +63,10 @@ TEST_CASE("MPI: a rank sends as many messages as the meter says") {
 TEST_CASE("MPI: an operation ends by progress() alone") {
   run_on_all_ranks("progress", [](Communicator& world) {
     if (world.size() == 1) return;
-    std::vector<float> values(8 << 20, static_cast<float>(world.rank() + 1));  // 32 MiB: several pieces
+    std::vector<float> values(8 << 20, static_cast<float>(world.rank() + 1));  // 32 MiB: several chunks
     const auto sum = static_cast<float>(world.size() * (world.size() + 1) / 2);
     Pending pending = world.start_all_reduce(communicator_cases::tensor_of(values));
-    const volatile float& last = values.back();  // nobody but a test looks before wait()
+    const volatile float& last = values.back();  // only a test looks before wait()
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (last != sum && std::chrono::steady_clock::now() < deadline) {
       world.progress();
@@ -85,9 +85,9 @@ TEST_CASE("MPI: progress() of a group of one rank moves every group's operations
   run_on_all_ranks("progress alone", [](Communicator& world) {
     if (world.size() == 1) return;
     const ProcessGrid grid(world, {.data = world.size()});
-    std::vector<float> values(8 << 20, 1);  // 32 MiB: several pieces
+    std::vector<float> values(8 << 20, 1);  // 32 MiB: several chunks
     Pending sum = grid.data().start_all_reduce(communicator_cases::tensor_of(values));
-    const volatile float& last = values.back();  // nobody but a test looks before wait()
+    const volatile float& last = values.back();  // only a test looks before wait()
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (world.rank() == 0 && last == 1 && std::chrono::steady_clock::now() < deadline) {
       grid.tensor().progress();

@@ -21,7 +21,7 @@ struct Case {
   }
 };
 
-// Large enough that sums go in several pieces, and in several buckets.
+// Large enough that sums go in several chunks, and in several buckets.
 inline void wide(Config& config) {
   config.model.hidden_size = 512;
   config.model.ffn_hidden_size = 2048;

@@ -1,4 +1,4 @@
-// The layers of nn/ behind the one face of layer_on_ranks.h.
+// The layers of nn/ behind the common interface of layer_on_ranks.h.
 #include "base/philox.h"
 #include "nn/block.h"
 #include "nn/embedding.h"

@@ -29,7 +29,7 @@ enum class Cut {
   columns,  ///< inside: always cut by its last dimension
 };
 
-/// A layer behind one face; keeps what its backward needs.
+/// A layer behind a common interface; keeps what its backward needs.
 class TestedLayer {
  public:
   virtual ~TestedLayer() = default;

@@ -1,4 +1,4 @@
-// Linear layers as verbs of their own: what backends fuse is what the parts compute, one after the other.
+// Linear layers as single verbs: what backends fuse is what the parts compute, one after the other.
 #include <catch2/catch.hpp>
 
 #include "ops/device.h"

@@ -306,7 +306,7 @@ void check_norm(Ops& ops, const Form& form, Shape shape, std::int64_t elements,
 TEMPLATE_TEST_CASE("layer norm of the sizes of models, aligned and not, against fp64", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  // Of every way that a backend may take: a row in a warp's registers, in a block's, in nobody's; more rows than are
+  // Of every way that a backend may take: a row in a warp's registers, in a block's, in none; more rows than are
   // worked on together.
   for (const auto& [n, h] : {std::pair<std::int64_t, std::int64_t>{150, 64},
                              {70, 256},

@@ -77,7 +77,7 @@ void check(Ops& ops, const RotaryCase& c) {
     Owned<T> y = x;
     ops.rotary({.x = c.view(y), .positions = positions, .inverse_frequencies = frequency, .inverse = inverse});
     CHECK(difference(y, turned(c, as_doubles(x), positions, frequency, inverse ? -1 : 1), 4e-7) == "");
-    // And to the bit what is not to turn: other heads, channels behind the pairs.
+    // And to the bit what is not to turn: other heads, channels after the pairs.
     for (std::int64_t i = 0; i < c.at(0, 0); ++i) REQUIRE(y[i] == x[i]);
     for (std::int64_t i = 2 * c.pairs; i < c.d; ++i) REQUIRE(y[c.at(0, 0) + i] == x[c.at(0, 0) + i]);
     for (std::int64_t i = 0; i < c.d; ++i) REQUIRE(y[c.at(0, c.heads) + i] == x[c.at(0, c.heads) + i]);

@@ -77,7 +77,7 @@ TEST_CASE("separate: what was copied out is there when its ticket is complete, n
   CHECK(f.device.complete({}));
 }
 
-TEST_CASE("separate: late copies overtake nobody, early ones whom they were not told to wait for", "[separate]") {
+TEST_CASE("separate: late copies overtake no operation, early ones only unrelated ones", "[separate]") {
   for (const Copies copies : {Copies::early, Copies::late}) {
     Fixture f(copies);
     *f.host = 5;
@@ -112,7 +112,7 @@ TEST_CASE("separate: operations that are not told to wait for a copy may come be
   CHECK(f.read(f.y) == 5);
 }
 
-TEST_CASE("separate: operations that are not told to wait for a late copy come before it, the others behind it",
+TEST_CASE("separate: operations that are not told to wait for a late copy come before it, the others after it",
           "[separate]") {
   Fixture f(Copies::late);
   f.backend.ops->fill(f.x, 1);

@@ -1,4 +1,4 @@
-// The team of threads that verbs run on: its parts, its errors, and that nobody else's threads do the work.
+// The team of threads that verbs run on: its parts, its errors, and that no other threads do the work.
 #include <omp.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST_CASE("an error on any thread of a team reaches the caller", "[threads]") {
 }
 
 TEST_CASE("workers are started once, block signals except those of crashes, and one thread starts none", "[threads]") {
-  std::thread([] {  // a rank of its own, so that no other test's workers are counted
+  std::thread([] {  // a separate rank, so that no other test's workers are counted
     const std::vector<std::string> before = tasks_of_process();
     const auto new_tasks = [&] { return tasks_since(before); };
     const Backend one = make_cpu_backend(1);

@@ -304,7 +304,7 @@ TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
     Optimizer optimizer(store, kSettings, *backend.device, ops);
     const UpdateResult result = update(optimizer, *backend.device, ops, grid, kUpdate);
     CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
-    // Up to the copy that another rank counts, behind it, and the copy by itself: 48 + 48 + 10, 50 and 9 elements.
+    // Up to the copy that another rank counts, after it, and the copy by itself: 48 + 48 + 10, 50 and 9 elements.
     CHECK(ops.elements == std::vector<std::int64_t>{106, 50, 9});
   });
 }

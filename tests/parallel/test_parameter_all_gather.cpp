@@ -65,7 +65,7 @@ TEST_CASE("every rank's part of every bucket reaches all data ranks, in the valu
       CHECK(widened.values() == expected);
     }
     got[static_cast<std::size_t>(world.rank())] = widened.copied_values();
-    // A round that nobody asks for is waited for by the destructor.
+    // The destructor waits for a round that was never asked for.
     for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
     CHECK(gathers.in_flight());
   });

@@ -236,7 +236,7 @@ TEST_CASE("optimizer shards: parts of equal length cut parameters anywhere") {
   store.allocate_sizing(DType::f32, 4);
   REQUIRE(store.buckets().size() == 1);
   CHECK(store.flat_elements() == 64);
-  // In the order of declaration; which elements of a parameter, not only how many, is what a checkpoint's pieces say.
+  // In the order of declaration; which elements of a parameter, not only how many, is what a checkpoint's slices say.
   const auto owned = [&](int rank) {
     std::string parts;
     for (const Parameter& parameter : store.all()) {

@@ -1,5 +1,5 @@
 // Staged communicators: every verb through memory of another kind, with copies as early and as late as they may be;
-// what is ordered and what is waited for; and that pinned lanes are what was planned.
+// what is ordered and what is waited for; and that pinned buffers are what was planned.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -39,7 +39,7 @@ class ThroughDevice final : public Communicator {
     device_.copy_to_device(memory.data(), values.data(), values.bytes());
     return memory.tensor(values.shape(), values.dtype());
   }
-  /// A tensor of another that lies in it on the host, or a copy of its own.
+  /// A tensor of another that lies in it on the host, or a separate copy.
   Tensor take_part(ConstTensor part, ConstTensor whole, Tensor whole_there, Buffer& memory) {
     const auto offset = static_cast<const std::byte*>(part.data()) - static_cast<const std::byte*>(whole.data());
     if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(whole.bytes())) return take(part, memory);
@@ -111,7 +111,7 @@ class ThroughDevice final : public Communicator {
   std::uint64_t last_ = 0;
 };
 
-/// Plays `body` on thread ranks, each with a device of its own.
+/// Plays `body` on thread ranks, each with its own device.
 void on_devices(int ranks, Copies copies, const std::function<void(Communicator& staged, Backend& backend)>& body) {
   run_as_threads(ranks, [&](Communicator& world) {
     Backend backend = make_separate_backend(copies);
@@ -142,11 +142,11 @@ TEST_CASE("staged: every verb gives what the host's communicator gives") {
   }
 }
 
-TEST_CASE("staged: operations before the start are in it, operations after the wait are behind it") {
+TEST_CASE("staged: operations before the start are in it, operations after the wait follow it") {
   const Copies copies = GENERATE(Copies::early, Copies::late);
   CHECK_NOTHROW(on_devices(4, copies, [](Communicator& staged, Backend& backend) {
     Ops& ops = *backend.ops;
-    const std::int64_t count = 3000000;  // three pieces
+    const std::int64_t count = 3000000;  // three chunks
     const Buffer memory(*backend.device, 3 * static_cast<std::size_t>(count) * sizeof(float));
     const Tensor sum = memory.tensor({count}, DType::f32);
     const Tensor before = memory.tensor({count}, DType::f32, static_cast<std::size_t>(count) * sizeof(float));
@@ -192,7 +192,7 @@ TEST_CASE("staged: the host does not wait for its device") {
   }));
 }
 
-TEST_CASE("staged: pinned lanes are what was planned, whatever is in flight together") {
+TEST_CASE("staged: pinned buffers are what was planned, whatever is in flight together") {
   const auto play = [](Communicator& group, const std::function<Tensor(std::int64_t)>& tensor) {
     const int rank = group.rank(), size = group.size();
     std::vector<Pending> pending;
@@ -213,7 +213,7 @@ TEST_CASE("staged: pinned lanes are what was planned, whatever is in flight toge
   const StagingPlan plan = counting.staging_plan();
   CHECK(plan.pinned.count == 6);  // collectives, sends and receives: two each
   CHECK(plan.pinned.bytes_each == 4 << 20);
-  CHECK(plan.reductions.count == 2);  // pieces of one tensor
+  CHECK(plan.reductions.count == 2);  // chunks of one tensor
 
   CHECK_NOTHROW(on_devices(4, Copies::late, [&](Communicator& staged, Backend& backend) {
     auto& device = dynamic_cast<SeparateDevice&>(*backend.device);

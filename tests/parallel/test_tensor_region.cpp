@@ -31,7 +31,7 @@ struct RankResults {
   std::size_t arena_bytes = 0;
 };
 
-// Enters with this rank's part of the outside tensor and leaves with a share of its own.
+// Enters with this rank's part of the outside tensor and leaves with its own share.
 RankResults enter_and_leave(const TensorRegion& region) {
   RankResults results;
   Backend backend = make_cpu_backend();

@@ -1,4 +1,4 @@
-// The subjects of the table of the parity test: each is a list of its own, so that the rows of one option stand
+// The subjects of the table of the parity test: each has its own list, so that the rows of one option stand
 // together.
 #pragma once
 

@@ -77,7 +77,7 @@ const TrainingTrace& reference_of(const Row& row) {
   return trace_of({fmt::format("reference {}", fmt::join(row.trains, " ")), 1, 1, 1, {}, row.trains, ""});
 }
 
-void judge(const Row& row) {
+void check_row(const Row& row) {
   const bool half = config_of(row).precision.dtype() != DType::f32;
   require_parity(trace_of(row), reference_of(row), half ? kHalf : kRounding);
   INFO("twice");
@@ -97,7 +97,7 @@ TEST_CASE("every layout and option trains the model that one rank trains") {
   const std::vector<Row> rows = parity_rows();
   for (const Row& row : rows) {
     DYNAMIC_SECTION(row.name) {
-      judge(row);
+      check_row(row);
       if (row.same_as.empty()) continue;
       INFO("the same as " << row.same_as);
       require_identical(trace_of(row), trace_of(row_named(rows, row.same_as)));
@@ -108,14 +108,14 @@ TEST_CASE("every layout and option trains the model that one rank trains") {
 TEST_CASE("options together train the model that one rank trains") {
   for (const Row& row : covering_set().rows) {
     DYNAMIC_SECTION(row.name) {
-      judge(row);
+      check_row(row);
     }
   }
 }
 
 TEST_CASE("every possible pair of values of two options is tried together") {
   const std::vector<std::string> refused = {
-      // One stage has no bubble to fill, nobody to alternate with, and no other way to split its layers.
+      // One stage has no bubble to fill, no rank to alternate with, and no other way to split its layers.
       "4x2x1 + zero bubble", "4x2x1 + interleaved", "4x2x1 + uneven",  //
       "2x4x1 + zero bubble", "2x4x1 + interleaved", "2x4x1 + uneven",  //
       // 12 samples are 3 on each of 4 data ranks; 8 layers are no more than 8 chunks.
@@ -162,7 +162,7 @@ TEST_CASE("several threads per rank train the same model, and bit-identically wi
   require_parity(train_tiny(config, 1, 1, 2, 3), one);
 }
 
-TEST_CASE("sums under the backward are the bits of sums behind it") {
+TEST_CASE("sums during the backward equal sums after it to the bit") {
   struct Layout {
     int tensor, data, pipeline;
     bool sequence_parallel;
@@ -178,11 +178,11 @@ TEST_CASE("sums under the backward are the bits of sums behind it") {
     config.optimizer.distributed = distributed;
     return train_tiny(config, layout.tensor, layout.data, layout.pipeline, 2);
   };
-  const TrainingTrace behind = train_overlapping(false, false);
-  require_identical(train_overlapping(true, false), behind);
+  const TrainingTrace after = train_overlapping(false, false);
+  require_identical(train_overlapping(true, false), after);
   // Several buckets in several hands, gathered while the next forward runs.
-  require_identical(train_overlapping(true, true), behind);
-  require_identical(train_overlapping(false, true), behind);
+  require_identical(train_overlapping(true, true), after);
+  require_identical(train_overlapping(false, true), after);
 }
 
 TEST_CASE("dropout is on in these tests: without it the losses are others") {

@@ -23,7 +23,7 @@ constexpr std::int64_t kSequence = 4, kEncoderSequence = 7, kSamples = 2;
 constexpr Link kMain{Stream::main, 3}, kEncoder{Stream::encoder, 1};
 
 // A model of two streams in a row of pieces: the encoder's begins in the first piece, the main one in piece `split`, as
-// a decoder's does behind its encoder.
+// a decoder's does after its encoder.
 struct TwoStreams {
   int split = 0;
 
@@ -35,8 +35,8 @@ struct TwoStreams {
   }
 };
 
-// What the r-th piece passes on of a micro-batch on a stream: a number of its own where the stream begins, and r more
-// in every piece behind that.
+// What the r-th piece passes on of a micro-batch on a stream: a distinct number where the stream begins, and r more
+// in every piece after that.
 double forward_value(const TwoStreams& model, int micro_batch, Stream stream, int piece) {
   const auto triangle = [](int n) { return n * (n + 1) / 2; };
   return 1000 * micro_batch + 100 * static_cast<int>(stream) + triangle(piece) - triangle(model.first_piece(stream));
@@ -131,7 +131,7 @@ class FakeStage final : public Stage {
     log_->push_back(event);
   }
 
-  // The place of a stream in what this piece receives; behind the last one if it does not.
+  // The place of a stream in what this piece receives; one past the last if it does not.
   std::size_t received(Stream stream) const {
     const auto at =
         std::find_if(receives_.begin(), receives_.end(), [&](const Link& link) { return link.stream == stream; });
@@ -329,7 +329,7 @@ TEST_CASE("slots hold what was planned and not a byte more") {
     const FakeStage fake({}, 0, 1, &log);
     ExecutorMemory planned = planned_memory({}, actions, 0, 1);
     CHECK(planned.slots == std::vector<std::size_t>(3, 128 + 64));  // 4·2·3 and 7·2·1 floats in blocks of 64 bytes
-    CHECK(planned.gradient_buffers.empty());                        // there is nobody to send one to
+    CHECK(planned.gradient_buffers.empty());                        // there is no rank to send one to
     planned.slots[1] -= 64;
     PipelineExecutor executor({&fake}, grid, region, planned, *backend.device);
     const Buffer memory(*backend.device, 4096);

@@ -86,7 +86,7 @@ TEST_CASE("with chunks each chunk's last backward sends its own, and deferred we
     for (const int stage : {0, 1}) {
       CAPTURE(schedule, stage);
       const Started started = play(2, stage, true, schedule);
-      // Of an interleaved last stage even the first bucket: the tied table lies behind chunk 0.
+      // Of an interleaved last stage even the first bucket: the tied table lies after chunk 0.
       CHECK(started.under_backward == (schedule == "interleaved" && stage == 1 ? 3 : 2));
       CHECK(started.all == 3);
     }

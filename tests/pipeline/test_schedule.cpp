@@ -13,29 +13,29 @@ using Kind = Action::Kind;
 
 namespace {
 
-/// Each piece exactly once forward and once backward (whole, or the input's half and then the weights'), the forward
-/// first, in one slot that nobody else holds in between.
+/// Each unit exactly once forward and once backward (whole, or the input's half and then the weights'), the forward
+/// first, in one slot that is not reused in between.
 void check_list(const std::vector<Action>& list, int micro_batches, int chunks = 1) {
-  using Piece = std::pair<int, int>;
-  std::map<int, Piece> holder;  // slot -> who
-  std::set<Piece> forwards, inputs, done;
+  using ScheduleUnit = std::pair<int, int>;
+  std::map<int, ScheduleUnit> holder;  // slot -> who
+  std::set<ScheduleUnit> forwards, inputs, done;
   for (const Action& action : list) {
-    const Piece piece{action.micro_batch, action.chunk};
+    const ScheduleUnit unit{action.micro_batch, action.chunk};
     REQUIRE(action.micro_batch >= 0);
     REQUIRE(action.micro_batch < micro_batches);
     REQUIRE(action.chunk >= 0);
     REQUIRE(action.chunk < chunks);
     if (action.kind == Kind::forward) {
-      REQUIRE(forwards.insert(piece).second);
-      REQUIRE(holder.emplace(action.slot, piece).second);
+      REQUIRE(forwards.insert(unit).second);
+      REQUIRE(holder.emplace(action.slot, unit).second);
       continue;
     }
-    REQUIRE(forwards.count(piece) == 1);
-    REQUIRE(holder.at(action.slot) == piece);
-    if (action.kind != Kind::backward_weight) REQUIRE(inputs.insert(piece).second);
+    REQUIRE(forwards.count(unit) == 1);
+    REQUIRE(holder.at(action.slot) == unit);
+    if (action.kind != Kind::backward_weight) REQUIRE(inputs.insert(unit).second);
     if (action.kind == Kind::backward_input) continue;
-    REQUIRE(inputs.count(piece) == 1);
-    REQUIRE(done.insert(piece).second);
+    REQUIRE(inputs.count(unit) == 1);
+    REQUIRE(done.insert(unit).second);
     holder.erase(action.slot);
   }
   REQUIRE(static_cast<int>(forwards.size()) == micro_batches * chunks);
@@ -67,7 +67,7 @@ std::string chunks_of(const std::vector<Action>& list, Kind kind) {
 
 }  // namespace
 
-TEST_CASE("every training schedule does every piece once and holds the slots it promises") {
+TEST_CASE("every training schedule does every unit once and holds the slots it promises") {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
       for (int stage = 0; stage < stages; ++stage) {
@@ -97,7 +97,7 @@ TEST_CASE("every training schedule does every piece once and holds the slots it 
   }
 }
 
-TEST_CASE("interleaved does every piece once and holds the slots it promises, for any number of micro-batches") {
+TEST_CASE("interleaved does every unit once and holds the slots it promises, for any number of micro-batches") {
   for (int stages = 2; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
       for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {

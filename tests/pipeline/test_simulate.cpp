@@ -230,7 +230,7 @@ TEST_CASE("with a single gradient buffer two stages of two chunks deadlock") {
   const auto lists = make_schedules("interleaved", 2, 4, 2);
   const auto result = simulate(lists, {.gradient_buffers = 1});
   REQUIRE(result.deadlock);
-  CHECK(result.explanation.find("for a gradient buffer that nobody has received") != std::string::npos);
+  CHECK(result.explanation.find("for a gradient buffer that has not been received") != std::string::npos);
 }
 
 TEST_CASE("chunks follow each other around the ring and a cut backward frees the next stage early") {

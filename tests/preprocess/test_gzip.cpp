@@ -96,17 +96,17 @@ TEST_CASE("gzip: damaged files are refused before anything is written", "[fault]
   require_clean_error(folder, job_of(folder, {"a.txt.gz"}), ErrorKind::data, {"a.txt.gz: damaged"});
 }
 
-TEST_CASE("gzip: what is behind a member and is no member is an error", "[fault-59]") {
+TEST_CASE("gzip: what follows a member and is no member is an error", "[fault-59]") {
   const ShardFolder folder;
   const std::string text = random_lines(10000);
   write_gzip(folder.file("a.txt.gz"), text);
   const std::string whole = contents_of(folder.file("a.txt.gz"));
   std::string bad_header = whole;
   bad_header[2] = 7;  // a compression that gzip does not have
-  for (const std::string& behind :
+  for (const std::string& rest :
        {bad_header, std::string(512, '\0'), std::string("plain text\n"), whole.substr(0, 1)}) {
-    write_file(folder.file("a.txt.gz"), whole + behind);
-    const std::string place = behind.size() == 1 ? "unexpected end" : "byte " + std::to_string(whole.size());
+    write_file(folder.file("a.txt.gz"), whole + rest);
+    const std::string place = rest.size() == 1 ? "unexpected end" : "byte " + std::to_string(whole.size());
     require_clean_error(folder, job_of(folder, {"a.txt.gz"}), ErrorKind::data, {"a.txt.gz: damaged", place});
   }
   write_file(folder.file("a.txt.gz"), whole + whole);

@@ -92,7 +92,7 @@ TEST_CASE("preprocess: a line of 50 MB", "[preprocess][fault-16]") {
   CHECK(run(job, 3).tokens == 50'000'000 + 5 + 4 + 3);
   TokenDataset dataset(job.output);
   CHECK(dataset.documents() == 3);
-  CHECK(dataset.shards() == 2);  // the last line begins 50 MB behind the others
+  CHECK(dataset.shards() == 2);  // the last line begins 50 MB after the others
 }
 
 TEST_CASE("preprocess: plain text is cut at paragraphs and loses nothing", "[preprocess]") {
@@ -230,7 +230,7 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
   CHECK(texts_of(job.output) == std::vector<std::string>{"old|"});
 }
 
-TEST_CASE("preprocess: what a killed run has left goes away with the next one, and nobody else's files",
+TEST_CASE("preprocess: what a killed run has left goes away with the next one, and no other files",
           "[preprocess][fault-68]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("a"));

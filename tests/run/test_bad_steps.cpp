@@ -49,7 +49,7 @@ int norms_a_step(const ProcessGrid& grid) {
   return micro_batches * (2 * layers + (grid.last_stage() ? 1 : 0));
 }
 
-/// Puts `value` behind one norm of step 3 (call `which` of the step), and of as many steps after it as asked for.
+/// Puts `value` after one norm of step 3 (call `which` of the step), and of as many steps after it as asked for.
 template <class Hook, class Output>
 void poison_step_3(Hook& hook, Output output, const ProcessGrid& grid, float value, int which, int times) {
   const int step = norms_a_step(grid);
@@ -148,7 +148,7 @@ TEST_CASE("NaN on one rank in one micro-batch: every rank skips, the next step i
 
 TEST_CASE("a bad gradient on one tensor rank alone, of a parameter that another one counts, is skipped too",
           "[fault-34]") {
-  // Behind the last norm of the backward comes the embedding, whose position table every tensor rank has whole: nothing
+  // After the last norm of the backward comes the embedding, whose position table every tensor rank has whole: nothing
   // that tensor ranks exchange carries the number to another one.
   for (const bool distributed : {false, true}) {
     CAPTURE(distributed);
@@ -225,7 +225,7 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
   }
   CHECK_THAT(ended.log, Contains("step 5 is skipped: loss or gradient are not finite, 3 steps in a row now"));
 
-  // Resumed from step 5 with three bad steps behind it; as many more as make four in a row end it, one good resets.
+  // Resumed from step 5 after three bad steps; as many more as make four in a row end it, one good resets.
   const LoopResult again = run_loop(config, [](InjectedOps& ops, const ProcessGrid& grid) {
     ops.after_norm_backward = [&grid](const LayerNormBackwardArgs& args) {
       if (grid.world().rank() == 0) args.dx.as<float>()[0] = kInfinity;

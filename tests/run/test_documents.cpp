@@ -1,4 +1,4 @@
-// Whole runs over documents and with losses of their own, from shards to metrics: on every schedule and on a device,
+// Whole runs over documents and with other losses, from shards to metrics: on every schedule and on a device,
 // the numbers of one rank; and what is refused. That the numbers are right: tests/golden/test_losses.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -184,8 +184,8 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
       Replica replica(config, grid, backend);
       TinyBatches batches(config, grid.data().rank());
       Timers timers;
-      for (const TensorSlice& piece : replica.all_slices(false)) {
-        if (piece.name == "layers.2.mlp.up.weight") piece.value.as<float>()[piece.count - 1] = -66000;
+      for (const TensorSlice& slice : replica.all_slices(false)) {
+        if (slice.name == "layers.2.mlp.up.weight") slice.value.as<float>()[slice.count - 1] = -66000;
       }
       replica.optimizer().set_values_from_master();
       const std::span<const MicroBatch> micro_batches = batches.step(1);

@@ -127,7 +127,7 @@ TEST_CASE("message growth: a step asks nothing of the world, and of each group w
       for (std::size_t i = 0; i < meters.size(); ++i) {
         const Communicator& group = *grid.groups()[i];
         CAPTURE(group.name(), group.size(), meters[i].operations);
-        // No tensor of this model is longer than a piece: at most two messages for each other rank of the group.
+        // No tensor of this model is longer than a chunk: at most two messages for each other rank of the group.
         CHECK(meters[i].messages <= meters[i].operations * 2 * (group.size() - 1));
         in_all += meters[i].messages;
       }

@@ -207,22 +207,22 @@ std::map<std::string, std::vector<float>> whole_contents(const std::string& chec
   run_as_threads(1, [&](Communicator& world) {
     std::vector<std::string> warnings;
     const CheckpointReader reader = open_named_checkpoint(world, checkpoint, warnings);
-    std::vector<TensorSlice> pieces;
+    std::vector<TensorSlice> slices;
     for (const auto& [name, stored] : reader.tensors()) {
       const std::int64_t count = stored.shape.elements();
-      TensorSlice piece{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
-      for (int i = 0; i < stored.shape.rank(); ++i) piece.box.offset[i] = 0;
+      TensorSlice slice{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
+      for (int i = 0; i < stored.shape.rank(); ++i) slice.box.offset[i] = 0;
       int which = 0;
-      for (Tensor* tensor : {&piece.value, &piece.m, &piece.v}) {
+      for (Tensor* tensor : {&slice.value, &slice.m, &slice.v}) {
         if (which > reader.moments()) break;
         std::vector<float>& memory = contents[fmt::format("{} {}", name, which++)];
         memory.resize(static_cast<std::size_t>(count));
         *tensor = Tensor(memory.data(), {count}, DType::f32);
       }
-      pieces.push_back(piece);
+      slices.push_back(slice);
     }
     CpuDevice device;
-    reader.read(world, pieces, device);
+    reader.read(world, slices, device);
   });
   return contents;
 }

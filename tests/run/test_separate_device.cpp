@@ -1,4 +1,4 @@
-// A device with memory of its own, which works while the host does something else, trains the same numbers to the
+// A device with separate memory, which works while the host does something else, trains the same numbers to the
 // last bit as the host itself: steps, evaluations, checks, saves, resumes, skipped steps and their explanation, text.
 // Following a pointer into it on the host ends this program.
 #include <catch2/catch.hpp>
@@ -96,7 +96,7 @@ void poison(InjectedOps& ops, const ProcessGrid& grid) {
 
 }  // namespace
 
-TEST_CASE("a device of its own kind trains, saves, resumes and evaluates what the host does, bit for bit") {
+TEST_CASE("a device with separate memory trains, saves, resumes and evaluates what the host does, bit for bit") {
   const bool many_ranks = GENERATE(false, true);
   const ShardFolder folder;
   Config config = config_of(folder, many_ranks);
@@ -124,7 +124,7 @@ TEST_CASE("a device of its own kind trains, saves, resumes and evaluates what th
   CHECK(rank_files(device.run.directory, kSteps) == rank_files(config.run.directory, kSteps));
 }
 
-TEST_CASE("a device of its own kind finds, skips and explains a bad step as the host does") {
+TEST_CASE("a device with separate memory finds, skips and explains a bad step as the host does") {
   const bool many_ranks = GENERATE(false, true);
   const ShardFolder folder;
   Config config = config_of(folder, many_ranks);
@@ -141,7 +141,7 @@ TEST_CASE("a device of its own kind finds, skips and explains a bad step as the 
   CHECK(rank_files(folder.file("device"), kSteps) == rank_files(folder.file("host"), kSteps));
 }
 
-TEST_CASE("a device of its own kind writes the text that the host writes") {
+TEST_CASE("a device with separate memory writes the text that the host writes") {
   const ShardFolder folder;
   Config config = config_of(folder, false);
   config.run.directory = folder.file("run");

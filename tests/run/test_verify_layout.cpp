@@ -1,5 +1,5 @@
 // megatron_train --verify, with ranks as threads: right layouts pass, and planted defects are found and named. The
-// verdict by itself: test_layout_verdict.cpp; under a launcher: faults/test_verify.cpp.
+// report by itself: test_parity_report.cpp; under a launcher: faults/test_verify.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -146,7 +146,7 @@ namespace {
 constexpr std::int64_t kRows = 3, kColumns = 4;
 
 /// A whole tensor of these values.
-TensorSlice piece_of(const std::string& name, const Shape& shape, std::vector<float>& values) {
+TensorSlice slice_of(const std::string& name, const Shape& shape, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
   Shape origin = shape;
   for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
@@ -157,8 +157,8 @@ WholeTensors small_reference() {
   std::vector<float> weight = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, query = {3, 4}, key = {1e-9f, 0};
   Backend backend = make_cpu_backend();
   return WholeTensors::of_gradients(
-      {piece_of("layers.0.mlp.up.weight", {kRows, kColumns}, weight),
-       piece_of("layers.0.attention.query.bias", {2}, query), piece_of("layers.0.attention.key.bias", {2}, key)},
+      {slice_of("layers.0.mlp.up.weight", {kRows, kColumns}, weight),
+       slice_of("layers.0.attention.query.bias", {2}, query), slice_of("layers.0.attention.key.bias", {2}, key)},
       1, *backend.device);
 }
 
@@ -179,10 +179,10 @@ std::vector<TensorDifference> compare_two(const std::function<void(int rank, Nam
     std::vector<TensorSlice> held;
     for (auto& [name, numbers] : values) {
       const auto count = static_cast<std::int64_t>(numbers.size());
-      TensorSlice piece{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
-      if (count == 6) piece = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count, {}, {}, {}};
-      piece.value = Tensor(numbers.data(), {count}, DType::f32);
-      held.push_back(piece);
+      TensorSlice slice{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
+      if (count == 6) slice = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count, {}, {}, {}};
+      slice.value = Tensor(numbers.data(), {count}, DType::f32);
+      held.push_back(slice);
     }
     const WholeTensors* const whole = rank == 0 ? &reference : nullptr;
     if (set) set_tensors(world, whole, held, 1 / unit, *backend.device);
@@ -245,14 +245,14 @@ TEST_CASE("tensors are set to the reference's wherever they lie") {
 TEST_CASE("parameters are judged by how far they have moved") {
   Backend backend = make_cpu_backend();
   std::vector<float> values = {3, 4};
-  const std::vector<TensorSlice> pieces = {piece_of("final_norm.gain", {2}, values)};
-  WholeTensors whole = WholeTensors::of(pieces, *backend.device);
+  const std::vector<TensorSlice> slices = {slice_of("final_norm.gain", {2}, values)};
+  WholeTensors whole = WholeTensors::of(slices, *backend.device);
   CHECK(whole.tensors[0].scale == Approx(5));
   values = {3.5f, 4};
-  whole.move_to(pieces, 0, *backend.device);
+  whole.move_to(slices, 0, *backend.device);
   CHECK(whole.tensors[0].scale == Approx(0.5));
   CHECK(whole.tensors[0].values == values);
-  whole.move_to(pieces, 1e-3, *backend.device);
+  whole.move_to(slices, 1e-3, *backend.device);
   CHECK(whole.tensors[0].scale == Approx(1e-3 * std::hypot(3.5, 4)));
 }
 

@@ -15,7 +15,7 @@ namespace megatron::test {
 using NamedValues = std::map<std::string, std::vector<float>>;
 
 /// visit(first element in the whole tensor, first element in the box, count) for each contiguous run of the box.
-template <class Boxed, class Visit>  // a Parameter, or a Piece of one
+template <class Boxed, class Visit>  // a Parameter, or a Slice of one
 void for_each_run(const Boxed& boxed, const Visit& visit) {
   const bool matrix = boxed.global_shape.rank() == 2;
   const std::int64_t rows = matrix ? boxed.box.extent[0] : 1;
@@ -38,15 +38,15 @@ inline void assemble(const Parameter& parameter, ConstTensor part, NamedValues& 
   });
 }
 
-/// Writes a piece's values into the whole tensor of its name.
-inline void assemble(const TensorSlice& piece, NamedValues& whole) {
-  std::vector<float>& target = whole[piece.name];
-  target.resize(static_cast<std::size_t>(piece.global_shape.elements()));
-  const float* source = piece.value.as<float>();
-  for_each_run(piece, [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
-    const std::int64_t begin = std::max(in_box, piece.first), end = std::min(in_box + count, piece.first + piece.count);
+/// Writes a slice's values into the whole tensor of its name.
+inline void assemble(const TensorSlice& slice, NamedValues& whole) {
+  std::vector<float>& target = whole[slice.name];
+  target.resize(static_cast<std::size_t>(slice.global_shape.elements()));
+  const float* source = slice.value.as<float>();
+  for_each_run(slice, [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
+    const std::int64_t begin = std::max(in_box, slice.first), end = std::min(in_box + count, slice.first + slice.count);
     if (begin < end)
-      std::copy(source + begin - piece.first, source + end - piece.first, &target[0] + in_whole + begin - in_box);
+      std::copy(source + begin - slice.first, source + end - slice.first, &target[0] + in_whole + begin - in_box);
   });
 }
 

@@ -180,7 +180,7 @@ inline void broadcast_case(Communicator& world) {
   }
 }
 
-/// Everybody sends to the right before anybody receives; three messages on a channel, waited for out of order.
+/// Every rank sends to the right before any receives; three messages on a channel, waited for out of order.
 inline void ring_case(Communicator& world) {
   if (world.size() == 1) return;
   const int right = (world.rank() + 1) % world.size();
@@ -189,7 +189,7 @@ inline void ring_case(Communicator& world) {
     std::vector<std::vector<float>> out, in(4);
     std::vector<Pending> sends, receives;
     for (int message = 0; message < 4; ++message) out.push_back(elements_of<float>(world.rank() * 4 + message, count));
-    for (int message = 0; message < 4; ++message) {  // the last one has a channel of its own
+    for (int message = 0; message < 4; ++message) {  // the last one has a separate channel
       sends.push_back(world.start_send(tensor_of(out[static_cast<std::size_t>(message)]), right, message == 3 ? 1 : 0));
     }
     for (std::size_t message = 0; message < 4; ++message) in[message].resize(static_cast<std::size_t>(count));

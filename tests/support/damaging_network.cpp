@@ -1,5 +1,5 @@
 // Preloaded into a program, a network that damages what one rank (MEGATRON_DAMAGING_RANK) sends: of every large message
-// one bit is turned round, on the way. Nobody notices but by the numbers.
+// one bit is turned round, on the way. Only the numbers show it.
 #define OMPI_SKIP_MPICXX 1  // the C interface alone: this is loaded before any of MPI
 #include <mpi.h>
 

@@ -1,7 +1,7 @@
 // A backend that behaves like a GPU without one: memory that is not the host's, and work that is done while the host
 // does something else. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits.
 //
-// Memory: pages that nobody may touch but while the backend itself works on them. Following a pointer there from
+// Memory: pages that only the backend may touch, while it works on them. Following a pointer there from
 // anywhere else ends the process by SIGSEGV.
 //
 // Time: operations are carried out when they are waited for, not when they are called; copies as early as their
@@ -30,7 +30,7 @@ class SeparateDevice final : public Device {
 
   void* allocate(std::size_t bytes) override;
   void deallocate(void* memory, std::size_t bytes) noexcept override;
-  std::string description() const override { return "memory of its own, late work"; }
+  std::string description() const override { return "separate memory, late work"; }
   std::string identity() const override { return "separate"; }
   std::optional<std::size_t> free_bytes() const override { return free_bytes_; }
   void set_free_bytes(std::optional<std::size_t> bytes) { free_bytes_ = bytes; }  ///< what it says
@@ -51,7 +51,7 @@ class SeparateDevice final : public Device {
   /// An operation, to be carried out later.
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
-  void refuse_pinned(std::size_t bytes) { refused_pinned_ = bytes; }    ///< an allocation of just so many
+  void refuse_pinned(std::size_t bytes) { refused_pinned_ = bytes; }    ///< an allocation of exactly this size
   std::size_t pinned_bytes() const { return pinned_.bytes; }            ///< held now
   std::size_t most_pinned_bytes() const { return pinned_.most_bytes; }  ///< at once so far
   /// How often the host has waited so far: synchronous copies, and wait() for what was not complete.

@@ -17,7 +17,7 @@
 
 namespace megatron::test {
 
-/// A contiguous tensor with memory of its own; converts to a view wherever an operation wants one.
+/// A contiguous tensor that owns its memory; converts to a view wherever an operation wants one.
 template <class T>
 class Owned {
  public:

@@ -95,7 +95,7 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
   }
 }
 
-// The tokens are known to everybody: nothing has to be summed over ranks here.
+// All ranks know the tokens: nothing has to be summed over ranks here.
 void TinyBatches::count_losses(int step, const StepShape& shape) {
   targets_in_batch_ = weigh_ ? 0 : static_cast<double>(shape.tokens());
   if (!weigh_) return;
@@ -170,7 +170,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       replica.forward_backward(micro_batches, step, batches.loss(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
-        for (const TensorSlice& piece : replica.summed_gradients()) assemble(piece, trace.gradients);
+        for (const TensorSlice& slice : replica.summed_gradients()) assemble(slice, trace.gradients);
       }
       const Replica::Update update = replica.update(
           {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
@@ -182,7 +182,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     const double evaluation = replica.evaluate(batches.step(steps), batches.loss().counts, timers).total;
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) trace.evaluation = evaluation;
-    for (const TensorSlice& piece : replica.owned_slices()) assemble(piece, trace.parameters);
+    for (const TensorSlice& slice : replica.owned_slices()) assemble(slice, trace.parameters);
   });
   for (auto& [name, gradient] : trace.gradients) {
     for (float& number : gradient) number /= static_cast<float>(loss_scale(config));

@@ -16,8 +16,8 @@ namespace megatron::test {
 Config tiny_config();
 
 // Other models of these sizes. With two groups keys are shared by every two of four tensor ranks, with one by all.
-void like_llama(ModelConfig& model);  ///< rotary positions, RMSNorm, SwiGLU, no biases, a head of its own, two groups
-void with_one_group(ModelConfig& model);       ///< and ALiBi
+void like_llama(ModelConfig& model);      ///< rotary positions, RMSNorm, SwiGLU, no biases, a separate head, two groups
+void with_one_group(ModelConfig& model);  ///< and ALiBi
 void with_normed_heads(ModelConfig& model);    ///< norms of queries and keys, of which half turn; one group, GeGLU
 void with_window(ModelConfig& model);          ///< wide heads, scaled embeddings, biases of query, key and value alone
 void with_parallel_parts(ModelConfig& model);  ///< through one norm; a norm of embeddings, a bias of logits

@@ -1,5 +1,5 @@
 // A communicator that knows of each group which gathers are started and not waited for, and how many other collectives
-// were started behind such: a transport that does a group's collectives in their order finishes the gathers first.
+// were started after such: a transport that does a group's collectives in their order finishes the gathers first.
 #pragma once
 
 #include <set>
@@ -15,7 +15,7 @@ class WatchingCommunicator final : public CommunicatorDecorator {
   explicit WatchingCommunicator(std::unique_ptr<Communicator> inner) : CommunicatorDecorator(std::move(inner)) {}
 
   int gathers_in_flight() const { return static_cast<int>(gathers_.size()); }
-  int started_behind_gathers() const { return behind_; }
+  int started_after_gathers() const { return behind_; }
 
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {

@@ -54,7 +54,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Endless on purpose; the sum behind the call keeps it from becoming a loop.
+// Endless on purpose; the sum after the call keeps it from becoming a loop.
 int overflow_stack(volatile int* depth) {
   volatile char frame[4096] = {};
   *depth = *depth + 1;
@@ -146,7 +146,7 @@ TEST_CASE("internal errors, lack of memory and escaped exceptions leave their st
   CHECK(memory.code == 0);
   CHECK(contains(memory.stack, "out of memory at step 41"));
 
-  const Death escaped = death_of([]() noexcept { fail(ErrorKind::data, "nobody catches this"); });
+  const Death escaped = death_of([]() noexcept { fail(ErrorKind::data, "never caught"); });
   CHECK(escaped.signal == SIGABRT);
   CHECK(contains(escaped.stack, "SIGABRT"));
 

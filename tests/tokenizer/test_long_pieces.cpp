@@ -117,7 +117,7 @@ TEST_CASE("gpt2: vocabularies in which two merges make one token", "[tokenizer]"
   merge(257, 'c', 258);  // abc
   merge(258, 'a', 259);  // abca
   merge(256, 'a', 260);  // bca
-  merge('a', 256, 258);  // abc once more, behind a merge that uses it
+  merge('a', 256, 258);  // abc once more, after a merge that uses it
   merge(258, 258, 261);  // abcabc
   merge('c', 'c', 262);
   merge(259, 260, 263);

@@ -71,8 +71,8 @@ TEST_CASE("datasets: Megatron's sample counts, and evaluations that continue whe
   CHECK(datasets.first_validation_sample(90) == 16);
   CHECK(datasets.first_validation_sample(100) == 24);  // at the end
   CHECK(datasets.first_validation_sample(70) == 16);   // a run that ends there without being Megatron's whole run
-  std::vector<TokenRange> pieces;
-  datasets.validation()->order->locate(31, pieces);  // the last one there is a need for
+  std::vector<TokenRange> ranges;
+  datasets.validation()->order->locate(31, ranges);  // the last one there is a need for
 
   config.train.steps = 90;  // ends on an interval: Megatron evaluates twice there, this program as Megatron at its end
   CHECK(Datasets(config).first_validation_sample(90) == 24);
@@ -175,8 +175,8 @@ TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percen
   CHECK(datasets.train().order->description().find("made for 302 samples") != std::string::npos);  // 300 · 1.005
   CHECK(datasets.train().order->description().find("made for 101 samples") != std::string::npos);
   CHECK(datasets.test()->order->description().find("made for 5 samples") != std::string::npos);  // of 8
-  std::vector<TokenRange> pieces;
-  for (std::uint64_t i = 0; i < 400; ++i) datasets.train().order->locate(i, pieces);
+  std::vector<TokenRange> ranges;
+  for (std::uint64_t i = 0; i < 400; ++i) datasets.train().order->locate(i, ranges);
   const auto first = order_facts(config, datasets);
   CHECK(first.at("train_documents") == 97 + split_rounding_parts(50, {969, 30, 0})[1]);
 
@@ -191,10 +191,10 @@ TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percen
   for (std::uint64_t i = 0; i < 400; ++i) {
     const auto [set, sample] = index.at(i);
     if (set == 0) continue;
-    datasets.train().order->locate(i, pieces);
+    datasets.train().order->locate(i, ranges);
     of_r.train().order->locate(sample, own);
-    for (TokenRange& range : own) range.first += 1000;  // behind p
-    CHECK(pieces == own);
+    for (TokenRange& range : own) range.first += 1000;  // after p
+    CHECK(ranges == own);
   }
 
   // Other weights are another order, and the checkpoint's facts say so.

@@ -17,7 +17,7 @@ const WatchingCommunicator& data_group(const ProcessGrid& grid) {
 
 struct Seen {
   std::vector<int> in_flight;  // at the first norm of every forward
-  int behind = 0;              // collectives started behind gathers by then
+  int after_gathers = 0;       // collectives started after gathers by then
 };
 
 }  // namespace
@@ -52,7 +52,7 @@ TEST_CASE("a forward begins while the gathers of the update before it are in fli
           if (calls++ % norms != 0) return;
           Seen& mine = seen[static_cast<std::size_t>(grid.world().rank())];
           mine.in_flight.push_back(data_group(grid).gathers_in_flight());
-          mine.behind = data_group(grid).started_behind_gathers();
+          mine.after_gathers = data_group(grid).started_after_gathers();
         };
       },
       [](Communicator& world) { return std::make_unique<WatchingCommunicator>(world); });
@@ -63,6 +63,6 @@ TEST_CASE("a forward begins while the gathers of the update before it are in fli
     CHECK(mine.in_flight[0] == 0);  // nothing was updated yet
     CHECK(mine.in_flight[1] > 0);   // of the second step, and of the evaluation after it
     CHECK(mine.in_flight[2] > 0);
-    CHECK(mine.behind == 0);
+    CHECK(mine.after_gathers == 0);
   }
 }

@@ -1,5 +1,5 @@
 // What plan_memory promises is what a replica takes: to the byte, on every rank; and once the first steps are done, a
-// step takes nothing from anybody.
+// step allocates nothing.
 #include <catch2/catch.hpp>
 #include <mutex>
 
@@ -243,8 +243,8 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
   };
   const Config config = config_of({});
   const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
-  // What a layer saves besides its output (the next one's input): two norms with their statistics, the residual stream
-  // in the middle, query, key and value, attention's output and statistics, up and activated.
+  // What a layer saves in addition to its output (the next one's input): two norms with their statistics, the residual
+  // stream in the middle, query, key and value, attention's output and statistics, up and activated.
   const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
   const MemoryPlan none = plan({});
   for (std::int64_t layers = 1; layers <= 5; ++layers) {
@@ -276,7 +276,7 @@ TEST_CASE("sequence parallel: what is saved outside of the tensor region shrinks
     return bytes * rows * (layers * (3 * h + h + 4 + 2 * 4 * h) / t + vocab / t + 3);
   };
   // Outside, of a layer: two norms with their statistics, the residual stream in the middle and at the end; before the
-  // first the embedding, behind the last a norm.
+  // first the embedding, after the last a norm.
   const std::size_t outside = bytes * rows * (layers * (2 * (h + 2) + 2 * h) + h + h + 2);
   for (const int tensor : {2, 4}) {
     CAPTURE(tensor);

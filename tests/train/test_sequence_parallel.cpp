@@ -107,8 +107,8 @@ double error(const NamedValues& gradients, const NamedValues& right, const std::
   return std::sqrt(difference / size);
 }
 
-/// Used on a slice of the sequence (Megatron-LM's list: norms, biases behind row-parallel products), and here the
-/// position table, which is added behind the scatter.
+/// Used on a slice of the sequence (Megatron-LM's list: norms, biases after row-parallel products), and here the
+/// position table, which is added after the scatter.
 std::set<std::string> used_on_slices() {
   std::set<std::string> names = {"embedding.position.weight", "final_norm.weight", "final_norm.bias"};
   for (const std::string layer : {"layers.0.", "layers.1."}) {

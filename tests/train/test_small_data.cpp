@@ -55,9 +55,9 @@ TEST_CASE("small data: few documents are split by tokens", "[small_data]") {
   CHECK(datasets.train().order->samples() == 242);
   REQUIRE(datasets.validation());
   CHECK(datasets.validation()->order->samples() == 7);
-  std::vector<TokenRange> pieces;
-  datasets.validation()->order->locate(0, pieces);
-  CHECK(pieces == std::vector<TokenRange>{{969, 5}});
+  std::vector<TokenRange> ranges;
+  datasets.validation()->order->locate(0, ranges);
+  CHECK(ranges == std::vector<TokenRange>{{969, 5}});
   CHECK_FALSE(datasets.test());
 }
 

@@ -1,9 +1,9 @@
-// The verdict on a comparison of two plays of the same steps, such as a layout's and one rank's: the tables that people
+// The report on a comparison of two plays of the same steps, such as a layout's and one rank's: the tables that people
 // read, and what differs by more than it may, with a hint where to look. Knows numbers and names: no ranks, no devices.
 //
-// A difference may be as large as a fixed promise says. Where it is larger, the verdict has to know how far rounding
+// A difference may be as large as a fixed tolerance says. Where it is larger, the report has to know how far rounding
 // moves the reference: gradients that are zero but for rounding, or the kink of a ReLU, leave rounding errors of any
-// relative size, which no fixed promise can tell from a defect.
+// relative size, which no fixed tolerance can tell from a defect.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@
 namespace megatron {
 
 /// What may differ, relative to the reference.
-struct Promise {
+struct Tolerance {
   double loss, gradient;
 };
-inline constexpr Promise kRounding{1e-5, 5e-5};  ///< fp32
-inline constexpr Promise kBand{5e-3, 5e-2};      ///< 16 bits
+inline constexpr Tolerance kRounding{1e-5, 5e-5};        ///< fp32
+inline constexpr Tolerance kMixedPrecision{5e-3, 5e-2};  ///< 16 bits
 /// Of norms and updates in any precision: both are made of the reference's gradients, in fp32.
-inline constexpr double kNormPromise = 1e-5, kUpdatePromise = 1e-4;
+inline constexpr double kNormTolerance = 1e-5, kUpdateTolerance = 1e-4;
 /// What was not measured in the step itself allows no more than this share of a number: a sum that is left out is more.
 inline constexpr double kMostElsewhere = 0.4;
 
@@ -41,7 +41,7 @@ struct PlayComparison {
 
 class ParityReport {
  public:
-  ParityReport(PlayComparison comparison, Promise promise);
+  ParityReport(PlayComparison comparison, Tolerance tolerance);
 
   /// `rounding`: the reference's first steps, played by one rank with other rounding errors, compared with themselves.
   /// Losses and gradients may then differ by up to four times the most that this or an earlier such play has moved
@@ -76,7 +76,7 @@ class ParityReport {
   std::string gradient_failure(std::size_t step) const;
 
   PlayComparison comparison_;
-  Promise promise_;
+  Tolerance tolerance_;
   // By step: how far plays of this step allow its numbers to differ, and what else is known of them.
   std::vector<Numbers> rounding_, precision_;
 };

@@ -1,4 +1,4 @@
-// Pieces of host memory, and the same on a device whose memory is not the host's, one buffer a tensor.
+// Slices of host memory, and the same on a device whose memory is not the host's, one buffer a tensor.
 #pragma once
 
 #include <deque>
@@ -9,10 +9,10 @@
 
 namespace megatron::test {
 
-class PiecesOnDevice {
+class SlicesOnDevice {
  public:
   /// Copies them there. Both must outlive this.
-  PiecesOnDevice(const std::vector<TensorSlice>& home, Device& device) : device_(device), home_(home), there_(home) {
+  SlicesOnDevice(const std::vector<TensorSlice>& home, Device& device) : device_(device), home_(home), there_(home) {
     each([&](Tensor& there, const Tensor& host) {
       there = memory_.emplace_back(device_, host.bytes()).tensor(host.shape(), host.dtype());
       device_.copy_to_device(there.data(), host.data(), host.bytes());

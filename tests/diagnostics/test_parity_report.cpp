@@ -1,5 +1,5 @@
-// What a verdict on two plays says and allows, from numbers.
-#include "diagnostics/layout_verdict.h"
+// What a report on two plays says and allows, from numbers.
+#include "diagnostics/parity_report.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -22,53 +22,53 @@ bool contains(const std::string& text, const char* part) {
 
 }  // namespace
 
-TEST_CASE("a verdict says what is off, and where to look") {
+TEST_CASE("a report says what is off, and where to look") {
   const std::vector<TensorDifference> right = {off_by("first", 1e-6), off_by("second", 2e-6, 1)};
-  const auto verdict = [&](StepComparison first, StepComparison second, std::vector<TensorDifference> parameters = {}) {
+  const auto report = [&](StepComparison first, StepComparison second, std::vector<TensorDifference> parameters = {}) {
     ParityReport result({{std::move(first), std::move(second)}, std::move(parameters), ""}, kRounding);
     CHECK(contains(result.tables(), "that differ most"));
     return result;
   };
   const StepComparison good = step_of({4, 4}, {1, 1}, right), close = step_of({4.00002, 4}, {1, 1}, right);
-  CHECK(verdict(good, good).failure().empty());
-  CHECK(verdict(close, good).first_step_beyond() == 0);
-  CHECK(verdict(close, good, {off_by("first", 3e-5)}).summary() ==
+  CHECK(report(good, good).failure().empty());
+  CHECK(report(close, good).first_step_beyond() == 0);
+  CHECK(report(close, good, {off_by("first", 3e-5)}).summary() ==
         "loss within 5.0e-06 (1e-05 allowed), gradient norm 0.0e+00 (1e-05), 4 gradients 2.0e-06 (5e-05), updates "
         "3.0e-05 (1e-04)");
 
-  std::string text = verdict(good, step_of({3.1, 3}, {1, 1}, right)).failure();
+  std::string text = report(good, step_of({3.1, 3}, {1, 1}, right)).failure();
   CHECK(contains(text, "the loss of step 2 is 3.1 instead of 3"));
   CHECK(contains(text, "look at what their updates left behind"));
   text =
-      verdict(step_of({4.1, 4}, {1, 1}, {off_by("first", 0.1), off_by("second", 0.2, 1), off_by("third", 1e-6)}), good)
+      report(step_of({4.1, 4}, {1, 1}, {off_by("first", 0.1), off_by("second", 0.2, 1), off_by("third", 1e-6)}), good)
           .failure();
   CHECK(contains(text, "the loss of step 1 is 4.1 instead of 4"));
   CHECK(contains(text, "2 of 3 gradients of step 1"));
   CHECK(contains(text, "so the forward pass is already another one"));
   CHECK(contains(text, "the first that is off is second, by 2.0e-01, most of it on rank 1"));
-  CHECK(contains(verdict(good, step_of({4, 4}, {1.1, 1}, right)).failure(), "the gradient norm of step 2 is 1.1"));
-  CHECK(contains(verdict(good, good, {off_by("first", 1e-6), off_by("second", 0.5, 3)}).failure(),
+  CHECK(contains(report(good, step_of({4, 4}, {1.1, 1}, right)).failure(), "the gradient norm of step 2 is 1.1"));
+  CHECK(contains(report(good, good, {off_by("first", 1e-6), off_by("second", 0.5, 3)}).failure(),
                  "1 of 2 parameters are updated otherwise, second by 5.0e-01 of its way, most of it on rank 3"));
   for (const double other : {4.0, double(NAN)}) {
-    CHECK(contains(verdict(good, step_of({NAN, other}, {1, 1}, right)).failure(), "the loss of step 2 is nan"));
+    CHECK(contains(report(good, step_of({NAN, other}, {1, 1}, right)).failure(), "the loss of step 2 is nan"));
   }
 }
 
-TEST_CASE("a verdict allows four times what rounding does, no more") {
+TEST_CASE("a report allows four times what rounding does, no more") {
   const auto gradients = [](double first, double second) {
     return std::vector<TensorDifference>{off_by("first", first), off_by("second", second)};
   };
   const StepComparison good = step_of({4, 4}, {1, 1}, gradients(1e-6, 1e-6));
   const StepComparison noisy = step_of({4.01, 4}, {1, 1}, gradients(1e-6, 0.9));
-  ParityReport verdict({{good, noisy}, {}, ""}, kRounding);
-  CHECK(verdict.first_step_beyond() == 2);
-  verdict.allow_rounding({good});
-  CHECK(verdict.first_step_beyond() == 2);
-  verdict.allow_rounding({good, step_of({3.997, 4}, {1, 1}, gradients(0.9, 0.2))});
-  CHECK(contains(verdict.failure(), "1 of 2 gradients of step 2"));
-  verdict.allow_rounding({good, step_of({4, 4}, {1, 1}, gradients(0, 0.3))});
-  CHECK(verdict.failure().empty());
-  CHECK(contains(verdict.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
+  ParityReport report({{good, noisy}, {}, ""}, kRounding);
+  CHECK(report.first_step_beyond() == 2);
+  report.allow_rounding({good});
+  CHECK(report.first_step_beyond() == 2);
+  report.allow_rounding({good, step_of({3.997, 4}, {1, 1}, gradients(0.9, 0.2))});
+  CHECK(contains(report.failure(), "1 of 2 gradients of step 2"));
+  report.allow_rounding({good, step_of({4, 4}, {1, 1}, gradients(0, 0.3))});
+  CHECK(report.failure().empty());
+  CHECK(contains(report.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
   // What rounding of four times the size moves is allowed once.
   for (const double distance : {0.85, 0.95}) {
     ParityReport larger({{good, noisy}, {}, ""}, kRounding);
@@ -82,20 +82,22 @@ TEST_CASE("a verdict allows four times what rounding does, no more") {
   CHECK(contains(infinite.failure(), "the only one is first, by inf"));
 }
 
-TEST_CASE("a verdict allows in one step what rounding does in another, and what 16 bits do, within bounds") {
+TEST_CASE("a report allows in one step what rounding does in another, and what 16 bits do, within bounds") {
   const auto step = [](TensorDifference gradient) { return step_of({4, 4}, {1, 1}, {std::move(gradient)}); };
   const StepComparison good = step(off_by("up", 7e-3)), flipped = step(off_by("up", 9.6e-2));
-  const auto verdict = [](const std::vector<StepComparison>& steps) { return ParityReport({steps, {}, ""}, kBand); };
+  const auto report = [](const std::vector<StepComparison>& steps) {
+    return ParityReport({steps, {}, ""}, kMixedPrecision);
+  };
 
   // A kink that all plays of the third step let fall the same way. In the second it fell both ways.
-  ParityReport kink = verdict({good, good, flipped});
+  ParityReport kink = report({good, good, flipped});
   kink.allow_rounding({good, good, step(off_by("up", 1.3e-2))});
   CHECK(kink.first_step_beyond() == 3);
   kink.allow_rounding({good, step(off_by("up", 3e-2))});
   CHECK(kink.failure().empty());
 
   // No more than a share of a gradient: half of it is missing.
-  ParityReport half = verdict({good, step(off_by("up", 0.5))});
+  ParityReport half = report({good, step(off_by("up", 0.5))});
   half.allow_rounding({step(off_by("up", 0.9)), good});
   half.allow_precision({step(off_by("up", 0.9)), step(off_by("up", 0.9))});
   CHECK(half.first_step_beyond() == 2);
@@ -106,19 +108,19 @@ TEST_CASE("a verdict allows in one step what rounding does in another, and what 
   for (const TensorDifference& other :
        {TensorDifference{.name = "up", .scale = 1e-6, .distance = 1e-6, .rank = 0, .relative = 1},
         TensorDifference{.name = "up", .scale = 1e6, .distance = 1, .rank = 0, .relative = 1e-6}}) {
-    ParityReport other_sizes = verdict({step(other), flipped});
+    ParityReport other_sizes = report({step(other), flipped});
     other_sizes.allow_rounding({step(other), good});
     other_sizes.allow_precision({step(other), good});
     CHECK(other_sizes.first_step_beyond() == 2);
   }
 
   // The layout lies on the other side of fp32.
-  ParityReport other_side = verdict({flipped});
+  ParityReport other_side = report({flipped});
   other_side.allow_precision({step(off_by("up", 4.7e-2))});
   CHECK(other_side.first_step_beyond() == 1);
   other_side.allow_precision({step(off_by("up", 4.9e-2))});
   CHECK(other_side.failure().empty());
-  ParityReport loss = verdict({step_of({4.3, 4}, {1, 1}, {})});
+  ParityReport loss = report({step_of({4.3, 4}, {1, 1}, {})});
   loss.allow_precision({step_of({3.8, 4}, {1, 1}, {})});
   CHECK(loss.failure().empty());
 }

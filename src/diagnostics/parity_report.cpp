@@ -1,4 +1,4 @@
-#include "diagnostics/layout_verdict.h"
+#include "diagnostics/parity_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,8 +47,8 @@ std::string number_failure(const char* what, std::size_t step, const ComparedNum
 
 }  // namespace
 
-ParityReport::ParityReport(PlayComparison comparison, Promise promise)
-    : comparison_(std::move(comparison)), promise_(promise) {
+ParityReport::ParityReport(PlayComparison comparison, Tolerance tolerance)
+    : comparison_(std::move(comparison)), tolerance_(tolerance) {
   for (const StepComparison& step : comparison_.steps) rounding_.emplace_back(1 + step.gradients.size());
   precision_ = rounding_;
 }
@@ -82,13 +82,13 @@ double ParityReport::allowed(std::size_t step, std::size_t number) const {
 
 bool ParityReport::loss_beyond(std::size_t step) const {
   const ComparedNumber& loss = comparison_.steps[step].loss;
-  const double most = std::max(promise_.loss * std::abs(loss.reference), allowed(step, 0));
+  const double most = std::max(tolerance_.loss * std::abs(loss.reference), allowed(step, 0));
   return !(std::abs(loss.here - loss.reference) <= most);  // a loss that is not finite as well
 }
 
 bool ParityReport::gradient_beyond(std::size_t step, std::size_t tensor) const {
   const TensorDifference& difference = comparison_.steps[step].gradients[tensor];
-  return difference.relative > promise_.gradient && difference.distance > allowed(step, 1 + tensor);
+  return difference.relative > tolerance_.gradient && difference.distance > allowed(step, 1 + tensor);
 }
 
 std::vector<std::size_t> ParityReport::gradients_beyond(std::size_t step) const {
@@ -135,7 +135,7 @@ std::string ParityReport::gradient_failure(std::size_t step) const {
   const std::vector<std::size_t> beyond = gradients_beyond(step);
   const TensorDifference& last = gradients[beyond.back()];  // the nearest to the loss
   const std::string text = fmt::format("{} of {} gradients of step {} are off by more than {:.0e}", beyond.size(),
-                                       gradients.size(), step + 1, promise_.gradient);
+                                       gradients.size(), step + 1, tolerance_.gradient);
   if (beyond.size() == 1) {
     return fmt::format("{}: the only one is {}, by {:.1e}, most of it on rank {}", text, last.name, last.relative,
                        last.rank);
@@ -151,20 +151,20 @@ std::string ParityReport::failure() const {
   const std::vector<StepComparison>& steps = comparison_.steps;
   const std::size_t first = first_step_beyond();
   if (first > 0 && loss_beyond(first - 1)) {
-    parts.push_back(number_failure("loss", first - 1, steps[first - 1].loss, promise_.loss));
+    parts.push_back(number_failure("loss", first - 1, steps[first - 1].loss, tolerance_.loss));
     parts.push_back(first == 1 ? "so the forward pass is already another one"
                                : "though the steps before it were right: look at what their updates left behind");
   }
   if (first > 0 && !gradients_beyond(first - 1).empty()) parts.push_back(gradient_failure(first - 1));
   for (std::size_t step = 0; step < steps.size(); ++step) {
-    if (relative(steps[step].norm) <= kNormPromise) continue;
-    parts.push_back(number_failure("gradient norm", step, steps[step].norm, kNormPromise));
+    if (relative(steps[step].norm) <= kNormTolerance) continue;
+    parts.push_back(number_failure("gradient norm", step, steps[step].norm, kNormTolerance));
     break;
   }
   std::size_t updated_otherwise = 0;
   const TensorDifference* worst = nullptr;
   for (const TensorDifference& parameter : comparison_.parameters) {
-    if (parameter.relative <= kUpdatePromise) continue;
+    if (parameter.relative <= kUpdateTolerance) continue;
     ++updated_otherwise;
     if (worst == nullptr || parameter.relative > worst->relative) worst = &parameter;
   }
@@ -184,14 +184,14 @@ std::string ParityReport::summary() const {
   for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {
     const StepComparison& at = comparison_.steps[step];
     norm = std::max(norm, relative(at.norm));
-    if (relative(at.loss) <= promise_.loss) {
+    if (relative(at.loss) <= tolerance_.loss) {
       loss = std::max(loss, relative(at.loss));
     } else {
       ++rounding_losses;
     }
     for (const TensorDifference& difference : at.gradients) {
       ++gradients;
-      if (difference.relative <= promise_.gradient) {
+      if (difference.relative <= tolerance_.gradient) {
         gradient = std::max(gradient, difference.relative);
       } else {
         ++rounding_gradients;
@@ -202,8 +202,8 @@ std::string ParityReport::summary() const {
       "loss within {:.1e} ({:.0e} allowed), gradient norm {:.1e} ({:.0e}), {} gradients {:.1e} ({:.0e}), updates "
       "{:.1e} "
       "({:.0e})",
-      loss, promise_.loss, norm, kNormPromise, gradients, gradient, promise_.gradient,
-      largest_relative(comparison_.parameters), kUpdatePromise);
+      loss, tolerance_.loss, norm, kNormTolerance, gradients, gradient, tolerance_.gradient,
+      largest_relative(comparison_.parameters), kUpdateTolerance);
   if (rounding_losses + rounding_gradients > 0) {
     fmt::format_to(std::back_inserter(text), "; {} losses and {} gradients more, no further than rounding moves them",
                    rounding_losses, rounding_gradients);
