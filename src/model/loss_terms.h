@@ -12,7 +12,7 @@ namespace megatron {
 struct LossTerm {
   std::string name;        ///< in metrics
   double coefficient = 1;  ///< of the mean, in the loss that is minimised
-  double per_sample = 0;   ///< what each sample adds to the count; 0: what the samples themselves say (data/batches.h)
+  double per_sample = 0;   ///< what each sample adds to the count; 0: what the samples themselves say (data/samples.h)
 };
 
 /// A model has at least one. The first is the one that a perplexity is made of.

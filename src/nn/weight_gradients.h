@@ -50,7 +50,7 @@ class WeightGradients {
     return deferred() ? finished : temporary();
   }
 
-  /// Products run after the backward. For stages that have no layers (tests, benchmarks).
+  /// Whether products run after the backward, in backward_weight.
   virtual bool deferred() const = 0;
 };
 

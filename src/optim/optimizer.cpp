@@ -31,7 +31,7 @@ std::size_t Optimizer::state_bytes(const ParameterStore& store, int shard, const
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
                      ParameterAllGather* gathers)
-    : store_(store), settings_(settings), device_(device), ops_(ops), gathers_(gathers) {
+    : store_(store), settings_(settings), ops_(ops), gathers_(gathers) {
   internal_check(gathers != nullptr || store.shards() == 1, "an optimizer of shards needs gathers");
   const int shard = gathers != nullptr ? gathers->shard() : 0;
   owned_ = store.owned_by(shard);

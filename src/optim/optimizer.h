@@ -96,7 +96,6 @@ class Optimizer {
 
   const ParameterStore& store_;
   OptimizerSettings settings_;
-  Device& device_;
   Ops& ops_;
   ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;

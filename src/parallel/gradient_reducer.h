@@ -2,7 +2,7 @@
 // gradient. Afterwards every one of them has the same gradient, bit for bit. In place in store.gradients().
 //
 // The copies first, bucket by bucket, while the backward still runs if reduce_from() is called (it runs against the
-// order of the buffer); then the other groups, in the order of the table in gradient_reducer.cpp. The sums are the same
+// order of the buffer); then the other groups, in the order in which the constructor adds them. The sums are the same
 // numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums of its own part alone.
 #pragma once
 

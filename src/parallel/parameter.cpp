@@ -62,8 +62,8 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
   }
 }
 
-// A bucket ends before and after a parameter that is tied (with shards), before one that other ranks have copies of,
-// and when it has enough; never between parameters that must lie side by side.
+// A bucket ends before and after a parameter that is tied (with shards), where the
+// next one is copied by other ranks, and when it has enough; never between parameters that must lie side by side.
 void ParameterStore::lay_out(std::int64_t bucket_elements) {
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
   const auto alone = [&](const Parameter& parameter) { return shards_ > 1 && parameter.tie != kNone; };

@@ -7,7 +7,7 @@
 
 namespace megatron {
 
-/// `config` as parsed (not resolved). Returns 0, or kExitStoppedEarly when a signal, a time limit or the
+/// `given` as parsed (not resolved). Returns 0, or kExitStoppedEarly when a signal, a time limit or the
 /// stop file ended it, with a good checkpoint.
 /// Throws the same Error on all ranks, or on one (whose main must then abort the job).
 int run_training(const Config& given, Communicator& world, const RunEnvironment& environment, StopSignals& signals);

@@ -188,8 +188,7 @@ ComparedPlay play_layout(const Plays& plays, const Config& config, const PlayedS
   });
 }
 
-// ---- Comparing
-// -------------------------------------------------------------------------------------------------------
+// ---- Comparing ------------------------------------------------------------------------------------------------------
 
 double unit_roundoff(DType type) {
   return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-22;

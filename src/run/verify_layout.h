@@ -15,7 +15,7 @@
 
 namespace megatron {
 
-/// `config` as parsed. Prints the comparison and returns 0. Collective; throws on all ranks Error(numerics) that says
+/// `given` as parsed. Prints the comparison and returns 0. Collective; throws on all ranks Error(numerics) that says
 /// what differs, and, before anything is allocated, Error(configuration) if the reference or the layout needs more
 /// memory than its node has.
 int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log);

@@ -63,6 +63,7 @@ Datasets::Datasets(const Config& config) : config_(config) {
     order_by_epochs();
   }
   make_samples();
+  check_document_ends();
 }
 
 void Datasets::make_samples() {
@@ -218,7 +219,7 @@ std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 
-// Without it the end of a document and the beginning of the next could not be found.
+// Where the configuration has a use for them: they could not be found without the token.
 void Datasets::check_document_ends() const {
   if (!config_.data.knows_documents()) return;
   const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);

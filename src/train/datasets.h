@@ -72,11 +72,9 @@ class Datasets {
   const std::vector<std::unique_ptr<TokenDataset>>& sources() const { return sources_; }
   /// Any of data.train.
   const TokenDataset& train_source() const { return *sources_.front(); }
-  /// Error(data) if the configuration has a use for where documents end, and the first or the last document of a shard
-  /// does not end with the end of document.
-  void check_document_ends() const;
 
  private:
+  void check_document_ends() const;
   std::vector<SplitPart> open(const Blend& blend);
   std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
   std::vector<SplitPart> open_whole(const Blend& blend);

@@ -19,7 +19,7 @@ double Interval::Mean::value() const {
 
 void Interval::add(const StepResult& step, double seconds, const FlopsPerToken& flops) {
   const std::size_t terms = step.loss_counts.size();
-  if (terms > 1) terms_.resize(terms);
+  terms_.resize(terms > 1 ? terms : 0);  // a checkpoint may have had others
   if (std::isfinite(step.loss)) {
     loss_.add(step.loss, step.loss_counts[0]);
     for (std::size_t i = 0; i < terms_.size(); ++i) terms_[i].add(step.loss_terms[i], step.loss_counts[i]);

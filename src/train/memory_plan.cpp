@@ -1,5 +1,7 @@
 #include "train/memory_plan.h"
 
+#include <algorithm>
+
 #include "checkpoint/background_save.h"
 #include "comm/counting_communicator.h"
 #include "ops/counting_device.h"
@@ -21,7 +23,8 @@ MicroBatch sizing_micro_batch(const BatchLayout& layout, Arena& arena) {
   });
 }
 
-// The most numbers that ranks agree on at a time: a step's sums, extremes of hashes, wishes to stop and save.
+// The most numbers that ranks agree on outside of a step, but for the sums of an evaluation's losses: extremes of
+// hashes, wishes to stop and save.
 constexpr std::int64_t kDecisionNumbers = 4;
 
 /// One rank of a job whose device, operations and communicators count.
@@ -49,7 +52,7 @@ struct CountingJob {
 void play_step(const Config& config, CountingJob& job, const ModelFamily& family, Replica& replica, MemoryPlan& plan) {
   Arena batch("batch");
   const std::vector<MicroBatch> micro_batches(static_cast<std::size_t>(micro_batch_counts(config).back()),
-                                              sizing_micro_batch(batch_layout(config), batch));
+                                              sizing_micro_batch(family.batch_layout(config), batch));
   Timers timers;
   const std::vector<double> counts(family.loss_terms(config).size(), 1);
   replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
@@ -62,16 +65,18 @@ void play_step(const Config& config, CountingJob& job, const ModelFamily& family
 }
 
 // What the groups hold for their operations. NCCL's memory is its own affair.
-std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, TransportKind transport) {
+std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms,
+                                      TransportKind transport) {
   // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.
   const ParameterStore& store = replica.store();
   Arena scratch("scratch"), numbers("numbers");
   for (int shard = 0; store.shards() > 1 && shard < store.shards(); ++shard) {
     GradientReducer(job.grid, store, shard).sum_other_groups(*job.ops, scratch);
   }
+  const std::int64_t most = std::max(kDecisionNumbers, static_cast<std::int64_t>(loss_terms));
   std::vector<StagingPlan> plans;
   for (Communicator* group : job.grid.groups()) {
-    group->all_reduce(numbers.allocate("decision", {kDecisionNumbers}, DType::f64));
+    group->all_reduce(numbers.allocate("decision", {most}, DType::f64));
     plans.push_back(transport == TransportKind::nccl ? StagingPlan{} : group->staging_plan());
   }
   return plans;
@@ -98,10 +103,10 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.passes = replica.passes_needed();
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
-  plan.staging = plan_staging(job, replica, transport);
+  plan.staging = plan_staging(job, replica, family.loss_terms(config).size(), transport);
   std::size_t& staging = transport == TransportKind::host ? plan.communication : plan.host;
   for (const StagingPlan& group : plan.staging) staging += group.bytes();
-  plan.batch = batch_layout(config).bytes(micro_batches_per_step(config));
+  plan.batch = family.batch_layout(config).bytes(micro_batches_per_step(config));
   if (saves_in_background(config)) {
     plan.add_snapshot(snapshot_bytes(replica.owned_slices()), transport == TransportKind::host);
   }

@@ -19,7 +19,7 @@ struct MemoryUse {
   std::size_t activations = 0;    ///< of all micro-batches in flight
   std::size_t communication = 0;  ///< gradients on their way to the previous stage, and staging of reductions
                                   ///< (comm/staging.h); MPI's own is not known
-  std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the loss
+  std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the sums of the loss
   std::size_t kernels = 0;        ///< workspace of the backend's verbs
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
   std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
@@ -34,7 +34,7 @@ struct MemoryUse {
   bool operator==(const MemoryUse&) const = default;
 };
 
-/// What the program's own arenas and buffers will hold on a rank, to the byte, and what a step computes and moves.
+/// A rank's plan.
 struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks

@@ -93,7 +93,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       terms_(family.loss_terms(config)),
       loss_counts_(terms_.size()),
       gradient_scales_(terms_.size()),
-      loss_means_(terms_.size()),
+      loss_values_(terms_.size()),
       training_actions_(training_schedules(config, grid)),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
@@ -152,17 +152,18 @@ void Replica::sum_losses_over_stages() {
 }
 
 void Replica::read_losses() {
-  backend_.device->copy_to_host(loss_means_.data(), loss_sums_.data(), loss_sums_.bytes());
+  backend_.device->copy_to_host(loss_values_.data(), loss_sums_.data(), loss_sums_.bytes());
 }
 
 bool Replica::finite_losses() {
   sum_losses_over_stages();
   read_losses();
-  return std::all_of(loss_means_.begin(), loss_means_.end(), [](double sum) { return std::isfinite(sum); });
+  return std::all_of(loss_values_.begin(), loss_values_.end(), [](double sum) { return std::isfinite(sum); });
 }
 
 void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                             GradientReducer* sums, Timers& timers) {
+  internal_check(loss.counts.size() == terms_.size(), "counts of other terms of the loss");
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
   ops.fill(loss_sums_, 0);
@@ -195,8 +196,8 @@ Replica::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
   settings.gradient_scale = loss_scale_;
   const StepVerdict verdict = update_step_->run(settings, loss_sums_);
-  for (std::size_t i = 0; i < terms_.size(); ++i) loss_means_[i] = verdict.loss_sums[i] / loss_counts_[i];
-  return {{total_loss(terms_, loss_means_), loss_means_}, verdict.gradient_norm, verdict.skipped, verdict.bad_loss};
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = verdict.loss_sums[i] / loss_counts_[i];
+  return {{total_loss(terms_, loss_values_), loss_values_}, verdict.gradient_norm, verdict.skipped, verdict.bad_loss};
 }
 
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
@@ -224,6 +225,7 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
 
 Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts,
                          Timers& timers) {
+  internal_check(loss_counts.size() == terms_.size(), "counts of other terms of the loss");
   backend_.ops->fill(loss_sums_, 0);
   const PassSettings settings{.training = false,
                               .activation_type = config_.precision.dtype(),
@@ -233,8 +235,8 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
   sum_losses_over_stages();
   grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
   read_losses();
-  for (std::size_t i = 0; i < terms_.size(); ++i) loss_means_[i] /= loss_counts[i];
-  return {total_loss(terms_, loss_means_), loss_means_};
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] /= loss_counts[i];
+  return {total_loss(terms_, loss_values_), loss_values_};
 }
 
 TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {

@@ -101,7 +101,7 @@ class Replica {
                      GradientReducer* sums, Timers& timers);
   /// Sums the losses over the stages; on every rank of the pipeline then.
   void sum_losses_over_stages();
-  /// Into loss_means_, which are still sums.
+  /// Into loss_values_, as sums.
   void read_losses();
   bool finite_losses();
   /// Of a part of a parameter, by flat elements.
@@ -122,8 +122,8 @@ class Replica {
   Arena scratch_;  // the losses at its bottom
   LossTerms terms_;
   Tensor loss_sums_;  // f64 [terms]: after a pass, what this rank's stages have added
-  std::vector<double> loss_counts_, gradient_scales_, loss_means_;  // by term
-  double loss_scale_ = 1;                                           // of the gradients
+  std::vector<double> loss_counts_, gradient_scales_, loss_values_;  // by term
+  double loss_scale_ = 1;                                            // of the gradients
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<UpdateStep> update_step_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

@@ -56,7 +56,6 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       learning_rate_(learning_rate_of(config.learning_rate)),
       weight_decay_(weight_decay_of(config.optimizer, schedule_.samples_after(config.train.steps))),
       loss_scaler_(loss_scaler_settings(config.precision)) {
-  datasets.check_document_ends();
   traffic_.timers = &timers_;
   timers_.set_activity(grid.world().activity());
   timers_.set_ranges(backend.ops->ranges());

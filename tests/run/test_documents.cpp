@@ -121,8 +121,7 @@ TEST_CASE("documents that nothing ends are refused") {
   run.config.data.train = run.folder.file("endless");
   const auto start = [&] {
     Config config = run.config;
-    Datasets datasets(config);
-    datasets.check_document_ends();
+    const Datasets datasets(config);
   };
   require_error(ErrorKind::data, {"endless-00000.h5: its first document", "token 5", "end of document, 49"}, start);
   // As a part of what data.train stands for: the second set of a folder, a set's second shard, a merged set's last

@@ -110,7 +110,7 @@ TEST_CASE("message growth: start-up takes the same decisions in jobs of any size
   }
 }
 
-TEST_CASE("message growth: a step asks nothing of the world, and of each group what its size says") {
+TEST_CASE("message growth: a step itself asks nothing of the world") {
   for (const int ranks : kJobs) {
     for (const int rank : some_ranks(ranks)) {
       CAPTURE(ranks, rank);

@@ -73,6 +73,15 @@ TEST_CASE("interval: the state continues with the same bits, and nonsense is ref
   require_error(ErrorKind::checkpoint, {"count"}, [&] { first.set_loss_state({{"mean", 1.0}}); });
 }
 
+TEST_CASE("interval: terms of a checkpoint that the model does not have are dropped") {
+  Interval interval;
+  interval.set_loss_state(nlohmann::json::parse(R"({"mean": 1, "count": 2,
+    "terms": [{"mean": 1, "count": 2}, {"mean": 3, "count": 2}, {"mean": 4, "count": 2}]})"));
+  interval.add(step_of(4, 1), 1, {});
+  CHECK(interval.loss() == 2);
+  CHECK(interval.loss_terms() == std::vector<double>{2});
+}
+
 TEST_CASE("lines for several steps hold mean losses, also across a resume") {
   const ShardFolder folder;
   const std::vector<nlohmann::json> steps = run_loop(growing_run(folder, "every_step")).metrics;
