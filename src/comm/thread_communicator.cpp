@@ -352,9 +352,9 @@ void run_as_threads(int ranks, const std::function<void(Communicator& world)>& b
                     std::chrono::milliseconds timeout) {
   internal_check(ranks > 0, "run_as_threads needs at least one rank");
   World world{.timeout = timeout, .mutex = {}, .groups = {}, .failed = false, .failure = {}};
-  std::vector<int> everybody;
-  for (int rank = 0; rank < ranks; ++rank) everybody.push_back(rank);
-  const std::shared_ptr<Group> group = world.add_group("world", everybody);
+  std::vector<int> all_ranks;
+  for (int rank = 0; rank < ranks; ++rank) all_ranks.push_back(rank);
+  const std::shared_ptr<Group> group = world.add_group("world", all_ranks);
 
   std::mutex mutex;
   std::exception_ptr first, first_consequence;
@@ -378,7 +378,7 @@ void run_as_threads(int ranks, const std::function<void(Communicator& world)>& b
     }
   };
   std::vector<std::thread> threads;
-  for (const int rank : everybody) threads.emplace_back(run, rank);
+  for (const int rank : all_ranks) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
   if (first_consequence) std::rethrow_exception(first_consequence);

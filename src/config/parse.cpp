@@ -21,6 +21,7 @@
 #include "config/rules.h"
 #include "config/suggestions.h"
 #include "config/text_checks.h"
+#include "text/utf8.h"
 
 namespace megatron {
 namespace {
@@ -138,7 +139,8 @@ class Parser {
 
   void read_override(const std::string& option, std::size_t number) {
     const Place place{number, 0, 0, "--set " + option.substr(0, 200)};
-    if (find_invalid_utf8(option)) return issue({number, 0, 0, "--set"}, "its text is not valid UTF-8");
+    if (first_invalid_utf8(option) < option.size())
+      return issue({number, 0, 0, "--set"}, "its text is not valid UTF-8");
     const auto equals = option.find('=');
     if (equals == std::string::npos) return issue(place, "expected table.key=value");
     std::string name = trimmed(option.substr(0, equals));

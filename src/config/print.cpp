@@ -157,8 +157,4 @@ std::vector<std::string> changed_keys(const std::string& saved, const Config& co
   return changes;
 }
 
-std::string config_hash(const Config& config) {
-  return fmt::format("{:016x}", hash_name(print_config(config)));
-}
-
 }  // namespace megatron

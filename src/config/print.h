@@ -19,7 +19,4 @@ std::string print_value(const Key& key, const Config& config);
 /// "learning_rate.peak = 0.004 (was 0.001)". A key that `saved` does not mention counts as its default.
 std::vector<std::string> changed_keys(const std::string& saved, const Config& config);
 
-/// 16 hexadecimal digits over print_config: equal for equal configurations, to compare ranks and runs.
-std::string config_hash(const Config& config);
-
 }  // namespace megatron

@@ -9,6 +9,7 @@
 #include "config/presets.h"
 #include "config/suggestions.h"
 #include "config/text_checks.h"
+#include "text/utf8.h"
 
 namespace megatron {
 namespace {
@@ -341,7 +342,7 @@ std::string expand_variables(std::string& text) {
   }
   if (result.find("${") != std::string::npos)
     return fmt::format("'{}' expands to another variable: '{}'", text, result);
-  if (find_invalid_utf8(result)) return "its expansion is not valid UTF-8";
+  if (first_invalid_utf8(result) < result.size()) return "its expansion is not valid UTF-8";
   text = std::move(result);
   return "";
 }

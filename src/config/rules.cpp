@@ -328,17 +328,6 @@ std::int64_t query_groups_of(const ModelConfig& model) {
   return model.query_groups > 0 ? model.query_groups : model.attention_heads;
 }
 
-std::int64_t layers_of_stage(const Config& config, std::int64_t stage) {
-  const auto& uneven = config.parallel.layers_per_stage;
-  const std::int64_t stages = config.parallel.pipeline;
-  if (uneven.empty()) return config.model.layers / stages;
-  std::int64_t sum = 0;
-  for (std::int64_t chunk = 0; chunk < config.parallel.virtual_stages; ++chunk) {
-    sum += uneven.at(static_cast<std::size_t>(chunk * stages + stage));
-  }
-  return sum;
-}
-
 std::vector<Violation> check_alone(const Config& config) {
   Violations violations;
   check_model(config, violations);

@@ -26,9 +26,6 @@ std::vector<Violation> check_alone(const Config& config);
 /// Rules that need the number of ranks: the grid's size, batch divisions at every size of a ramp-up.
 std::vector<Violation> check_with_ranks(const Config& config, int ranks);
 
-/// The stage's share of the layers, over all its chunks: layers_per_stage, or an even cut.
-std::int64_t layers_of_stage(const Config& config, std::int64_t stage);
-
 /// Explicit size or the default of it.
 std::int64_t ffn_hidden_size_of(const ModelConfig& model);
 std::int64_t query_groups_of(const ModelConfig& model);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace megatron {
 namespace {
 
@@ -12,27 +14,6 @@ TextProblem problem_at(std::string_view text, std::size_t offset, std::string me
   const auto newline = before.rfind('\n');
   return {static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1,
           newline == std::string_view::npos ? offset + 1 : offset - newline, std::move(message)};
-}
-
-/// Length of the well-formed UTF-8 sequence at the front (RFC 3629: no overlong forms, no surrogates), 0 if there is
-/// none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    if (first == 0xE0 && second < 0xA0) return 0;
-    if (first == 0xED && second > 0x9F) return 0;
-    return continues(1) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    if (first == 0xF0 && second < 0x90) return 0;
-    if (first == 0xF4 && second > 0x8F) return 0;
-    return continues(1) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
 }
 
 bool is_ascii(char c) {
@@ -108,15 +89,6 @@ class NestingScan {
 
 }  // namespace
 
-std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return {};
-}
-
 std::optional<TextProblem> find_stray_character(std::string_view text) {
   NestingScan scan(text);
   scan.run();
@@ -135,10 +107,10 @@ std::optional<TextProblem> check_text(std::string_view text) {
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return problem_at(text, nul, "a NUL byte; this is not a text file, or it is UTF-16 (save it as UTF-8)");
   }
-  if (const auto offset = find_invalid_utf8(text)) {
-    return problem_at(text, *offset,
+  if (const std::size_t offset = first_invalid_utf8(text); offset < text.size()) {
+    return problem_at(text, offset,
                       fmt::format("byte 0x{:02X} is not valid UTF-8; save the file as UTF-8",
-                                  static_cast<unsigned char>(text[*offset])));
+                                  static_cast<unsigned char>(text[offset])));
   }
   return NestingScan(text).run();
 }

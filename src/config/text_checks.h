@@ -26,7 +26,4 @@ std::optional<TextProblem> check_text(std::string_view text);
 /// accepts.
 std::optional<TextProblem> find_stray_character(std::string_view text);
 
-/// The offset of the first byte that is not part of well-formed UTF-8, or nothing.
-std::optional<std::size_t> find_invalid_utf8(std::string_view text);
-
 }  // namespace megatron

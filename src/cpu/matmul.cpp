@@ -6,7 +6,7 @@
 // and wait for each other spinning.
 #include "cpu/cpu_ops.h"
 #include "cpu/sgemm.h"
-#include "cpu/wide_product.h"
+#include "cpu/widening_gemm.h"
 #include "cpu/working_memory.h"
 #include "ops/arguments.h"
 #include "ops/product_size.h"
@@ -42,7 +42,7 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
 
 /// Scratch of one thread. For the whole product, as blocks of a smaller one may be larger.
 std::size_t share_of_thread(DType type, ProductSize size) {
-  return type == DType::f32 ? 0 : wide_product_bytes(size);
+  return type == DType::f32 ? 0 : widening_gemm_bytes(size);
 }
 
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
@@ -58,9 +58,9 @@ void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top,
   } else {
     const ProductInput<T> a{rows, a_stride, args.transpose_a}, b{columns, b_stride, args.transpose_b};
     if (args.c.dtype() == DType::f32) {
-      wide_product(block, a, b, args.c.as<float>() + at, c_stride, args.accumulate, memory);
+      widening_gemm(block, a, b, args.c.as<float>() + at, c_stride, args.accumulate, memory);
     } else {
-      wide_product(block, a, b, args.c.as<T>() + at, c_stride, args.accumulate, memory);
+      widening_gemm(block, a, b, args.c.as<T>() + at, c_stride, args.accumulate, memory);
     }
   }
 }

@@ -55,7 +55,6 @@ class EpochOrder final : public SampleOrder {
   void locate(std::uint64_t sample, std::vector<TokenRange>& ranges) const override;
   std::string description() const override;
 
-  std::uint64_t epoch_of(std::uint64_t sample) const { return sample / samples_per_epoch_; }
   /// The first of the sequence_length + 1 tokens of a sample (index over the whole run).
   std::uint64_t first_token_of(std::uint64_t sample) const;
 

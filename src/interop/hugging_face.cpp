@@ -43,9 +43,9 @@ struct HuggingFaceVocabulary {
 
 /// By shards, by our own key of config.json, or by the tokenizer's files in the folder. A tokenizer.json that this
 /// program does not support is `unsupported`, and the model has no vocabulary.
-HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, const HuggingFaceModel& foreign,
+HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, const HuggingFaceModel& imported,
                                                  const std::string& data, std::string& unsupported) {
-  const std::optional<Vocabulary> known = data.empty() ? foreign.vocabulary : TokenDataset(data).vocabulary();
+  const std::optional<Vocabulary> known = data.empty() ? imported.vocabulary : TokenDataset(data).vocabulary();
   if (known) {
     const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
     if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
@@ -136,8 +136,8 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     report.tensors = static_cast<std::int64_t>(tensors.size());
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_beside(source);
     report.has_tokenizer = tokenizer != nullptr;
-    const json foreign = exported_config(config, source, format, options.type, tokenizer.get());
-    create_file_durably(folder.path() + "/config.json", foreign.dump(2) + "\n");
+    const json description = exported_config(config, source, format, options.type, tokenizer.get());
+    create_file_durably(folder.path() + "/config.json", description.dump(2) + "\n");
     if (tokenizer != nullptr) export_tokenizer(*tokenizer, config.model.sequence_length, folder.path());
     sync_path(folder.path());
     if (options.compare) {
@@ -184,20 +184,20 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const json theirs = read_json_file(config_path);
   SafetensorsModel files(source);
   const auto tensors = static_cast<std::int64_t>(files.names().size());
-  HuggingFaceModel foreign = read_from(config_path, [&] { return parse_hugging_face_config(theirs, tensors); });
+  HuggingFaceModel imported = read_from(config_path, [&] { return parse_hugging_face_config(theirs, tensors); });
   ConversionReport report;
   const auto [vocabulary, tokenizer] =
-      vocabulary_of_hugging_face(source, foreign, options.data, report.unsupported_tokenizer);
-  ModelConfig& model = foreign.model;
+      vocabulary_of_hugging_face(source, imported, options.data, report.unsupported_tokenizer);
+  ModelConfig& model = imported.model;
   if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
-  verify(model.vocab_size <= foreign.vocab_rows, ErrorKind::checkpoint,
-         "{}: its tables have {} rows, the vocabulary has {} tokens", source, foreign.vocab_rows, model.vocab_size);
+  verify(model.vocab_size <= imported.vocab_rows, ErrorKind::checkpoint,
+         "{}: its tables have {} rows, the vocabulary has {} tokens", source, imported.vocab_rows, model.vocab_size);
   if (options.sequence_length > 0) model.sequence_length = options.sequence_length;
-  const Config config = read_from(config_path, [&] { return config_of(foreign); });
+  const Config config = read_from(config_path, [&] { return config_of(imported); });
 
-  const HuggingFaceReader reader(source, std::move(files), foreign.format,
-                                 hugging_face_tensors(config.model, foreign.format, foreign.vocab_rows));
+  const HuggingFaceReader reader(source, std::move(files), imported.format,
+                                 hugging_face_tensors(config.model, imported.format, imported.vocab_rows));
   report.has_tokenizer = vocabulary.has_value();
   report.tensors = reader.tensors();
   const std::vector<TensorSlice> slices = reader.slices();

@@ -198,9 +198,9 @@ json with_usual_names(json config, const HuggingFaceFamily& family) {
 }
 
 /// What export adds for import.
-void read_own(const json& own, HuggingFaceModel& foreign) {
-  foreign.model.sequence_length = integer_at(own, "sequence_length", 1, foreign.model.max_position_embeddings);
-  foreign.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
+void read_own(const json& own, HuggingFaceModel& imported) {
+  imported.model.sequence_length = integer_at(own, "sequence_length", 1, imported.model.max_position_embeddings);
+  imported.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
   if (!own.contains("tokenizer")) return;
   Vocabulary vocabulary;
   vocabulary.tokenizer = text_at(own, "tokenizer", 64);
@@ -209,7 +209,7 @@ void read_own(const json& own, HuggingFaceModel& foreign) {
   const char* end = hash.data() + hash.size();
   verify(std::from_chars(hash.data(), end, vocabulary.hash, 16).ptr == end, ErrorKind::checkpoint,
          "\"tokenizer_hash\" is no hexadecimal number");
-  foreign.vocabulary = vocabulary;
+  imported.vocabulary = vocabulary;
 }
 
 }  // namespace
@@ -226,24 +226,24 @@ HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tens
   const json named = with_usual_names(config, family);
   const HuggingFaceKeys keys(named);
   refuse_quantized(keys);
-  HuggingFaceModel foreign;
-  foreign.format = *known;
-  foreign.vocab_rows = keys.size("vocab_size");
-  ModelConfig& model = foreign.model;
+  HuggingFaceModel imported;
+  imported.format = *known;
+  imported.vocab_rows = keys.size("vocab_size");
+  ModelConfig& model = imported.model;
   model = family.form;
-  model.vocab_size = foreign.vocab_rows;
+  model.vocab_size = imported.vocab_rows;
   read_sizes(keys, family, model);
   verify(model.layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", model.layers,
          tensors);
   family.read(keys, model);
   model.sequence_length = model.max_position_embeddings;
-  if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), foreign);
-  return foreign;
+  if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), imported);
+  return imported;
 }
 
-Config config_of(const HuggingFaceModel& foreign) try {
+Config config_of(const HuggingFaceModel& imported) try {
   Config config;
-  config.model = foreign.model;
+  config.model = imported.model;
   config.train.steps = config.train.global_batch_size = 1;
   config.learning_rate.decay = "constant";
   config.data.train = "imported";

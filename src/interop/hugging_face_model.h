@@ -70,6 +70,6 @@ HuggingFaceModel parse_hugging_face_config(const nlohmann::json& config, std::in
 
 /// Resolved for one rank; batches and lengths are any, because none belong to a model. Error(checkpoint) if it breaks
 /// a rule of our configurations.
-Config config_of(const HuggingFaceModel& foreign);
+Config config_of(const HuggingFaceModel& imported);
 
 }  // namespace megatron

@@ -57,7 +57,7 @@ BpeVocabulary read_bpe_vocabulary(const std::string& vocab_file, const std::stri
   BpeBuilder builder(vocab);
   read_tokens(vocab, builder);
   builder.end_tokens();
-  builder.go_on_in(merges);
+  builder.continue_with(merges);
   read_merges(merges, builder);
   BpeVocabulary vocabulary = builder.finish();
   const std::string& end = vocabulary.tokens[static_cast<std::size_t>(vocabulary.end_of_text)];

@@ -50,7 +50,7 @@ class BpeBuilder {
  public:
   explicit BpeBuilder(const NamedText& file, MergeOrder order = MergeOrder::made) : file_(&file), order_(order) {}
   /// The file that `at` is a place in from here on.
-  void go_on_in(const NamedText& file) { file_ = &file; }
+  void continue_with(const NamedText& file) { file_ = &file; }
 
   void add_token(std::size_t at, std::string_view written, std::uint64_t id);
   /// A token that no merge makes, as the bytes it stands for.

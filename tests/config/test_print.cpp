@@ -67,19 +67,17 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
     Config config = parse_small(options);
     INFO(print_config(config));
     CHECK(again(config) == config);
-    CHECK(config_hash(again(config)) == config_hash(config));
     resolve(config, 2, &data);
     CHECK(again(config) == config);
   }
 }
 
-TEST_CASE("any key changes the hash", "[config][fault-6]") {
+TEST_CASE("any key changes the printed configuration", "[config][fault-6]") {
   const Config base = parse_small();
-  CHECK(config_hash(base).size() == 16);
-  std::set<std::string> hashes = {config_hash(base)};
+  std::set<std::string> texts = {print_config(base)};
   for (const char* option : {"model.layers=6", "train.seed=1", "optimizer.betas=[0.9, 0.95]", "run.directory=other",
                              "learning_rate.peak=0.00010000000000000002", "train.evaluate_every=epoch"}) {
-    CHECK(hashes.insert(config_hash(parse_small({option}))).second);
+    CHECK(texts.insert(print_config(parse_small({option}))).second);
   }
 }
 

@@ -34,14 +34,13 @@ TEST_CASE("derived values", "[config]") {
   CHECK(c.learning_rate.decay_samples == 800);
   CHECK(c.learning_rate.warmup_samples == 200);
   CHECK(c.learning_rate.warmup_fraction == 0);
-  CHECK(layers_of_stage(c, 1) == 4);
-  CHECK(layers_of_stage(resolved({"parallel.pipeline=2", "parallel.layers_per_stage=[5, 7]"}, 2), 1) == 7);
+  CHECK(resolved({"parallel.pipeline=2", "parallel.layers_per_stage=[5, 7]"}, 2).parallel.layers_per_stage ==
+        std::vector<std::int64_t>{5, 7});
   // Chunks in the order of the model; and any number of micro-batches.
   const std::vector<std::string> chunks = {"parallel.pipeline=2", "parallel.schedule=interleaved",
                                            "parallel.virtual_stages=2", "parallel.layers_per_stage=[1, 2, 4, 5]",
                                            "train.global_batch_size=7"};
-  CHECK(layers_of_stage(resolved(chunks, 2), 0) == 1 + 4);
-  CHECK(layers_of_stage(resolved(chunks, 2), 1) == 2 + 5);
+  CHECK(resolved(chunks, 2).parallel.layers_per_stage == std::vector<std::int64_t>{1, 2, 4, 5});
 }
 
 TEST_CASE("the padded vocabulary is the file's choice, not the tensor size's", "[config]") {
@@ -156,7 +155,7 @@ TEST_CASE("the published runs: GPT-2 large on 4 ranks, GPT-3 175B on 1024", "[co
   const Config large = input("gpt2_large.toml", 4);
   CHECK(large.model.padded_vocab() == 50432);
   CHECK(large.model.max_position_embeddings == 1024);
-  const std::int64_t h = large.model.hidden_size, stage_layers = layers_of_stage(large, 0);
+  const std::int64_t h = large.model.hidden_size, stage_layers = large.model.layers / large.parallel.pipeline;
   const std::int64_t t = large.parallel.tensor, vocabulary = large.model.padded_vocab() / t * h;
   const std::int64_t layer = 12 * h * h / t + 7 * h / t + 6 * h;
   CHECK(stage_layers * layer + vocabulary + 1024 * h == 210753280);

@@ -120,8 +120,6 @@ TEST_CASE("order: an epoch visits all, epochs and seeds differ, and a longer run
     for (std::uint64_t i = 0; i < 50; ++i) CHECK(visited[i] == 1000 + 8 * i);
   }
   CHECK(epochs.size() == 3);
-  CHECK(order.epoch_of(49) == 0);
-  CHECK(order.epoch_of(50) == 1);
   const EpochOrder other(1000, 8 * 50 + 5, s, 8, EpochOrder::Kind::shuffled);
   int equal = 0;
   for (std::uint64_t i = 0; i < 50; ++i) equal += other.first_token_of(i) == run[i] ? 1 : 0;
@@ -157,8 +155,6 @@ TEST_CASE("order: beyond 2^32 tokens and samples, against 128-bit arithmetic", "
   for (std::uint64_t i = 0; i < 2000; ++i) {
     const std::uint64_t sample = i * 0x3FFFFFFFFull;  // through many epochs
     const std::uint64_t token = order.first_token_of(sample);
-    const auto epoch = static_cast<unsigned __int128>(sample) / order.samples();
-    CHECK(order.epoch_of(sample) == static_cast<std::uint64_t>(epoch));
     CHECK((token >= first && token + 1024 < first + tokens && (token - first) % 1024 == 0));
     seen.insert(token);
     large = large || token - first > 1ull << 44;

@@ -5,6 +5,7 @@
 #include "comm/thread_communicator.h"
 #include "support/late_communicator.h"
 #include "support/loop_on_threads.h"
+#include "support/trainer_on_rank.h"
 #include "train/grid.h"
 #include "train/trainer.h"
 
@@ -254,13 +255,8 @@ TEST_CASE("a check in the middle of a distributed optimizer's gathers sees compl
   config.train.steps = 2;
   run_as_threads(4, [&](Communicator& world) {
     LateCommunicator late(world);
-    Config own = config;
-    Datasets datasets(own);
-    const DataFacts facts = datasets.facts();
-    resolve(own, 4, &facts);
-    const ProcessGrid grid(late, grid_shape(own));
-    Backend backend = make_cpu_backend();
-    Trainer trainer(own, grid, backend, datasets);
+    TrainerOnRank rank(config, late);
+    Trainer& trainer = rank.trainer;
     trainer.check_replicas();
     for (int step = 1; step <= 2; ++step) {
       trainer.train_step();

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kTensors = 60;
 
-void check_list(const HuggingFaceModel& foreign, const ModelConfig& model) {
-  const std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(model, foreign.format, foreign.vocab_rows);
+void check_list(const HuggingFaceModel& imported, const ModelConfig& model) {
+  const std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(model, imported.format, imported.vocab_rows);
   fuzz::require(static_cast<std::int64_t>(tensors.size()) <= 20 * kTensors, "a list longer than the files allow");
   for (const HuggingFaceTensor& tensor : tensors) {
     std::int64_t theirs = 1, ours = 0;
@@ -29,10 +29,11 @@ void check_list(const HuggingFaceModel& foreign, const ModelConfig& model) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::ScratchFile file({reinterpret_cast<const char*>(data), size});
   fuzz::allow({ErrorKind::checkpoint}, [&] {
-    const HuggingFaceModel foreign = parse_hugging_face_config(read_json_file(file.path()), kTensors);
-    const ModelConfig model = config_of(foreign).model;
-    check_list(foreign, model);
-    HuggingFaceModel again = parse_hugging_face_config(hugging_face_config(model, foreign.format, "float32"), kTensors);
+    const HuggingFaceModel imported = parse_hugging_face_config(read_json_file(file.path()), kTensors);
+    const ModelConfig model = config_of(imported).model;
+    check_list(imported, model);
+    HuggingFaceModel again =
+        parse_hugging_face_config(hugging_face_config(model, imported.format, "float32"), kTensors);
     again.model.sequence_length = model.sequence_length;
     again.model.vocab_multiple = model.vocab_multiple;
     fuzz::require(config_of(again).model == model, "what is exported is not what was imported");

@@ -25,10 +25,10 @@ float ordinary(const std::string& tensor, std::size_t element) {
 /// A tiny GPT-2 as Hugging Face keeps it, its tied head written as well.
 void write_model(const std::string& folder, const Number& number) {
   std::filesystem::create_directories(folder);
-  const HuggingFaceModel foreign = parse_hugging_face_config(kConfig, 100);
+  const HuggingFaceModel imported = parse_hugging_face_config(kConfig, 100);
   std::vector<NewTensor> list;
   for (const HuggingFaceTensor& tensor :
-       hugging_face_tensors(config_of(foreign).model, foreign.format, foreign.vocab_rows)) {
+       hugging_face_tensors(config_of(imported).model, imported.format, imported.vocab_rows)) {
     list.push_back({tensor.name, tensor.shape});
   }
   list.push_back({"lm_head.weight", list.front().shape});

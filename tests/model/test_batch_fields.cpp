@@ -3,21 +3,16 @@
 
 #include "comm/counting_communicator.h"
 #include "model/family.h"
+#include "support/model_sizes.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
 Config tiny_config() {
   Config config;
-  ModelConfig& model = config.model;
-  model.layers = 12;
-  model.hidden_size = 16;
-  model.attention_heads = model.query_groups = 4;
-  model.ffn_hidden_size = 24;
-  model.sequence_length = model.max_position_embeddings = 8;
-  model.vocab_size = 50;
-  model.vocab_multiple = 64;
+  config.model = model_of({.layers = 12, .hidden = 16, .heads = 4, .ffn = 24, .sequence = 8});
   config.train.micro_batch_size = 3;
   return config;
 }

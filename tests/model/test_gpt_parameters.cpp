@@ -10,6 +10,7 @@
 #include "config/presets.h"
 #include "model/family.h"
 #include "support/boxes.h"
+#include "support/model_sizes.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -243,14 +244,13 @@ TEST_CASE("initial weights do not depend on the layout, and both copies of the t
 }
 
 TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of parameters per rank") {
-  ModelConfig model;
-  model.layers = 36;
-  model.hidden_size = 1280;
-  model.attention_heads = model.query_groups = 20;
-  model.ffn_hidden_size = 5120;
-  model.sequence_length = model.max_position_embeddings = 1024;
-  model.vocab_size = 50257;
-  model.vocab_multiple = 256;
+  ModelConfig model = model_of({.layers = 36,
+                                .hidden = 1280,
+                                .heads = 20,
+                                .ffn = 5120,
+                                .sequence = 1024,
+                                .vocabulary = 50257,
+                                .vocabulary_multiple = 256});
   REQUIRE(model.padded_vocab() == 50432);
   ParallelConfig parallel;
   parallel.pipeline = 2;

@@ -5,8 +5,10 @@
 #include "model/family.h"
 #include "ops/counting_ops.h"
 #include "pipeline/executor.h"
+#include "support/model_sizes.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
@@ -16,14 +18,7 @@ struct Started {
 
 // Plays one step of a stage of a four-layer model whose layers are about a bucket each.
 Started play(int stages, int stage, bool overlap, const std::string& schedule = "1f1b") {
-  ModelConfig model;
-  model.layers = 4;
-  model.hidden_size = 640;
-  model.attention_heads = model.query_groups = 4;
-  model.ffn_hidden_size = 2560;
-  model.sequence_length = model.max_position_embeddings = 8;
-  model.vocab_size = 50;
-  model.vocab_multiple = 64;
+  ModelConfig model = model_of({.layers = 4, .hidden = 640, .heads = 4, .ffn = 2560, .sequence = 8});
   ParallelConfig parallel;
   parallel.pipeline = stages;
   const int chunks = schedule == "interleaved" ? 2 : 1;

@@ -4,6 +4,7 @@
 #include "support/data_support.h"
 #include "support/loop_on_threads.h"
 #include "support/tiny_training.h"
+#include "support/trainer_on_rank.h"
 #include "train/grid.h"
 #include "train/trainer.h"
 
@@ -30,17 +31,12 @@ struct Corpus {
 };
 
 // The loss on the validation split before the first step, and the targets of that step.
-std::pair<double, std::int64_t> first_evaluation(Config config) {
+std::pair<double, std::int64_t> first_evaluation(const Config& config) {
   std::pair<double, std::int64_t> result;
   run_as_threads(1, [&](Communicator& world) {
-    Datasets datasets(config);
-    const DataFacts facts = datasets.facts();
-    resolve(config, 1, &facts);
-    const ProcessGrid grid(world, grid_shape(config));
-    Backend backend = make_cpu_backend();
-    Trainer trainer(config, grid, backend, datasets);
-    result.first = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value().total;
-    result.second = trainer.train_step().batch.tokens();
+    TrainerOnRank rank(config, world);
+    result.first = rank.trainer.evaluate(*rank.datasets.validation(), 0, [] { return false; }).value().total;
+    result.second = rank.trainer.train_step().batch.tokens();
   });
   return result;
 }

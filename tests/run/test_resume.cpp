@@ -9,6 +9,7 @@
 #include "cpu/cpu_device.h"
 #include "support/late_communicator.h"
 #include "support/loop_on_threads.h"
+#include "support/trainer_on_rank.h"
 #include "train/grid.h"
 #include "train/trainer.h"
 
@@ -25,13 +26,8 @@ std::vector<std::string> train(Config config, const std::string& from, const std
   const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
   std::vector<std::string> lines;
   run_as_threads(ranks, [&](Communicator& world) {
-    Config own = config;
-    Datasets datasets(own);
-    const DataFacts facts = datasets.facts();
-    resolve(own, ranks, &facts);
-    const ProcessGrid grid(world, grid_shape(own));
-    Backend backend = make_cpu_backend();
-    Trainer trainer(own, grid, backend, datasets);
+    TrainerOnRank rank(config, world);
+    Trainer& trainer = rank.trainer;
     std::vector<std::string> warnings;
     if (!from.empty()) trainer.resume(open_named_checkpoint(world, from, warnings));
     while (!trainer.finished()) {
@@ -231,21 +227,16 @@ std::map<std::string, std::vector<float>> whole_contents(const std::string& chec
 std::string pass_on(const Config& config, const std::string& from, const std::string& directory) {
   const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
   run_as_threads(ranks, [&](Communicator& world) {
-    Config own = config;
-    Datasets datasets(own);
-    const DataFacts facts = datasets.facts();
-    resolve(own, ranks, &facts);
-    const ProcessGrid grid(world, grid_shape(own));
-    Backend backend = make_cpu_backend();
-    Trainer trainer(own, grid, backend, datasets);
+    TrainerOnRank rank(config, world);
+    Trainer& trainer = rank.trainer;
     std::vector<std::string> warnings;
     trainer.resume(open_named_checkpoint(world, from, warnings));
     // Values are the rounded masters, everywhere.
     const ParameterStore& store = trainer.replica().store();
     for (const FlatRange& range : trainer.replica().optimizer().owned()) {
-      const Buffer memory(*backend.device, static_cast<std::size_t>(range.count) * 4);
+      const Buffer memory(*rank.backend.device, static_cast<std::size_t>(range.count) * 4);
       const Tensor rounded = memory.tensor({range.count}, store.values().dtype());
-      backend.ops->copy(trainer.replica().optimizer().state(range).master, rounded);
+      rank.backend.ops->copy(trainer.replica().optimizer().state(range).master, rounded);
       const Tensor values = store.values().slice(0, range.first, range.count);
       CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
     }
@@ -327,13 +318,8 @@ TEST_CASE("a checkpoint is loaded while the values of the last update are on the
   Config config = with_mode(small_run(folder), {"", 1, 2, 2, true});
   run_as_threads(4, [&](Communicator& world) {
     LateCommunicator late(world);
-    Config own = config;
-    Datasets datasets(own);
-    const DataFacts facts = datasets.facts();
-    resolve(own, 4, &facts);
-    const ProcessGrid grid(late, grid_shape(own));
-    Backend backend = make_cpu_backend();
-    Trainer trainer(own, grid, backend, datasets);
+    TrainerOnRank rank(config, late);
+    Trainer& trainer = rank.trainer;
     trainer.train_step();
     trainer.save(folder.file("run"), nlohmann::json::object());
     const StepResult straight = trainer.train_step();

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "comm/thread_communicator.h"
+#include "support/model_sizes.h"
 #include "train/grid.h"
 
 namespace megatron::test {
@@ -18,14 +19,7 @@ double loss_scale(const Config& config) {
 
 Config tiny_config() {
   Config config;
-  ModelConfig& model = config.model;
-  model.layers = 4;
-  model.hidden_size = 32;
-  model.attention_heads = model.query_groups = 4;
-  model.ffn_hidden_size = 128;
-  model.sequence_length = model.max_position_embeddings = 16;
-  model.vocab_size = 50;
-  model.vocab_multiple = 64;
+  config.model = model_of({.layers = 4, .hidden = 32, .heads = 4, .ffn = 128, .sequence = 16});
   config.train.micro_batch_size = 1;
   config.train.global_batch_size = 8;
   config.parallel.data = 1;
@@ -198,6 +192,23 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
     norm += double{b[i]} * b[i];
   }
   return std::sqrt(difference) / std::sqrt(norm);
+}
+
+std::vector<double> evaluate_tiny(const Config& config) {
+  std::vector<double> losses;
+  run_as_threads(static_cast<int>(config.parallel.pipeline), [&](Communicator& world) {
+    const ProcessGrid grid(world, grid_shape(config));
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, 0);
+    Timers timers;
+    const double before = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
+    replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
+    replica.update({.learning_rate = 1e-3}, timers);
+    const double after = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
+    if (world.rank() == 0) losses = {before, after};
+  });
+  return losses;
 }
 
 }  // namespace megatron::test

@@ -34,6 +34,9 @@ struct TrainingTrace {
 /// sample, position); kTinyEnd ends documents where the configuration asks for them.
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
 
+/// Losses of evaluations before and after a training step, on parallel.pipeline thread ranks.
+std::vector<double> evaluate_tiny(const Config& config);
+
 inline constexpr int kTinyEnd = 3;
 
 /// ‖a − b‖ / ‖b‖ over two equally long vectors.

@@ -2,9 +2,7 @@
 // which take chunks through slots that training uses otherwise.
 #include <catch2/catch.hpp>
 
-#include "comm/thread_communicator.h"
 #include "support/tiny_training.h"
-#include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -18,20 +16,7 @@ std::vector<double> evaluations(const char* schedule, int pipeline, std::int64_t
   config.parallel.schedule = schedule;
   config.parallel.virtual_stages = chunks;
   config.train.micro_batch_size = micro_batch;
-  std::vector<double> losses;
-  run_as_threads(pipeline, [&](Communicator& world) {
-    const ProcessGrid grid(world, grid_shape(config));
-    Backend backend = make_cpu_backend();
-    Replica replica(config, grid, backend);
-    TinyBatches batches(config, 0);
-    Timers timers;
-    const double before = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
-    replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
-    replica.update({.learning_rate = 1e-3}, timers);
-    const double after = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
-    if (world.rank() == 0) losses = {before, after};
-  });
-  return losses;
+  return evaluate_tiny(config);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "comm/thread_communicator.h"
 #include "support/data_support.h"
 #include "support/tiny_training.h"
+#include "support/trainer_on_rank.h"
 #include "train/grid.h"
 #include "train/trainer.h"
 
@@ -46,14 +47,8 @@ struct Evaluation {
     const int ranks = static_cast<int>(parallel.tensor * parallel.pipeline * std::max<std::int64_t>(parallel.data, 1));
     double loss = 0;
     run_as_threads(ranks, [&](Communicator& world) {
-      Config mine = own;
-      Datasets datasets(mine);
-      const DataFacts facts = datasets.facts();
-      resolve(mine, ranks, &facts);
-      const ProcessGrid grid(world, grid_shape(mine));
-      Backend backend = make_cpu_backend();
-      Trainer trainer(mine, grid, backend, datasets);
-      const double here = trainer.evaluate(*datasets.validation(), 0, [] { return false; }).value().total;
+      TrainerOnRank rank(own, world);
+      const double here = rank.trainer.evaluate(*rank.datasets.validation(), 0, [] { return false; }).value().total;
       if (world.rank() == 0) loss = here;
     });
     return loss;

@@ -96,8 +96,8 @@ class Tile {
 
 }  // namespace wide_tiles
 
-/// Scratch that wide_product needs for a product of at most this size, a multiple of a cache line.
-inline std::size_t wide_product_bytes(ProductSize size) {
+/// Scratch that widening_gemm needs for a product of at most this size, a multiple of a cache line.
+inline std::size_t widening_gemm_bytes(ProductSize size) {
   const std::int64_t m = std::min(size.m, wide_tiles::kTile.m), n = std::min(size.n, wide_tiles::kTile.n),
                      k = std::min(size.k, wide_tiles::kTile.k);
   const std::int64_t floats =
@@ -105,10 +105,10 @@ inline std::size_t wide_product_bytes(ProductSize size) {
   return (static_cast<std::size_t>(floats) * sizeof(float) + 63) / 64 * 64;
 }
 
-/// c = op(a) · op(b), added to c if `accumulate`. Result is float or T. `memory`: wide_product_bytes.
+/// c = op(a) · op(b), added to c if `accumulate`. Result is float or T. `memory`: widening_gemm_bytes.
 template <class T, class Result>
-void wide_product(ProductSize size, ProductInput<T> a, ProductInput<T> b, Result* c, std::int64_t c_stride,
-                  bool accumulate, float* memory) {
+void widening_gemm(ProductSize size, ProductInput<T> a, ProductInput<T> b, Result* c, std::int64_t c_stride,
+                   bool accumulate, float* memory) {
   using namespace wide_tiles;
   constexpr bool in_place = std::is_same_v<Result, float>;
   const Parts down(size.m, kTile.m), across(size.n, kTile.n), inner(size.k, kTile.k);
