@@ -222,7 +222,7 @@ TEST_CASE("a family's models that cannot be expressed are refused by their key",
          "\"max_window_layers\" is 1 of 2 layers");
   refuse("qwen2", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "\"use_sliding_window\"");
   refuse("gemma", {{"use_bidirectional_attention", true}}, "\"use_bidirectional_attention\": true");
-  refuse("gemma", {{"hidden_act", "relu"}}, "the activation \"relu\" is none of ours behind a gate");
+  refuse("gemma", {{"hidden_act", "relu"}}, "the activation \"relu\" is none of ours with a gate");
   refuse("opt", {{"do_layer_norm_before", false}}, "\"do_layer_norm_before\": false");
   refuse("opt", {{"_remove_final_layer_norm", true}}, "\"_remove_final_layer_norm\": true");
   refuse("opt", {{"word_embed_proj_dim", 8}}, "\"word_embed_proj_dim\" is not \"hidden_size\"");

@@ -72,11 +72,11 @@ TEST_CASE("a crash says who, in what and where, and dies of its signal", "[fault
     CHECK(contains(death.said, "error: rank 3 of 8 on node07: SIG"));
     CHECK(contains(death.said, "at step 41, backward, waiting in receive 'pipeline'; the stack is in "));
     CHECK(contains(death.stack, "at step 41, backward"));
-    CHECK(contains(death.stack, "test_base"));
+    CHECK(contains(death.stack, "test_system"));
   }
   const Death nowhere = death_of([] { std::raise(SIGSEGV); }, false);
   CHECK(nowhere.signal == SIGSEGV);
-  CHECK(contains(nowhere.said, "test_base"));  // the stack, for want of a file
+  CHECK(contains(nowhere.said, "test_system"));  // the stack, for want of a file
 }
 
 TEST_CASE("a stack that overflows is told as well", "[fault-32]") {
@@ -114,7 +114,7 @@ TEST_CASE("a crash in generated code is told with the stack of who called it", "
   const std::size_t callers = death.stack.find("called from\n");
   REQUIRE(callers != std::string::npos);
   INFO(death.stack);
-  CHECK(contains(death.stack.substr(callers), "test_base"));
+  CHECK(contains(death.stack.substr(callers), "test_system"));
   CHECK(contains(death.stack.substr(callers), "libc.so"));  // which has called main
 
   const Death later = death_of([] {
