@@ -35,11 +35,11 @@ formats:     text system data preprocess checkpoint
 job:         text system ops comm
 diagnostics: system comm ops optim parallel checkpoint
 monitor:     text system job checkpoint
-train:       tensor batch ops cpu comm parallel config nn model pipeline optim data checkpoint diagnostics cuda
+train:       system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation data checkpoint diagnostics cuda
 inference:   system batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
 interop:     system tensor config tokenizer data checkpoint formats train inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
-run:         text system comm config model tokenizer data checkpoint diagnostics job monitor train plan
+run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor train plan
 bench:       text system batch comm ops config nn model pipeline train plan
 programs:    all
 cuda:        tensor ops comm

@@ -14,6 +14,7 @@
 
 #include "base/activations.h"
 #include "base/dtype.h"
+#include "base/evaluation_tasks.h"
 #include "base/named_rows.h"
 #include "base/normalizations.h"
 #include "config/schedules.h"
@@ -231,6 +232,23 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+/// A task of base/evaluation_tasks.h in the middle of training.
+struct EvaluationTaskConfig {
+  std::string name;  // in metrics and log; given or the task's
+  std::string task, data;
+  std::int64_t every = 0;   // steps; 0: only at the end
+  std::int64_t stride = 0;  // 0: the task's own
+  bool strict = false;
+
+  bool operator==(const EvaluationTaskConfig&) const = default;
+};
+
+struct EvaluationConfig {
+  std::vector<EvaluationTaskConfig> tasks;
+
+  bool operator==(const EvaluationConfig&) const = default;
+};
+
 struct CheckpointConfig {
   std::int64_t every_steps = 0;  // 0: only the last step
   bool never = false;            // every_steps = "never"
@@ -268,6 +286,7 @@ struct Config {
   OptimizerConfig optimizer;
   LearningRateConfig learning_rate;
   DataConfig data;
+  EvaluationConfig evaluation;
   CheckpointConfig checkpoint;
   RunConfig run;
 

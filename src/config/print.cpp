@@ -97,6 +97,16 @@ struct Print {
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));
   }
+  std::string operator()(const std::vector<EvaluationTaskConfig>& tasks) const {
+    std::vector<std::string> parts;
+    for (const EvaluationTaskConfig& task : tasks) {
+      parts.push_back(fmt::format("{{name = {}, task = {}, data = {}, every = {}{}{}}}", quoted(task.name),
+                                  quoted(task.task), quoted(task.data), task.every,
+                                  task.stride > 0 ? fmt::format(", stride = {}", task.stride) : "",
+                                  task.strict ? ", strict = true" : ""));
+    }
+    return parts.empty() ? "" : fmt::format("[{}]", fmt::join(parts, ", "));
+  }
 
  private:
   bool absent(bool zero) const { return may_be_absent && zero; }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "config/presets.h"
+#include "config/read_evaluation_tasks.h"
 #include "config/suggestions.h"
 #include "config/text_checks.h"
 #include "text/utf8.h"
@@ -180,6 +181,10 @@ class ValueReader {
       if (problem_.empty() && blend.empty() && key_.absent == "required") set(fmt::format("{} is empty", name()));
     }
     if (problem_.empty()) field = std::move(blend);
+  }
+  void read(std::vector<EvaluationTaskConfig>& field) {
+    if (!node_.is_array()) return wrong_type(node_, "");
+    set(read_evaluation_tasks(*node_.as_array(), name(), field));
   }
 
  private:

@@ -293,6 +293,29 @@ void check_order(const Config& c, Violations& violations) {
   }
 }
 
+void check_evaluation_tasks(const Config& c, Violations& violations) {
+  const std::vector<EvaluationTaskConfig>& tasks = c.evaluation.tasks;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const EvaluationTaskConfig& task = tasks[i];
+    const auto twin = std::find_if(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(i),
+                                   [&](const EvaluationTaskConfig& other) { return other.name == task.name; });
+    if (task.name == "validation" || task.name == "test") {
+      violations.add({"evaluation.tasks"},
+                     "evaluation.tasks[{}]: \"{}\" is what the {} data is called; name it another", i, task.name,
+                     task.name);
+    } else if (twin != tasks.begin() + static_cast<std::ptrdiff_t>(i)) {
+      violations.add({"evaluation.tasks"},
+                     "evaluation.tasks[{}] and [{}] are both called \"{}\"; give each a name of its own",
+                     twin - tasks.begin(), i, task.name);
+    }
+    if (c.model.sequence_length > 0 && task.stride > c.model.sequence_length) {
+      violations.add({"evaluation.tasks", "model.sequence_length"},
+                     "evaluation.tasks[{}].stride = {} is above model.sequence_length = {}", i, task.stride,
+                     c.model.sequence_length);
+    }
+  }
+}
+
 void check_batches(const Config& c, std::int64_t data, Violations& violations) {
   const TrainConfig& t = c.train;
   if (t.global_batch_size <= 0) return;
@@ -341,6 +364,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_optimizer(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);
+  check_evaluation_tasks(config, violations);
   return violations.take();
 }
 

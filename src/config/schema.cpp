@@ -333,6 +333,14 @@ std::vector<Key> run_keys() {
        "No loss for the token after the end of a document, which cannot be predicted. The mean is over the other "
        "targets of the global batch.",
        ""},
+      {MEGATRON_KEY(evaluation, tasks), noted(any(), "each with another name; stride at most model.sequence_length"),
+       "", "none",
+       "Evaluation tasks: [{name = \"wiki\", task = \"wikitext\", data = \"wiki.valid.tokens\", every = 1000}]. task "
+       "is "
+       "wikitext, lambada or choices, data its file, every the interval in updates (0, the default: only at the end; "
+       "all are done at the end), name what metrics and log call it (default: the task). wikitext also has stride, "
+       "lambada strict.",
+       ""},
       {MEGATRON_KEY_IN(checkpoint, every_steps, checkpoint), from_to(0, kMaxSteps), "updates", "",
        "Interval between checkpoints; the last step is always saved as well. 0: only the last step. \"never\": no "
        "checkpoint is written and the trained model is lost at the end; only a run that is stopped early still "
@@ -396,7 +404,7 @@ std::span<const Key> schema() {
 }
 
 std::span<const TableDescription> schema_tables() {
-  static constexpr std::array<TableDescription, 11> tables = {{
+  static constexpr std::array<TableDescription, 12> tables = {{
       {"model", "The transformer."},
       {"parallel", "How ranks share the work. The number of ranks is tensor × context × data × pipeline."},
       {"train", "Length of the run, batches, evaluation."},
@@ -409,6 +417,7 @@ std::span<const TableDescription> schema_tables() {
        "with "
        "train.curriculum they count tokens if the run's length or one of the lengths below is in tokens."},
       {"data", "Training, validation and test data."},
+      {"evaluation", "Tasks that the model is evaluated on while it is trained: docs/evaluation.md."},
       {"checkpoint", "What is saved, and what a run starts from."},
       {"run", "Directory, device, threads, reports, limits."},
   }};

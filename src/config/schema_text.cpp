@@ -26,6 +26,9 @@ struct TypeName {
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
   std::string operator()(Access<CheckpointConfig>) const { return "integer or \"never\""; }
+  std::string operator()(Access<std::vector<EvaluationTaskConfig>>) const {
+    return "array of tables {name, task, data, every, ...}";
+  }
   std::string operator()(Access<Blend>) const { return "path, or array of paths or {path, weight}"; }
 };
 

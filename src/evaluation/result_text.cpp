@@ -2,22 +2,46 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace megatron {
 
-nlohmann::ordered_json result_json(const EvaluationResult& result) {
-  nlohmann::ordered_json json = {{"task", result.task},
-                                 {"examples", result.examples},
-                                 {"tokens", result.tokens},
-                                 {"loss", result.loss},
-                                 {"perplexity", result.perplexity()}};
+namespace {
+
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, double>> result_measures(const EvaluationResult& result) {
+  std::vector<std::pair<std::string, double>> measures = {{"loss", result.loss}, {"perplexity", result.perplexity()}};
   const auto add = [&](const char* name, const std::optional<double>& value) {
-    if (value) json[name] = *value;
+    if (value) measures.emplace_back(name, *value);
   };
   add("adjusted_perplexity", result.adjusted_perplexity);
   add("token_ratio", result.token_ratio);
   add("accuracy", result.accuracy);
   add("accuracy_normalized", result.accuracy_normalized);
+  return measures;
+}
+
+nlohmann::ordered_json result_json(const EvaluationResult& result) {
+  nlohmann::ordered_json json = {{"task", result.task}, {"examples", result.examples}, {"tokens", result.tokens}};
+  for (const auto& [name, value] : result_measures(result)) json[name] = value;
   return json;
+}
+
+std::string result_line(const EvaluationResult& result) {
+  std::string line;
+  for (const auto& [name, value] : result_measures(result)) {
+    line += fmt::format("{}{} {:.6g}", line.empty() ? "" : ", ", spaced(name), value);
+  }
+  if (result.shortened > 0) {
+    line += fmt::format(", {} of {} contexts lost their beginning", result.shortened, result.examples);
+  }
+  return line;
 }
 
 std::string result_table(const EvaluationResult& result) {
@@ -27,9 +51,7 @@ std::string result_table(const EvaluationResult& result) {
     std::string text = value.is_string()           ? value.get<std::string>()
                        : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
                                                    : fmt::format("{:.6g}", value.get<double>());
-    std::string title = name;
-    for (char& c : title) c = c == '_' ? ' ' : c;
-    table += fmt::format("{:<20} {}\n", title, text);
+    table += fmt::format("{:<20} {}\n", spaced(name), text);
   }
   return table;
 }

@@ -3,15 +3,21 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "evaluation/task.h"
 
 namespace megatron {
 
+/// What applies of {loss, perplexity, adjusted_perplexity, token_ratio, accuracy, accuracy_normalized}, in this order.
+std::vector<std::pair<std::string, double>> result_measures(const EvaluationResult& result);
 /// What applies of {task, examples, tokens, loss, perplexity, adjusted_perplexity, token_ratio, accuracy,
 /// accuracy_normalized}.
 nlohmann::ordered_json result_json(const EvaluationResult& result);
-/// The same as a table of two columns; whole lines.
+/// The measures in one line: "loss 3.1, perplexity 22.2, accuracy 0.42".
+std::string result_line(const EvaluationResult& result);
+/// result_json() as a table of two columns; whole lines.
 std::string result_table(const EvaluationResult& result);
 
 }  // namespace megatron

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/evaluation_tasks.h"
+#include "base/named_rows.h"
 #include "evaluation/tasks.h"
 #include "text/text.h"
 
@@ -17,16 +19,15 @@ namespace {
 constexpr std::array kTasks = {
     TaskKind{.name = "wikitext",
              .file = "the text of WikiText with its marks: perplexity of the text without them",
-             .has_stride = true,
              .make = make_wikitext},
-    TaskKind{.name = "lambada",
-             .file = "JSON lines {\"text\"}: accuracy of each text's last token",
-             .has_whole_word = true,
-             .make = make_lambada},
+    TaskKind{
+        .name = "lambada", .file = "JSON lines {\"text\"}: accuracy of each text's last token", .make = make_lambada},
     TaskKind{.name = "choices",
              .file = "JSON lines {\"context\", \"choices\", \"answer\"}: accuracy of the likeliest choice",
              .make = make_choices},
 };
+
+static_assert(same_names(kTasks, kEvaluationTasks), "base/evaluation_tasks.h names other tasks");
 
 }  // namespace
 

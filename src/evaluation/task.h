@@ -63,12 +63,11 @@ struct TaskInput {
 
 struct TaskKind {
   std::string_view name, file;  ///< `file`: what the data is, one line
-  bool has_stride = false, has_whole_word = false;
   /// Error(data) with the number of the line for what is wrong in the text.
   std::unique_ptr<EvaluationTask> (*make)(const TaskInput& input);
 };
 
-/// All there are. A new task is a row.
+/// All there are. A new task is a row here and in base/evaluation_tasks.h, which has their options.
 std::span<const TaskKind> task_kinds();
 /// Error(configuration) that lists the tasks, if there is none of this name.
 const TaskKind& task_kind(std::string_view name);

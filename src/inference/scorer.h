@@ -1,12 +1,12 @@
 // Scorer: how likely a model of a checkpoint finds the targets of sequences, on any tensor × pipeline × data ranks.
-// Weights have no gradients and no optimizer; nothing is kept for a backward. Data ranks share the sequences; each
-// target is scored once, so that the scores are the same on every layout and micro-batch size, to rounding.
+// Weights have no gradients and no optimizer; nothing is kept for a backward. The passes are train/sequence_scores.h's.
 //
 // Owns all memory, which plan_scoring() knows to the byte. Knows sequences of tokens, not where they come from.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "evaluation/task.h"
 #include "train/compute.h"
 #include "train/replica.h"
+#include "train/sequence_scores.h"
 
 namespace megatron {
 
@@ -37,7 +38,6 @@ class Scorer {
  public:
   /// As config_for_scoring() says, with a `run` whose device is chosen. Grid and backend must outlive the scorer.
   Scorer(const Config& config, const ProcessGrid& grid, Backend& backend, std::int64_t longest);
-  ~Scorer();
 
   void load(const CheckpointReader& checkpoint);
   /// The scores of all targets, in the order of the sequences and of their tokens, on every rank. Where other tokens
@@ -49,23 +49,16 @@ class Scorer {
   MemoryUse used() const;
 
  private:
-  struct Pass;
-
-  void place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass);
-  void upload(std::span<const ScoredSequence> sequences, std::size_t k, Pass& pass);
-  void read(std::span<const ScoredSequence> sequences, std::span<const std::int64_t> first_targets, const Pass& pass,
-            std::span<double> scores) const;
-
   const Config config_;
   const ProcessGrid& grid_;
   Backend& backend_;
-  std::int64_t micro_batches_;  // of a pass, at most
   TensorRegion region_;
   ParameterStore store_;
   Stages chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
   BatchBuffer batch_;
-  Buffer result_memory_, scratch_memory_;
+  std::optional<SequenceScores> scores_;  // after batch_, which it reads
+  Buffer scratch_memory_;
   Arena scratch_;
   Tensor loss_sums_;  // a pass adds to them; they are not read
 };

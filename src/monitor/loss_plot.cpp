@@ -13,7 +13,7 @@ namespace {
 
 using Bucket = DecimatedCurve::Bucket;
 
-constexpr double kWidth = 960, kHeight = 600;
+constexpr double kWidth = 960, kHeight = 600, kAccuracyHeight = 130;
 constexpr double kLeft = 84, kRight = 936, kRightOfTwoAxes = 868;
 constexpr double kLossTop = 72, kLossBottom = 420;
 constexpr double kRateTop = 450, kRateBottom = 544;
@@ -75,7 +75,8 @@ class LossPicture {
         title_(escaped(title)),
         smooth_(smoothed(data.train_loss.buckets())),
         two_units_(data.loss_name != "language_model" && !smooth_.empty() && !data.evaluations.empty()),
-        right_(two_units_ ? kRightOfTwoAxes : kRight) {
+        right_(two_units_ ? kRightOfTwoAxes : kRight),
+        lower_(data.accuracies.empty() ? 0 : kAccuracyHeight) {
     find_ranges();
   }
 
@@ -87,6 +88,7 @@ class LossPicture {
       grid(loss_, kLossTop, kLossBottom, 7, loss_axis_name());
       if (two_units_) evaluation_axis();
       draw_losses();
+      if (!data_.accuracies.empty()) draw_accuracies();
       if (!data_.learning_rate.buckets().empty()) draw_rate();
       step_labels();
       legend();
@@ -130,6 +132,7 @@ class LossPicture {
       widen(curve.buckets());
       for (const Bucket& bucket : curve.buckets()) (two_units_ ? evaluated : values).push_back(bucket.mean);
     }
+    for (const auto& [task, curve] : data_.accuracies) widen(curve.buckets());
     if (data_.train_lines > 0) {  // the curve's points are in the middle of what they are the mean of
       first = std::min(first, data_.first_step);
       last = std::max(last, data_.last_step);
@@ -161,7 +164,7 @@ class LossPicture {
         "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n<title>{2}</title>\n"
         "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n"
         "<clipPath id=\"losses\"><rect x=\"{3}\" y=\"{4}\" width=\"{5}\" height=\"{6}\"/></clipPath>\n",
-        kWidth, kHeight, title_, kLeft, kLossTop, right_ - kLeft, kLossBottom - kLossTop);
+        kWidth, kHeight + lower_, title_, kLeft, kLossTop, right_ - kLeft, kLossBottom - kLossTop);
     text(kLeft, 32, "start", title_, 18, "#111827");
     text(kLeft, 54, "start", summary(), 13, "#4b5563");
   }
@@ -239,15 +242,36 @@ class LossPicture {
     }
     out_ += "</g>\n";
     std::size_t index = 0;
-    for (const auto& [split, curve] : data_.evaluations) {
-      const char* color = evaluation_color(index++);
-      std::vector<std::pair<double, double>> places;
-      for (const Bucket& bucket : curve.buckets()) places.emplace_back(step_(bucket.x), evaluation_(bucket.mean));
-      if (places.size() > 1) polyline(places, color, 1);
-      if (places.size() <= 200) {
-        for (const auto& [x, y] : places) circle(x, y, color, 3.5);
-      }
+    for (const auto& [split, curve] : data_.evaluations) draw_marked(curve, evaluation_, evaluation_color(index++));
+  }
+
+  /// Between losses and learning rate, in percent, with its legend at the lower right.
+  void draw_accuracies() {
+    const double top = kRateTop, bottom = kRateTop + kAccuracyHeight - 30;
+    double high = 0;
+    for (const auto& [task, curve] : data_.accuracies) {
+      for (const Bucket& bucket : curve.buckets()) high = std::max(high, bucket.maximum);
     }
+    const Axis share = axis_for(0, high > 0 ? high * 1.1 : 1, bottom, top);
+    grid(axis_for(0, 100 * share.high, bottom, top), top, bottom, 4, "accuracy (%)");
+    std::size_t index = 0;
+    for (const auto& [task, curve] : data_.accuracies) {
+      const char* color = evaluation_color(index);
+      draw_marked(curve, share, color);
+      const double y = bottom - 8 - 14 * static_cast<double>(data_.accuracies.size() - 1 - index++);
+      line(right_ - 230, y - 4, right_ - 204, y - 4, color);
+      text(right_ - 196, y, "start",
+           fmt::format("{} {:.1f} %", escaped(task), curve.buckets().empty() ? 0 : 100 * curve.buckets().back().mean),
+           12, "#374151");
+    }
+  }
+
+  void draw_marked(const DecimatedCurve& curve, const Axis& vertical, const char* color) {
+    std::vector<std::pair<double, double>> places;
+    for (const Bucket& bucket : curve.buckets()) places.emplace_back(step_(bucket.x), vertical(bucket.mean));
+    if (places.size() > 1) polyline(places, color, 1);
+    if (places.size() > 200) return;
+    for (const auto& [x, y] : places) circle(x, y, color, 3.5);
   }
 
   static const char* evaluation_color(std::size_t index) {
@@ -257,15 +281,15 @@ class LossPicture {
   void draw_rate() {
     double high = 0;
     for (const Bucket& bucket : data_.learning_rate.buckets()) high = std::max(high, bucket.maximum);
-    const Axis rate = axis_for(0, high > 0 ? high * 1.1 : 1, kRateBottom, kRateTop);
-    grid(rate, kRateTop, kRateBottom, 4, "learning rate");
+    const Axis rate = axis_for(0, high > 0 ? high * 1.1 : 1, kRateBottom + lower_, kRateTop + lower_);
+    grid(rate, kRateTop + lower_, kRateBottom + lower_, 4, "learning rate");
     std::vector<std::pair<double, double>> places;
     for (const Bucket& bucket : data_.learning_rate.buckets()) places.emplace_back(step_(bucket.x), rate(bucket.mean));
     polyline(places, kRateColor, 1.5);
   }
 
   void step_labels() {
-    const double bottom = data_.learning_rate.buckets().empty() ? kLossBottom : kRateBottom;
+    const double bottom = lower_ + (data_.learning_rate.buckets().empty() ? kLossBottom : kRateBottom);
     for (const double tick : nice_ticks(step_.low, step_.high, 9)) {
       text(step_(tick), bottom + 18, "middle", tick_label(tick), 12, "#374151");
     }
@@ -303,6 +327,7 @@ class LossPicture {
   std::vector<double> smooth_;
   bool two_units_;
   double right_;
+  double lower_;  // what the panel of accuracies moves those below it by
   bool empty_ = true;
   Axis loss_, evaluation_, step_;
   std::string out_;

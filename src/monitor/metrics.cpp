@@ -65,9 +65,9 @@ class BoundedLines {
   std::size_t at_ = 0;
 };
 
-std::string members(const std::vector<std::pair<std::string, double>>& losses) {
+std::string members(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
-  for (const auto& [name, value] : losses) {
+  for (const auto& [name, value] : values) {
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", quoted(name), number(value));
   }
   return text;
@@ -101,6 +101,13 @@ std::string metrics_line(const EvaluationMetrics& metrics) {
       metrics.samples, metrics.tokens, number(metrics.time));
 }
 
+std::string metrics_line(const TaskMetrics& metrics) {
+  return fmt::format(
+      R"({{"kind":"task","name":{},"task":{},"step":{},"examples":{},"targets":{},{},"samples":{},"tokens":{},"time":{}}})",
+      quoted(metrics.name), quoted(metrics.task), metrics.step, metrics.examples, metrics.targets,
+      members(metrics.measures), metrics.samples, metrics.tokens, number(metrics.time));
+}
+
 MetricsWriter::MetricsWriter(std::string path, Log& log) : path_(std::move(path)), log_(log) {}
 
 MetricsWriter::~MetricsWriter() {
@@ -112,6 +119,10 @@ void MetricsWriter::write(const TrainMetrics& metrics) {
 }
 
 void MetricsWriter::write(const EvaluationMetrics& metrics) {
+  append(metrics_line(metrics));
+}
+
+void MetricsWriter::write(const TaskMetrics& metrics) {
   append(metrics_line(metrics));
 }
 
@@ -179,11 +190,14 @@ std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
   std::int64_t dropped = 0;
   const std::int64_t unreadable = visit_metrics(path, [&](const nlohmann::json& object, std::string_view text) {
-    const auto step = object.find("step"), split = object.find("split");
+    const auto step = object.find("step"), split = object.find("split"), name = object.find("name");
     const bool has_step = step != object.end() && step->is_number_integer();
     const bool later = has_step && step->get<std::int64_t>() > last_step;
-    const bool due = has_step && *step == last_step && split != object.end() &&
-                     std::find(evaluations_due.begin(), evaluations_due.end(), *split) != evaluations_due.end();
+    std::string evaluated;
+    if (split != object.end() && split->is_string()) evaluated = split->get<std::string>();
+    if (name != object.end() && name->is_string()) evaluated = kTaskDue + name->get<std::string>();
+    const bool due = has_step && *step == last_step &&
+                     std::find(evaluations_due.begin(), evaluations_due.end(), evaluated) != evaluations_due.end();
     if (later || due) {
       ++dropped;
     } else {

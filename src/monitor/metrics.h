@@ -46,6 +46,15 @@ struct EvaluationMetrics {
   double time = 0;                       ///< seconds since 1970, UTC
 };
 
+/// {"kind":"task",...}: an evaluation task after `step` steps.
+struct TaskMetrics {
+  std::string name, task;
+  std::int64_t step = 0, examples = 0, targets = 0;
+  std::vector<std::pair<std::string, double>> measures;  ///< loss, perplexity and what else the task has
+  std::int64_t samples = 0, tokens = 0;                  ///< that the run has trained on by then
+  double time = 0;                                       ///< seconds since 1970, UTC
+};
+
 /// e^loss, with the loss capped at 20 so that an untrained model's stays readable; of a loss that is not finite,
 /// itself.
 double perplexity(double loss);
@@ -53,6 +62,7 @@ double perplexity(double loss);
 /// The lines as written, without the line end.
 std::string metrics_line(const TrainMetrics& metrics);
 std::string metrics_line(const EvaluationMetrics& metrics);
+std::string metrics_line(const TaskMetrics& metrics);
 
 class MetricsWriter {
  public:
@@ -64,6 +74,7 @@ class MetricsWriter {
 
   void write(const TrainMetrics& metrics);
   void write(const EvaluationMetrics& metrics);
+  void write(const TaskMetrics& metrics);
 
  private:
   void append(std::string line);
@@ -81,10 +92,13 @@ class MetricsWriter {
 std::int64_t visit_metrics(const std::string& path,
                            const std::function<void(const nlohmann::json& object, std::string_view text)>& visit);
 
+/// What stands in front of a task's name in the list of evaluations that are due.
+inline constexpr const char* kTaskDue = "task ";
+
 /// For resuming at a checkpoint of `last_step`: removes the lines of later steps, those of this step's evaluations that
-/// are still due (splits), and lines that cannot be read. Returns how many. The file is replaced by rename, so that it
-/// is whole whatever happens; memory does not depend on its length. Nothing happens without a file. Errors: filesystem,
-/// if the shorter file cannot be written.
+/// are still due (splits, and tasks after kTaskDue), and lines that cannot be read. Returns how many. The file is
+/// replaced by rename, so that it is whole whatever happens; memory does not depend on its length. Nothing happens
+/// without a file. Errors: filesystem, if the shorter file cannot be written.
 std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
                               const std::vector<std::string>& evaluations_due = {});
 

@@ -10,7 +10,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::size_t kMostBuckets = 1000, kMostSplits = 8;
+constexpr std::size_t kMostBuckets = 1000, kMostCurves = 8;
 
 void merge_into(DecimatedCurve::Bucket& bucket, const DecimatedCurve::Bucket& other) {
   const auto a = static_cast<double>(bucket.count), b = static_cast<double>(other.count);
@@ -24,6 +24,11 @@ void merge_into(DecimatedCurve::Bucket& bucket, const DecimatedCurve::Bucket& ot
 double number_or_nan(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+std::string text_or(const nlohmann::json& object, const char* name, const char* otherwise) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
 }
 
 }  // namespace
@@ -79,18 +84,26 @@ std::vector<double> nice_ticks(double low, double high, int count) {
   return ticks;
 }
 
-DecimatedCurve* PlotData::evaluation(const std::string& split) {
-  for (auto& [name, curve] : evaluations) {
-    if (name == split) return &curve;
+DecimatedCurve* PlotData::curve(Curves& curves, const std::string& name) {
+  for (auto& [known, curve] : curves) {
+    if (known == name) return &curve;
   }
-  if (evaluations.size() == kMostSplits) return nullptr;
-  return &evaluations.emplace_back(split, DecimatedCurve()).second;
+  if (curves.size() == kMostCurves) return nullptr;
+  return &curves.emplace_back(name, DecimatedCurve()).second;
 }
 
 std::int64_t PlotData::steps_per_line() const {
   if (train_lines < 2) return 1;
   return std::max<std::int64_t>(1, std::llround((last_step - first_step) / static_cast<double>(train_lines - 1)));
 }
+
+namespace {
+
+void add_point(PlotData::Curves& curves, const std::string& name, double x, double y) {
+  if (DecimatedCurve* const curve = PlotData::curve(curves, name)) curve->add(x, y);
+}
+
+}  // namespace
 
 PlotData read_plot_data(const std::string& metrics_path) {
   PlotData data;
@@ -108,9 +121,13 @@ PlotData read_plot_data(const std::string& metrics_path) {
         data.loss_name = losses->begin().key();
       data.learning_rate.add(step, number_or_nan(object, "learning_rate"));
     } else if (*kind == "eval") {
-      const auto split = object.find("split");
-      const std::string name = split != object.end() && split->is_string() ? split->get<std::string>() : "evaluation";
-      if (DecimatedCurve* curve = data.evaluation(name)) curve->add(step, loss);
+      add_point(data.evaluations, text_or(object, "split", "evaluation"), step, loss);
+    } else if (*kind == "task") {
+      const std::string name = text_or(object, "name", "task");
+      const double accuracy = number_or_nan(object, "accuracy"), by_byte = number_or_nan(object, "accuracy_normalized");
+      if (std::isfinite(accuracy)) add_point(data.accuracies, name, step, accuracy);
+      if (std::isfinite(by_byte)) add_point(data.accuracies, name + " by byte", step, by_byte);
+      if (!std::isfinite(accuracy) && !std::isfinite(by_byte)) add_point(data.evaluations, name, step, loss);
     }
   });
   return data;

@@ -42,15 +42,17 @@ struct PlotData {
   DecimatedCurve train_loss;                 // at the middle of the steps that each line is the mean of
   DecimatedCurve learning_rate;              // over steps
   std::string loss_name = "language_model";  // of the training loss; evaluations are always this
-  std::vector<std::pair<std::string, DecimatedCurve>> evaluations;  // (split, loss over steps) as first met
-  double first_step = 0, last_step = 0;                             // of the training lines
+  using Curves = std::vector<std::pair<std::string, DecimatedCurve>>;
+  Curves evaluations;                    // (split, or task without an accuracy; loss over steps) as first met
+  Curves accuracies;                     // (task, accuracy over steps); one by bytes has " by byte" behind its name
+  double first_step = 0, last_step = 0;  // of the training lines
   std::int64_t train_lines = 0;
 
   /// Steps that a training line is the mean of, as most are; 1 if there are fewer than two lines.
   std::int64_t steps_per_line() const;
 
-  /// The split's curve, new if it has none; null when there are eight others already.
-  DecimatedCurve* evaluation(const std::string& split);
+  /// The curve of this name, new if there is none; null when there are eight others already.
+  static DecimatedCurve* curve(Curves& curves, const std::string& name);
 };
 
 /// Reads a metrics.jsonl; empty curves if there is none.

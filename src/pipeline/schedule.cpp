@@ -188,6 +188,13 @@ std::vector<Action> forward_only(int stage, int stages, int micro_batches, int c
   return actions;
 }
 
+std::vector<Action> first_micro_batches(const std::vector<Action>& forwards, int count) {
+  std::vector<Action> actions;
+  std::copy_if(forwards.begin(), forwards.end(), std::back_inserter(actions),
+               [&](const Action& action) { return action.micro_batch < count; });
+  return actions;
+}
+
 namespace {
 
 /// A schedule whose stages hold one chunk.

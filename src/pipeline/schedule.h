@@ -62,6 +62,8 @@ std::vector<Action> zero_bubble(int stage, int stages, int micro_batches);
 /// Forwards only, for evaluation, in the order of interleaved(). Two slots in turn, so that one output is still being
 /// sent while the other is computed; the end of the model, which sends nothing, has a separate one (slot 0).
 std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks = 1);
+/// Of such a list, the actions of the first `count` micro-batches, in the slots that the whole list has for them.
+std::vector<Action> first_micro_batches(const std::vector<Action>& forwards, int count);
 
 /// A training schedule: its list, and what is published about it. config/schedules.h has the rest, under the same name.
 struct Schedule {

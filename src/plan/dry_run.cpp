@@ -17,6 +17,7 @@
 #include "text/text.h"
 #include "train/compute.h"
 #include "train/datasets.h"
+#include "train/evaluation_tasks.h"
 #include "train/grid.h"
 
 namespace megatron {
@@ -92,6 +93,7 @@ std::string dry_run(Config config, int ranks) {
   resolve(config, ranks, facts ? &*facts : nullptr, &warnings);
   for (const std::string& warning : warnings) data_note += "warning: " + warning + "\n";
 
+  const std::string tasks = describe_evaluation_tasks(config, datasets.get());
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_analytic(config, stages.front()));
@@ -103,6 +105,7 @@ std::string dry_run(Config config, int ranks) {
   }
   text += wrapped(data_note);
   if (datasets != nullptr) text += wrapped(describe_splits(config, *datasets));
+  text += wrapped(tasks);
   if (order_note.empty() && config.data.megatrons_order()) order_note = index_note(config);
   if (!order_note.empty()) text += "data.order = " + order_note + "\n";
   if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "base/named_rows.h"
 #include "base/timers.h"
 #include "checkpoint/files.h"
 #include "comm/agreement.h"
@@ -18,6 +19,7 @@
 #include "system/log.h"
 #include "system/regular_file.h"
 #include "train/compute.h"
+#include "train/evaluation_tasks.h"
 #include "train/grid.h"
 
 namespace megatron {
@@ -83,7 +85,8 @@ Arguments parse_arguments(int argc, char** argv) {
   };
   require(!arguments.source.empty(), "give a run directory: megatron_eval RUN_DIRECTORY --task NAME --data FILE");
   require(!arguments.task.empty(), "give --task NAME");
-  const TaskKind& kind = task_kind(arguments.task);
+  task_kind(arguments.task);
+  const EvaluationTaskRow& kind = row_named(kEvaluationTasks, arguments.task);
   require(!arguments.data.empty(), "give --data FILE");
   require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext");
   require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
@@ -99,21 +102,9 @@ Arguments parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// Rank 0 reads: other ranks' machines need not have the file.
-std::string read_data(const std::string& path, Communicator& world) {
-  std::string text;
-  agree(world, [&] {
-    if (world.rank() != 0) return;
-    const RegularFile file(path, ErrorKind::data);
-    text.resize(file.bytes());
-    file.read(0, text.data(), text.size());
-  });
-  return world.broadcast_text(text, 0);
-}
-
 std::unique_ptr<EvaluationTask> make_task(const Arguments& arguments, const CheckpointReader& checkpoint,
                                           const Config& config, Communicator& world) {
-  const std::string text = read_data(arguments.data, world);
+  const std::string text = read_task_file(arguments.data, world);
   std::unique_ptr<EvaluationTask> task;
   agree(world, [&] {
     const nlohmann::json& facts = checkpoint.state().facts;
@@ -122,17 +113,8 @@ std::unique_ptr<EvaluationTask> make_task(const Arguments& arguments, const Chec
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_checkpoint(
         checkpoint.path(), facts.at("tokenizer").get<std::string>(), facts.value("tokenizer_hash", std::uint64_t{0}),
         arguments.vocab_file, arguments.merge_file);
-    const std::unique_ptr<Encoder> encoder = tokenizer->make_encoder();
-    TaskInput input{
-        .path = arguments.data,
-        .text = text,
-        .context = config.model.sequence_length,
-        .before = tokenizer->eod_id(),
-        .stride = {},
-        .whole_word = arguments.strict,
-        .encode = [&](std::string_view words, std::vector<std::int32_t>& ids) { encoder->encode(words, ids); }};
-    if (arguments.stride > 0) input.stride = arguments.stride;
-    task = task_kind(arguments.task).make(input);
+    const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict};
+    task = make_evaluation_task(options, text, *tokenizer, config.model.sequence_length);
   });
   return task;
 }

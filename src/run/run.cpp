@@ -143,8 +143,8 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
   check_checkpoint_space(world, config, stages);
 
-  TrainingLoop loop(config, grid, compute.backend, datasets, log, signals, time_limits(config, environment),
-                    lock.get());
+  TrainingLoop loop(config, grid, compute.backend, datasets, resolved.tasks, log, signals,
+                    time_limits(config, environment), lock.get());
   tell_phase("loading");
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was

@@ -67,7 +67,8 @@ ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::st
     resolve(config, world.size(), &facts, &warnings);
   });
   require_same_config(world, config);
-  return {std::move(config), std::move(datasets)};
+  std::vector<TrainingTask> tasks = open_evaluation_tasks(config, *datasets, world);
+  return {std::move(config), std::move(datasets), std::move(tasks)};
 }
 
 }  // namespace megatron

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "train/datasets.h"
+#include "train/evaluation_tasks.h"
 
 namespace megatron {
 
@@ -27,10 +28,11 @@ struct RunEnvironment {
 struct ResolvedRun {
   Config config;
   std::unique_ptr<Datasets> datasets;
+  std::vector<TrainingTask> tasks;
 };
 
 /// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen, with warnings for rank 0's
-/// log. Opens the data. Throws the same Error on all ranks.
+/// log. Opens the data and the files of evaluation tasks. Throws the same Error on all ranks.
 ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings);
 
 }  // namespace megatron

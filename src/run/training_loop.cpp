@@ -1,5 +1,6 @@
 #include "run/training_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "evaluation/result_text.h"
 #include "model/layers.h"
 #include "run/end_table.h"
 #include "run/skipped_steps.h"
@@ -30,11 +32,13 @@ double wall_seconds() {
 }  // namespace
 
 TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
-                           Log& log, StopSignals& signals, const TimeLimits& time_limits, RunLock* lock)
+                           std::span<const TrainingTask> tasks, Log& log, StopSignals& signals,
+                           const TimeLimits& time_limits, RunLock* lock)
     : config_(config),
       grid_(grid),
       world_(grid.world()),
       datasets_(datasets),
+      tasks_(tasks),
       log_(log),
       signals_(signals),
       lock_(lock),
@@ -77,11 +81,15 @@ void TrainingLoop::resume_from(const CheckpointReader& checkpoint, const std::st
     const bool own = chosen_by == "run.directory";  // another run's lines are not in this run's metrics
     if (own && loop.contains(kLossSinceLine)) since_metrics_.set_loss_state(object_at(loop, kLossSinceLine));
     evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
-    for (const std::string& split : evaluations_due_) {
-      verify(split == "validation" || split == "test", ErrorKind::checkpoint, "an evaluation on \"{}\" is due", split);
+    for (const std::string& name : evaluations_due_) {
+      verify(name == "validation" || name == "test" || name.starts_with(kTaskDue), ErrorKind::checkpoint,
+             "an evaluation on \"{}\" is due", name);
     }
+    std::erase_if(evaluations_due_, [&](const std::string& name) {  // those of tasks that the run no longer has
+      return name.starts_with(kTaskDue) && find_task(name) == nullptr;
+    });
     if (loop.contains(kEvaluatedOn)) {
-      evaluations = list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_)));
+      evaluations = list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_, tasks_)));
     }
     saved_config = extra.at("config").get<std::string>();
     data_hash = extra.at("data_hash").get<std::uint64_t>();
@@ -225,15 +233,34 @@ void TrainingLoop::train_one_step() {
   if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
     check_replicas();
   }
-  if (trainer_.finished()) {
-    evaluations_due_ = {"validation", "test"};
-  } else if (evaluation_follows(trainer_.step())) {
-    evaluations_due_ = {"validation"};
-  }
+  evaluations_due_ = evaluations_here();
 }
 
-// False when a stop came before its end.
-bool TrainingLoop::evaluate(const std::string& split) {
+std::vector<std::string> TrainingLoop::evaluations_here() const {
+  const std::int64_t step = trainer_.step();
+  const bool last = trainer_.finished();
+  std::vector<std::string> names;
+  if (last || evaluation_follows(step)) names.emplace_back("validation");
+  if (last) names.emplace_back("test");
+  for (const TrainingTask& task : tasks_) {
+    const std::int64_t every = task.config.every;
+    if (last || (every > 0 && step % every == 0)) names.push_back(kTaskDue + task.config.name);
+  }
+  return names;
+}
+
+const TrainingTask* TrainingLoop::find_task(const std::string& due) const {
+  const auto found =
+      std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) { return kTaskDue + task.config.name == due; });
+  return found == tasks_.end() ? nullptr : &*found;
+}
+
+bool TrainingLoop::evaluate(const std::string& due) {
+  const TrainingTask* const task = find_task(due);
+  return task != nullptr ? evaluate_task(*task) : evaluate_split(due);
+}
+
+bool TrainingLoop::evaluate_split(const std::string& split) {
   const bool test = split == "test";
   const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
   if (!samples) return true;
@@ -257,6 +284,37 @@ bool TrainingLoop::evaluate(const std::string& split) {
         "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "
         "precision.compute holds; training continues",
         split, trainer_.step());
+  }
+  progress_.repeat_header();
+  plot_.redraw();
+  return true;
+}
+
+bool TrainingLoop::evaluate_task(const TrainingTask& task) {
+  const std::string& name = task.config.name;
+  watch_.begin("evaluating on " + name);
+  const std::optional<std::vector<TargetScore>> scores =
+      trainer_.score(task.task->sequences(), [this] { return stop_requested(); });
+  if (!scores) return false;
+  if (!log_.enabled()) return true;
+  const EvaluationResult result = task.task->result(*scores);
+  const TaskMetrics metrics{.name = name,
+                            .task = result.task,
+                            .step = trainer_.step(),
+                            .examples = result.examples,
+                            .targets = result.tokens,
+                            .measures = result_measures(result),
+                            .samples = trainer_.samples(),
+                            .tokens = trainer_.tokens(),
+                            .time = wall_seconds()};
+  metrics_.write(metrics);
+  if (std::isfinite(result.loss)) {
+    log_.info("{} after step {}: {}", name, trainer_.step(), result_line(result));
+  } else {
+    log_.warning(
+        "the loss on {} after step {} is not finite: the model has diverged, or activations exceed what "
+        "precision.compute holds; training continues",
+        name, trainer_.step());
   }
   progress_.repeat_header();
   plot_.redraw();
@@ -290,7 +348,7 @@ void TrainingLoop::save() {
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to continue from
   nlohmann::json state = skips_.state();
   state[kEvaluationsDue] = evaluations_due_;
-  state[kEvaluatedOn] = evaluation_facts(datasets_);
+  state[kEvaluatedOn] = evaluation_facts(datasets_, tasks_);
   state[kLossSinceLine] = since_metrics_.loss_state();
   SaveOptions options;
   if (skips_.in_a_row() > 0) options.nothing_learned_since = trainer_.step() - skips_.in_a_row();
@@ -349,7 +407,7 @@ int TrainingLoop::end() {
 
 int TrainingLoop::run() {
   trainer_.timers().reset();
-  if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = {"validation", "test"};
+  if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = evaluations_here();
   while (!stops_here() && (!trainer_.finished() || !evaluations_due_.empty())) {
     const Request request = this->request();
     if (request == Request::stop) return stop();

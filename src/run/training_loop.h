@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "run/run_saves.h"
 #include "run/skipped_step_policy.h"
 #include "system/log.h"
+#include "train/evaluation_tasks.h"
 #include "train/interval.h"
 #include "train/trainer.h"
 
@@ -23,14 +25,16 @@ namespace megatron {
 
 class TrainingLoop {
  public:
-  /// All references must outlive the loop; `config` must be resolved. `lock`: rank 0's, of the run directory.
-  TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets, Log& log,
-               StopSignals& signals, const TimeLimits& time_limits, RunLock* lock = nullptr);
+  /// All references must outlive the loop; `config` must be resolved. `tasks`: the configuration's. `lock`: rank 0's,
+  /// of the run directory.
+  TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
+               std::span<const TrainingTask> tasks, Log& log, StopSignals& signals, const TimeLimits& time_limits,
+               RunLock* lock = nullptr);
 
   /// Resumes from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
-  /// Splits that this step has yet to be evaluated on.
+  /// What this step has yet to be evaluated on: splits, and tasks with kTaskDue in front of their names.
   const std::vector<std::string>& evaluations_due() const { return evaluations_due_; }
 
   /// Trains to the end or to train.stop_after and returns 0; or until a stop signal, a time limit or the stop file ends
@@ -55,7 +59,14 @@ class TrainingLoop {
   void record(const StepResult& result, double seconds);
   void write_metrics(const StepResult& result);
   void print_progress(const StepResult& result);
-  bool evaluate(const std::string& split);
+  /// After the step that was trained last.
+  std::vector<std::string> evaluations_here() const;
+  /// Of what is due, the task; null for a split, or if the run has no such task.
+  const TrainingTask* find_task(const std::string& due) const;
+  /// False when a stop came before its end.
+  bool evaluate(const std::string& due);
+  bool evaluate_split(const std::string& split);
+  bool evaluate_task(const TrainingTask& task);
   bool evaluate_what_is_due();
   SavePoint here() const;
   /// Saves this step, or begins to, unless it has been saved already.
@@ -68,6 +79,7 @@ class TrainingLoop {
   const ProcessGrid& grid_;
   Communicator& world_;
   Datasets& datasets_;
+  std::span<const TrainingTask> tasks_;
   Log& log_;
   StopSignals& signals_;
   RunLock* lock_;
@@ -75,7 +87,7 @@ class TrainingLoop {
   std::string stop_for_;                      // what rank 0 stops for, signals apart
   bool stopping_ = false;                     // agreed on by all ranks
   int stop_signal_ = 0;                       // the same: a signal that some rank has received; 0: none
-  std::vector<std::string> evaluations_due_;  // splits; in checkpoints, so that stopping in an evaluation loses none
+  std::vector<std::string> evaluations_due_;  // in checkpoints, so that stopping in an evaluation loses none
   PassProgress passes_;                       // for the trainer's timers, which it must outlive
   Trainer trainer_;
   SkippedStepPolicy skips_;

@@ -289,10 +289,10 @@ void verify_precision(const Plays& plays, Config config, const PlayedSteps& guid
 
 int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log) {
   std::vector<std::string> warnings;
-  const auto [config, datasets] = agree_on_run(given, world, warnings);
+  const ResolvedRun run = agree_on_run(given, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
-  return verify_layout_on(config, world, compute, *datasets, environment, log);
+  Compute compute = start_compute(run.config.run, world, environment.host, environment.local_rank);
+  return verify_layout_on(run.config, world, compute, *run.datasets, environment, log);
 }
 
 int verify_layout_on(const Config& config, Communicator& world, Compute& compute, Datasets& datasets,

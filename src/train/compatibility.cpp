@@ -75,6 +75,8 @@ std::vector<FactDifference> data_order_mismatches(std::vector<FactDifference> di
 
 namespace {
 
+constexpr const char* kTaskFact = "task ";  // in front of its name
+
 nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
   nlohmann::json sets = nlohmann::json::array();
   std::vector<double> weights;
@@ -90,17 +92,21 @@ nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
 
 }  // namespace
 
-nlohmann::json evaluation_facts(const Datasets& datasets) {
+nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const TrainingTask> tasks) {
   nlohmann::json facts = nlohmann::json::object();
   if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
   if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
+  for (const TrainingTask& task : tasks) {
+    facts[kTaskFact + task.config.name] = fmt::format("{} of {:016x}, stride {}{}", task.config.task, task.hash,
+                                                      task.config.stride, task.config.strict ? ", strict" : "");
+  }
   return facts;
 }
 
 std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current) {
   std::vector<FactDifference> changes = compare_facts(saved, current);
-  std::erase_if(changes, [](const FactDifference& change) {  // a split that begins or ceases to be evaluated on
-    return (change.key == "validation" || change.key == "test") &&
+  std::erase_if(changes, [](const FactDifference& change) {  // what begins or ceases to be evaluated on
+    return (change.key == "validation" || change.key == "test" || change.key.starts_with(kTaskFact)) &&
            (change.saved == kAbsentFact || change.current == kAbsentFact);
   });
   return changes;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "train/datasets.h"
+#include "train/evaluation_tasks.h"
 
 namespace megatron {
 
@@ -29,9 +31,9 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets);
 /// checkpoint does not say. The sets of a blend and their order then show in the hash of all data, `same_data`.
 std::vector<FactDifference> data_order_mismatches(std::vector<FactDifference> differences, bool same_data);
 
-/// Which samples evaluations are of: by split, its sets and their weights.
-nlohmann::json evaluation_facts(const Datasets& datasets);
-/// Where two of these differ, of the splits that both have.
+/// Which samples evaluations are of: by split, its sets and their weights; by task, its file and options.
+nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const TrainingTask> tasks = {});
+/// Where two of these differ, of the splits and tasks that both have.
 std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current);
 
 }  // namespace megatron

@@ -6,6 +6,7 @@
 #include "comm/counting_communicator.h"
 #include "ops/counting_device.h"
 #include "train/replica.h"
+#include "train/sequence_scores.h"
 
 namespace megatron {
 
@@ -106,7 +107,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.staging = plan_staging(job, replica, family.loss_terms(config).size(), transport);
   std::size_t& staging = transport == TransportKind::host ? plan.communication : plan.host;
   for (const StagingPlan& group : plan.staging) staging += group.bytes();
-  plan.batch = family.batch_layout(config).bytes(micro_batches_per_step(config));
+  const BatchLayout layout = family.batch_layout(config);
+  plan.batch = layout.bytes(micro_batches_per_step(config));
+  if (!config.evaluation.tasks.empty()) {
+    plan.batch += ScoringBatches::result_bytes(layout.sizes, micro_batches_per_step(config));
+  }
   if (saves_in_background(config)) {
     plan.add_snapshot(snapshot_bytes(replica.owned_slices()), transport == TransportKind::host);
   }

@@ -21,7 +21,8 @@ struct MemoryUse {
                                   ///< (comm/staging.h); MPI's own is not known
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the sums of the loss
   std::size_t kernels = 0;        ///< workspace of the backend's verbs
-  std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn
+  std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn,
+                                  ///< and results of evaluation tasks
   std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
   std::size_t host = 0;           ///< staging of communication and the snapshot, where the rest is a device's
 

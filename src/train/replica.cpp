@@ -223,15 +223,27 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
   return bad;
 }
 
+PassSettings Replica::evaluation_settings() {
+  return {.training = false,
+          .activation_type = config_.precision.dtype(),
+          .gathers = gathers_.get(),
+          .loss_sums = loss_sums_};
+}
+
+void Replica::score(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results, Timers& timers) {
+  internal_check(micro_batches.size() == results.size(), "results of other micro-batches");
+  backend_.ops->fill(loss_sums_, 0);
+  PassSettings settings = evaluation_settings();
+  settings.results = results;
+  executor_->run(first_micro_batches(evaluation_actions_, static_cast<int>(micro_batches.size())), micro_batches,
+                 settings, *backend_.ops, scratch_, timers);
+}
+
 Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts,
                          Timers& timers) {
   internal_check(loss_counts.size() == terms_.size(), "counts of other terms of the loss");
   backend_.ops->fill(loss_sums_, 0);
-  const PassSettings settings{.training = false,
-                              .activation_type = config_.precision.dtype(),
-                              .gathers = gathers_.get(),
-                              .loss_sums = loss_sums_};
-  executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, timers);
+  executor_->run(evaluation_actions_, micro_batches, evaluation_settings(), *backend_.ops, scratch_, timers);
   sum_losses_over_stages();
   grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
   read_losses();

@@ -62,6 +62,9 @@ class Replica {
                                            const LossScaling& loss, Timers& timers);
   /// The loss of a forward pass without dropout, the same on every rank. Its terms are valid until the next call.
   Losses evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts, Timers& timers);
+  /// A forward pass without dropout for what each target of these micro-batches, at most micro_batches_per_step(), is
+  /// asked for: on the ranks of the last stage.
+  void score(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results, Timers& timers);
 
   /// Complete: what the distributed optimizer still has on its way is waited for.
   const ParameterStore& store() const {
@@ -101,6 +104,7 @@ class Replica {
                      GradientReducer* sums, Timers& timers);
   /// Sums the losses over the stages; on every rank of the pipeline then.
   void sum_losses_over_stages();
+  PassSettings evaluation_settings();
   /// Into loss_values_, as sums.
   void read_losses();
   bool finite_losses();

@@ -60,6 +60,12 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
   timers_.set_activity(grid.world().activity());
   timers_.set_ranges(backend.ops->ranges());
   set_meters(&traffic_);
+  if (!config.evaluation.tasks.empty()) {
+    scores_.emplace(grid, *backend.device,
+                    ScoringBatches{.buffer = &batch_memory_.buffer(),
+                                   .micro_batches = micro_batches_per_step(config),
+                                   .row_unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1});
+  }
   if (saves_in_background(config)) {
     // A rank whose node has not that much more must not leave the others waiting for it.
     agree(grid.world(), [&] {
@@ -154,6 +160,17 @@ std::optional<EvaluatedLoss> Trainer::evaluate(const SampleSet& samples, std::in
   }
   for (std::size_t term = 0; term < terms_.size(); ++term) sums[term] /= all[term];
   return EvaluatedLoss{total_loss(terms_, sums), sums};
+}
+
+std::optional<std::vector<TargetScore>> Trainer::score(std::span<const ScoredSequence> sequences,
+                                                       const std::function<bool()>& stop) {
+  const Timers::Scope scope(timers_, Section::evaluation);
+  micro_batches_ = {};  // their memory is the task's now
+  const auto play = [&](std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results) {
+    replica_.score(micro_batches, results, timers_);
+    batch_memory_.mark_read();
+  };
+  return scores_.value().score(sequences, play, [&](std::int64_t) { return !stop(); });
 }
 
 SkipReport Trainer::explain_skip(const StepResult& result) {

@@ -16,6 +16,7 @@
 #include "train/compatibility.h"
 #include "train/device_batches.h"
 #include "train/replica.h"
+#include "train/sequence_scores.h"
 
 namespace megatron {
 
@@ -53,6 +54,10 @@ class Trainer {
   /// before each batch, collectively; nothing when it said yes.
   std::optional<EvaluatedLoss> evaluate(const SampleSet& samples, std::int64_t first_sample,
                                         const std::function<bool()>& stop);
+  /// The scores of an evaluation task's targets, on every rank; `stop` as in evaluate(). For a configuration that has
+  /// tasks.
+  std::optional<std::vector<TargetScore>> score(std::span<const ScoredSequence> sequences,
+                                                const std::function<bool()>& stop);
   const LossTerms& loss_terms() const { return terms_; }
 
   ~Trainer();  ///< takes its meter off the grid's communicators
@@ -102,7 +107,7 @@ class Trainer {
   /// Bytes held of everything that the plan predicts.
   MemoryUse used() const {
     MemoryUse used = replica_.used();
-    used.batch = batch_memory_.bytes();
+    used.batch = batch_memory_.bytes() + (scores_ ? scores_->bytes() : 0);
     if (background_save_) used.add_snapshot(background_save_->bytes(), backend_.device->is_host_memory());
     return used;
   }
@@ -127,6 +132,7 @@ class Trainer {
   TrafficMeter traffic_;
   Replica replica_;
   BatchMemory batch_memory_;
+  std::optional<SequenceScores> scores_;  // if there are tasks; its passes use batch_memory_ in turn with the others
   LossTerms terms_;
   std::vector<double> loss_counts_;  // of the last step, by term
   RunSchedule schedule_;

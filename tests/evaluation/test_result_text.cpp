@@ -17,6 +17,9 @@ TEST_CASE("evaluation results: what applies, as JSON and as a table") {
         "loss                 0.5\n"
         "perplexity           1.64872\n"
         "accuracy             0.666667\n");
+  CHECK(result_line(result) == "loss 0.5, perplexity 1.64872, accuracy 0.666667");
+  result.shortened = 2;
+  CHECK(result_line(result) == "loss 0.5, perplexity 1.64872, accuracy 0.666667, 2 of 3 contexts lost their beginning");
   result.adjusted_perplexity = 4;
   result.token_ratio = 1.25;
   result.accuracy = {};

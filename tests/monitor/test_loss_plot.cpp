@@ -171,7 +171,7 @@ TEST_CASE("loss plot: another training loss has its name and its own axis") {
   PlotData data;
   data.loss_name = "key_tokens";
   for (int step = 1; step <= 5; ++step) data.train_loss.add(step, 60 + step);
-  data.evaluation("validation")->add(5, 3.5);
+  PlotData::curve(data.evaluations, "validation")->add(5, 3.5);
   const std::string svg = draw_loss_plot(data, "weighted");
   check_well_formed(svg);
   CHECK(svg.find("training loss (key_tokens)") != std::string::npos);
@@ -191,7 +191,7 @@ TEST_CASE("no metrics, one point, equal points and only nulls still give a pictu
   one.learning_rate.add(1, 0);
   check_well_formed(draw_loss_plot(one, "equal"));
   PlotData evaluated;
-  evaluated.evaluation("validation")->add(10, 3.5);
+  PlotData::curve(evaluated.evaluations, "validation")->add(10, 3.5);
   const std::string svg = draw_loss_plot(evaluated, "evaluation only");
   check_well_formed(svg);
   CHECK(svg.find("validation loss 3.5000") != std::string::npos);
@@ -203,4 +203,38 @@ TEST_CASE("a plot that cannot be written does not end the run") {
   LossPlot plot(folder.file("missing/folder"), "title", log);
   plot.redraw();
   plot.redraw();
+}
+
+TEST_CASE("loss plot: tasks with an accuracy have a panel of it, others a curve among the losses") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  MetricsWriter writer(path, log);
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    TrainMetrics line;
+    line.step = step;
+    line.loss = 5.0 - static_cast<double>(step);
+    writer.write(line);
+    const auto task = [&](const char* name, std::vector<std::pair<std::string, double>> measures) {
+      writer.write(TaskMetrics{.name = name, .task = "x", .step = step, .measures = std::move(measures)});
+    };
+    task("wiki", {{"loss", 3.5}});
+    task("<words>", {{"loss", 90}, {"accuracy", 0.1 * static_cast<double>(step)}});
+    task("questions", {{"loss", 80}, {"accuracy", 0.25}, {"accuracy_normalized", 0.5}});
+  }
+  const PlotData data = read_plot_data(path);
+  REQUIRE(data.evaluations.size() == 1);
+  CHECK(data.evaluations[0].first == "wiki");
+  REQUIRE(data.accuracies.size() == 3);
+  CHECK(data.accuracies[0].second.buckets().back().mean == Approx(0.4));
+  CHECK(data.accuracies[2].first == "questions by byte");
+  const std::string svg = draw_loss_plot(data, "run");
+  check_well_formed(svg);
+  CHECK(svg.find("height=\"730\"") != std::string::npos);
+  CHECK(svg.find("accuracy (%)") != std::string::npos);
+  CHECK(svg.find("&lt;words&gt; 40.0 %") != std::string::npos);
+  CHECK(svg.find("questions by byte 50.0 %") != std::string::npos);
+  CHECK(count_of(svg, "<polyline") == 1 + 1 + 3 + 1);  // training, wiki, accuracies, learning rate
+  // Without any the picture is as it was.
+  CHECK(draw_loss_plot(PlotData(), "run").find("height=\"600\"") != std::string::npos);
 }

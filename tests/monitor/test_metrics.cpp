@@ -233,3 +233,30 @@ TEST_CASE("a line that only half fits on the disk is taken back") {
   CHECK(status == 0);
   CHECK(contents_of(path) == metrics_line(some_step(1)) + '\n' + metrics_line(some_step(3)) + '\n');
 }
+
+TEST_CASE("a task's line has its measures, and goes with its step or where it is due again") {
+  const TaskMetrics metrics{.name = "a \"b\"",
+                            .task = "lambada",
+                            .step = 5,
+                            .examples = 3,
+                            .targets = 7,
+                            .measures = {{"loss", 0.5}, {"accuracy", std::nan("")}},
+                            .samples = 40,
+                            .tokens = 640,
+                            .time = 1.5};
+  CHECK(metrics_line(metrics) ==
+        R"({"kind":"task","name":"a \"b\"","task":"lambada","step":5,"examples":3,"targets":7,"loss":0.5,)"
+        R"("accuracy":null,"samples":40,"tokens":640,"time":1.5})");
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  MetricsWriter writer(path, log);
+  writer.write(EvaluationMetrics{"validation", 5, 3.0});
+  writer.write(metrics);
+  const std::string whole = contents_of(path);
+  CHECK(truncate_metrics(path, 5, {"validation x", "a \"b\""}) == 0);
+  CHECK(truncate_metrics(path, 5, {kTaskDue + metrics.name}) == 1);
+  CHECK(contents_of(path) == metrics_line(EvaluationMetrics{"validation", 5, 3.0}) + "\n");
+  write_file(path, whole);
+  CHECK(truncate_metrics(path, 4) == 2);
+}

@@ -316,3 +316,30 @@ TEST_CASE("the drawing is wrapped to the width and cut after some blocks") {
     CHECK(rows == static_cast<std::size_t>(4 * (blocks < 100 ? blocks : 12)));
   }
 }
+
+TEST_CASE("the first micro-batches of an evaluation go through in any number, in the slots that they have there") {
+  for_all_sizes([](int p, int m) {
+    for (int chunks = 1; chunks <= (p > 1 ? 3 : 1); ++chunks) {
+      const std::vector<std::vector<Action>> whole = evaluation_lists(p, m, chunks);
+      for (int count = 1; count <= m; ++count) {
+        CAPTURE(chunks, count);
+        std::vector<std::vector<Action>> lists;
+        for (const std::vector<Action>& list : whole) {
+          lists.push_back(first_micro_batches(list, count));
+          REQUIRE(lists.back().size() == static_cast<std::size_t>(count) * chunks);
+          for (const Action& action : lists.back()) {
+            REQUIRE(std::any_of(list.begin(), list.end(), [&](const Action& other) {
+              return other.micro_batch == action.micro_batch && other.chunk == action.chunk &&
+                     other.slot == action.slot;
+            }));
+          }
+        }
+        for (const SendMode mode : kModes) {
+          const Simulation result = simulate(lists, {.sends = mode});
+          INFO(result.explanation);
+          REQUIRE_FALSE(result.deadlock);
+        }
+      }
+    }
+  });
+}

@@ -157,7 +157,8 @@ TEST_CASE("message growth: a run's saves and its end take the same decisions in 
       StopSignals signals;
       Log log(false);
       counted.meter = {};
-      TrainingLoop loop(config, counted.grid, counted.backend, *counted.run.datasets, log, signals, {});
+      TrainingLoop loop(config, counted.grid, counted.backend, *counted.run.datasets, counted.run.tasks, log, signals,
+                        {});
       std::vector<std::string> warnings;
       loop.load(rank == 0 ? open_newest_checkpoint(counted.world, config.run.directory, warnings) : std::nullopt);
       CHECK(loop.run() == 0);

@@ -23,15 +23,15 @@ void verify_with(int ranks, const Config& input, const Planted& planted, bool in
     Onset onset{in_16_bits};
     DefectiveCommunicator world(threads, planted.communication, onset);
     std::vector<std::string> warnings;
-    const auto [config, datasets] = agree_on_run(input, world, warnings);
+    const ResolvedRun run = agree_on_run(input, world, warnings);
     Backend cpu = make_cpu_backend();
     auto ops = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
     if (planted.operations && world.rank() == ranks - 1) planted.operations(*ops);
     Compute compute{Backend(std::move(cpu.device), std::move(ops)), TransportKind::host, nullptr, ""};
     Log log(false);
-    internal_check(
-        verify_layout_on(config, world, compute, *datasets, {.host = "node07", .version = "0", .job = {}}, log) == 0,
-        "an exit code without an error");
+    internal_check(verify_layout_on(run.config, world, compute, *run.datasets,
+                                    {.host = "node07", .version = "0", .job = {}}, log) == 0,
+                   "an exit code without an error");
   });
 }
 

@@ -32,7 +32,8 @@ LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&,
     Log log(world.rank() == 0);
     log.append_to(own.run.directory + "/run.log");
     try {
-      TrainingLoop loop(own, grid, backend, datasets, log, signals,
+      const std::vector<TrainingTask> tasks = open_evaluation_tasks(own, datasets, world);
+      TrainingLoop loop(own, grid, backend, datasets, tasks, log, signals,
                         {.started = Timers::steady_seconds(), .max_minutes = own.run.max_minutes});
       std::vector<std::string> warnings;
       loop.load(open_newest_checkpoint(world, own.run.directory, warnings));

@@ -1,0 +1,108 @@
+#include "train/evaluation_tasks.h"
+
+#include <xxhash.h>
+
+#include <filesystem>
+
+#include "comm/agreement.h"
+#include "data/kept_tokenizer.h"
+#include "system/regular_file.h"
+#include "tokenizer/byte_tokenizer.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::uint64_t kMostBytes = 1U << 30;
+
+std::string read_whole(const std::string& path) {
+  const RegularFile file(path, ErrorKind::data);
+  verify(file.bytes() <= kMostBytes, ErrorKind::data,
+         "{} has {} bytes, and an evaluation task's file at most 1 GiB; cut it", path, file.bytes());
+  std::string text(file.bytes(), '\0');
+  file.read(0, text.data(), text.size());
+  return text;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_for_tasks(const Datasets& datasets) {
+  std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(datasets.sources());
+  verify(
+      tokenizer != nullptr, ErrorKind::data,
+      "evaluation.tasks need the vocabulary that {} was made with (\"{}\"), and its files are not next to the shards; "
+      "put them there, or leave the tasks out",
+      datasets.train_source().path(), datasets.train_source().vocabulary().tokenizer);
+  return tokenizer;
+}
+
+TaskOptions options_of(const EvaluationTaskConfig& entry) {
+  return {.task = entry.task, .path = entry.data, .stride = entry.stride, .whole_word = entry.strict};
+}
+
+std::string counted_targets(const EvaluationTask& task) {
+  std::int64_t targets = 0;
+  for (const ScoredSequence& sequence : task.sequences()) targets += sequence.targets();
+  return fmt::format("{} sequences, {} targets", task.sequences().size(), targets);
+}
+
+}  // namespace
+
+std::string read_task_file(const std::string& path, Communicator& world) {
+  std::string text;
+  agree(world, [&] {
+    if (world.rank() == 0) text = read_whole(path);
+  });
+  return world.broadcast_text(text, 0);
+}
+
+std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options, std::string_view text,
+                                                     const Tokenizer& tokenizer, std::int64_t context) {
+  const std::unique_ptr<Encoder> encoder = tokenizer.make_encoder();
+  TaskInput input{
+      .path = options.path,
+      .text = text,
+      .context = context,
+      .before = tokenizer.eod_id(),
+      .stride = {},
+      .whole_word = options.whole_word,
+      .encode = [&](std::string_view words, std::vector<std::int32_t>& ids) { encoder->encode(words, ids); }};
+  if (options.stride > 0) input.stride = options.stride;
+  return task_kind(options.task).make(input);
+}
+
+std::vector<TrainingTask> open_evaluation_tasks(const Config& config, const Datasets& datasets, Communicator& world) {
+  std::vector<TrainingTask> tasks;
+  if (config.evaluation.tasks.empty()) return tasks;
+  std::unique_ptr<Tokenizer> tokenizer;
+  agree(world, [&] { tokenizer = tokenizer_for_tasks(datasets); });
+  for (const EvaluationTaskConfig& entry : config.evaluation.tasks) {
+    const std::string text = read_task_file(entry.data, world);
+    agree(world, [&] {
+      tasks.push_back({entry, make_evaluation_task(options_of(entry), text, *tokenizer, config.model.sequence_length),
+                       XXH3_64bits(text.data(), text.size())});
+    });
+  }
+  return tasks;
+}
+
+std::string describe_evaluation_tasks(const Config& config, const Datasets* datasets) {
+  std::string lines;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!config.evaluation.tasks.empty() && datasets != nullptr) tokenizer = tokenizer_for_tasks(*datasets);
+  for (const EvaluationTaskConfig& entry : config.evaluation.tasks) {
+    const std::string when = entry.every > 0 ? fmt::format("every {} steps and at the end", entry.every) : "at the end";
+    std::string what = "planned without its file, which is not there";
+    if (tokenizer != nullptr) {
+      what = counted_targets(
+          *make_evaluation_task(options_of(entry), read_whole(entry.data), *tokenizer, config.model.sequence_length));
+    } else if (std::error_code ignored; std::filesystem::exists(entry.data, ignored)) {
+      // Of any length: how many tokens there are is not known. A context that holds all bytes refuses none.
+      const std::string text = read_whole(entry.data);
+      make_evaluation_task(options_of(entry), text, ByteTokenizer(), static_cast<std::int64_t>(text.size()) + 2);
+      what = "its file is of the right form";
+    }
+    lines += fmt::format("task {} ({} of {}): {}, {}\n", entry.name, entry.task, entry.data, what, when);
+  }
+  return lines;
+}
+
+}  // namespace megatron
