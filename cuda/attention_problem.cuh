@@ -99,19 +99,19 @@ struct Visibility {
 
 /// AttentionMask of the whole call.
 struct Masks {
-  const std::int32_t* key_lengths;
+  const std::int32_t *key_lengths, *query_offsets;
   const std::int32_t* document_starts;
   const float* slopes;
-  int queries, keys, query_offset, window;
+  int queries, keys, window;
   bool bounded;
 
   Masks(const AttentionShape& shape, const AttentionMask& mask)
       : key_lengths(mask.key_lengths ? mask.key_lengths.as<std::int32_t>() : nullptr),
+        query_offsets(mask.query_offsets ? mask.query_offsets.as<std::int32_t>() : nullptr),
         document_starts(mask.document_starts ? mask.document_starts.as<std::int32_t>() : nullptr),
         slopes(mask.slopes ? mask.slopes.as<float>() : nullptr),
         queries(static_cast<int>(shape.queries)),
         keys(static_cast<int>(shape.keys)),
-        query_offset(static_cast<int>(mask.query_offset)),
         window(static_cast<int>(std::clamp<std::int64_t>(mask.window, 0, 1 << 30))),
         bounded(mask.causal || mask.window > 0) {}
 
@@ -119,7 +119,7 @@ struct Masks {
     return {document_starts == nullptr ? nullptr : document_starts + static_cast<std::int64_t>(sample) * queries,
             queries,
             key_lengths == nullptr ? keys : std::min(keys, key_lengths[sample]),
-            query_offset,
+            query_offsets == nullptr ? 0 : query_offsets[sample],
             window,
             bounded};
   }

@@ -39,6 +39,8 @@ class CudaOps final : public Ops {
   void layer_norm_backward(const LayerNormBackwardArgs&) override;
   // rotary.cu
   void rotary(const RotaryArgs&) override;
+  // append_rows.cu
+  void append_rows(const AppendRowsArgs&) override;
   // attention_forward.cu, attention_backward.cu
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;

@@ -38,6 +38,7 @@ monitor:     text system job checkpoint
 train:       system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation data checkpoint diagnostics cuda
 inference:   system batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
 interop:     system tensor config tokenizer data checkpoint formats train inference
+generation:  text system tensor comm config tokenizer hdf5 checkpoint inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
 run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor train plan
 bench:       text system batch comm ops config nn model pipeline train plan

@@ -121,10 +121,16 @@ last_words() {  # EXIT_CODE
 exec {errors}> >(without_mpi_paragraphs >&2)
 filter=$!
 
+# A program that answers requests reads them; another one must not take what a loop of the caller reads.
+exec {input}< /dev/null
+for word in "$@"; do
+  if [[ $word == --serve-stdio ]]; then exec {input}<&0; fi
+done
+
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: no rank is pinned to a core
 # that another job also uses.  set -m: a separate process group, so that a terminal's Ctrl-C comes here only.
 set -m
-"$mpirun" -np "$ranks" --oversubscribe --bind-to none "$@" < /dev/null 2>&"$errors" {errors}>&- &
+"$mpirun" -np "$ranks" --oversubscribe --bind-to none "$@" <&"$input" 2>&"$errors" {errors}>&- &
 job=$!
 exec {errors}>&-
 

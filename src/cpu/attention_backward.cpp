@@ -108,7 +108,8 @@ class BackwardPass {
     if (!columns.empty()) {
       const float slope = problem_.slope(head);
       if (slope != 0) {
-        add_slope(scores, columns, slope * kLog2E, tile.low - (problem_.query_offset() + block.first + row));
+        add_slope(scores, columns, slope * kLog2E,
+                  tile.low - (problem_.query_offset(block.sample) + block.first + row));
       }
       close_row(scores, columns);
       if (args_.dropout.probability > 0) {

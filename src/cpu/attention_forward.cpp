@@ -1,5 +1,6 @@
 // Attention forward: FlashAttention-2 (Dao 2023). For each block of queries, the running row maximum and row sum of the
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
+#include "cpu/attention_few_queries.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/working_memory.h"
@@ -86,7 +87,8 @@ class ForwardPass {
     if (!columns.empty()) {
       const float slope = problem_.slope(head);
       if (slope != 0) {
-        add_slope(scores, columns, slope * kLog2E, tile.low - (problem_.query_offset() + block.first + row));
+        add_slope(scores, columns, slope * kLog2E,
+                  tile.low - (problem_.query_offset(block.sample) + block.first + row));
       }
       close_row(scores, columns);
       const float maximum = row_maximum(scores, columns, maximum_[row]);
@@ -149,7 +151,9 @@ void attend(const ThreadTeam& team, const AttentionForwardArgs& args, const Atte
 }  // namespace
 
 std::size_t attention_forward_bytes(const AttentionForwardArgs& args, int threads) {
-  return share_of_thread(problem_of(args)) * static_cast<std::size_t>(threads);
+  const AttentionProblem problem = problem_of(args);
+  const bool few = has_few_queries(args, problem);
+  return (few ? few_queries_bytes(problem) : share_of_thread(problem)) * static_cast<std::size_t>(threads);
 }
 
 void CpuOps::attention_forward(const AttentionForwardArgs& args) {
@@ -158,6 +162,14 @@ void CpuOps::attention_forward(const AttentionForwardArgs& args) {
   problem.check_log_sum_exp(args.log_sum_exp);
   with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
     if (problem.samples * problem.key_heads == 0 || problem.queries == 0) return;
+    if (has_few_queries(args, problem)) {
+      const std::size_t share = few_queries_bytes(problem);
+      std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+      return team_.each(problem.samples * problem.key_heads, [&](std::int64_t pair, int thread) {
+        FewQueries<T>(args, problem, memory + share * static_cast<std::size_t>(thread))
+            .run(pair / problem.key_heads, pair % problem.key_heads);
+      });
+    }
     attend<T>(team_, args, problem, scratch(share_of_thread(problem) * static_cast<std::size_t>(team_.threads())));
   });
 }

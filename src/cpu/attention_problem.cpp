@@ -5,7 +5,7 @@
 namespace megatron {
 
 KeyRange AttentionProblem::visible(std::int64_t sample, std::int64_t query) const {
-  const std::int64_t position = mask_.query_offset + query;
+  const std::int64_t position = query_offset(sample) + query;
   KeyRange range{0, keys};
   if (mask_.causal || mask_.window > 0) range.high = std::min(range.high, position + 1);
   if (mask_.window > 0) range.low = std::max(range.low, position + 1 - mask_.window);

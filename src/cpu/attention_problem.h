@@ -42,7 +42,9 @@ class AttentionProblem : public AttentionShape {
   QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
   /// ALiBi's slope of a head, 0 without.
   float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
-  std::int64_t query_offset() const { return mask_.query_offset; }
+  std::int64_t query_offset(std::int64_t sample) const {
+    return mask_.query_offsets ? mask_.query_offsets.as<std::int32_t>()[sample] : 0;
+  }
 
  private:
   KeyRange visible(std::int64_t sample, std::int64_t query) const;

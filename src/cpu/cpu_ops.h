@@ -36,6 +36,8 @@ class CpuOps final : public Ops {
   void layer_norm_backward(const LayerNormBackwardArgs&) override;
   // rotary.cpp
   void rotary(const RotaryArgs&) override;
+  // append_rows.cpp
+  void append_rows(const AppendRowsArgs&) override;
   // attention_forward.cpp, attention_backward.cpp
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;

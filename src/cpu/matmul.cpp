@@ -5,6 +5,7 @@
 // last bits may change with the number of threads. Its own threads would not help: they come in teams of changing size,
 // and wait for each other spinning.
 #include "cpu/cpu_ops.h"
+#include "cpu/few_rows.h"
 #include "cpu/sgemm.h"
 #include "cpu/widening_gemm.h"
 #include "cpu/working_memory.h"
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::int64_t kBlockUnit = 16;  // blocks start on cache lines and whole vectors
 constexpr std::int64_t kSmallProduct = std::int64_t{1}
-                                       << 21;  // multiplications that one thread does in 20 microseconds
+                                       << 21;                 // multiplications that one thread does in 20 microseconds
+constexpr std::int64_t kSmallMatrix = std::int64_t{1} << 17;  // weights that one thread reads in as long
 
 struct Blocks {
   std::int64_t rows, columns;
@@ -40,9 +42,33 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
+/// Decoding's products with 16-bit weights. oneDNN reads f32 weights as fast.
+bool has_few_rows(const MatmulArgs& args, ProductSize size) {
+  return args.a.dtype() != DType::f32 && !args.transpose_a && args.transpose_b && size.m <= few_rows::kMostRows;
+}
+
 /// Scratch of one thread. For the whole product, as blocks of a smaller one may be larger.
-std::size_t share_of_thread(DType type, ProductSize size) {
-  return type == DType::f32 ? 0 : widening_gemm_bytes(size);
+std::size_t share_of_thread(const MatmulArgs& args, ProductSize size) {
+  if (args.a.dtype() == DType::f32) return 0;
+  if (!has_few_rows(args, size)) return widening_gemm_bytes(size);
+  return static_cast<std::size_t>(size.m * few_rows::widened_stride(size.k)) * sizeof(float);
+}
+
+/// All rows of columns [left, left + columns) of c.
+template <class T>
+void multiply_few_rows(const MatmulArgs& args, ProductSize size, std::int64_t left, std::int64_t columns,
+                       float* memory) {
+  const std::int64_t stride = few_rows::widened_stride(size.k), b_stride = args.b.stride(0),
+                     c_stride = args.c.stride(0);
+  few_rows::widen(size.m, size.k, args.a.as<T>(), args.a.stride(0), memory);
+  const T* weights = args.b.as<T>() + left * b_stride;
+  if (args.c.dtype() == DType::f32) {
+    few_rows::multiply(size.m, columns, size.k, memory, stride, weights, b_stride, args.c.as<float>() + left, c_stride,
+                       args.accumulate);
+  } else {
+    few_rows::multiply(size.m, columns, size.k, memory, stride, weights, b_stride, args.c.as<T>() + left, c_stride,
+                       args.accumulate);
+  }
 }
 
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
@@ -68,24 +94,28 @@ void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top,
 }  // namespace
 
 std::size_t matmul_bytes(const MatmulArgs& args, int threads) {
-  return share_of_thread(args.a.dtype(), product_size(args)) * static_cast<std::size_t>(threads);
+  return share_of_thread(args, product_size(args)) * static_cast<std::size_t>(threads);
 }
 
 void CpuOps::matmul(const MatmulArgs& args) {
-  const ProductSize whole_size = product_size(args);
-  const std::int64_t m = whole_size.m, n = whole_size.n, k = whole_size.k;
-  const std::size_t share = share_of_thread(args.a.dtype(), whole_size);
-  const bool whole = team_.threads() == 1 || m * n * k < kSmallProduct;
-  const Blocks blocks = whole ? Blocks{1, 1} : cut_result(m, n, team_.threads());
+  const ProductSize size = product_size(args);
+  const std::int64_t m = size.m, n = size.n, k = size.k;
+  const std::size_t share = share_of_thread(args, size);
+  const bool few = has_few_rows(args, size);
+  const bool whole = team_.threads() == 1 || (few ? n * k < kSmallMatrix : m * n * k < kSmallProduct);
+  const Blocks blocks = whole ? Blocks{1, 1} : few ? Blocks{1, team_.threads()} : cut_result(m, n, team_.threads());
   with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {
     std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
     team_.each(blocks.rows * blocks.columns, [&](std::int64_t block, int thread) {
       const std::int64_t row = block / blocks.columns, column = block % blocks.columns;
       const auto down = [&](std::int64_t i) { return ThreadTeam::cut(m, kBlockUnit, blocks.rows, i); };
       const auto across = [&](std::int64_t i) { return ThreadTeam::cut(n, kBlockUnit, blocks.columns, i); };
-      const ProductSize size{down(row + 1) - down(row), across(column + 1) - across(column), k};
-      multiply_block<T>(args, size, down(row), across(column),
-                        reinterpret_cast<float*>(memory + share * static_cast<std::size_t>(thread)));
+      const ProductSize part{down(row + 1) - down(row), across(column + 1) - across(column), k};
+      auto* const own = reinterpret_cast<float*>(memory + share * static_cast<std::size_t>(thread));
+      if constexpr (kHalf<T>) {
+        if (few) return multiply_few_rows<T>(args, size, across(column), part.n, own);
+      }
+      multiply_block<T>(args, part, down(row), across(column), own);
     });
   });
 }

@@ -40,9 +40,7 @@ const std::vector<BeamSearch::Choice>& BeamSearch::advance(std::span<const float
   internal_check(!done_ && static_cast<std::int64_t>(logits.size()) == rows * vocab,
                  "beam search: a row of logits for each open beam");
   verify(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
-         ErrorKind::numerics,
-         "not all of the model's logits are finite numbers: its training has diverged; generate from an older "
-         "checkpoint");
+         ErrorKind::numerics, "{}", kNotFinite);
   // The best 2·beams over all rows are among the best 2·beams of each.
   std::vector<Continuation> best;
   for (std::int64_t beam = 0; beam < rows; ++beam) {

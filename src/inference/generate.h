@@ -1,39 +1,63 @@
-// Text from a checkpoint on one rank: the whole model, no cache; each new token runs the model on what stands so far.
+// Text from a decoder: samples of prompts, or the best beams, group by group. Every rank of a model replica runs the
+// same loop; the sampling rank chooses tokens and tells the others. Data ranks take turns with the prompts.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "inference/inference_model.h"
+#include "inference/decoder.h"
 #include "inference/sampling.h"
 
 namespace megatron {
 
-class Generator {
- public:
-  /// Reads the newest good checkpoint of a run directory, or the checkpoint folder that `path` is; any layout. Computes
-  /// where it is told (start_compute of the world). `world` must have one rank.
-  /// `precision`: "fp32", "bf16", "fp16", or "checkpoint" for the one that it was trained with.
-  Generator(const std::string& path, Communicator& world, Compute compute, const std::string& precision = "fp32");
-
-  const std::string& checkpoint_path() const { return path_; }
-  const std::string& tokenizer() const { return tokenizer_; }  ///< name and hash of the one that made the data
-  std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
-
-  /// Continues `prompt` (at least one token) until `end` or max_new_tokens; calls `emit` with each new token. When the
-  /// trained context is full, its older half is left out.
-  void generate(std::vector<std::int32_t> prompt, std::int32_t end, const SamplingOptions& options,
-                const std::function<void(std::int32_t)>& emit);
-
- private:
-  std::string path_, tokenizer_;
-  std::uint64_t tokenizer_hash_ = 0;
-  std::unique_ptr<InferenceModel> model_;
-  std::vector<float> logits_;  // of the last row
+/// One text to be made.
+struct GenerationJob {
+  std::int64_t prompt = 0, sample = 0;  ///< numbers that random numbers depend on
+  std::vector<std::int32_t> tokens;     ///< at least one
 };
+
+enum class Ending { none, length, end_of_document, stop_text };  ///< none: stopped before its end
+
+struct Generated {
+  std::vector<std::int32_t> tokens;  ///< without the token that ended the document
+  Ending ending = Ending::none;
+  /// Of the tokens, if asked for. Where max_new_tokens is 0, of the prompt's tokens from the second on.
+  std::vector<double> log_probabilities;
+  std::vector<std::vector<TokenLogProbability>> likeliest;  ///< in each of these places, if asked for
+  double score = 0;                                         ///< of beams
+};
+
+/// The model's logits, before any penalty, that token number `place` of a job was chosen from; where max_new_tokens is
+/// 0, those after token `place` of the prompt.
+using LogitsAt = std::function<void(std::size_t job, std::int64_t place, std::span<const float> logits)>;
+
+struct GenerationOptions {
+  SamplingOptions sampling;
+  std::int32_t end = 0;            ///< the token that ends a document
+  bool log_probabilities = false;  ///< of the chosen tokens
+  std::int64_t likeliest = 0;      ///< and of the likeliest ones
+  std::int64_t beams = 0;          ///< 0: sampling
+  double length_penalty = 1;       ///< of beams
+  std::int64_t speculate = 0;      ///< tokens that are guessed from the text so far and checked together; not for beams
+  LogitsAt logits;                 ///< called on the sampling rank alone, if set; not for beams
+  std::function<bool()> stop;  ///< asked between tokens, if set on every rank: any rank's yes ends the replica's jobs
+};
+
+/// Whether a job's text ends with this new token, by its words; called on the sampling rank alone.
+using StopsAt = std::function<bool(std::size_t job, std::int32_t token)>;
+/// Told each new token of a job, on all ranks of its replica. Not for beams.
+using NewToken = std::function<void(std::size_t job, std::int32_t token)>;
+
+/// What a decoder must be made for so that these jobs can be generated; `groups` at most, of `samples` jobs.
+/// Error(configuration) if a prompt that is to be scored, or one with its beams, is longer than the context.
+DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options,
+                       std::int64_t sequence_length, std::int64_t samples, std::int64_t groups);
+
+/// Collective over a model replica, whose jobs are every n-th of n data ranks; other jobs' results stay empty. A
+/// context that is full is cut to its newer half and read again. Error(numerics) if the model's logits are not finite.
+std::vector<Generated> generate(Decoder& decoder, std::span<const GenerationJob> jobs, const GenerationOptions& options,
+                                const StopsAt& stops, const NewToken& told);
 
 }  // namespace megatron

@@ -7,14 +7,16 @@
 
 namespace megatron {
 
-Config config_for_inference(const CheckpointReader& checkpoint) {
+Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor, std::int64_t pipeline) {
   const nlohmann::json& extra = checkpoint.state().extra;
   verify(extra.contains("config") && extra.at("config").is_string(), ErrorKind::checkpoint,
          "{} was not written by megatron_train: it lacks the run's configuration", checkpoint.path());
   Config config = parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
   config.parallel = {};  // whatever the layout was that saved it
+  config.parallel.tensor = tensor;
+  config.parallel.pipeline = pipeline;
   config.train.micro_batch_size = 1;
-  resolve(config, 1, nullptr);
+  resolve(config, static_cast<int>(tensor * pipeline), nullptr);
   return config;
 }
 
@@ -69,7 +71,7 @@ void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t f
                          .micro_batch = batch,
                          .activation_type = type_,
                          .training = false};
-    stages_.front()->logits(pass_context, all);
+    stages_.front()->infer(pass_context, {}, {}, {}, all);
     if (type_ == DType::f32) return all;
     const Tensor wide = saved.allocate("logits in f32", {s, padded}, DType::f32);
     ops.copy(all, wide);

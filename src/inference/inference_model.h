@@ -14,8 +14,9 @@
 
 namespace megatron {
 
-/// The configuration a checkpoint was trained with, for one rank. Error(checkpoint) if it has none.
-Config config_for_inference(const CheckpointReader& checkpoint);
+/// The configuration a checkpoint was trained with, for tensor × pipeline ranks. Error(checkpoint) if it has none,
+/// Error(configuration) if the model cannot be shared like that.
+Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor = 1, std::int64_t pipeline = 1);
 
 class InferenceModel {
  public:

@@ -113,9 +113,7 @@ void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> 
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double uniform) {
   verify(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
-         ErrorKind::numerics,
-         "not all of the model's logits are finite numbers: its training has diverged; generate from an older "
-         "checkpoint");
+         ErrorKind::numerics, "{}", kNotFinite);
   if (options.top_k == 1) {
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }

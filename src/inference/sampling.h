@@ -10,6 +10,10 @@
 
 namespace megatron {
 
+/// What to say where the model's logits are not finite.
+inline constexpr std::string_view kNotFinite =
+    "not all of the model's logits are finite numbers: its training has diverged; generate from an older checkpoint";
+
 struct SamplingOptions {
   std::int64_t max_new_tokens = 100;
   double temperature = 1;  ///< > 0

@@ -188,12 +188,41 @@ void GptStage::backward(Context& context, const StageData& dout, const StageData
   if (first()) embedding_->backward(context, dx, saved.embedding);
 }
 
-void GptStage::logits(Context& context, Tensor logits) const {
-  internal_check(first() && last(), "logits of a stage that is not the whole model");
+KeyValueCache GptStage::make_cache(Arena& arena, std::int64_t capacity, std::int64_t samples, DType type) const {
+  KeyValueCache cache;
+  if (!blocks_.empty()) cache.first_layer = blocks_.front().layer();
+  for (const Block& block : blocks_) {
+    cache.layers.push_back(block.attention().make_cache(arena, capacity, samples, type));
+  }
+  return cache;
+}
+
+void GptStage::infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
+                     Tensor logits) const {
+  const ArenaScope kept(context.saved);
   Saved saved;
   saved.blocks.resize(blocks_.size());
-  const ConstTensor y = run_blocks(context, embed(context, saved), {}, saved);
-  head_->logits(context, y, logits);
+  ConstTensor x = first() ? embed(context, saved) : ConstTensor(in[0]);
+  const auto allocate = [&] { return context.saved.allocate("block output", x.shape(), context.activation_type); };
+  const std::array<Tensor, 2> outputs = {allocate(), allocate()};  // a block reads one and writes the other
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const Tensor y = !last() && i + 1 == blocks_.size() ? out[0] : outputs[i % 2];
+    const ArenaScope of_block(context.saved);
+    blocks_[i].forward(context, x, y, saved.blocks[i]);
+    x = y;
+  }
+  if (!last()) {
+    if (blocks_.empty()) context.ops.copy(x, out[0]);
+    return;
+  }
+  if (!logits) return;
+  if (rows) {
+    const Tensor chosen =
+        context.saved.allocate("rows of the head", {1, rows.elements(), link_[0].width}, context.activation_type);
+    context.ops.embedding_forward({.ids = rows, .weight = as_matrix(x), .y = as_matrix(chosen)});
+    x = chosen;
+  }
+  head_->logits(context, x, logits);
 }
 
 }  // namespace megatron

@@ -13,7 +13,13 @@ bool Stage::reads(const BatchField& field) const {
   fail(ErrorKind::internal, "a field that no layer reads");
 }
 
-void Stage::logits(Context& /*context*/, Tensor /*logits*/) const {
+KeyValueCache Stage::make_cache(Arena& /*arena*/, std::int64_t /*capacity*/, std::int64_t /*samples*/,
+                                DType /*type*/) const {
+  fail(ErrorKind::internal, "a cache for a model that predicts no next token");
+}
+
+void Stage::infer(Context& /*context*/, const StageData& /*in*/, const StageData& /*out*/, ConstTensor /*rows*/,
+                  Tensor /*logits*/) const {
   fail(ErrorKind::internal, "logits of a model that predicts no next token");
 }
 

@@ -143,12 +143,22 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
                                    .kind = Normalization::root_mean_square});
 }
 
-AttentionMask Attention::mask(const Rows& rows) const {
+AttentionMask Attention::mask(const Context& context) const {
   AttentionMask mask;
   mask.window = sizes_.window;
-  mask.document_starts = rows.document_starts;
+  mask.document_starts = context.rows().document_starts;
+  if (context.cache != nullptr) mask.query_offsets = context.cache->offsets;
   if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);
   return mask;
+}
+
+void Attention::append(Context& context, Parts& in) const {
+  const CachePass& pass = *context.cache;
+  const KeyValueCache::Layer layer = pass.layer(layer_);
+  context.ops.append_rows({.x = in.key, .offsets = pass.offsets, .y = layer.keys});
+  context.ops.append_rows({.x = in.value, .offsets = pass.offsets, .y = layer.values});
+  in.key = layer.keys.slice(0, 0, pass.rows);
+  in.value = layer.values.slice(0, 0, pass.rows);
 }
 
 float Attention::scale() const {
@@ -166,14 +176,15 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   qkv_.forward(context, x, saved.qkv);
   if (sizes_.query_key_norm) normalise(context, saved);
   rotate(context, sizes_.query_key_norm ? saved.normed : saved.qkv, /*inverse=*/false);
-  const Parts in = inputs(saved);
+  Parts in = inputs(saved);
+  if (context.cache != nullptr) append(context, in);
   context.ops.attention_forward({.q = in.query,
                                  .k = in.key,
                                  .v = in.value,
                                  .out = saved.out.split_last(local_heads_),
                                  .log_sum_exp = saved.log_sum_exp,
                                  .scale = scale(),
-                                 .mask = mask(context.rows()),
+                                 .mask = mask(context),
                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
 }
@@ -195,7 +206,7 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .dk = gradient.key,
                                   .dv = gradient.value,
                                   .scale = scale(),
-                                  .mask = mask(context.rows()),
+                                  .mask = mask(context),
                                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);

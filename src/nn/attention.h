@@ -43,7 +43,13 @@ class Attention {
 
   const RowParallelLinear& output() const { return output_; }
 
-  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y [s(/t), b, h], no bias
+  /// Memory in `arena` for keys and values of this rank's groups.
+  KeyValueCache::Layer make_cache(Arena& arena, std::int64_t capacity, std::int64_t samples, DType type) const {
+    return KeyValueCache::make_layer(arena, capacity, samples, local_groups_, sizes_.head_size, type);
+  }
+
+  /// Sets y [s(/t), b, h], no bias. With context.cache keys and values are added to it, and queries see all of it.
+  void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   /// Sets dx. Leaves `qkv` to context.weight_gradients, which may overwrite it.
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
@@ -59,7 +65,9 @@ class Attention {
   void rotate(Context& context, Tensor query_and_key, bool inverse) const;
   void normalise(Context& context, Saved& saved) const;
   void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;
-  AttentionMask mask(const Rows& rows) const;
+  AttentionMask mask(const Context& context) const;
+  /// Adds the pass's keys and values to the cache; `in` has those that queries see afterwards.
+  void append(Context& context, Parts& in) const;
   float scale() const;
 
   const ParameterStore* store_;

@@ -43,6 +43,9 @@ class Block {
   Block(ParameterBuilder& builder, const std::string& name, const BlockSizes& sizes, std::int64_t layer,
         bool recompute = false);
 
+  std::int64_t layer() const { return layer_; }
+  const Attention& attention() const { return attention_; }
+
   /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   /// Sets dx (may alias dy); adds all parameters' gradients.

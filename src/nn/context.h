@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "batch/micro_batch.h"
+#include "nn/key_value_cache.h"
 #include "nn/weight_gradients.h"
 #include "ops/ops.h"
 #include "parallel/parameter_all_gather.h"
@@ -43,6 +44,7 @@ struct Context {
   /// By term: what a backward multiplies the gradient of that sum with (coefficient · loss scale / count).
   std::span<const double> gradient_scales = {};
   const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
+  const CachePass* cache = nullptr;        ///< if set: attention also sees the tokens of earlier passes
 
   /// f64 [1] of one term; absent where losses are.
   Tensor loss_sum(int term) const { return loss_sums ? loss_sums.slice(0, term, 1) : Tensor(); }
@@ -69,11 +71,11 @@ struct Context {
   Context saving_in(Arena& arena, WeightGradients& policy) const {
     // Names every member: one that is added and forgotten here does not compile.
     const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at,
-                 losses, scales, asked] = *this;
+                 losses, scales, asked, cached] = *this;
     static_cast<void>(saved_);
     static_cast<void>(gradients_);
     return {ops_,  region_, arena,    scratch_, batch,  type,   training_, seed_,
-            step_, policy,  gathers_, at,       losses, scales, asked};
+            step_, policy,  gathers_, at,       losses, scales, asked,     cached};
   }
 
   /// The same for layers on another stream.

@@ -16,10 +16,10 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
   check_queries(q);
   check_keys(k);
   check_keys(v);
-  if (mask.key_lengths) {
-    internal_check(mask.key_lengths.dtype() == DType::i32 && mask.key_lengths.contiguous() &&
-                       mask.key_lengths.shape() == Shape{samples},
-                   "attention: key lengths are i32 [b]");
+  for (const ConstTensor& by_sample : {mask.key_lengths, mask.query_offsets}) {
+    if (!by_sample) continue;
+    internal_check(by_sample.dtype() == DType::i32 && by_sample.contiguous() && by_sample.shape() == Shape{samples},
+                   "attention: key lengths and query offsets are i32 [b]");
   }
   if (mask.document_starts) {
     internal_check(mask.document_starts.dtype() == DType::i32 && mask.document_starts.contiguous() &&

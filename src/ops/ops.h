@@ -144,11 +144,20 @@ struct RotaryArgs {
   bool inverse = false;             ///< turns back: the gradient's way
 };
 
-/// Which keys a query may see and how scores are biased. Query row i has sequence position query_offset + i, key row j
-/// position j. Visible: key_length, causal, window and document start all allow it. A query that sees nothing gets 0.
+/// Writes the rows of each sample at its own offset, as a cache of keys or values grows: y[offsets[i] + row, i] =
+/// x[row, i]. Rows past the end of y are left out.
+struct AppendRowsArgs {
+  ConstTensor x;        ///< [s, b, heads, d], strided
+  ConstTensor offsets;  ///< i32 [b], from 0
+  Tensor y;             ///< [capacity, b, heads, d], strided: sets those rows, all others stay
+};
+
+/// Which keys a query may see and how scores are biased. Query row i of a sample has sequence position i plus that
+/// sample's offset, key row j position j. Visible: key_length, causal, window and document start all allow it. A query
+/// that sees nothing gets 0.
 struct AttentionMask {
   bool causal = true;
-  std::int64_t query_offset = 0;
+  ConstTensor query_offsets;    ///< optional, i32 [b], from 0: keys in front of each sample's queries; absent: 0
   std::int64_t window = 0;      ///< > 0: only the last `window` positions up to the query's own
   ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding, and may hold anything
   ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query, never less than the last's

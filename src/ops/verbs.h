@@ -15,6 +15,7 @@
   VERB(layer_norm_forward, (const LayerNormForwardArgs& args), (args))             \
   VERB(layer_norm_backward, (const LayerNormBackwardArgs& args), (args))           \
   VERB(rotary, (const RotaryArgs& args), (args))                                   \
+  VERB(append_rows, (const AppendRowsArgs& args), (args))                          \
   VERB(attention_forward, (const AttentionForwardArgs& args), (args))              \
   VERB(attention_backward, (const AttentionBackwardArgs& args), (args))            \
   VERB(embedding_forward, (const EmbeddingForwardArgs& args), (args))              \

@@ -7,13 +7,12 @@
 
 #include "base/named_rows.h"
 #include "base/timers.h"
-#include "checkpoint/files.h"
 #include "comm/agreement.h"
-#include "data/kept_tokenizer.h"
 #include "evaluation/result_text.h"
 #include "inference/scorer.h"
 #include "job/node_memory.h"
 #include "monitor/progress.h"
+#include "programs/model_options.h"
 #include "programs/program.h"
 #include "system/durable_file.h"
 #include "system/log.h"
@@ -28,17 +27,16 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string source, task, data, output, vocab_file, merge_file;
-  std::string device;
-  ScoringLayout layout;
-  std::int64_t threads = 1, stride = 0;
+  ModelOptions model;
+  std::string task, data, output;
+  std::int64_t micro_batch_size = 4, stride = 0;
   bool strict = false, version = false, help = false;
 };
 
 po::options_description options(Arguments& arguments) {
   po::options_description described("Options");
+  add_source_option(described, arguments.model, "SOURCE");
   auto add = described.add_options();
-  add("source", po::value(&arguments.source)->value_name("SOURCE"), "a run's directory or one checkpoint folder");
   add("task", po::value(&arguments.task)->value_name("NAME"), "what is evaluated: see below");
   add("data", po::value(&arguments.data)->value_name("FILE"), "the task's file");
   add("output", po::value(&arguments.output)->value_name("FILE"), "writes the result there, as JSON");
@@ -46,21 +44,9 @@ po::options_description options(Arguments& arguments) {
       "wikitext: tokens from one window to the next; each token is predicted from all that its window has in front of "
       "it, at least the context less N; default: 32");
   add("strict", po::bool_switch(&arguments.strict), "lambada: the whole last word, not the last token alone");
-  add("tensor", po::value(&arguments.layout.tensor)->default_value(1)->value_name("T"),
-      "ranks that share each layer's matrices");
-  add("pipeline", po::value(&arguments.layout.pipeline)->default_value(1)->value_name("P"),
-      "stages that share the layers; the ranks that are left share the examples");
-  add("micro-batch-size", po::value(&arguments.layout.micro_batch_size)->default_value(4)->value_name("B"),
+  add("micro-batch-size", po::value(&arguments.micro_batch_size)->default_value(4)->value_name("B"),
       "sequences that a rank computes at a time: more of them take more memory, and change nothing but rounding");
-  add("precision", po::value(&arguments.layout.precision)->default_value("fp32")->value_name("NAME"),
-      "of weights and arithmetic: fp32, bf16, fp16, or checkpoint for the one the model was trained with");
-  add("device", po::value(&arguments.device)->default_value("auto")->value_name("DEVICE"),
-      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
-  add("threads", po::value(&arguments.threads)->default_value(1)->value_name("N"), "threads per rank on the CPU");
-  add("vocab-file", po::value(&arguments.vocab_file)->value_name("FILE"),
-      "vocab.json, or a tokenizer.json alone; default: those in the run's folder tokenizer/, where training keeps "
-      "them");
-  add("merge-file", po::value(&arguments.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
+  add_model_options(described, arguments.model, "examples");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -83,7 +69,7 @@ Arguments parse_arguments(int argc, char** argv) {
   const auto require = [](bool condition, const char* message) {
     verify(condition, ErrorKind::configuration, "{}; see --help", message);
   };
-  require(!arguments.source.empty(), "give a run directory: megatron_eval RUN_DIRECTORY --task NAME --data FILE");
+  require(!arguments.model.source.empty(), "give a run directory: megatron_eval RUN_DIRECTORY --task NAME --data FILE");
   require(!arguments.task.empty(), "give --task NAME");
   task_kind(arguments.task);
   const EvaluationTaskRow& kind = row_named(kEvaluationTasks, arguments.task);
@@ -91,14 +77,8 @@ Arguments parse_arguments(int argc, char** argv) {
   require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext");
   require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
   require(kind.has_whole_word || !arguments.strict, "--strict belongs to --task lambada");
-  const ScoringLayout& layout = arguments.layout;
-  require(layout.tensor > 0 && layout.pipeline > 0, "--tensor and --pipeline: 1 or more");
-  require(layout.micro_batch_size > 0 && layout.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
-  require(arguments.threads > 0 && arguments.threads <= 1024, "--threads: 1 to 1024");
-  const std::string &device = arguments.device, &precision = layout.precision;
-  require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
-  require(precision == "fp32" || precision == "bf16" || precision == "fp16" || precision == "checkpoint",
-          "--precision: fp32, bf16, fp16 or checkpoint");
+  require(arguments.micro_batch_size > 0 && arguments.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
+  check_model_options(arguments.model);
   return arguments;
 }
 
@@ -107,12 +87,7 @@ std::unique_ptr<EvaluationTask> make_task(const Arguments& arguments, const Chec
   const std::string text = read_task_file(arguments.data, world);
   std::unique_ptr<EvaluationTask> task;
   agree(world, [&] {
-    const nlohmann::json& facts = checkpoint.state().facts;
-    verify(facts.contains("tokenizer"), ErrorKind::checkpoint,
-           "{} was not written by megatron_train: it has no tokenizer", checkpoint.path());
-    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_checkpoint(
-        checkpoint.path(), facts.at("tokenizer").get<std::string>(), facts.value("tokenizer_hash", std::uint64_t{0}),
-        arguments.vocab_file, arguments.merge_file);
+    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(checkpoint, arguments.model);
     const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict};
     task = make_evaluation_task(options, text, *tokenizer, config.model.sequence_length);
   });
@@ -138,34 +113,21 @@ class EvaluationProgress {
   Timers watch_;
 };
 
-void write_result(const std::string& path, const nlohmann::ordered_json& json) {
-  const std::string temporary = temporary_name(path);
-  try {
-    write_durably(temporary, json.dump(2) + "\n");
-    rename_durably(temporary, path);
-  } catch (...) {
-    remove_quietly(temporary);
-    throw;
-  }
-}
-
-void evaluate(Arguments arguments, MpiSession& session) {
+void evaluate(const Arguments& arguments, MpiSession& session) {
   Communicator& world = session.world();
   Log log(world.rank() == 0);
   agree(world, [&] {  // not after an hour
-    if (world.rank() != 0 || arguments.output.empty()) return;
-    verify(file_type(folder_of(arguments.output)) != FileType::absent, ErrorKind::filesystem,
-           "--output {}: there is no folder {}", arguments.output, folder_of(arguments.output));
-    verify(file_type(arguments.output) != FileType::directory, ErrorKind::filesystem, "--output {} is a folder",
-           arguments.output);
+    if (world.rank() == 0) check_output_file("--output", arguments.output);
   });
   std::vector<std::string> warnings;
-  const CheckpointReader checkpoint = open_named_checkpoint(world, arguments.source, warnings);
-  arguments.layout.ranks = world.size();
-  Config config = config_for_scoring(checkpoint, arguments.layout);
-  config.run.device = arguments.device;
-  config.run.threads = arguments.threads;
-  config.run = choose_device(config.run, world, warnings);
+  const CheckpointReader checkpoint = open_named_checkpoint(world, arguments.model.source, warnings);
+  const ModelOptions& model = arguments.model;
+  Config config = config_for_scoring(checkpoint, {.ranks = world.size(),
+                                                  .tensor = model.tensor,
+                                                  .pipeline = model.pipeline,
+                                                  .micro_batch_size = arguments.micro_batch_size,
+                                                  .precision = model.precision});
+  config.run = choose_device(model.run(), world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
 
   const std::unique_ptr<EvaluationTask> task = make_task(arguments, checkpoint, config, world);
@@ -196,7 +158,9 @@ void evaluate(Arguments arguments, MpiSession& session) {
   }
   if (world.rank() == 0) std::cout << result_table(result) << std::flush;
   agree(world, [&] {
-    if (world.rank() == 0 && !arguments.output.empty()) write_result(arguments.output, result_json(result));
+    if (world.rank() == 0 && !arguments.output.empty()) {
+      write_output_file(arguments.output, result_json(result).dump(2) + "\n");
+    }
   });
 }
 

@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <utility>
+
 namespace megatron {
 
 Shape::Shape(std::initializer_list<std::int64_t> extents) {
@@ -78,6 +80,15 @@ ConstTensor ConstTensor::split_last(std::int64_t outer) const {
   strides[static_cast<std::size_t>(last) + 1] = 1;
   result.shape_ = shape;
   result.strides_ = strides;
+  return result;
+}
+
+ConstTensor ConstTensor::swapped(int first, int second) const {
+  internal_check(first >= 0 && second >= 0 && first < rank() - 1 && second < rank() - 1,
+                 "only dimensions in front of the last can be swapped");
+  ConstTensor result = *this;
+  std::swap(result.shape_[first], result.shape_[second]);
+  std::swap(result.strides_[static_cast<std::size_t>(first)], result.strides_[static_cast<std::size_t>(second)]);
   return result;
 }
 

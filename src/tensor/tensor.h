@@ -65,6 +65,8 @@ class ConstTensor {
   ConstTensor slice(int dimension, std::int64_t first, std::int64_t count) const;
   /// Splits the last dimension into [outer, last / outer] (heads of a hidden vector); strides are kept.
   ConstTensor split_last(std::int64_t outer) const;
+  /// The same elements with two dimensions, neither of them the last, in each other's place.
+  ConstTensor swapped(int first, int second) const;
 
  protected:
   const void* data_ = nullptr;
@@ -88,6 +90,7 @@ class Tensor : public ConstTensor {
     return Tensor(ConstTensor::slice(dimension, first, count));
   }
   Tensor split_last(std::int64_t outer) const { return Tensor(ConstTensor::split_last(outer)); }
+  Tensor swapped(int first, int second) const { return Tensor(ConstTensor::swapped(first, second)); }
 
  private:
   explicit Tensor(const ConstTensor& view) : ConstTensor(view) {}

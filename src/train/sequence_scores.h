@@ -20,9 +20,10 @@ namespace megatron {
 
 /// What passes are made of.
 struct ScoringBatches {
-  const BatchBuffer* buffer = nullptr;  ///< of `micro_batches` of them; the passes write tokens, targets and position ids
-  std::int64_t micro_batches = 1;       ///< of a pass, at most
-  std::int64_t row_unit = 1;            ///< rows of a micro-batch are a multiple of it
+  const BatchBuffer* buffer =
+      nullptr;                     ///< of `micro_batches` of them; the passes write tokens, targets and position ids
+  std::int64_t micro_batches = 1;  ///< of a pass, at most
+  std::int64_t row_unit = 1;       ///< rows of a micro-batch are a multiple of it
 
   /// Of the results on the device.
   static std::size_t result_bytes(const BatchSizes& sizes, std::int64_t micro_batches);

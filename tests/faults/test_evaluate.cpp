@@ -175,7 +175,7 @@ TEST_CASE("megatron_eval: a disk that is full leaves no result and no temporary 
   CHECK(files == 1);
 }
 
-TEST_CASE("megatron_eval: where nobody reads, the result is written, and what cannot be printed is 7", "[fault-65]") {
+TEST_CASE("megatron_eval: without a reader the result is written, and what cannot be printed is 7", "[fault-65]") {
   const TemporaryFolder folder;
   const std::string data = folder.file("data"), output = folder.file("result.json");
   write_file(data, kTexts);

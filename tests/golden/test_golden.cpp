@@ -241,7 +241,7 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
                     .micro_batch = micro_batches.list()[0],
                     .training = false};
     std::vector<float> mine(static_cast<std::size_t>(rows * part));
-    replica.stage().logits(context, Tensor(mine.data(), {rows, part}, DType::f32));
+    replica.stage().infer(context, {}, {}, {}, Tensor(mine.data(), {rows, part}, DType::f32));
     const std::int64_t first = world.rank() * part, count = std::clamp<std::int64_t>(vocab - first, 0, part);
     for (std::int64_t row = 0; row < rows; ++row) {
       std::copy_n(mine.data() + row * part, count, logits.data() + row * vocab + first);

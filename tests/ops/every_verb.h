@@ -92,6 +92,9 @@ Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
   y = x;
   ops.rotary({y.tensor().view({s, b, 1, h}), token_positions, frequencies});
   keep(results, "rotary", y);
+  y = x;
+  ops.append_rows({residual.tensor().view({s, b, 1, h}), random_ids(b, s + 1, 18), y.tensor().view({s, b, 1, h})});
+  keep(results, "append_rows", y);
   for (const bool accumulate : {false, true}) {
     ops.embedding_forward({ids, table, 10, y, accumulate});
     keep(results, accumulate ? "embedding_forward adding" : "embedding_forward", y);

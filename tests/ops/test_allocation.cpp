@@ -20,7 +20,7 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   Owned<TestType> x({s, b, h}), y({s, b, h}), bias({h}), q({s, b, 2, 8}), product({n, n});
   Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1});
   Owned<double> total({1});
-  const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s);
+  const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s), zero_ids(Shape{b});
   const Dropout dropout{.probability = 0.1f, .key = 1, .positions = positions};
 
   const auto large = [&] {
@@ -44,6 +44,7 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   ops.layer_norm_backward({y, x, bias, mean, rstd, {}, y, dbias, dbias});
   ops.layer_norm_forward({x, bias, {}, y, {}, rstd, 1e-5f, Normalization::root_mean_square});
   ops.rotary({q, ids, one});
+  ops.append_rows({q, zero_ids, q});
   ops.embedding_forward({ids, x, 0, y, false});
   ops.embedding_backward({ids, y, 0, dtable});
   ops.cross_entropy_local({x, ids, 0, h, mean, rstd, mean});

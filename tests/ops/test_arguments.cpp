@@ -54,6 +54,11 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
        [&] {
          ops.rotary({Tensor(memory.data(), {4, 1, 2, 8}, DType::f64), ids, n, false});
        }},
+      {"append_rows",
+       [&] {
+         const Tensor rows(memory.data(), {4, 1, 2, 8}, DType::f64);
+         ops.append_rows({rows, ids, rows});
+       }},
       {"embedding_forward",
        [&] {
          ops.embedding_forward({ids, x, 0, x, false});

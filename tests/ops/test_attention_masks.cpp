@@ -46,6 +46,44 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: every mask", "[attention]", BF
   check_case<TestType>(ops, grouped, rounding);
 }
 
+TEMPLATE_TEST_CASE("attention: few queries over many keys, as decoding has", "[attention]", float, BFloat16, Float16) {
+  const Backend backend = make_test_backend();
+  Ops& ops = *backend.ops;
+  const double rounding = std::is_same_v<TestType, float> ? 1 : kTolerance<TestType>;
+  const auto check = [&](const AttentionCase& c) {
+    CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size);
+    if constexpr (std::is_same_v<TestType, float>) {
+      check_case(ops, c);
+    } else {
+      check_case<TestType>(ops, c, rounding);
+    }
+  };
+  for (const std::int64_t queries : {1, 2, 4, 5}) {
+    for (const std::int64_t size : {5, 16, 64, 80}) {
+      AttentionCase c = plain(queries, 3, 4, size, false);
+      c.keys = 77;
+      check(c);
+      c.key_heads = 2;
+      check(c);
+      c.key_lengths = {1, 77, 40};
+      check(c);
+      for (std::int64_t i = 0; i < 3 * queries; ++i) {
+        c.document_starts.push_back(c.key_lengths[static_cast<std::size_t>(i / queries)] / 2);
+      }
+      check(c);
+      c.slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+      c.query_offset = 60;
+      check(c);
+      c.causal = true;
+      check(c);
+      c.offset_step = 7;  // samples of different lengths so far, the last with queries after the last key
+      check(c);
+      c.window = 30;
+      check(c);
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("attention of 16-bit elements: aligned rows, heads of all widths", "[attention][all-widths]",
                    BFloat16, Float16) {
   const Backend backend = make_test_backend();
@@ -70,6 +108,11 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: aligned rows, heads of all wid
   AttentionCase chunk = plain(130, 1, 2, 128);  // a later chunk of a sequence, over all its keys so far
   chunk.keys = 330;
   chunk.query_offset = 200;
+  check(chunk);
+  chunk.samples = 3;
+  chunk.offset_step = -90;
+  check(chunk);
+  chunk.window = 100;
   check(chunk);
   AttentionCase turned = plain(100, 1, 1, 64);
   turned.scale = -turned.scale;
@@ -105,6 +148,8 @@ TEMPLATE_TEST_CASE("attention: a later chunk with documents, window, padding, sl
       }
     }
     c.slopes = {0.5f, 0.25f, 0.0625f, 0.00390625f};
+    check_case<TestType>(*backend.ops, c, kTolerance<TestType>);
+    c.offset_step = -13;
     check_case<TestType>(*backend.ops, c, kTolerance<TestType>);
     add_dropout(c, 0.25);
     check_case<TestType>(*backend.ops, c, kTolerance<TestType>);

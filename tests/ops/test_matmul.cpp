@@ -112,6 +112,19 @@ TEMPLATE_TEST_CASE("matmul of 16-bit inputs into c of their type, rounded once, 
   }
 }
 
+TEMPLATE_TEST_CASE("matmul: few rows of 16 bits, as decoding has", "[matmul]", BFloat16, Float16) {
+  const Backend backend = make_test_backend();
+  for (std::int64_t m = 1; m <= 18; ++m) {
+    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {6, 16}, {37, 100}, {64, 1100}}) {
+      const bool accumulate = m % 2 == 0;
+      const std::int64_t margin = m % 3;
+      check_product<TestType>(*backend.ops, m, n, k, false, true, accumulate, margin);
+      check_product<TestType, float>(*backend.ops, m, n, k, false, true, accumulate, margin);
+    }
+  }
+  check_product<TestType>(*backend.ops, 3, 3000, 70, false, true, false, 0);  // on several threads where there are
+}
+
 TEST_CASE("matmul of 16-bit inputs over several tiles in every direction", "[matmul]") {
   const Backend backend = make_test_backend();
   for (int bits = 0; bits < 4; ++bits) {

@@ -64,6 +64,7 @@ TEST_CASE("attention gives the same bits on any number of threads", "[threads]")
   grouped.queries = 161;
   grouped.keys = 200;
   grouped.query_offset = 39;
+  grouped.offset_step = -20;
   grouped.samples = grouped.key_heads = 2;
   grouped.heads = 6;
   for (AttentionCase problem : {many_heads, one_head, grouped}) {

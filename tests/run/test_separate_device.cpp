@@ -9,6 +9,7 @@
 #include "comm/thread_communicator.h"
 #include "diagnostics/tensor_comparison.h"
 #include "inference/generate.h"
+#include "inference/inference_model.h"
 #include "parallel/staged_communicator.h"
 #include "support/communicator_cases.h"
 #include "support/loop_on_threads.h"
@@ -146,18 +147,27 @@ TEST_CASE("a device with separate memory writes the text that the host writes") 
   Config config = config_of(folder, false);
   config.run.directory = folder.file("run");
   run_loop(config);
-  const auto text = [&](Backend backend) {
+  const auto text = [&](Backend backend, const char* device) {
     std::vector<std::int32_t> tokens;
     run_as_threads(1, [&](Communicator& world) {
-      Generator generator(config.run.directory, world, compute_of(std::move(backend), world));
-      generator.generate({49}, -1, {.max_new_tokens = 30, .temperature = 0.8},
-                         [&](std::int32_t token) { tokens.push_back(token); });
+      std::vector<std::string> warnings;
+      const CheckpointReader checkpoint = open_named_checkpoint(world, config.run.directory, warnings);
+      Config own = config_for_inference(checkpoint);
+      own.run.device = device;
+      const std::vector<GenerationJob> jobs = {{.tokens = {49}}};
+      GenerationOptions options;
+      options.sampling = {.max_new_tokens = 30, .temperature = 0.8};
+      options.end = -1;
+      Decoder decoder(own, grid_shape(own), world, compute_of(std::move(backend), world), DType::f32,
+                      sizes_for(jobs, options, own.model.sequence_length, 1, 1));
+      decoder.load(world, checkpoint);
+      tokens = generate(decoder, jobs, options, nullptr, nullptr).front().tokens;
     });
     return tokens;
   };
-  const std::vector<std::int32_t> host = text(make_cpu_backend());
+  const std::vector<std::int32_t> host = text(make_cpu_backend(), "cpu");
   REQUIRE(host.size() == 30);
-  CHECK(text(make_separate_backend()) == host);
+  CHECK(text(make_separate_backend(), "cuda") == host);
 }
 
 TEST_CASE(

@@ -16,7 +16,8 @@ struct AttentionCase {
   std::int64_t queries = 1, keys = 1, samples = 1, heads = 1, key_heads = 1, size = 8;
   double scale = 1;
   bool causal = true;
-  std::int64_t query_offset = 0, window = 0;
+  std::int64_t query_offset = 0, offset_step = 0;  ///< see offset()
+  std::int64_t window = 0;
   std::vector<std::int32_t> key_lengths, document_starts;
   std::vector<float> slopes;
   double dropout = 0;
@@ -34,8 +35,11 @@ struct AttentionCase {
     return static_cast<std::size_t>(((j * samples + sample) * key_heads + head / (heads / key_heads)) * size);
   }
 
+  /// Keys in front of a sample's queries.
+  std::int64_t offset(std::int64_t sample) const { return query_offset + sample * offset_step; }
+
   bool sees(std::int64_t sample, std::int64_t i, std::int64_t j) const {
-    const std::int64_t position = query_offset + i;
+    const std::int64_t position = offset(sample) + i;
     if (causal && j > position) return false;
     if (window > 0 && (j > position || j <= position - window)) return false;
     if (!key_lengths.empty() && j >= key_lengths[static_cast<std::size_t>(sample)]) return false;
@@ -75,7 +79,7 @@ inline double reference_probabilities(const AttentionCase& c, const std::vector<
     }
     score *= c.scale;
     if (!c.slopes.empty()) {
-      score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(j - c.query_offset - i);
+      score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(j - c.offset(sample) - i);
     }
     probabilities[static_cast<std::size_t>(j)] = score;
     maximum = std::max(maximum, score);

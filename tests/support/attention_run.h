@@ -82,7 +82,7 @@ struct Run {
   const AttentionCase& c;
   Strided<T> q, k, v, dout, out, dq, dk, dv;
   TestVector<float> log_sum_exp, slopes;
-  TestVector<std::int32_t> key_lengths, document_starts, positions;
+  TestVector<std::int32_t> key_lengths, query_offsets, document_starts, positions;
 
   Run(const AttentionCase& test, const Inputs<T>& x)
       : c(test),
@@ -98,14 +98,17 @@ struct Run {
         slopes(c.slopes.begin(), c.slopes.end()),
         key_lengths(c.key_lengths.begin(), c.key_lengths.end()),
         document_starts(c.document_starts.begin(), c.document_starts.end()),
-        positions(c.positions.begin(), c.positions.end()) {}
+        positions(c.positions.begin(), c.positions.end()) {
+    if (c.query_offset == 0 && c.offset_step == 0) return;
+    for (std::int64_t i = 0; i < c.samples; ++i) query_offsets.push_back(static_cast<std::int32_t>(c.offset(i)));
+  }
 
   AttentionMask mask() const {
     AttentionMask m;
     m.causal = c.causal;
-    m.query_offset = c.query_offset;
     m.window = c.window;
     if (!key_lengths.empty()) m.key_lengths = ConstTensor(key_lengths.data(), {c.samples}, DType::i32);
+    if (!query_offsets.empty()) m.query_offsets = ConstTensor(query_offsets.data(), {c.samples}, DType::i32);
     if (!document_starts.empty()) {
       m.document_starts = ConstTensor(document_starts.data(), {c.samples, c.queries}, DType::i32);
     }

@@ -71,6 +71,14 @@ TEST_CASE("views: the same memory in other shapes") {
     CHECK(of_slice.as<float>()[of_slice.stride(0) + of_slice.stride(1) + 1] == 12 + 4 + 2 + 1.0f);
     CHECK_THROWS_AS(x.split_last(3), Error);
   }
+  SECTION("swapped: two dimensions and their strides change places") {
+    const Tensor parts = x.view({2, 3, 4}), swapped = parts.swapped(0, 1);
+    CHECK(swapped.shape() == Shape{3, 2, 4});
+    CHECK(swapped.stride(0) == parts.stride(1));
+    CHECK(swapped.stride(1) == parts.stride(0));
+    CHECK(swapped.data() == parts.data());
+    CHECK_THROWS_AS(parts.swapped(0, 2), Error);
+  }
   SECTION("a wrong element type is refused") {
     CHECK_THROWS_AS(x.as<double>(), Error);
     CHECK_THROWS_AS(x.as<std::int32_t>(), Error);

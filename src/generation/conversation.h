@@ -1,0 +1,32 @@
+// Prompts that come one at a time while the program runs: typed by a person (--interactive), or written by a program
+// (--serve-stdio, a protocol of JSON lines that docs/generation.md describes). Rank 0 reads and writes; the others
+// compute with it until the input ends.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "generation/interrupt_flag.h"
+#include "generation/line_reader.h"
+#include "generation/prompts.h"
+#include "generation/text_generator.h"
+
+namespace megatron {
+
+struct Conversation {
+  TextGenerator& generator;
+  PromptEncoder& encoder;
+  TextOptions options;  ///< of all texts, unless a request says otherwise
+  SearchOptions search;
+  LineReader& input;                                        ///< read on rank 0 alone
+  std::function<void(const std::string& text)> print = {};  ///< called on rank 0 alone
+};
+
+/// Each line is a prompt of its own. `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is
+/// printed where a prompt is expected; on a terminal "> ".
+void converse(const Conversation& conversation, InterruptFlag& flag, const std::string& sign);
+
+/// Each line is a request. A request that cannot be fulfilled is answered with its error.
+void serve(const Conversation& conversation);
+
+}  // namespace megatron

@@ -1,0 +1,34 @@
+#include "generation/decoder_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text/byte_text.h"
+#include "text/text.h"
+
+namespace megatron {
+
+std::string decoder_report(const Config& config, const GridShape& shape, DType type, const DecoderSizes& sizes) {
+  std::string text = fmt::format(
+      "layout       {}: tensor {} × pipeline {} × data {}\n"
+      "model        {} of {} tokens, weights in {}\n"
+      "cache        {} of {}, {} each\n\n",
+      counted(shape.ranks(), "rank"), shape.tensor, shape.pipeline, shape.data, counted(config.model.layers, "layer"),
+      config.model.sequence_length, config.precision.compute, counted(sizes.groups, "group"),
+      counted(sizes.samples, "text"), counted(sizes.capacity, "token"));
+  text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15}\n", "stage", "tensor", "weights", "cache",
+                      "activations", "workspace", "bytes in all");
+  std::size_t most = 0;
+  for (int stage = 0; stage < shape.pipeline; ++stage) {
+    for (int tensor = 0; tensor < shape.tensor; ++tensor) {
+      const DecoderMemory memory = plan_decoder(config, shape, {.tensor = tensor, .pipeline = stage}, type, sizes);
+      most = std::max(most, memory.total());
+      text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15}\n", stage, tensor, memory.weights,
+                          memory.cache, memory.activations, memory.workspace, memory.total());
+    }
+  }
+  return text + fmt::format("\nThe largest rank takes {}.\n", format_bytes(static_cast<double>(most)));
+}
+
+}  // namespace megatron

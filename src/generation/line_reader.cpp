@@ -1,0 +1,44 @@
+#include "generation/line_reader.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "system/errno_text.h"
+
+namespace megatron {
+
+LineReader::Outcome LineReader::next(std::string& line) {
+  while (true) {
+    const std::size_t end = buffer_.find('\n', searched_);
+    if (end != std::string::npos || (ended_ && !buffer_.empty())) {
+      line = buffer_.substr(0, end);
+      buffer_.erase(0, end == std::string::npos ? buffer_.size() : end + 1);
+      searched_ = 0;
+      const bool too_long = skipping_ || line.size() > longest_;
+      skipping_ = false;
+      if (too_long) line.clear();
+      return too_long ? Outcome::too_long : Outcome::line;
+    }
+    if (ended_) {
+      const bool too_long = skipping_;
+      skipping_ = false;
+      return too_long ? Outcome::too_long : Outcome::end;
+    }
+    if (buffer_.size() > longest_) {
+      skipping_ = true;
+      buffer_.clear();
+    }
+    searched_ = buffer_.size();
+    buffer_.resize(searched_ + (std::size_t{64} << 10));
+    const ssize_t count = ::read(descriptor_, buffer_.data() + searched_, buffer_.size() - searched_);
+    const int error = errno;
+    buffer_.resize(searched_ + (count > 0 ? static_cast<std::size_t>(count) : 0));
+    if (count < 0 && error == EINTR) return Outcome::interrupted;
+    verify(count >= 0, ErrorKind::filesystem, "standard input cannot be read: {}", errno_text(error));
+    ended_ = count == 0;
+  }
+}
+
+}  // namespace megatron

@@ -1,0 +1,33 @@
+// Lines of a stream whose writer may be a person or another program: of any length, at any time. A signal ends the
+// waiting.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace megatron {
+
+class LineReader {
+ public:
+  /// Of a descriptor that stays the caller's. Lines of more than `longest` bytes are left out.
+  explicit LineReader(int descriptor, std::size_t longest = std::size_t{64} << 20)
+      : descriptor_(descriptor), longest_(longest) {}
+
+  enum class Outcome {
+    line,         ///< there is one, without its end
+    too_long,     ///< there was one
+    interrupted,  ///< by a signal; what was typed so far is kept for the next call
+    end,          ///< of the stream
+  };
+  /// A last line without end counts. Error(filesystem) if the stream cannot be read.
+  Outcome next(std::string& line);
+
+ private:
+  int descriptor_;
+  std::size_t longest_;
+  std::string buffer_;
+  std::size_t searched_ = 0;  // of the buffer: without a line's end
+  bool skipping_ = false, ended_ = false;
+};
+
+}  // namespace megatron

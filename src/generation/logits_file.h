@@ -1,0 +1,35 @@
+// --logits FILE: the logits that each new token was chosen from, in an HDF5 file. Written under a temporary name while
+// texts are made, by the rank that has the logits; it takes its name at the end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hdf5/hdf5_file.h"
+
+namespace megatron {
+
+class LogitsFile {
+ public:
+  LogitsFile(std::string path, std::int64_t vocab_size);
+  LogitsFile(const LogitsFile&) = delete;
+  LogitsFile& operator=(const LogitsFile&) = delete;
+  ~LogitsFile();  ///< removes what was not published
+
+  /// One row, for new token number `position` of text number `text`, both from 0.
+  void add(std::int64_t text, std::int64_t position, std::span<const float> logits);
+  /// Gives the file its name. Error(filesystem) as everywhere.
+  void publish();
+
+ private:
+  std::string path_, temporary_;
+  std::optional<Hdf5File> file_;
+  Hdf5Dataset logits_;
+  std::vector<std::int64_t> texts_, positions_;
+  bool published_ = false;
+};
+
+}  // namespace megatron

@@ -1,0 +1,61 @@
+// TextGenerator: jobs to texts on all ranks of a decoder. What is heard while texts are made, and the finished texts,
+// come together on rank 0. Refers to the decoder and its tokenizer; knows neither files nor streams.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generation/logits_file.h"
+#include "generation/text_options.h"
+#include "generation/text_result.h"
+#include "inference/decoder.h"
+#include "inference/generate.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+struct TextListeners {
+  /// On rank 0: more of the text of a job that its own copy of the model makes. Not for beams.
+  std::function<void(std::size_t job, const std::string& piece)> piece;
+  /// On rank 0: that one of these jobs has a new token.
+  std::function<void()> token;
+  /// Asked between tokens, if set on every rank: whether all texts shall end there, by any rank's answer.
+  std::function<bool()> stop;
+  /// Of the sampling rank; gets all logits, by the number of the job.
+  LogitsFile* logits = nullptr;
+};
+
+class TextGenerator {
+ public:
+  TextGenerator(Decoder& decoder, const Tokenizer& tokenizer, Communicator& world)
+      : decoder_(decoder), tokenizer_(tokenizer), world_(world) {}
+
+  const Decoder& decoder() const { return decoder_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  Communicator& world() const { return world_; }
+
+  /// Collective over the world, with the same jobs and options. Returns a result per job, in their order, on rank 0,
+  /// and nothing on others. Errors as generate().
+  std::vector<TextResult> make(std::span<const GenerationJob> jobs, const TextOptions& options,
+                               const SearchOptions& search, const TextListeners& listeners);
+
+ private:
+  std::vector<NumberedResult> gather(std::vector<Generated> mine);
+
+  Decoder& decoder_;
+  const Tokenizer& tokenizer_;
+  Communicator& world_;
+};
+
+/// What a text's options ask of generate().
+GenerationOptions generation_options(const TextOptions& options, const SearchOptions& search,
+                                     const Tokenizer& tokenizer);
+
+/// A job for each sample of a prompt.
+void add_jobs(std::vector<GenerationJob>& jobs, std::int64_t prompt, std::int64_t samples,
+              const std::vector<std::int32_t>& tokens);
+
+}  // namespace megatron

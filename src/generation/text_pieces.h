@@ -1,0 +1,46 @@
+// Tokens to text that appears piece by piece: up to a stop text, and in whole characters where a piece must be UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inference/sampling.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+/// The text of one sample. Refers to the tokenizer.
+class TextPieces {
+ public:
+  TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops)
+      : tokenizer_(tokenizer), stops_(std::move(stops)) {}
+
+  /// What is certain to be before any stop text, after one more token. Nothing once stopped.
+  std::string add(std::int32_t token);
+  /// What was held back, when no more tokens come.
+  std::string rest() { return stops_.rest(); }
+  bool stopped() const { return stops_.stopped(); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  StopTexts stops_;
+};
+
+/// The whole text of these tokens, up to a stop text.
+std::string text_of(const Tokenizer& tokenizer, const std::vector<std::string>& stops,
+                    const std::vector<std::int32_t>& tokens);
+
+/// Bytes to pieces of valid UTF-8: a character that is not complete waits for its other bytes, and what is none becomes
+/// U+FFFD, each byte one.
+class Utf8Pieces {
+ public:
+  std::string add(std::string_view bytes);
+  std::string rest();
+
+ private:
+  std::string held_;
+};
+
+}  // namespace megatron

@@ -1,0 +1,25 @@
+// A request of --serve-stdio: one line of JSON. docs/generation.md describes the protocol.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "generation/text_options.h"
+
+namespace megatron {
+
+struct TextRequest {
+  nlohmann::json id;  ///< what the answers repeat; null: none
+  std::string prompt;
+  TextOptions options;
+  bool stream = false;
+};
+
+/// What a line asks for, with `defaults` for what it does not say. Error(data) if it is no JSON object, or has an
+/// unknown key or a value of a wrong type; Error(configuration) for a value that is not possible. `id` is set as soon
+/// as it is known, also where an error follows. With `beams`, keys that beams have no use for are refused. A pure
+/// function: all ranks find the same.
+TextRequest parse_request(std::string_view line, const TextOptions& defaults, bool beams, nlohmann::json& id);
+
+}  // namespace megatron

@@ -1,0 +1,47 @@
+// A finished text, and the JSON that says what it is: a line of --output and an answer of --serve-stdio.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generation/text_options.h"
+#include "inference/generate.h"
+
+namespace megatron {
+
+struct TextResult {
+  std::int64_t prompt = 0, sample = 0;  ///< numbers from 0
+  std::string text;                     ///< up to a stop text
+  Generated made;
+};
+
+/// Which of its members are wanted besides text, tokens and finished.
+struct ResultMembers {
+  bool log_probabilities = true;
+  bool likeliest = false;
+  bool score = false;  ///< of beams
+};
+
+ResultMembers members_of(const TextOptions& options, const SearchOptions& search);
+
+/// {sample, text, tokens, finished, logprobs, top_logprobs, score}, as far as wanted. Of bytes that are no UTF-8, since
+/// tokens may end within a character, each becomes U+FFFD in the text.
+nlohmann::ordered_json result_json(const TextResult& result, const ResultMembers& members);
+/// Of a prompt that was scored, {tokens, logprobs, top_logprobs}: the first one of `tokens` is left out if it is the
+/// begin token, and else has null, since nothing is in front of it.
+nlohmann::ordered_json scores_json(const Generated& scored, std::span<const std::int32_t> tokens, bool begin_token,
+                                   const ResultMembers& members);
+/// JSON on one line, with its end. Bytes that are no UTF-8 become U+FFFD.
+std::string json_line(const nlohmann::ordered_json& json);
+
+/// What was made of some jobs, for the way between ranks: exact.
+struct NumberedResult {
+  std::size_t job = 0;
+  Generated made;
+};
+std::string pack_results(const std::vector<NumberedResult>& results);
+std::vector<NumberedResult> unpack_results(const std::string& packed);
+
+}  // namespace megatron

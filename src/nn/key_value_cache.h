@@ -1,0 +1,45 @@
+// KeyValueCache: the keys and values of the tokens so far, of some samples, in each layer of a stage. Owned by who
+// decodes; a pass over some of the samples reaches them through Context. Attention appends the rows of the pass, and
+// its queries see all rows up to their own. Samples may differ in how many rows they have.
+#pragma once
+
+#include <vector>
+
+#include "tensor/memory.h"
+
+namespace megatron {
+
+struct KeyValueCache {
+  /// Of one layer, [capacity, b, groups here, d]. In memory the rows of a sample's group lie together.
+  struct Layer {
+    Tensor keys, values;
+  };
+  std::vector<Layer> layers;  ///< of one stage
+  std::int64_t first_layer = 0;
+
+  static Layer make_layer(Arena& arena, std::int64_t capacity, std::int64_t samples, std::int64_t groups,
+                          std::int64_t head_size, DType type) {
+    const auto make = [&](const char* what) {
+      return arena.allocate(what, {samples, groups, capacity, head_size}, type).swapped(0, 2).swapped(1, 2);
+    };
+    const Tensor keys = make("cached keys");
+    return {keys, make("cached values")};
+  }
+};
+
+/// The part of a cache that one pass works on.
+struct CachePass {
+  const KeyValueCache& cache;
+  std::int64_t first_sample = 0;  ///< of the cache's; as many as the pass has
+  ConstTensor offsets;            ///< i32 [b]: rows of each before the pass
+  std::int64_t rows = 0;          ///< that the longest has with it
+
+  /// The pass's samples of a layer, with all rows.
+  KeyValueCache::Layer layer(std::int64_t index) const {
+    const KeyValueCache::Layer& all = cache.layers[static_cast<std::size_t>(index - cache.first_layer)];
+    const std::int64_t samples = offsets.dim(0);
+    return {all.keys.slice(1, first_sample, samples), all.values.slice(1, first_sample, samples)};
+  }
+};
+
+}  // namespace megatron

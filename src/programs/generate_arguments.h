@@ -1,0 +1,32 @@
+// The command line of megatron_generate.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generation/text_options.h"
+#include "programs/model_options.h"
+
+namespace megatron {
+
+struct GenerateArguments {
+  ModelOptions model;
+  TextOptions text;
+  SearchOptions search;
+  std::vector<std::string> prompts;  ///< of --prompt and --unconditional
+  std::string prompts_file, output, logits;
+  std::int64_t batch = 0;  ///< 0: as the prompts suggest
+  int planned_ranks = 0;   ///< of --dry-run; 0: as many as there are
+  bool no_begin_token = false, special_tokens = false, interactive = false, serve = false, dry_run = false;
+  bool version = false, help = false;
+
+  bool converses() const { return interactive || serve; }
+  bool scores() const { return !converses() && text.sampling.max_new_tokens == 0; }
+};
+
+/// Error(configuration) for what cannot be.
+GenerateArguments parse_generate_arguments(int argc, char** argv);
+/// The text of --help.
+std::string generate_help();
+
+}  // namespace megatron

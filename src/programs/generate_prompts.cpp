@@ -1,0 +1,178 @@
+#include "programs/generate_prompts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/timers.h"
+#include "comm/agreement.h"
+#include "generation/interrupt_flag.h"
+#include "generation/text_output.h"
+#include "system/notes.h"
+#include "text/text.h"
+
+namespace megatron {
+
+namespace {
+
+/// Tokens so far, on a terminal's last line.
+class GenerationProgress {
+ public:
+  GenerationProgress(Log& log, std::size_t texts) : log_(log), texts_(texts) {}
+  ~GenerationProgress() { log_.show_status(""); }
+
+  void add() {
+    ++tokens_;
+    const double seconds = watch_.elapsed_seconds();
+    if (!log_.terminal().live() || seconds < shown_ + 0.1) return;
+    shown_ = seconds;
+    log_.show_status(fmt::format("{} of {} ({:.0f} per second)", counted(tokens_, "token"),
+                                 counted(static_cast<std::int64_t>(texts_), "text"),
+                                 static_cast<double>(tokens_) / seconds));
+  }
+  double seconds() const { return watch_.elapsed_seconds(); }
+
+ private:
+  Log& log_;
+  std::size_t texts_;
+  std::int64_t tokens_ = 0;
+  double shown_ = 0;
+  Timers watch_;
+};
+
+/// What is made of the prompts: one job per sample.
+struct Work {
+  const GenerateArguments& arguments;
+  const std::vector<std::string>& prompts;
+  std::span<const GenerationJob> jobs;
+};
+
+std::string lines_of(const Work& work, const std::vector<TextResult>& results) {
+  const ResultMembers members = members_of(work.arguments.text, work.arguments.search);
+  std::string lines;
+  for (std::size_t job = 0; job < results.size(); ++job) {
+    const TextResult& result = results[job];
+    nlohmann::ordered_json line = {{"prompt", work.prompts[static_cast<std::size_t>(result.prompt)]}};
+    line.update(work.arguments.scores()
+                    ? scores_json(result.made, work.jobs[job].tokens, !work.arguments.no_begin_token, members)
+                    : result_json(result, members));
+    lines += json_line(line);
+  }
+  return lines;
+}
+
+void write_texts(const Work& work, const std::vector<TextResult>& results, double seconds) {
+  const std::string& output = work.arguments.output;
+  write_output_file(output, lines_of(work, results));
+  if (work.arguments.scores()) return;
+  std::int64_t tokens = 0;
+  for (const TextResult& result : results) tokens += static_cast<std::int64_t>(result.made.tokens.size());
+  print_note(fmt::format("{}: {}, {} in {:.2f} s ({:.1f} tokens per second)", output,
+                         counted(static_cast<std::int64_t>(results.size()), "text"), counted(tokens, "token"), seconds,
+                         static_cast<double>(tokens) / std::max(seconds, 1e-9)));
+}
+
+/// How many jobs a decoder makes at a time, on all copies of the model.
+std::size_t jobs_together(const GenerateArguments& arguments, const Decoder& decoder) {
+  const DecoderSizes& sizes = decoder.sizes();
+  const std::int64_t own = arguments.search.beams > 0 ? 1 : sizes.samples * sizes.groups;
+  return static_cast<std::size_t>(own * decoder.grid().shape().data);
+}
+
+/// Each batch appears when it is done; the text of a single job while it is made.
+void print_texts(const Work& work, TextGenerator& generator, TextListeners listeners) {
+  const auto& [arguments, prompts, jobs] = work;
+  const bool streams = jobs.size() == 1 && arguments.search.beams == 0;
+  if (streams) {
+    listeners.piece = [](std::size_t, const std::string& piece) { print_text(piece); };
+    if (generator.world().rank() == 0) print_text(prompts.front());
+  }
+  // The file of logits numbers the jobs of one call.
+  const std::size_t together = arguments.logits.empty() ? jobs_together(arguments, generator.decoder()) : jobs.size();
+  for (std::size_t first = 0; first < jobs.size(); first += together) {
+    const auto batch = jobs.subspan(first, std::min(together, jobs.size() - first));
+    for (const TextResult& result : generator.make(batch, arguments.text, arguments.search, listeners)) {
+      if (!streams) print_text(prompts[static_cast<std::size_t>(result.prompt)] + result.text);
+      print_text(jobs.size() == 1 ? "\n" : "\n\n");
+    }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// The signal that any rank has got, on all of them.
+int signal_of(const std::optional<InterruptFlag>& flag, Communicator& world) {
+  if (!flag) return 0;
+  return static_cast<int>(world.all_reduce_value(flag->raised(), Reduce::maximum));
+}
+
+}  // namespace
+
+PromptRules prompt_rules(const GenerateArguments& arguments) {
+  return {.begin_token = !arguments.no_begin_token,
+          .special = arguments.special_tokens ? SpecialTokens::tokens : SpecialTokens::text};
+}
+
+std::vector<std::string> prompts_of(const GenerateArguments& arguments, Communicator& world) {
+  if (arguments.prompts_file.empty()) return arguments.prompts;
+  const std::string contents = read_on_first_rank(arguments.prompts_file, world);
+  std::vector<std::string> prompts;
+  agree(world, [&] { prompts = parse_prompts(contents, arguments.prompts_file); });
+  return prompts;
+}
+
+std::vector<GenerationJob> jobs_of(const GenerateArguments& arguments, const std::vector<std::string>& prompts,
+                                   PromptEncoder& encoder, std::int64_t context) {
+  constexpr std::size_t kMostJobs = std::size_t{1} << 24;
+  verify(prompts.size() <= kMostJobs / static_cast<std::size_t>(arguments.text.samples), ErrorKind::configuration,
+         "{} prompts with {} texts each: at most {} texts are made at a time", prompts.size(), arguments.text.samples,
+         kMostJobs);
+  const std::int64_t room = room_for_prompt(arguments.text, arguments.search, context);
+  std::vector<GenerationJob> jobs;
+  for (std::size_t prompt = 0; prompt < prompts.size(); ++prompt) {
+    const std::string name =
+        arguments.prompts_file.empty() ? "--prompt" : fmt::format("{}:{}", arguments.prompts_file, prompt + 1);
+    add_jobs(jobs, static_cast<std::int64_t>(prompt), arguments.text.samples,
+             encoder.encode(prompts[prompt], room, arguments.text.truncate, name));
+  }
+  return jobs;
+}
+
+int generate_texts(const GenerateArguments& arguments, const std::vector<std::string>& prompts,
+                   const std::vector<GenerationJob>& jobs, TextGenerator& generator, Log& log) {
+  const Decoder& decoder = generator.decoder();
+  Communicator& world = generator.world();
+  std::optional<LogitsFile> logits;
+  std::optional<InterruptFlag> flag;
+  TextListeners listeners;
+  if (!arguments.logits.empty()) {  // a file that a signal must not leave half
+    flag.emplace(kEndingSignals);
+    listeners.stop = [&] { return flag->raised() != 0; };
+    agree(world, [&] {
+      if (!decoder.samples_here()) return;
+      listeners.logits = &logits.emplace(arguments.logits, decoder.config().model.vocab_size);
+    });
+  }
+  const Work work{arguments, prompts, jobs};
+  if (arguments.output.empty() && !arguments.scores()) {
+    print_texts(work, generator, std::move(listeners));
+  } else if (arguments.output.empty()) {
+    print_text(lines_of(work, generator.make(jobs, arguments.text, arguments.search, listeners)));
+  } else {
+    GenerationProgress progress(log, jobs.size());
+    listeners.token = [&] { progress.add(); };
+    const auto results = generator.make(jobs, arguments.text, arguments.search, listeners);
+    const int signal = signal_of(flag, world);
+    agree(world, [&] {
+      if (world.rank() == 0 && signal == 0) write_texts(work, results, progress.seconds());
+    });
+  }
+  if (const int signal = signal_of(flag, world); signal != 0) return 128 + signal;
+  agree(world, [&] {
+    if (logits) logits->publish();
+  });
+  return 0;
+}
+
+}  // namespace megatron

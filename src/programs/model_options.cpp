@@ -1,0 +1,96 @@
+#include "programs/model_options.h"
+
+#include <fmt/format.h>
+
+#include "checkpoint/files.h"
+#include "comm/agreement.h"
+#include "data/kept_tokenizer.h"
+#include "system/durable_file.h"
+#include "system/regular_file.h"
+
+namespace megatron {
+
+namespace po = boost::program_options;
+
+RunConfig ModelOptions::run() const {
+  RunConfig run;
+  run.device = device;
+  run.threads = threads;
+  return run;
+}
+
+void add_source_option(po::options_description& described, ModelOptions& options, const char* source) {
+  described.add_options()("source", po::value(&options.source)->value_name(source),
+                          "a run's directory or one checkpoint folder");
+}
+
+void add_model_options(po::options_description& described, ModelOptions& options, const std::string& shared) {
+  auto add = described.add_options();
+  add("tensor", po::value(&options.tensor)->default_value(1)->value_name("T"),
+      "ranks that share each layer's matrices");
+  add("pipeline", po::value(&options.pipeline)->default_value(1)->value_name("P"),
+      fmt::format("stages that share the layers; the ranks that are left share the {}", shared).c_str());
+  add("precision", po::value(&options.precision)->default_value("fp32")->value_name("NAME"),
+      "of weights and arithmetic: fp32, bf16, fp16, or checkpoint for the one the model was trained with");
+  add("device", po::value(&options.device)->default_value("auto")->value_name("DEVICE"),
+      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
+  add("threads", po::value(&options.threads)->default_value(1)->value_name("N"), "threads per rank on the CPU");
+  add("vocab-file", po::value(&options.vocab_file)->value_name("FILE"),
+      "vocab.json, or a tokenizer.json alone; default: those in the run's folder tokenizer/, where training keeps "
+      "them");
+  add("merge-file", po::value(&options.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
+}
+
+void check_model_options(const ModelOptions& options) {
+  const auto require = [](bool condition, const char* message) {
+    verify(condition, ErrorKind::configuration, "{}; see --help", message);
+  };
+  require(options.tensor > 0 && options.pipeline > 0, "--tensor and --pipeline: 1 or more");
+  require(options.threads > 0 && options.threads <= 1024, "--threads: 1 to 1024");
+  const std::string &device = options.device, &precision = options.precision;
+  require(device == "auto" || device == "cpu" || device == "cuda", "--device: auto, cpu or cuda");
+  require(precision == "fp32" || precision == "bf16" || precision == "fp16" || precision == "checkpoint",
+          "--precision: fp32, bf16, fp16 or checkpoint");
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const ModelOptions& options) {
+  const nlohmann::json& facts = checkpoint.state().facts;
+  verify(facts.contains("tokenizer"), ErrorKind::checkpoint,
+         "{} was not written by megatron_train: it has no tokenizer", checkpoint.path());
+  return tokenizer_of_checkpoint(checkpoint.path(), facts.at("tokenizer").get<std::string>(),
+                                 facts.value("tokenizer_hash", std::uint64_t{0}), options.vocab_file,
+                                 options.merge_file);
+}
+
+void check_output_file(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  verify(file_type(folder_of(path)) != FileType::absent, ErrorKind::filesystem, "{} {}: there is no folder {}", option,
+         path, folder_of(path));
+  const FileType type = file_type(path);
+  verify(type == FileType::absent || type == FileType::regular, ErrorKind::filesystem, "{} {} is {}", option, path,
+         type == FileType::directory ? "a folder" : "not a regular file");
+}
+
+void write_output_file(const std::string& path, std::string_view contents) {
+  const std::string temporary = temporary_name(path);
+  try {
+    write_durably(temporary, contents);
+    rename_durably(temporary, path);
+  } catch (...) {
+    remove_quietly(temporary);
+    throw;
+  }
+}
+
+std::string read_on_first_rank(const std::string& path, Communicator& world) {
+  std::string text;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    const RegularFile file(path, ErrorKind::data);
+    text.resize(file.bytes());
+    file.read(0, text.data(), text.size());
+  });
+  return world.broadcast_text(text, 0);
+}
+
+}  // namespace megatron

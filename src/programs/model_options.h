@@ -1,0 +1,48 @@
+// What programs that run a checkpoint's model share: the options for its source, layout, precision and vocabulary, with
+// the same words and checks in each; and files that rank 0 reads and writes.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "config/config.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+struct ModelOptions {
+  std::string source, vocab_file, merge_file, device, precision;
+  std::int64_t tensor = 1, pipeline = 1, threads = 1;
+
+  /// The device and threads, with the defaults for the rest.
+  RunConfig run() const;
+};
+
+/// Adds "source", which is given without an option's name; `source` is its name in the help text.
+void add_source_option(boost::program_options::options_description& described, ModelOptions& options,
+                       const char* source);
+/// Adds the others. The ranks that --tensor and --pipeline leave share what `shared` says.
+void add_model_options(boost::program_options::options_description& described, ModelOptions& options,
+                       const std::string& shared);
+/// Error(configuration) for a value that is not possible.
+void check_model_options(const ModelOptions& options);
+
+/// The tokenizer that the model was trained with. Not collective. Errors as tokenizer_of_checkpoint(), and
+/// Error(checkpoint) if the checkpoint names none.
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const ModelOptions& options);
+
+/// A file that a program will write at its end, or nothing. Error(filesystem) for what can be told at its start: there
+/// is no such folder, or something else in its place. For one rank.
+void check_output_file(const std::string& option, const std::string& path);
+/// Writes the file in one step: it is there with all of its contents, or as it was before.
+void write_output_file(const std::string& path, std::string_view contents);
+
+/// The contents of a regular file that rank 0 reads: other ranks' machines need not have it. Collective.
+std::string read_on_first_rank(const std::string& path, Communicator& world);
+
+}  // namespace megatron
