@@ -54,6 +54,9 @@ class StrictnessCheck : public nlohmann::json_sax<json> {
 }  // namespace
 
 json parse_strict_json(const std::string& text, std::size_t deepest) {
+  // The parser would take it for the end, and leave the bytes after it unread.
+  const std::size_t zero = text.find('\0');
+  verify(zero == std::string::npos, ErrorKind::checkpoint, "it is not JSON (byte {} is zero)", zero);
   StrictnessCheck check(deepest);
   json::sax_parse(text, &check);
   return json::parse(text);
