@@ -38,7 +38,7 @@ std::vector<Key> model_keys() {
        "Sizes of a published model. Keys of the file override a preset of the file. A preset on the command line "
        "replaces the file's sizes, which the start of the run lists.",
        ""},
-      {MEGATRON_KEY(model, family), one_of({"gpt", "bert", "t5"}), "", "", "Kind of transformer.", ""},
+      {MEGATRON_KEY(model, family), one_of({"gpt"}), "", "", "Kind of transformer.", ""},
       {MEGATRON_KEY(model, layers),
        noted(from_to(1, kMaxLayers),
              "a multiple of parallel.pipeline × parallel.virtual_stages, unless "

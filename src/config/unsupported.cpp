@@ -14,7 +14,6 @@ namespace megatron {
 namespace {
 
 constexpr Unsupported kUnsupported[] = {
-    {"model.family", false, "other than \"gpt\"", [](const Config& c) { return c.model.family != "gpt"; }},
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
     {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
 };

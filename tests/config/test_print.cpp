@@ -150,7 +150,6 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
     std::vector<std::string> also;
   };
   const Case cases[] = {
-      {"model.family", "\"bert\"", {}},
       {"parallel.context", "2", {}},
       {"parallel.expert", "2", {}},
   };
@@ -169,9 +168,9 @@ TEST_CASE("training refuses by name what is to come", "[config]") {
   }
   // Several are named at once.
   const std::string error = error_of([] {
-    reject_unsupported_keys(parse_small({"parallel.expert=2", "parallel.context=2", "model.family=bert"}));
+    reject_unsupported_keys(parse_small({"parallel.expert=2", "parallel.context=2"}));
   });
-  CHECK(lines(error) == 3);
+  CHECK(lines(error) == 2);
 }
 
 TEST_CASE("inputs/README.md is what the schema says", "[config][reference]") {

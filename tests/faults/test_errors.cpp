@@ -99,6 +99,7 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
   require_refused({
       {"unknown key", with({"train.stps=3"}), 2, {"unknown key 'train.stps'", "did you mean 'steps'"}},
       {"division", with({"model.hidden_size=30"}), 2, {"hidden_size = 30"}},
+      {"family", with({"model.family=bert"}), 2, {"model.family", "bert", "gpt"}},
       {"ranks", with({"parallel.tensor=4"}), 2, {"tensor", "2"}},
       {"unknown option", unknown_option, 2, {"--dry-rum", "--dry-run"}},
       {"used directory", training(kTwo, used, {"checkpoint.resume=false"}), 2, {used, "holds a run already"}},
@@ -107,10 +108,10 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
   CHECK_FALSE(fs::exists(directory));  // nothing is made before all is known to be well
 
   // All features that are still to come, by name, in one go.
-  const Finished refused = run_command(with({"model.family=bert", "parallel.context=2"}), 30);
+  const Finished refused = run_command(with({"parallel.expert=2", "parallel.context=2"}), 30);
   INFO(refused.err);
   CHECK(refused.code == 2);
-  for (const char* key : {"model.family", "parallel.context"}) {
+  for (const char* key : {"parallel.expert", "parallel.context"}) {
     CHECK(mentions(refused.err, key));
   }
 }
