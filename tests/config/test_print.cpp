@@ -57,8 +57,8 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
       {"run.directory=\"a \\\"b\\\\c\\u0007\\n\\t # é日本\"", "data.test='C:\\x'", "data.validation=é"},
       {"data.train=[{path = \"a\", weight = 0.1}, {path = \"b\\\"\", weight = 3}]",
        "data.validation=[{path = \"a\", weight = 2}]", "data.test=[{path = \"a\", weight = 1}]"},
-      {"checkpoint.resume=false", "run.device=cuda", "model.family=t5", "loss.name=key_tokens",
-       "loss.token_ids=[3, 99]", "loss.alpha=0.125"},
+      {"checkpoint.resume=false", "run.device=cuda", "loss.name=key_tokens", "loss.token_ids=[3, 99]",
+       "loss.alpha=0.125"},
       {"data.split=\"\\u0031\"", "checkpoint.load=x", "checkpoint.keep_last=0"},
       {"checkpoint.every_steps=never", "train.stop_after=7"},
   };
