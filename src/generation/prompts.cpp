@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string prompt_of_json(std::string_view line, const std::string& where) {
+  // The parser would take it for the end of the line.
+  verify(line.find('\0') == std::string_view::npos, ErrorKind::data, "{}: damaged JSON, with a zero byte", where);
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   verify(!object.is_discarded(), ErrorKind::data,
          "{}: damaged JSON; a line that begins with {{ is a JSON object with \"prompt\" or \"text\"", where);

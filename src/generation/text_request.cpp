@@ -109,6 +109,9 @@ const RequestKey& key_of(const std::string& name) {
 }  // namespace
 
 TextRequest parse_request(std::string_view line, const TextOptions& defaults, bool beams, nlohmann::json& id) {
+  // The parser would take it for the end of the line.
+  verify(line.find('\0') == std::string_view::npos, ErrorKind::data,
+         "a request is one JSON object per line, without zero bytes");
   json object;
   try {
     object = json::parse(line);

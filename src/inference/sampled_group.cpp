@@ -90,7 +90,7 @@ class SampledGroup final : public DecodedGroup {
         scores_(list.options.sampling.max_new_tokens == 0),
         rows_(static_cast<std::size_t>(list.decoder.sizes().samples)),
         verdicts_(list.decoder.sizes().samples, scores_ ? list.decoder.sizes().first_rows : 1 + list.options.speculate,
-                  list.options.likeliest) {}
+                  std::min(list.options.likeliest, list.decoder.config().model.vocab_size)) {}
 
   bool prepare(DecoderPass& pass) override;
   void choose(std::span<float> logits) override;

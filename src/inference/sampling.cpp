@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <unordered_set>
 
@@ -103,11 +104,12 @@ double sampling_uniform(std::uint64_t seed, std::int64_t prompt, std::int64_t sa
 
 void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> context, double penalty) {
   if (penalty == 1) return;
+  constexpr double kMost = std::numeric_limits<float>::max();  // a very strong penalty leaves numbers
   std::unordered_set<std::int32_t> seen;
   for (const std::int32_t token : context) {
     if (!seen.insert(token).second) continue;
     float& logit = logits[static_cast<std::size_t>(token)];
-    logit = static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
+    logit = static_cast<float>(std::clamp(logit > 0 ? logit / penalty : logit * penalty, -kMost, kMost));
   }
 }
 

@@ -138,7 +138,7 @@ void check_beams(const Typed& typed, const po::variables_map& values) {
   const bool searched = values.count("beams") > 0;
   require(!searched || (search.beams >= 1 && search.beams <= 1024), "--beams: 1 to 1024");
   require(searched || values["length-penalty"].defaulted(), "--length-penalty belongs to --beams");
-  require(std::isfinite(search.length_penalty), "--length-penalty: a finite number");
+  require(std::abs(search.length_penalty) <= 16, "--length-penalty: -16 to 16");
   require(search.speculate >= 0 && search.speculate <= 1024, "--speculate: 0 to 1024");
   if (!searched) return;
   for (const char* name : {"samples", "seed", "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound",
@@ -157,6 +157,7 @@ void check_output(const Typed& typed, const po::variables_map& values) {
   require(!arguments.converses() || arguments.logits.empty(), "--logits needs prompts that are known at the start");
   require(arguments.serve || arguments.scores() || !arguments.output.empty() || arguments.text.likeliest == 0,
           "--logprobs needs --output");
+  require(arguments.output.empty() || arguments.output != arguments.logits, "--output and --logits: two files");
   require(!arguments.interactive || arguments.text.samples == 1, "--interactive makes one text per prompt");
   require(!arguments.converses() || arguments.text.sampling.max_new_tokens > 0, "--max-new-tokens: 1 or more");
   require(values.count("batch") == 0 || (arguments.batch >= 1 && arguments.batch <= 1 << 16), "--batch: 1 to 65536");
@@ -168,7 +169,7 @@ void check_output(const Typed& typed, const po::variables_map& values) {
 void check_scoring(const GenerateArguments& arguments) {
   if (!arguments.scores()) return;
   require(arguments.search.beams == 0 && arguments.text.samples == 1 && arguments.text.stops.empty(),
-          "--max-new-tokens 0 scores prompts: without --beams, --samples and --stop");
+          "--max-new-tokens 0 scores prompts: without --beams, --samples, --stop and --stop-on-newline");
 }
 
 }  // namespace
@@ -196,10 +197,10 @@ GenerateArguments parse_generate_arguments(int argc, char** argv) {
   check_text_options(arguments.text, Spelling::command_line);
   check_beams(typed, values);
   check_output(typed, values);
+  if (typed.stop_on_newline) arguments.text.stops.emplace_back("\n");
   check_scoring(arguments);
   check_model_options(arguments.model);
   if (typed.greedy) arguments.text.sampling.top_k = 1;
-  if (typed.stop_on_newline) arguments.text.stops.emplace_back("\n");
   if (values.count("prompt") > 0) arguments.prompts = {typed.prompt};
   arguments.prompts.resize(std::max(arguments.prompts.size(), static_cast<std::size_t>(typed.unconditional)));
   if (arguments.batch == 0) arguments.batch = arguments.converses() ? 1 : 16;

@@ -74,7 +74,7 @@ void write_texts(const Work& work, const std::vector<TextResult>& results, doubl
 /// How many jobs a decoder makes at a time, on all copies of the model.
 std::size_t jobs_together(const GenerateArguments& arguments, const Decoder& decoder) {
   const DecoderSizes& sizes = decoder.sizes();
-  const std::int64_t own = arguments.search.beams > 0 ? 1 : sizes.samples * sizes.groups;
+  const std::int64_t own = arguments.search.beams > 0 ? sizes.groups : sizes.samples * sizes.groups;
   return static_cast<std::size_t>(own * decoder.grid().shape().data);
 }
 

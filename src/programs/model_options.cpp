@@ -82,11 +82,15 @@ void write_output_file(const std::string& path, std::string_view contents) {
   }
 }
 
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 30;  // of a broadcast
+
 std::string read_on_first_rank(const std::string& path, Communicator& world) {
   std::string text;
   agree(world, [&] {
     if (world.rank() != 0) return;
     const RegularFile file(path, ErrorKind::data);
+    verify(file.bytes() <= kMostText, ErrorKind::data, "{} has {} bytes, and at most 1 GiB is read; cut it", path,
+           file.bytes());
     text.resize(file.bytes());
     file.read(0, text.data(), text.size());
   });

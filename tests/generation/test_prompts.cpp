@@ -37,6 +37,7 @@ TEST_CASE("prompts: damage is an error with its line") {
   refused("", {"prompts.txt is empty"});
   refused("\xEF\xBB\xBF", {"prompts.txt is empty"});
   refused("a\n{\"prompt\": \"b\n", {"prompts.txt:2:", "damaged JSON"});
+  refused(std::string("{\"prompt\": \"b\"}\0x\n", 18), {"prompts.txt:1:", "zero byte"});
   refused("{\"prompt\": 3}\n", {"prompts.txt:1:", "\"prompt\" is no string"});
   refused("{}", {":1:", "neither"});
   refused("a\nb\nc\xff\xfe\n", {":3:", "not valid UTF-8 (byte 2 of the line)"});

@@ -38,6 +38,11 @@ TEST_CASE("text pieces: a text ends in front of a stop text") {
   CHECK_FALSE(pieces.stopped());
 }
 
+TEST_CASE("text pieces: rows that a model has beyond its vocabulary have no text") {
+  const auto tokenizer = make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
+  CHECK(text_of(*tokenizer, {"x"}, {'a', 299, 'b'}) == "ab");
+}
+
 TEST_CASE("text pieces: characters are whole") {
   using Strings = std::vector<std::string>;
   CHECK(pieces_of("aä€😀") == Strings{"a", "", "ä", "", "", "€", "", "", "", "😀", ""});

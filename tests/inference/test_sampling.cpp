@@ -143,6 +143,8 @@ TEST_CASE("sampling: repeated tokens become less likely for either sign") {
   CHECK(logits == std::vector<float>{1, -4, 2, -2, 0});
   penalize_repetition(logits, context, 1);
   CHECK(logits == std::vector<float>{1, -4, 2, -2, 0});
+  for (const double penalty : {1e-300, 1e300}) penalize_repetition(logits, context, penalty);
+  for (const float logit : logits) CHECK(std::isfinite(logit));
 }
 
 TEST_CASE("sampling: log-probabilities are the softmax's, likeliest first") {
