@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "system/signal_stack.h"
 
 namespace megatron {
 
@@ -19,10 +20,9 @@ void on_interrupt(int signal) {
 
 InterruptFlag::InterruptFlag(std::span<const int> signals) {
   raised_signal = 0;
+  const struct sigaction action = action_on_signal_stack(on_interrupt);
   for (const int signal : signals) {
-    struct sigaction action {};
     struct sigaction previous {};
-    action.sa_handler = on_interrupt;
     internal_check(::sigaction(signal, nullptr, &previous) == 0, "the handler of a signal");
     if (previous.sa_handler == SIG_IGN) continue;
     internal_check(::sigaction(signal, &action, nullptr) == 0, "a handler for a signal");

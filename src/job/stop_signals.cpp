@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "system/signal_stack.h"
 
 namespace megatron {
 
@@ -25,19 +26,10 @@ extern "C" void on_stop_signal(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals() : stack_(kStackBytes) {
+StopSignals::StopSignals() {
   internal_check(!installed.exchange(true), "stop signals are installed once a process");
   first_signal = 0;
-  // The handler must not run on the interrupted code's stack: oneDNN's matrix kernels may run with their stack pointer
-  // at the start of a heap buffer, and a signal's frame below it would overwrite whatever lies there.
-  stack_t stack{};
-  stack.ss_sp = stack_.data();
-  stack.ss_size = stack_.size();
-  ::sigaltstack(&stack, &previous_stack_);
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
+  const struct sigaction action = action_on_signal_stack(on_stop_signal, SA_RESTART);
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     ::sigaction(kStopSignals[i], nullptr, &previous_[i]);
     const bool ignored = previous_[i].sa_handler == SIG_IGN;
@@ -57,7 +49,6 @@ void StopSignals::ignore_from_now_on() {
 
 StopSignals::~StopSignals() {
   installed = false;
-  ::sigaltstack(&previous_stack_, nullptr);
   if (ignored_) return;
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &previous_[i], nullptr);
   ::sigaction(SIGPIPE, &previous_pipe_, nullptr);

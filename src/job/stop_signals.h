@@ -7,16 +7,15 @@
 
 #include <array>
 #include <csignal>
-#include <cstddef>
 #include <string>
-#include <vector>
 
 namespace megatron {
 
 class StopSignals {
  public:
-  /// Installs the handlers, clears the flag and ignores SIGPIPE (a reader of our output may go away). A hang-up signal
-  /// that was being ignored (nohup) stays ignored. Errors: internal, if another StopSignals exists.
+  /// Installs the handlers, on the thread that computes, clears the flag and ignores SIGPIPE (a reader of our output
+  /// may go away). A hang-up signal that was being ignored (nohup) stays ignored. Errors: internal, if another
+  /// StopSignals exists.
   StopSignals();
   /// Restores what was installed before, unless the signals are ignored by then.
   ~StopSignals();
@@ -39,14 +38,11 @@ class StopSignals {
   static const char* name_of(int signal);
 
  private:
-  static constexpr std::size_t kStackBytes = 64 << 10;  // a frame with all vector registers needs a few kB
   static constexpr std::array<int, 4> kStopSignals = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
   std::array<struct sigaction, kStopSignals.size()> previous_{};
   struct sigaction previous_pipe_ {};
   bool ignored_ = false;
-  std::vector<std::byte> stack_;  // of the handlers, for the thread that made this object: the one that computes
-  stack_t previous_stack_{};
 };
 
 }  // namespace megatron

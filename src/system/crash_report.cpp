@@ -15,12 +15,12 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "system/signal_stack.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr std::size_t kStackBytes = 64 << 10;
 constexpr unsigned kSecondsForStack = 10;
 constexpr std::array<int, 5> kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -146,22 +146,14 @@ void keep(std::array<char, N>& place, const std::string& text) {
 
 }  // namespace
 
-CrashReport::CrashReport(const std::string& where, const std::string& file, const Activity* activity)
-    : stack_(kStackBytes) {
+CrashReport::CrashReport(const std::string& where, const std::string& file, const Activity* activity) {
   keep(where_text, where);
   keep(file_name, file);
   doing = activity;
   stack_written = false;
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);  // loads what it needs now
-  stack_t current{}, own{};
-  own.ss_sp = stack_.data();
-  own.ss_size = stack_.size();
-  if (::sigaltstack(nullptr, &current) == 0 && (current.ss_flags & SS_DISABLE) != 0) ::sigaltstack(&own, nullptr);
-  struct sigaction action {};
-  action.sa_handler = on_crash;
-  action.sa_flags = SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
+  const struct sigaction action = action_on_signal_stack(on_crash);
   for (const int signal : kCrashSignals) ::sigaction(signal, &action, nullptr);
   std::set_new_handler(on_no_memory);
   set_internal_error_hook(on_internal_error);
@@ -180,10 +172,6 @@ CrashReport::~CrashReport() {
   std::set_new_handler(nullptr);
   set_internal_error_hook(nullptr);
   doing = nullptr;
-  stack_t current{};
-  if (::sigaltstack(nullptr, &current) != 0 || current.ss_sp != stack_.data()) return;
-  current.ss_flags = SS_DISABLE;
-  ::sigaltstack(&current, nullptr);
 }
 
 }  // namespace megatron

@@ -7,9 +7,7 @@
 // like the signals themselves: one at a time, made by main after MPI_Init, which installs its own handlers.
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 #include "base/activity.h"
 
@@ -43,9 +41,6 @@ class CrashReport {
   static void write_to(const std::string& file);
   CrashReport(const CrashReport&) = delete;
   CrashReport& operator=(const CrashReport&) = delete;
-
- private:
-  std::vector<std::byte> stack_;  // of the handler: the thread's own may be what has overflowed
 };
 
 }  // namespace megatron
