@@ -9,7 +9,7 @@
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "monitor/metrics.h"
-#include "run/training_loop.h"
+#include "run/run_evaluations.h"
 #include "run/way_back.h"
 #include "system/crash_report.h"
 

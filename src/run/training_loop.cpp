@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
-#include "evaluation/result_text.h"
 #include "model/layers.h"
 #include "run/end_table.h"
 #include "run/skipped_steps.h"
@@ -20,14 +18,8 @@ namespace megatron {
 
 namespace {
 
-// In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
-constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
 // The loss since the last line of the metrics, so that the next line is the same after a resume.
 constexpr const char* kLossSinceLine = "loss_since_line";
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -38,17 +30,15 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       grid_(grid),
       world_(grid.world()),
       datasets_(datasets),
-      tasks_(tasks),
       log_(log),
       signals_(signals),
       lock_(lock),
       limits_(time_limits, config.run.directory),
       trainer_(config, grid, backend, datasets),
       skips_(config.train.max_skipped_steps),
-      metrics_(config.run.directory + "/metrics.jsonl", log),
-      progress_(log, config.train.steps),
-      plot_(config.run.directory, config.run.directory, log),
-      saves_(config, world_, trainer_, limits_, plot_, log),
+      outputs_(config, log),
+      saves_(config, world_, trainer_, limits_, outputs_.plot, log),
+      evaluations_(config, datasets, tasks, trainer_, outputs_, watch_),
       watch_(log, signals, passes_, config.train.steps) {
   passes_.pass_on_to(backend.ops->ranges());
   trainer_.timers().set_ranges(&passes_);
@@ -80,17 +70,7 @@ void TrainingLoop::resume_from(const CheckpointReader& checkpoint, const std::st
     skips_.set_state(loop, trainer_.step());
     const bool own = chosen_by == "run.directory";  // another run's lines are not in this run's metrics
     if (own && loop.contains(kLossSinceLine)) since_metrics_.set_loss_state(object_at(loop, kLossSinceLine));
-    evaluations_due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
-    for (const std::string& name : evaluations_due_) {
-      verify(name == "validation" || name == "test" || name.starts_with(kTaskDue), ErrorKind::checkpoint,
-             "an evaluation on \"{}\" is due", name);
-    }
-    std::erase_if(evaluations_due_, [&](const std::string& name) {  // those of tasks that the run no longer has
-      return name.starts_with(kTaskDue) && find_task(name) == nullptr;
-    });
-    if (loop.contains(kEvaluatedOn)) {
-      evaluations = list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_, tasks_)));
-    }
+    evaluations = evaluations_.take_state(loop);
     saved_config = extra.at("config").get<std::string>();
     data_hash = extra.at("data_hash").get<std::uint64_t>();
   });
@@ -172,22 +152,23 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
 void TrainingLoop::write_metrics(const StepResult& result) {
   const double loss = since_metrics_.loss(), per_rank = 1e-12 / grid_.shape().ranks();
   if (log_.enabled()) {
-    metrics_.write(TrainMetrics{.step = trainer_.step(),
-                                .loss = loss,
-                                .losses = named_losses(trainer_.loss_terms(), since_metrics_.loss_terms()),
-                                .grad_norm = result.gradient_norm,
-                                .learning_rate = result.learning_rate,
-                                .samples = trainer_.samples(),
-                                .tokens = trainer_.tokens(),
-                                .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
-                                .global_batch_size = result.batch.samples,
-                                .step_seconds = since_metrics_.step_seconds(),
-                                .tokens_per_second = since_metrics_.tokens_per_second(),
-                                .model_tflops_per_rank = per_rank * since_metrics_.flops_per_second().model,
-                                .hardware_tflops_per_rank = per_rank * since_metrics_.flops_per_second().hardware,
-                                .loss_scale = result.loss_scale,
-                                .skipped = skips_.since_line(),
-                                .time = wall_seconds()});
+    outputs_.metrics.write(
+        TrainMetrics{.step = trainer_.step(),
+                     .loss = loss,
+                     .losses = named_losses(trainer_.loss_terms(), since_metrics_.loss_terms()),
+                     .grad_norm = result.gradient_norm,
+                     .learning_rate = result.learning_rate,
+                     .samples = trainer_.samples(),
+                     .tokens = trainer_.tokens(),
+                     .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
+                     .global_batch_size = result.batch.samples,
+                     .step_seconds = since_metrics_.step_seconds(),
+                     .tokens_per_second = since_metrics_.tokens_per_second(),
+                     .model_tflops_per_rank = per_rank * since_metrics_.flops_per_second().model,
+                     .hardware_tflops_per_rank = per_rank * since_metrics_.flops_per_second().hardware,
+                     .loss_scale = result.loss_scale,
+                     .skipped = skips_.since_line(),
+                     .time = wall_seconds()});
   }
   since_metrics_ = {};
   skips_.begin_line();
@@ -195,24 +176,19 @@ void TrainingLoop::write_metrics(const StepResult& result) {
 
 void TrainingLoop::print_progress(const StepResult& result) {
   if (log_.enabled()) {
-    progress_.print({.step = trainer_.step(),
-                     .loss = since_progress_.loss(),
-                     .losses = named_losses(trainer_.loss_terms(), since_progress_.loss_terms()),
-                     .grad_norm = result.gradient_norm,
-                     .learning_rate = result.learning_rate,
-                     .step_seconds = since_progress_.step_seconds(),
-                     .tokens_per_second = since_progress_.tokens_per_second(),
-                     .remaining_tokens = trainer_.remaining_tokens(),
-                     .loss_scale = result.loss_scale,
-                     .skipped = result.skipped});
+    outputs_.progress.print({.step = trainer_.step(),
+                             .loss = since_progress_.loss(),
+                             .losses = named_losses(trainer_.loss_terms(), since_progress_.loss_terms()),
+                             .grad_norm = result.gradient_norm,
+                             .learning_rate = result.learning_rate,
+                             .step_seconds = since_progress_.step_seconds(),
+                             .tokens_per_second = since_progress_.tokens_per_second(),
+                             .remaining_tokens = trainer_.remaining_tokens(),
+                             .loss_scale = result.loss_scale,
+                             .skipped = result.skipped});
   }
   since_progress_ = {};
   progress_begun_ = true;
-}
-
-bool TrainingLoop::evaluation_follows(std::int64_t step) const {
-  const DataFacts data = datasets_.facts();
-  return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
 }
 
 void TrainingLoop::train_one_step() {
@@ -233,100 +209,7 @@ void TrainingLoop::train_one_step() {
   if (const std::int64_t every = config_.train.check_replicas_every; every > 0 && trainer_.step() % every == 0) {
     check_replicas();
   }
-  evaluations_due_ = evaluations_here();
-}
-
-std::vector<std::string> TrainingLoop::evaluations_here() const {
-  const std::int64_t step = trainer_.step();
-  const bool last = trainer_.finished();
-  std::vector<std::string> names;
-  if (last || evaluation_follows(step)) names.emplace_back("validation");
-  if (last) names.emplace_back("test");
-  for (const TrainingTask& task : tasks_) {
-    const std::int64_t every = task.config.every;
-    if (last || (every > 0 && step % every == 0)) names.push_back(kTaskDue + task.config.name);
-  }
-  return names;
-}
-
-const TrainingTask* TrainingLoop::find_task(const std::string& due) const {
-  const auto found =
-      std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) { return kTaskDue + task.config.name == due; });
-  return found == tasks_.end() ? nullptr : &*found;
-}
-
-bool TrainingLoop::evaluate(const std::string& due) {
-  const TrainingTask* const task = find_task(due);
-  return task != nullptr ? evaluate_task(*task) : evaluate_split(due);
-}
-
-bool TrainingLoop::evaluate_split(const std::string& split) {
-  const bool test = split == "test";
-  const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
-  if (!samples) return true;
-  watch_.begin(test ? "evaluating on test" : "evaluating on validation");
-  const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
-  const std::optional<EvaluatedLoss> loss = trainer_.evaluate(*samples, first, [this] { return stop_requested(); });
-  if (!loss) return false;
-  if (!log_.enabled()) return true;
-  metrics_.write(EvaluationMetrics{.split = split,
-                                   .step = trainer_.step(),
-                                   .loss = loss->total,
-                                   .losses = named_losses(trainer_.loss_terms(), loss->terms),
-                                   .samples = trainer_.samples(),
-                                   .tokens = trainer_.tokens(),
-                                   .time = wall_seconds()});
-  if (std::isfinite(loss->total)) {
-    log_.info("{} loss {:.4f}, perplexity {:.3f} after step {}{}", split, loss->total, perplexity(loss->terms[0]),
-              trainer_.step(), losses_by_name(named_losses(trainer_.loss_terms(), loss->terms)));
-  } else {
-    log_.warning(
-        "the {} loss after step {} is not finite: the model has diverged, or activations exceed what "
-        "precision.compute holds; training continues",
-        split, trainer_.step());
-  }
-  progress_.repeat_header();
-  plot_.redraw();
-  return true;
-}
-
-bool TrainingLoop::evaluate_task(const TrainingTask& task) {
-  const std::string& name = task.config.name;
-  watch_.begin("evaluating on " + name);
-  const std::optional<std::vector<TargetScore>> scores =
-      trainer_.score(task.task->sequences(), [this] { return stop_requested(); });
-  if (!scores) return false;
-  if (!log_.enabled()) return true;
-  const EvaluationResult result = task.task->result(*scores);
-  const TaskMetrics metrics{.name = name,
-                            .task = result.task,
-                            .step = trainer_.step(),
-                            .examples = result.examples,
-                            .targets = result.tokens,
-                            .measures = result_measures(result),
-                            .samples = trainer_.samples(),
-                            .tokens = trainer_.tokens(),
-                            .time = wall_seconds()};
-  metrics_.write(metrics);
-  if (std::isfinite(result.loss)) {
-    log_.info("{} after step {}: {}", name, trainer_.step(), result_line(result));
-  } else {
-    log_.warning(
-        "the loss on {} after step {} is not finite: the model has diverged, or activations exceed what "
-        "precision.compute holds; training continues",
-        name, trainer_.step());
-  }
-  progress_.repeat_header();
-  plot_.redraw();
-  return true;
-}
-
-bool TrainingLoop::evaluate_what_is_due() {
-  while (!evaluations_due_.empty()) {
-    if (!evaluate(evaluations_due_.front())) return false;
-    evaluations_due_.erase(evaluations_due_.begin());
-  }
-  return true;
+  evaluations_.add_due();
 }
 
 void TrainingLoop::check_replicas() {
@@ -336,7 +219,7 @@ void TrainingLoop::check_replicas() {
 }
 
 SavePoint TrainingLoop::here() const {
-  return {trainer_.step(), evaluations_due_.size()};
+  return {trainer_.step(), evaluations_.due().size()};
 }
 
 void TrainingLoop::save() {
@@ -347,8 +230,7 @@ void TrainingLoop::save() {
   });
   if (config_.train.check_replicas_every > 0) check_replicas();  // so that it is good to continue from
   nlohmann::json state = skips_.state();
-  state[kEvaluationsDue] = evaluations_due_;
-  state[kEvaluatedOn] = evaluation_facts(datasets_, tasks_);
+  evaluations_.write_state(state);
   state[kLossSinceLine] = since_metrics_.loss_state();
   SaveOptions options;
   if (skips_.in_a_row() > 0) options.nothing_learned_since = trainer_.step() - skips_.in_a_row();
@@ -380,7 +262,7 @@ int TrainingLoop::stop() {
 
 bool TrainingLoop::stops_here() const {
   const std::int64_t last = config_.train.stop_after;
-  return last > 0 && trainer_.step() >= last && !trainer_.finished() && evaluations_due_.empty();
+  return last > 0 && trainer_.step() >= last && !trainer_.finished() && evaluations_.due().empty();
 }
 
 int TrainingLoop::end() {
@@ -407,16 +289,16 @@ int TrainingLoop::end() {
 
 int TrainingLoop::run() {
   trainer_.timers().reset();
-  if (trainer_.finished() && evaluations_due_.empty()) evaluations_due_ = evaluations_here();
-  while (!stops_here() && (!trainer_.finished() || !evaluations_due_.empty())) {
+  if (trainer_.finished() && evaluations_.due().empty()) evaluations_.add_due();
+  while (!stops_here() && (!trainer_.finished() || !evaluations_.due().empty())) {
     const Request request = this->request();
     if (request == Request::stop) return stop();
     if (request == Request::save) {
       save();
       if (stop_requested()) return stop();  // what time there is was reckoned for one save, not for two and a step
     }
-    if (evaluations_due_.empty()) train_one_step();
-    if (!evaluate_what_is_due()) continue;  // to be stopped
+    if (evaluations_.due().empty()) train_one_step();
+    if (!evaluations_.perform([this] { return stop_requested(); })) continue;  // to be stopped
     const std::int64_t step = trainer_.step();
     if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
       save();
@@ -436,20 +318,12 @@ void TrainingLoop::finish() {
   if (!log_.enabled()) return;
   std::vector<RankReport> ranks;
   for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
-  plot_.redraw();
+  outputs_.plot.redraw();
   log_.info(std::string_view(end_table(ranks)));
   if (skips_.in_all() > 0) {
     log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skips_.in_all(), trainer_.step());
   }
   log_.info("loss plot: {}/loss.svg", config_.run.directory);
-}
-
-bool evaluations_due(const CheckpointReader& checkpoint) {
-  bool due = false;
-  read_state(checkpoint, [&](const nlohmann::json& extra) {
-    due = !extra.at("loop").value(kEvaluationsDue, std::vector<std::string>()).empty();
-  });
-  return due;
 }
 
 }  // namespace megatron

@@ -10,10 +10,8 @@
 #include "job/run_limits.h"
 #include "job/run_lock.h"
 #include "job/stop_signals.h"
-#include "monitor/loss_plot.h"
-#include "monitor/metrics.h"
-#include "monitor/progress.h"
 #include "monitor/run_watch.h"
+#include "run/run_evaluations.h"
 #include "run/run_saves.h"
 #include "run/skipped_step_policy.h"
 #include "system/log.h"
@@ -34,8 +32,8 @@ class TrainingLoop {
   /// Resumes from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
-  /// What this step has yet to be evaluated on: splits, and tasks with kTaskDue in front of their names.
-  const std::vector<std::string>& evaluations_due() const { return evaluations_due_; }
+  /// Of this step; see RunEvaluations.
+  const std::vector<std::string>& evaluations_due() const { return evaluations_.due(); }
 
   /// Trains to the end or to train.stop_after and returns 0; or until a stop signal, a time limit or the stop file ends
   /// it, and returns kExitStoppedEarly with a good checkpoint.
@@ -55,19 +53,9 @@ class TrainingLoop {
   void train_one_step();
   /// Unless this step has been checked already.
   void check_replicas();
-  bool evaluation_follows(std::int64_t step) const;
   void record(const StepResult& result, double seconds);
   void write_metrics(const StepResult& result);
   void print_progress(const StepResult& result);
-  /// After the step that was trained last.
-  std::vector<std::string> evaluations_here() const;
-  /// Of what is due, the task; null for a split, or if the run has no such task.
-  const TrainingTask* find_task(const std::string& due) const;
-  /// False when a stop came before its end.
-  bool evaluate(const std::string& due);
-  bool evaluate_split(const std::string& split);
-  bool evaluate_task(const TrainingTask& task);
-  bool evaluate_what_is_due();
   SavePoint here() const;
   /// Saves this step, or begins to, unless it has been saved already.
   void save();
@@ -79,29 +67,23 @@ class TrainingLoop {
   const ProcessGrid& grid_;
   Communicator& world_;
   Datasets& datasets_;
-  std::span<const TrainingTask> tasks_;
   Log& log_;
   StopSignals& signals_;
   RunLock* lock_;
-  RunLimits limits_;                          // rank 0's alone are asked
-  std::string stop_for_;                      // what rank 0 stops for, signals apart
-  bool stopping_ = false;                     // agreed on by all ranks
-  int stop_signal_ = 0;                       // the same: a signal that some rank has received; 0: none
-  std::vector<std::string> evaluations_due_;  // in checkpoints, so that stopping in an evaluation loses none
-  PassProgress passes_;                       // for the trainer's timers, which it must outlive
+  RunLimits limits_;       // rank 0's alone are asked
+  std::string stop_for_;   // what rank 0 stops for, signals apart
+  bool stopping_ = false;  // agreed on by all ranks
+  int stop_signal_ = 0;    // the same: a signal that some rank has received; 0: none
+  PassProgress passes_;    // for the trainer's timers, which it must outlive
   Trainer trainer_;
   SkippedStepPolicy skips_;
-  MetricsWriter metrics_;
-  Progress progress_;
-  LossPlot plot_;
+  RunOutputs outputs_;
   RunSaves saves_;
+  RunEvaluations evaluations_;
   std::int64_t checked_step_ = -1;
   Interval since_metrics_, since_progress_;  // the steps since the last line of each
   bool progress_begun_ = false;              // by this process, whose first step has a line in any case
   RunWatch watch_;                           // the last: its thread uses others
 };
-
-/// Whether the run of this checkpoint was stopped before the evaluations of its last step were done.
-bool evaluations_due(const CheckpointReader& checkpoint);
 
 }  // namespace megatron

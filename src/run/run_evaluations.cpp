@@ -1,0 +1,138 @@
+#include "run/run_evaluations.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "checkpoint/manifest.h"
+#include "evaluation/result_text.h"
+#include "train/compatibility.h"
+
+namespace megatron {
+
+namespace {
+
+// In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
+constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
+
+}  // namespace
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool RunEvaluations::follows(std::int64_t step) const {
+  const DataFacts data = datasets_.facts();
+  return evaluations_within(config_, data, step) > evaluations_within(config_, data, step - 1);
+}
+
+void RunEvaluations::add_due() {
+  const std::int64_t step = trainer_.step();
+  const bool last = trainer_.finished();
+  if (last || follows(step)) due_.emplace_back("validation");
+  if (last) due_.emplace_back("test");
+  for (const TrainingTask& task : tasks_) {
+    const std::int64_t every = task.config.every;
+    if (last || (every > 0 && step % every == 0)) due_.push_back(kTaskDue + task.config.name);
+  }
+}
+
+const TrainingTask* RunEvaluations::find_task(const std::string& due) const {
+  const auto found =
+      std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) { return kTaskDue + task.config.name == due; });
+  return found == tasks_.end() ? nullptr : &*found;
+}
+
+bool RunEvaluations::perform(const std::function<bool()>& stop) {
+  while (!due_.empty()) {
+    const std::string& due = due_.front();
+    const TrainingTask* const task = find_task(due);
+    if (!(task != nullptr ? evaluate_task(*task, stop) : evaluate_split(due, stop))) return false;
+    due_.erase(due_.begin());
+  }
+  return true;
+}
+
+bool RunEvaluations::evaluate_split(const std::string& split, const std::function<bool()>& stop) {
+  const bool test = split == "test";
+  const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
+  if (!samples) return true;
+  watch_.begin("evaluating on " + split);
+  const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
+  const std::optional<EvaluatedLoss> loss = trainer_.evaluate(*samples, first, stop);
+  if (!loss) return false;
+  if (!outputs_.log.enabled()) return true;
+  const auto losses = named_losses(trainer_.loss_terms(), loss->terms);
+  outputs_.metrics.write(EvaluationMetrics{.split = split,
+                                           .step = trainer_.step(),
+                                           .loss = loss->total,
+                                           .losses = losses,
+                                           .samples = trainer_.samples(),
+                                           .tokens = trainer_.tokens(),
+                                           .time = wall_seconds()});
+  tell("the " + split + " loss", loss->total,
+       fmt::format("{} loss {:.4f}, perplexity {:.3f} after step {}{}", split, loss->total, perplexity(loss->terms[0]),
+                   trainer_.step(), losses_by_name(losses)));
+  return true;
+}
+
+bool RunEvaluations::evaluate_task(const TrainingTask& task, const std::function<bool()>& stop) {
+  const std::string& name = task.config.name;
+  watch_.begin("evaluating on " + name);
+  const std::optional<std::vector<TargetScore>> scores = trainer_.score(task.task->sequences(), stop);
+  if (!scores) return false;
+  if (!outputs_.log.enabled()) return true;
+  const EvaluationResult result = task.task->result(*scores);
+  outputs_.metrics.write(TaskMetrics{.name = name,
+                                     .task = result.task,
+                                     .step = trainer_.step(),
+                                     .examples = result.examples,
+                                     .targets = result.tokens,
+                                     .measures = result_measures(result),
+                                     .samples = trainer_.samples(),
+                                     .tokens = trainer_.tokens(),
+                                     .time = wall_seconds()});
+  tell("the loss on " + name, result.loss,
+       fmt::format("{} after step {}: {}", name, trainer_.step(), result_line(result)));
+  return true;
+}
+
+void RunEvaluations::tell(const std::string& name, double loss, const std::string& line) {
+  if (std::isfinite(loss)) {
+    outputs_.log.info(std::string_view(line));
+  } else {
+    outputs_.log.warning(
+        "{} after step {} is not finite: the model has diverged, or activations exceed what precision.compute holds; "
+        "training continues",
+        name, trainer_.step());
+  }
+  outputs_.progress.repeat_header();
+  outputs_.plot.redraw();
+}
+
+void RunEvaluations::write_state(nlohmann::json& loop) const {
+  loop[kEvaluationsDue] = due_;
+  loop[kEvaluatedOn] = evaluation_facts(datasets_, tasks_);
+}
+
+std::string RunEvaluations::take_state(const nlohmann::json& loop) {
+  due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
+  for (const std::string& name : due_) {
+    verify(name == "validation" || name == "test" || name.starts_with(kTaskDue), ErrorKind::checkpoint,
+           "an evaluation on \"{}\" is due", name);
+  }
+  std::erase_if(due_,
+                [&](const std::string& name) { return name.starts_with(kTaskDue) && find_task(name) == nullptr; });
+  if (!loop.contains(kEvaluatedOn)) return {};
+  return list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_, tasks_)));
+}
+
+bool evaluations_due(const CheckpointReader& checkpoint) {
+  bool due = false;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    due = !extra.at("loop").value(kEvaluationsDue, std::vector<std::string>()).empty();
+  });
+  return due;
+}
+
+}  // namespace megatron
