@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Preprocessing with the GPT-2 vocabulary against other encoders, on one core, in one run.
+"""Preprocessing with a GPT-2 or BERT vocabulary against other encoders, on one core, in one run.
 
 Usage: python3 scripts/bench_tokenizers.py VOCABULARY_FOLDER FILE... [--rounds 5]
-       (needs tiktoken and tokenizers, and h5py to compare ids; VOCABULARY_FOLDER has vocab.json and merges.txt)
+       (needs tokenizers, for GPT-2's also tiktoken, and h5py to compare ids; VOCABULARY_FOLDER has vocab.json and
+       merges.txt, or the vocab.txt of bert-uncased)
 
 FILEs are text, or JSON lines with a "text" (.jsonl). Each becomes documents of about 20 kB in a JSON lines file of its
 own. Measured in turn, several rounds, medians of megabytes of text a second of CPU time (user and system) and of wall
@@ -11,7 +12,7 @@ time:
                         HDF5 shard with checksums, flushed to disk; also less the same for one short line ("running")
   tiktoken              encode_ordinary of the documents, already in memory as Python strings; one thread
   tokenizers            encode of the same
-Our ids must be those of the other two; the first difference is an error.
+Our ids must be those of the others; the first difference is an error. With vocab.txt there is no tiktoken.
 """
 
 import argparse
@@ -30,7 +31,6 @@ os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 
 import h5py
 import numpy as np
-import tiktoken
 import tokenizers
 
 PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
@@ -66,6 +66,8 @@ def load_tiktoken(vocab):
     with open(vocab, encoding="utf-8") as file:
         ids = json.load(file)
     ranks = {bytes(byte_of[c] for c in token): i for token, i in ids.items() if token != "<|endoftext|>"}
+    import tiktoken
+
     return tiktoken.Encoding("gpt2", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={}), ids["<|endoftext|>"]
 
 
@@ -73,6 +75,17 @@ def load_tokenizers(vocab, merges):
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(vocab, merges))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     return tokenizer
+
+
+def load_bert(vocab):
+    with open(vocab, encoding="utf-8") as file:
+        ids = {token: i for i, token in enumerate(file.read().split("\n")[:-1])}
+    for token in ("[BOS]", "[EOS]"):
+        ids.setdefault(token, len(ids))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return tokenizer, ids["[EOS]"]
 
 
 def timed(work, who):
@@ -89,13 +102,18 @@ def main():
     parser.add_argument("files", nargs="+")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    vocab, merges = (os.path.join(arguments.vocabulary, name) for name in ("vocab.json", "merges.txt"))
-    openai, end_of_text = load_tiktoken(vocab)
-    hugging_face = load_tokenizers(vocab, merges)
+    vocab, merges, pieces = (os.path.join(arguments.vocabulary, name) for name in ("vocab.json", "merges.txt", "vocab.txt"))
+    bert = not os.path.exists(vocab)
+    if bert:
+        hugging_face, end_of_text = load_bert(pieces)
+        choice = ["--tokenizer", "bert-uncased", "--vocab-file", pieces]
+    else:
+        openai, end_of_text = load_tiktoken(vocab)
+        hugging_face = load_tokenizers(vocab, merges)
+        choice = ["--tokenizer", "gpt2", "--vocab-file", vocab, "--merge-file", merges]
 
     def ours(source, prefix):
-        command = [PROGRAM, "--input", source, "--output", prefix, "--tokenizer", "gpt2", "--vocab-file", vocab,
-                   "--merge-file", merges, "--shard-bytes", str(1 << 40)]  # fmt: skip
+        command = [PROGRAM, "--input", source, "--output", prefix, *choice, "--shard-bytes", str(1 << 40), "--overwrite"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +132,9 @@ def main():
                 "tiktoken": (lambda: [openai.encode_ordinary(d) for d in documents], resource.RUSAGE_SELF),
                 "tokenizers": (lambda: [hugging_face.encode(d).ids for d in documents], resource.RUSAGE_SELF),
             }
+            if bert:
+                del runs["tiktoken"]
+            others = [name for name in ("tiktoken", "tokenizers") if name in runs]
             seconds = {name: [] for name in runs}
             results = {}
             for _ in range(arguments.rounds):
@@ -122,18 +143,18 @@ def main():
                     seconds[name].append(times)
             with h5py.File(prefix + "-00000.h5") as file:
                 ids = file["tokens"][:]
-            for name in ("tiktoken", "tokenizers"):
+            for name in others:
                 theirs = np.array([i for d in results[name] for i in [*d, end_of_text]])
                 if not np.array_equal(ids, theirs):
                     sys.exit(f"{path}: our ids are not those of {name}")
             cpu, wall = ({name: statistics.median(t[i] for t in seconds[name]) for name in runs} for i in (0, 1))
             for times in (cpu, wall):
                 times["megatron_preprocess, running"] = times["megatron_preprocess"] - times["one short line"]
-            print(f"{path}: {megabytes:.1f} MB in {len(documents)} documents, {len(ids)} tokens, the same by all three")
-            print(f"  {'':30} {'CPU MB/s':>9} {'wall MB/s':>9} {'CPU, of tiktoken':>17}")
-            for name in ("megatron_preprocess", "megatron_preprocess, running", "tiktoken", "tokenizers"):
-                ratio = cpu["tiktoken"] / cpu[name]
-                print(f"  {name:30} {megabytes / cpu[name]:9.1f} {megabytes / wall[name]:9.1f} {ratio:16.2f}x")
+            print(f"{path}: {megabytes:.1f} MB in {len(documents)} documents, {len(ids)} tokens, the same by all")
+            print(f"  {'':30} {'CPU MB/s':>9} {'wall MB/s':>9} {'CPU, of ' + others[0]:>19}")
+            for name in ("megatron_preprocess", "megatron_preprocess, running", *others):
+                ratio = cpu[others[0]] / cpu[name]
+                print(f"  {name:30} {megabytes / cpu[name]:9.1f} {megabytes / wall[name]:9.1f} {ratio:18.2f}x")
 
 
 if __name__ == "__main__":

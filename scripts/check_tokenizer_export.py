@@ -3,8 +3,8 @@
 
 Usage: python3 scripts/check_tokenizer_export.py [--program ./megatron_checkpoint]     (torch, transformers, tokenizers)
 
-Gives a small random model each kind of tokenizer in turn: the files of tests/golden/tokenizer_kinds, vocab.json with
-merges.txt, and bytes. Imports it, lets megatron_generate continue a prompt without any option for the vocabulary, exports
+Gives a small random model each kind of tokenizer in turn: the files of tests/golden/tokenizer_kinds, vocab.txt,
+vocab.json with merges.txt, and bytes. Imports it, lets megatron_generate continue a prompt without any option for the vocabulary, exports
 it, and compares ids and decoded texts of AutoTokenizer with those of the tokenizer that it had. megatron_generate and
 megatron_preprocess must be next to the program. Ends with 1 if anything differs, with 77 where a package is missing.
 """
@@ -25,7 +25,8 @@ except ImportError as error:
     sys.exit(77)
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden")
-KINDS = ("llama3", "qwen2", "starcoder", "gpt_neox", "flags")
+KINDS = ("llama3", "qwen2", "starcoder", "gpt_neox", "flags", "bert_lower_accents", "bert_bare_case")
+VOCABULARIES = {"vocab.txt, uncased": "bert_uncased.txt", "vocab.txt, cased": "bert_cased.txt"}
 TEXTS = ["Hello, it's 1984.", "  two  spaces\n\nand\ttabs ", "naïve 東京 \U0001f600 e\u0301", "don't WE'VE 12345", "\x00\x7f\u0080"]
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -56,6 +57,18 @@ def two_files(folder):
     return made
 
 
+def word_piece(folder, name):
+    """BERT's form, and what transformers itself makes of it with Megatron-LM's [BOS] and [EOS]."""
+    shutil.copy(os.path.join(GOLDEN, "tokenizer_kinds", VOCABULARIES[name]), os.path.join(folder, "vocab.txt"))
+    with open(os.path.join(folder, "vocab.txt"), encoding="utf-8") as file:
+        tokens = [*file.read().split("\n")[:-1], "[BOS]", "[EOS]"]
+    lower_case = "uncased" in name
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"do_lower_case": lower_case}, file)
+    made = transformers.BertTokenizerFast(vocab={token: i for i, token in enumerate(tokens)}, do_lower_case=lower_case)
+    return made._tokenizer
+
+
 def check(programs, name, folder):
     model, imported, exported = (os.path.join(folder, part) for part in ("model", "imported", "exported"))
     os.makedirs(model)
@@ -68,6 +81,8 @@ def check(programs, name, folder):
         options = ["--data-prefix", corpus]
     elif name == "vocab.json and merges.txt":
         theirs = two_files(model)
+    elif name in VOCABULARIES:
+        theirs = word_piece(model, name)
     else:
         shutil.copy(os.path.join(GOLDEN, "tokenizer_kinds", name + ".json"), os.path.join(model, "tokenizer.json"))
         theirs = Tokenizer.from_file(os.path.join(model, "tokenizer.json"))
@@ -105,7 +120,7 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     problems = 0
-    for name in (*KINDS, "vocab.json and merges.txt", "bytes"):
+    for name in (*KINDS, *VOCABULARIES, "vocab.json and merges.txt", "bytes"):
         with tempfile.TemporaryDirectory() as scratch:
             problems += check(programs, name, scratch)
     return 1 if problems else 0

@@ -2,12 +2,14 @@
 """Compares our ids with Hugging Face's tokenizers for the tokenizer.json kinds of published models, on random strings.
 
 Usage: python3 scripts/check_tokenizers.py [--strings 100000] [--only KIND] [--program ./megatron_preprocess] [--seed 1]
+                                           [--text FILE...]
        python3 scripts/check_tokenizers.py --golden tests/golden/tokenizer_kinds         (needs tokenizers and h5py)
 
 Each kind is the published pipeline (normalizer, split pattern, added tokens, model options, post-processor) of a family
 of models, with a small vocabulary trained here. The strings are words, digits, contractions, spaces and newlines, marks
-on letters, Hangul, random code points, and the added tokens with spaces around them. Each string is encoded twice by
-both, with special tokens as text and as tokens. --golden writes each kind's tokenizer.json and 100 strings with their
+on letters, Hangul, random code points, and the added tokens with spaces around them; also the lines of --text. Each
+string is encoded twice by both, with special tokens as text and as tokens. The kinds of BERT are made by transformers
+where that is installed, from vocab.txt (bert_uncased, bert_cased); the others of them are tokenizer.json. --golden writes each kind's tokenizer.json and 100 strings with their
 ids, for a test. Ends with 1 at the first kind that differs, with 77 where a package is missing.
 """
 
@@ -156,7 +158,70 @@ def flags(_generator):
     return made
 
 
-KINDS = {"llama3": llama3, "qwen2": qwen2, "starcoder": starcoder, "gpt_neox": neox, "flags": flags}
+BERT_PIECES = ["\u3400", "\u4e00\u4e8c", "\uf900", "\U0002b820", "\U0002b920", "\u0130", "\u03a3\u03a3", "\u1e9e", "\u037e", "\u0340",
+               "\u1fef", "\u2000", "\u0000", "\ufffd", "\u0085", "\u200b", "\u00ad", "\x7f", "\x1c", "\u302f\u302e", "\U0001d165\u302e",
+               "a\u0323\u302f\u0300\u302e", "\u0345\u0300", "x" * 100, "y" * 101, "Z" * 250, "unaffable", "\ue000", "\u0378"]  # fmt: skip
+BERT_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def bert_vocabulary(lower_case):
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    generator = random.Random(7)
+    words = [w for w in WORDS + [piece for piece in PIECES + BERT_PIECES if len(piece) < 20] if w]
+    lines = [" ".join(generator.choices(words, k=60)) for _ in range(300)]
+    letters = [chr(c) for c in range(33, 127)] + [chr(c) for c in range(0x3B1, 0x3CA)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=700, special_tokens=BERT_TOKENS, initial_alphabet=letters, show_progress=False
+    )
+    made.train_from_iterator(lines, trainer)
+    return [token for token, _ in sorted(made.get_vocab().items(), key=lambda item: item[1])]
+
+
+def bert(lower_case):
+    """As transformers makes it from vocab.txt, with Megatron-LM's [BOS] and [EOS]."""
+
+    def make(_generator):
+        tokens = bert_vocabulary(lower_case) + ["[BOS]", "[EOS]"]
+        ids = {token: i for i, token in enumerate(tokens)}
+        try:
+            from transformers import BertTokenizerFast
+
+            return BertTokenizerFast(vocab=ids, do_lower_case=lower_case)._tokenizer
+        except ImportError:
+            made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+            made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+            made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            made.add_special_tokens(special(*BERT_TOKENS))
+            return made
+
+    return make
+
+
+def bert_variant(**steps):
+    """A tokenizer.json whose added tokens are not all in the model's vocabulary."""
+
+    def make(_generator):
+        ids = {token: i for i, token in enumerate(bert_vocabulary(steps["lowercase"]))}
+        made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=120))
+        made.normalizer = normalizers.BertNormalizer(**steps)
+        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        made.decoder = decoders.WordPiece(cleanup=steps["lowercase"])
+        made.add_special_tokens(special(*BERT_TOKENS, "[BOS]", "[EOS]"))
+        made.add_tokens([AddedToken("Zu", normalized=False, single_word=True), AddedToken(" <x>", lstrip=True, normalized=False)])
+        return made
+
+    return make
+
+
+KINDS = {
+    "bert_uncased": bert(True),
+    "bert_cased": bert(False),
+    "bert_lower_accents": bert_variant(lowercase=True, strip_accents=False, clean_text=False, handle_chinese_chars=True),
+    "bert_bare_case": bert_variant(lowercase=False, strip_accents=True, clean_text=True, handle_chinese_chars=False),
+}  # fmt: skip
+KINDS |= {"llama3": llama3, "qwen2": qwen2, "starcoder": starcoder, "gpt_neox": neox, "flags": flags}
 
 
 def random_code_point(generator):
@@ -166,14 +231,33 @@ def random_code_point(generator):
             return chr(c)
 
 
-def random_string(generator, added):
+def tokenizer_name(kind):
+    if not kind.startswith("bert"):
+        return "gpt2"
+    return "bert-cased" if "case" in kind.split("_") or "cased" in kind.split("_") else "bert-uncased"
+
+
+def save(kind, made, folder, name):
+    """tokenizer.json, or the vocab.txt that the kind is about."""
+    path = os.path.join(folder, name + ".json")
+    if kind in ("bert_uncased", "bert_cased"):
+        path = os.path.join(folder, name + ".txt")
+        tokens = sorted(made.get_vocab().items(), key=lambda item: item[1])
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(token + "\n" for token, _ in tokens if token not in ("[BOS]", "[EOS]"))
+    else:
+        made.save(path, pretty=False)
+    return path
+
+
+def random_string(generator, added, pieces):
     parts = []
     for _ in range(generator.randint(1, 14)):
         kind = generator.random()
         if kind < 0.3:
             parts.append(generator.choice(["", " "]) + generator.choice(WORDS))
         elif kind < 0.65:
-            parts.append(generator.choice(PIECES))
+            parts.append(generator.choice(pieces))
         elif kind < 0.75:
             parts.append(generator.choice(["", " "]) + str(generator.randrange(10 ** generator.randint(1, 8))))
         elif kind < 0.87:
@@ -187,7 +271,8 @@ def random_string(generator, added):
 def random_strings(kind, made, count, seed):
     generator = random.Random(f"{kind} {seed}")
     added = [token.content for token in made.get_added_tokens_decoder().values()]
-    return [random_string(generator, added) for _ in range(count)]
+    pieces = PIECES + BERT_PIECES if kind.startswith("bert") else PIECES
+    return [random_string(generator, added, pieces) for _ in range(count)]
 
 
 def their_ids(made, texts, special_tokens):
@@ -195,12 +280,12 @@ def their_ids(made, texts, special_tokens):
     return [encoding.ids for encoding in made.encode_batch(texts, add_special_tokens=False)]
 
 
-def our_ids(program, folder, path, texts, special_tokens):
+def our_ids(program, name, folder, path, texts, special_tokens):
     source = os.path.join(folder, "texts.jsonl")
     target = os.path.join(folder, "tokens" if special_tokens else "text")
     with open(source, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
-    command = [program, "--input", source, "--output", target, "--tokenizer", "gpt2", "--vocab-file", path]
+    command = [program, "--input", source, "--output", target, "--tokenizer", name, "--vocab-file", path]
     command += ["--special-tokens"] if special_tokens else []
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -214,17 +299,16 @@ def our_ids(program, folder, path, texts, special_tokens):
     return [document[:-1] for document in documents]
 
 
-def check(program, kind, count, seed):
+def check(program, kind, count, seed, more_texts):
     made = KINDS[kind](random.Random(11))
-    texts = random_strings(kind, made, count, seed)
+    texts = random_strings(kind, made, count, seed) + more_texts
     differing = 0
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "tokenizer.json")
-        made.save(path)
+        path = save(kind, made, folder, "tokenizer")
         for special_tokens in (False, True):
             theirs = their_ids(made, texts, special_tokens)
             kept = [(text, ids) for text, ids in zip(texts, theirs) if ids]  # documents without tokens are left out
-            ours = our_ids(program, folder, path, [text for text, _ in kept], special_tokens)
+            ours = our_ids(program, tokenizer_name(kind), folder, path, [text for text, _ in kept], special_tokens)
             assert len(ours) == len(kept), (len(ours), len(kept))
             wrong = [(text, ids, mine) for (text, ids), mine in zip(kept, ours) if ids != mine]
             for text, ids, mine in wrong[:3]:
@@ -232,18 +316,23 @@ def check(program, kind, count, seed):
                       f"  here       {[made.id_to_token(i) for i in mine]}")  # fmt: skip
             differing += len(wrong)
             tokens = "tokens" if special_tokens else "text"
-            print(f"{kind:<10} special tokens as {tokens:<6}: {len(kept)} strings, {len(wrong)} differ", flush=True)
+            print(f"{kind:<18} special tokens as {tokens:<6}: {len(kept)} strings, {len(wrong)} differ", flush=True)
     return differing
 
 
-def write_golden(folder):
+def write_golden(folder, only):
     os.makedirs(folder, exist_ok=True)
     for kind, make in KINDS.items():
+        if not kind.startswith(only):
+            continue
         made = make(random.Random(11))
-        made.save(os.path.join(folder, kind + ".json"), pretty=False)
+        save(kind, made, folder, kind)
         texts = random_strings(kind, made, 100, "golden")
         as_text, as_tokens = (their_ids(made, texts, special_tokens) for special_tokens in (False, True))
         cases = [{"text": t, "ids": a, "special": b} for t, a, b in zip(texts, as_text, as_tokens)]
+        if kind.startswith("bert"):
+            for case in cases:
+                case["decoded"] = made.decode(case["ids"], skip_special_tokens=False)
         with open(os.path.join(folder, kind + ".cases.json"), "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
 
@@ -255,11 +344,16 @@ def main():
     parser.add_argument("--program", default="./megatron_preprocess")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--golden")
+    parser.add_argument("--text", nargs="+", default=[])
     arguments = parser.parse_args()
     if arguments.golden:
-        return write_golden(arguments.golden)
+        return write_golden(arguments.golden, arguments.only)
+    more_texts = []
+    for path in arguments.text:
+        with open(path, encoding="utf-8") as file:
+            more_texts += [line for line in file.read().split("\n") if line]
     kinds = [kind for kind in KINDS if kind.startswith(arguments.only)]
-    return 1 if sum(check(arguments.program, kind, arguments.strings, arguments.seed) for kind in kinds) else 0
+    return 1 if sum(check(arguments.program, kind, arguments.strings, arguments.seed, more_texts) for kind in kinds) else 0
 
 
 if __name__ == "__main__":

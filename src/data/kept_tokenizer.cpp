@@ -21,10 +21,9 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
   const std::vector<VocabularyFile> files = vocabulary_files_of(sets);
   if (files.empty()) {
     log.warning(
-        "{0}{1} and {0}{2} (or {0}{3}) are not there, nor next to any other shards: training needs only the shards, "
-        "but "
-        "megatron_generate will have to be given --vocab-file and --merge-file",
-        vocabulary_path(sets.front()->prefix(), ""), kVocabFile, kMergeFile, kTokenizerFile);
+        "{} is not next to the shards: training needs only these, but megatron_generate will have to be given "
+        "--vocab-file",
+        kept_file_names(vocabulary.tokenizer, vocabulary_path(sets.front()->prefix(), "")));
     return;
   }
   std::error_code error;
@@ -70,9 +69,9 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
     KeptTokenizer kept = find_kept_tokenizer(name, hash, folder);
     verify(
         kept.tokenizer != nullptr || !kept.others.empty(), ErrorKind::data,
-        "{0}{1} and {0}{2} (or {0}{3}) are not there, and {4} was trained with a vocabulary; give the files that its "
-        "text was preprocessed with as --vocab-file and --merge-file",
-        folder, kVocabFile, kMergeFile, kTokenizerFile, checkpoint_path);
+        "{} is not there, and {} was trained with a vocabulary; give the files that its text was preprocessed with as "
+        "--vocab-file{}",
+        kept_file_names(name, folder), checkpoint_path, name == "gpt2" ? " and --merge-file" : "");
     verify(kept.tokenizer != nullptr, ErrorKind::checkpoint,
            "{} was trained with the '{}' vocabulary of hash {:016x}, but {}; give the right one as --vocab-file and "
            "--merge-file",

@@ -11,20 +11,25 @@ constexpr std::uint64_t kTokensAtATime = std::uint64_t{1} << 20;
 }  // namespace
 
 ShardSetWriter::ShardSetWriter(const std::string& prefix, const Vocabulary& vocabulary, std::uint64_t tokens_per_shard,
-                               std::vector<VocabularyFile> files)
+                               std::vector<VocabularyFile> files, Sentences sentences)
     : files_(prefix),
       vocabulary_(vocabulary),
       tokens_per_shard_(tokens_per_shard),
-      vocabulary_files_(std::move(files)) {
+      vocabulary_files_(std::move(files)),
+      sentences_(sentences) {
   prepare_prefix(prefix, "TARGET");
   lock_.emplace(prefix);
 }
 
-void ShardSetWriter::add_document(std::span<const std::int32_t> tokens) {
+void ShardSetWriter::add_document(std::span<const std::int32_t> tokens, std::span<const std::uint64_t> sentences) {
   if (shard_ == nullptr) {
-    shard_ = std::make_unique<TokenShardWriter>(files_.begin_part(finished_shards_.size()), vocabulary_);
+    shard_ = std::make_unique<TokenShardWriter>(files_.begin_part(finished_shards_.size()), vocabulary_, sentences_);
   }
-  shard_->add_document(tokens);
+  if (sentences_ == Sentences::kept) {
+    shard_->add_document(tokens, sentences);
+  } else {
+    shard_->add_document(tokens);
+  }
   ++documents_;
   tokens_ += tokens.size();
   if (shard_->tokens() >= tokens_per_shard_) end_shard();
@@ -66,6 +71,17 @@ void visit_documents(TokenDataset& dataset, const VisitDocument& visit) {
   visit_documents(
       dataset.document_starts(),
       [&](std::uint64_t first, std::uint64_t count, std::int32_t* ids) { dataset.read(first, count, ids); }, visit);
+}
+
+std::span<const std::uint64_t> PartLengths::next(std::uint64_t tokens) {
+  lengths_.clear();
+  const std::uint64_t end = starts_.at(at_) + tokens;
+  while (starts_.at(at_) < end) {
+    lengths_.push_back(starts_.at(at_ + 1) - starts_[at_]);
+    ++at_;
+  }
+  internal_check(starts_[at_] == end, "a piece that ends inside one of its parts");
+  return lengths_;
 }
 
 std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer) {

@@ -26,12 +26,12 @@ class ShardSetWriter {
  public:
   /// A new shard is begun after `tokens_per_shard`, with the next document.
   ShardSetWriter(const std::string& prefix, const Vocabulary& vocabulary, std::uint64_t tokens_per_shard,
-                 std::vector<VocabularyFile> files = {});
+                 std::vector<VocabularyFile> files = {}, Sentences sentences = Sentences::unknown);
   ShardSetWriter(const ShardSetWriter&) = delete;
   ShardSetWriter& operator=(const ShardSetWriter&) = delete;
 
   /// As TokenShardWriter::add_document.
-  void add_document(std::span<const std::int32_t> tokens);
+  void add_document(std::span<const std::int32_t> tokens, std::span<const std::uint64_t> sentences = {});
   /// Gives all files their names. ErrorKind::data if there were no documents; ErrorKind::configuration if another whole
   /// set lies there that is not to be overwritten.
   void finish(bool overwrite);
@@ -48,6 +48,7 @@ class ShardSetWriter {
   Vocabulary vocabulary_;
   std::uint64_t tokens_per_shard_;
   std::vector<VocabularyFile> vocabulary_files_;
+  Sentences sentences_;
   std::unique_ptr<TokenShardWriter> shard_;
   std::vector<ShardSummary> finished_shards_;
   std::uint64_t documents_ = 0, tokens_ = 0;
@@ -60,6 +61,19 @@ using VisitDocument = std::function<void(std::span<const std::int32_t> tokens)>;
 /// [starts[d], starts[d + 1]). Memory: a few MiB, or the longest document.
 void visit_documents(std::span<const std::uint64_t> starts, const ReadTokens& read, const VisitDocument& visit);
 void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
+
+/// The lengths of the parts of one piece after another, where `starts` has all parts' and the pieces end at some of
+/// them.
+class PartLengths {
+ public:
+  explicit PartLengths(std::vector<std::uint64_t> starts) : starts_(std::move(starts)) {}
+  /// Of the parts of the next piece, which has this many tokens.
+  std::span<const std::uint64_t> next(std::uint64_t tokens);
+
+ private:
+  std::vector<std::uint64_t> starts_, lengths_;
+  std::size_t at_ = 0;
+};
 
 /// Copies of the files that a tokenizer was made from; none if it was made from none.
 std::vector<VocabularyFile> vocabulary_files_of(const Tokenizer& tokenizer);

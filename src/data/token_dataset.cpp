@@ -103,6 +103,7 @@ void TokenDataset::add_shard(const TokenShard& shard, const std::string& path) {
     document_starts_.push_back(start + offsets[document]);
   }
   shard_starts_.push_back(start + shard.tokens());
+  has_sentences_ = has_sentences_ && shard.has_sentences();
 }
 
 const TokenDataset::Set& TokenDataset::set_of(std::size_t shard) const {
@@ -154,6 +155,22 @@ std::vector<DocumentEnd> TokenDataset::document_ends() {
     }
   }
   return ends;
+}
+
+std::vector<std::uint64_t> TokenDataset::read_sentences() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> starts{0};
+  for (std::size_t i = 0; i < shards(); ++i) {
+    const TokenShard& one = shard(i);
+    verify(one.has_sentences(), ErrorKind::data,
+           "{}: does not know where sentences begin; make it again with megatron_preprocess --split-sentences",
+           path_of(i));
+    const std::vector<std::uint64_t> offsets = one.read_sentences();
+    for (std::size_t sentence = 1; sentence < offsets.size(); ++sentence) {
+      starts.push_back(shard_starts_[i] + offsets[sentence]);
+    }
+  }
+  return starts;
 }
 
 TokenChain::TokenChain(std::vector<TokenSource*> parts) : parts_(std::move(parts)), starts_{0} {

@@ -57,6 +57,12 @@ class TokenDataset final : public TokenSource {
     return XXH3_64bits(starts.data(), starts.size_bytes());
   }
 
+  /// Whether every shard knows where sentences begin.
+  bool has_sentences() const { return has_sentences_; }
+  /// The first token of each sentence, and tokens(); every document begins with one. Eight bytes of memory a sentence;
+  /// opens every shard. ErrorKind::data if a shard does not know them.
+  std::vector<std::uint64_t> read_sentences();
+
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
   /// Of the first and the last document of every shard. megatron_preprocess ends all documents of a set alike, with or
   /// without the end-of-document token: these show where sets of both kinds were put together. Opens every shard.
@@ -78,6 +84,7 @@ class TokenDataset final : public TokenSource {
   std::vector<Set> sets_;
   Vocabulary vocabulary_;
   std::uint64_t set_hash_ = 0;
+  bool has_sentences_ = true;
   std::vector<std::uint64_t> shard_starts_, document_starts_;
   std::mutex mutex_;  // over all below
   std::vector<std::unique_ptr<TokenShard>> open_;

@@ -17,13 +17,15 @@ std::string without_extension(const std::string& prefix) {
 
 /// The first token of each document, and the number of tokens.
 std::vector<std::uint64_t> document_starts(const IndexedReader& reader, const ImportJob& job, const std::string& path) {
-  verify(job.documents != ImportedDocuments::joined || reader.document_problem().empty(), ErrorKind::data,
+  const bool grouped = job.documents == ImportedDocuments::joined || job.documents == ImportedDocuments::sentences;
+  verify(!grouped || reader.document_problem().empty(), ErrorKind::data,
          "{}: its document index is damaged ({}); --documents sequences does without it", path,
          reader.document_problem());
   verify(job.documents != ImportedDocuments::exact || (reader.documents().empty() && reader.document_problem().empty()),
          ErrorKind::data,
-         "{}: its documents are not one sequence each ({}); shards hold documents only: --documents joined puts the "
-         "sequences of each together, --documents sequences makes each sequence a document, as Megatron's GPT data set "
+         "{}: its documents are not one sequence each ({}): --documents sentences keeps the sequences of each as its "
+         "sentences, --documents joined puts them together, --documents sequences makes each sequence a document, as "
+         "Megatron's GPT data set "
          "does",
          path,
          reader.document_problem().empty()
@@ -31,7 +33,7 @@ std::vector<std::uint64_t> document_starts(const IndexedReader& reader, const Im
              : "its document index is damaged: " + reader.document_problem());
   std::vector<std::uint64_t> starts{0};
   std::uint64_t tokens = 0;
-  if (job.documents == ImportedDocuments::joined && !reader.documents().empty()) {
+  if (grouped && !reader.documents().empty()) {
     std::uint64_t sequence = 0;
     for (const std::uint64_t end : std::span(reader.documents()).subspan(1)) {
       while (sequence < end) tokens += reader.lengths()[sequence++];
@@ -69,14 +71,29 @@ void require_same_ends(const std::vector<std::unique_ptr<TokenDataset>>& dataset
        with->shard, with->which, end_of_document, without->shard, without->which, without->token);
 }
 
+/// The first token of each sequence, and the number of tokens. Shards have no empty sentences.
+std::vector<std::uint64_t> sentence_starts(const IndexedReader& reader, const ImportJob& job, const std::string& path) {
+  std::vector<std::uint64_t> starts{0};
+  for (const std::uint32_t length : reader.lengths()) {
+    verify(length > 0 || job.skip_empty, ErrorKind::data,
+           "{}: sequence {} has no tokens, and sentences have some; --skip-empty leaves such sentences out", path,
+           starts.size() - 1);
+    if (length > 0) starts.push_back(starts.back() + length);
+  }
+  return starts;
+}
+
 }  // namespace
 
 ConversionSummary import_indexed(const ImportJob& job) {
   const std::string source = without_extension(job.source), bin = source + ".bin";
   IndexedReader reader(source);
   const std::vector<std::uint64_t> starts = document_starts(reader, job, source + ".idx");
+  const Sentences kept = job.documents == ImportedDocuments::sentences ? Sentences::kept : Sentences::unknown;
+  PartLengths sentences(kept == Sentences::kept ? sentence_starts(reader, job, source + ".idx")
+                                                : std::vector<std::uint64_t>{});
   ShardSetWriter writer(job.target, job.vocabulary, tokens_per_shard(job.shard_bytes, bytes_of(reader.type())),
-                        job.files);
+                        job.files, kept);
   ConversionSummary summary;
   summary.type = reader.type();
   std::uint64_t first = 0;
@@ -98,7 +115,8 @@ ConversionSummary import_indexed(const ImportJob& job) {
                bin, first + static_cast<std::uint64_t>(outside - tokens.begin()), *outside, describe(job.vocabulary));
         }
         first += tokens.size();
-        writer.add_document(tokens);
+        writer.add_document(tokens,
+                            kept == Sentences::kept ? sentences.next(tokens.size()) : std::span<const std::uint64_t>());
       });
   writer.finish(job.overwrite);
   summary.documents = writer.documents();
@@ -113,7 +131,14 @@ ConversionSummary export_indexed(const std::string& source, const std::string& t
   ConversionSummary summary{dataset.documents(), dataset.tokens(), dataset.shards(), 0,
                             type.value_or(indexed_type_for(dataset.vocabulary().size))};
   IndexedWriter writer(without_extension(target), summary.type);
-  visit_documents(dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
+  if (dataset.has_sentences()) {
+    PartLengths sentences(dataset.read_sentences());
+    visit_documents(dataset, [&](std::span<const std::int32_t> tokens) {
+      writer.add_document(tokens, sentences.next(tokens.size()));
+    });
+  } else {
+    visit_documents(dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
+  }
   writer.finish(overwrite);
   return summary;
 }
@@ -134,11 +159,20 @@ ConversionSummary merge_sets(const std::vector<std::string>& sources, const std:
     }
   }
   require_same_ends(datasets);
+  const bool sentences = datasets[0]->has_sentences();
+  for (std::size_t i = 0; i < datasets.size(); ++i) {
+    verify(datasets[i]->has_sentences() == sentences, ErrorKind::data,
+           "{} knows where sentences begin, and {} does not: make both alike", sources[sentences ? 0 : i],
+           sources[sentences ? i : 0]);
+  }
   const std::uint64_t bytes = bytes_of(indexed_type_for(datasets[0]->vocabulary().size));
   ShardSetWriter writer(target, datasets[0]->vocabulary(), tokens_per_shard(shard_bytes, bytes),
-                        vocabulary_files_of(datasets));
+                        vocabulary_files_of(datasets), sentences ? Sentences::kept : Sentences::unknown);
   for (const auto& dataset : datasets) {
-    visit_documents(*dataset, [&](std::span<const std::int32_t> tokens) { writer.add_document(tokens); });
+    PartLengths lengths(sentences ? dataset->read_sentences() : std::vector<std::uint64_t>{});
+    visit_documents(*dataset, [&](std::span<const std::int32_t> tokens) {
+      writer.add_document(tokens, sentences ? lengths.next(tokens.size()) : std::span<const std::uint64_t>());
+    });
   }
   writer.finish(overwrite);
   return {writer.documents(), writer.tokens(), writer.shards(), 0, {}};

@@ -13,9 +13,10 @@ namespace megatron {
 
 /// What becomes a document of the shards.
 enum class ImportedDocuments {
-  exact,     ///< each sequence; refused if Megatron's documents are anything else
-  joined,    ///< each of Megatron's documents, its sequences (sentences) one after the other
-  sequences  ///< each sequence, whatever Megatron's documents are
+  exact,      ///< each sequence; refused if Megatron's documents are anything else
+  joined,     ///< each of Megatron's documents, its sequences (sentences) one after the other
+  sentences,  ///< the same, and the shards know where the sequences begin
+  sequences   ///< each sequence, whatever Megatron's documents are
 };
 
 struct ImportJob {

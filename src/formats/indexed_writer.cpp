@@ -40,8 +40,19 @@ void IndexedWriter::flush_if(std::FILE* file, const std::string& path, std::size
 }
 
 void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
-  verify(tokens.size() <= static_cast<std::size_t>(kLongest), ErrorKind::data,
-         "document {} has {} tokens; the format holds {} at most", documents(), tokens.size(), kLongest);
+  const std::uint64_t length = tokens.size();
+  add_document(tokens, std::span(&length, 1));
+}
+
+void IndexedWriter::add_document(std::span<const std::int32_t> tokens, std::span<const std::uint64_t> sequences) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t length : sequences) {
+    verify(length <= static_cast<std::uint64_t>(kLongest), ErrorKind::data,
+           "document {} has {} tokens; the format holds {} at most", documents(), length, kLongest);
+    lengths_.push_back(static_cast<std::uint32_t>(length));
+    all += length;
+  }
+  internal_check(all == tokens.size(), "sequences that are not all of their document");
   with_type(type_, [&](auto token) {
     using Token = decltype(token);
     for (const std::int32_t id : tokens) {
@@ -54,8 +65,8 @@ void IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
       if (buffer_.size() >= kBufferBytes) flush_if(bin_, bin_temporary_, kBufferBytes);
     }
   });
-  lengths_.push_back(static_cast<std::uint32_t>(tokens.size()));
   tokens_ += tokens.size();
+  ends_.push_back(lengths_.size());
 }
 
 void IndexedWriter::write_index() {
@@ -68,7 +79,7 @@ void IndexedWriter::write_index() {
   buffer_.assign(kMmapMagic);
   put(kVersion);
   put(static_cast<std::uint8_t>(type_));
-  put(documents());
+  put(sequences());
   put(documents() + 1);
   for (const std::uint32_t length : lengths_) put(length);
   std::uint64_t offset = 0;
@@ -76,7 +87,8 @@ void IndexedWriter::write_index() {
     put(offset);
     offset += length * bytes_of(type_);
   }
-  for (std::uint64_t document = 0; document <= documents(); ++document) put(document);
+  put(std::uint64_t{0});
+  for (const std::uint64_t end : ends_) put(end);
   flush_if(index_, index_temporary_, 0);
 }
 

@@ -1,7 +1,8 @@
-// IndexedWriter: one of Megatron-LM's indexed data sets in the mmap format, each sequence a document.
+// IndexedWriter: one of Megatron-LM's indexed data sets in the mmap format. A document is one sequence, or several, its
+// sentences.
 //
 // Both files have temporary names until finish(), and are removed if it is not reached or fails: then older ones are
-// what they were. Memory: four bytes per document. Errors of writing are ErrorKind::filesystem.
+// what they were. Memory: four bytes per sequence, eight per document. Errors of writing are ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,13 @@ class IndexedWriter {
 
   /// ErrorKind::data for an id that the type does not hold.
   void add_document(std::span<const std::int32_t> tokens);
+  /// `sequences`: their lengths, which are all of it.
+  void add_document(std::span<const std::int32_t> tokens, std::span<const std::uint64_t> sequences);
   /// ErrorKind::configuration if files of other contents lie there that are not to be overwritten.
   void finish(bool overwrite);
 
-  std::uint64_t documents() const { return lengths_.size(); }
+  std::uint64_t documents() const { return ends_.size(); }
+  std::uint64_t sequences() const { return lengths_.size(); }
   std::uint64_t tokens() const { return tokens_; }
 
  private:
@@ -44,7 +48,8 @@ class IndexedWriter {
   std::FILE* bin_ = nullptr;
   std::FILE* index_ = nullptr;
   std::string buffer_;
-  std::vector<std::uint32_t> lengths_;
+  std::vector<std::uint32_t> lengths_;  // of sequences
+  std::vector<std::uint64_t> ends_;     // of documents, in sequences
   std::uint64_t tokens_ = 0;
 };
 

@@ -35,7 +35,7 @@ bool may_become_character(std::string_view bytes) {
 
 std::string TextPieces::add(std::int32_t token) {
   if (token >= tokenizer_.vocab_size()) return {};  // a row of a larger table: no text
-  return stops_.add(tokenizer_.decode(std::span(&token, 1)));
+  return stops_.add(tokenizer_.decode_next(token));
 }
 
 std::string text_of(const Tokenizer& tokenizer, const std::vector<std::string>& stops,

@@ -106,10 +106,13 @@ int Hdf5Handle::close() {
   return id >= 0 ? close_(id) : 0;
 }
 
-Hdf5File Hdf5File::create(const std::string& path) {
+Hdf5File Hdf5File::create(const std::string& path, unsigned most_attributes) {
   const auto lock = lock_hdf5();
   Hdf5Handle creation = property_list(H5P_FILE_CREATE);
   HDF5_CHECK(ErrorKind::internal, "", H5Pset_obj_track_times(creation.id(), false));
+  if (most_attributes > kFewAttributes) {  // stored as few are, and not in a heap
+    HDF5_CHECK(ErrorKind::internal, "", H5Pset_attr_phase_change(creation.id(), most_attributes, 0));
+  }
   Hdf5Handle access = file_access();
   Hdf5Handle file(
       HDF5_CHECK(ErrorKind::filesystem, path, H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id())),

@@ -96,14 +96,16 @@ class Hdf5Dataset {
 
 class Hdf5File {
  public:
-  /// A new, empty file; an old one of this name is overwritten.
-  static Hdf5File create(const std::string& path);
+  static constexpr unsigned kFewAttributes = 8;
+  /// A new, empty file; an old one of this name is overwritten. With more attributes than it is made for, Hdf5Reader
+  /// refuses it.
+  static Hdf5File create(const std::string& path, unsigned most_attributes = kFewAttributes);
   /// For overwriting attributes of a file that this program has just written.
   static Hdf5File open_for_update(const std::string& path);
 
   const std::string& path() const { return path_; }
 
-  // Written once or overwritten in place (the new value must have the same type and size). Eight at most.
+  // Written once or overwritten in place (the new value must have the same type and size).
   void write_attribute(const std::string& name, std::uint64_t value);
   void write_attribute(const std::string& name, std::string_view text);  ///< up to 60000 bytes, without NULs
 

@@ -27,6 +27,11 @@ std::string Hdf5Attributes::where() const {
   return name_.empty() ? file_->path() : fmt::format("{}: /{}", file_->path(), name_);
 }
 
+bool Hdf5Attributes::has(const std::string& name) const {
+  return std::any_of(attributes_->begin(), attributes_->end(),
+                     [&](const Hdf5Attribute& attribute) { return attribute.name == name; });
+}
+
 const Hdf5Attribute& Hdf5Attributes::find(const std::string& name) const {
   const auto found = std::find_if(attributes_->begin(), attributes_->end(),
                                   [&](const Hdf5Attribute& attribute) { return attribute.name == name; });

@@ -30,6 +30,7 @@ class Hdf5Attributes {
  public:
   std::uint64_t read_u64(const std::string& name) const;
   std::string read_text(const std::string& name) const;
+  bool has(const std::string& name) const;
 
  protected:
   Hdf5Attributes() = default;

@@ -51,14 +51,9 @@ HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, cons
     if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
     return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
   }
-  const std::string whole = folder + "/" + kTokenizerFile, vocab = folder + "/" + kVocabFile;
   HuggingFaceVocabulary found;
   try {
-    if (tokenizer_file_exists(whole)) {
-      found.tokenizer = make_tokenizer({"gpt2", whole, ""});
-    } else if (tokenizer_file_exists(vocab) && tokenizer_file_exists(folder + "/" + kMergeFile)) {
-      found.tokenizer = make_tokenizer({"gpt2", vocab, ""});
-    }
+    found.tokenizer = hugging_face_tokenizer(folder + "/");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     unsupported = error.what();

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "text/json_reader.h"
 
 namespace megatron {
@@ -53,42 +51,83 @@ std::string keys_of(std::string_view line) {
   return keys.empty() ? "none" : keys;
 }
 
-/// The same as text_of_json, but for syntax errors.
-std::string_view find_text(std::string_view line, std::string_view key, std::string& buffer) {
+/// Calls take(json) at the value of `key` in the object that `line` is, at the last one if it is there several times;
+/// it must take the value, and return whether that is of the right kind.
+template <class Take>
+void find_value(std::string_view line, std::string_view key, const char* wanted, const Take& take) {
   JsonReader json(line);
   const char kind = json.peek();
-  std::optional<std::string_view> text;
+  bool found = false;
   char value = '\0';  // what the last value of this key begins with
   if (kind != '{') {
     json.skip_value();
     json.expect_end();
     throw BadDocument{fmt::format("a JSON {} instead of an object", kind_of(kind))};
   }
-  visit_members(json, [&](std::string_view found) {
-    if (found != key) return json.skip_value();
+  visit_members(json, [&](std::string_view name) {
+    if (name != key) return json.skip_value();
     value = json.peek();
-    text.reset();
-    if (value == '"') {
-      text = json.string(buffer);
-    } else {
-      json.skip_value();
-    }
+    found = take(json, value);
   });
   json.expect_end();
-  if (text) return *text;
-  if (value != '\0') throw BadDocument{fmt::format("\"{}\" is a JSON {} instead of a string", key, kind_of(value))};
+  if (found) return;
+  if (value != '\0') throw BadDocument{fmt::format("\"{}\" is a JSON {} instead of {}", key, kind_of(value), wanted)};
   throw BadDocument{
       fmt::format("no key \"{}\" (there are: {}); name the text's key with --json-key", key, printable(keys_of(line)))};
+}
+
+/// Calls find(), whose syntax errors are bad documents.
+template <class Find>
+void with_bad_syntax(const Find& find) {
+  try {
+    find();
+  } catch (const JsonError& error) {
+    throw BadDocument{fmt::format("not valid JSON (byte {} of the line): {}", error.at + 1, error.reason), error.at};
+  }
 }
 
 }  // namespace
 
 std::string_view text_of_json(std::string_view line, std::string_view key, std::string& buffer) {
-  try {
-    return find_text(line, key, buffer);
-  } catch (const JsonError& error) {
-    throw BadDocument{fmt::format("not valid JSON (byte {} of the line): {}", error.at + 1, error.reason), error.at};
-  }
+  std::string_view text;
+  with_bad_syntax([&] {
+    find_value(line, key, "a string", [&](JsonReader& json, char kind) {
+      if (kind == '"') {
+        text = json.string(buffer);
+      } else {
+        json.skip_value();
+      }
+      return kind == '"';
+    });
+  });
+  return text;
+}
+
+std::string_view texts_of_json(std::string_view line, std::string_view key, std::string& buffer,
+                               std::vector<std::size_t>& ends) {
+  with_bad_syntax([&] {
+    find_value(line, key, "an array of strings", [&](JsonReader& json, char kind) {
+      buffer.clear();
+      ends.clear();
+      if (kind != '[') return json.skip_value(), false;
+      bool strings = true;
+      std::string unescaped;
+      json.expect('[', "an array");
+      if (json.take(']')) return true;
+      do {
+        if (json.peek() != '"') {
+          strings = false;
+          json.skip_value();
+          continue;
+        }
+        buffer += json.string(unescaped);
+        ends.push_back(buffer.size());
+      } while (json.take(','));
+      json.expect(']', "',' or ']'");
+      return strings;
+    });
+  });
+  return buffer;
 }
 
 }  // namespace megatron

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace megatron {
 
@@ -16,5 +17,9 @@ struct BadDocument {
 /// The string under `key` in the JSON object that `line` (valid UTF-8) is; the last one if the key is there twice. A
 /// view of `line` or of `buffer`. Throws BadDocument.
 std::string_view text_of_json(std::string_view line, std::string_view key, std::string& buffer);
+
+/// The same of an array of strings, one after the other; `ends` becomes where each of them ends.
+std::string_view texts_of_json(std::string_view line, std::string_view key, std::string& buffer,
+                               std::vector<std::size_t>& ends);
 
 }  // namespace megatron

@@ -19,11 +19,13 @@ Preprocessor::Preprocessor(PreprocessJob job)
     : job_(std::move(job)),
       tokenizer_(make_tokenizer(job_.tokenizer)),
       encoder_(tokenizer_->make_encoder(job_.special_tokens)),
+      splitter_(job_.sentences, job_.language),
       files_(job_.output) {
   verify(!job_.inputs.paths.empty(), ErrorKind::configuration, "give at least one --input");
   check_prefix(job_.output, "--output");
   verify(job_.shard_bytes >= kSmallestShard && job_.shard_bytes <= kLargestShard, ErrorKind::configuration,
          "--shard-bytes: at least {}, at most {}", kSmallestShard, kLargestShard);
+  job_.inputs.arrays = job_.sentences == SentenceMode::array;
   corpus_ = std::make_unique<TextCorpus>(job_.inputs);
   verify(input_bytes() / job_.shard_bytes < kMostBlocks, ErrorKind::configuration,
          "--shard-bytes {}: {} bytes of input would make more than {} shards; choose larger ones", job_.shard_bytes,
@@ -48,7 +50,10 @@ std::vector<InputIdentity> Preprocessor::identify_inputs() const {
 class Preprocessor::BlockReader {
  public:
   BlockReader(Preprocessor& owner, std::uint64_t block, const Progress& progress)
-      : owner_(owner), progress_(progress), writer_(owner.files_.begin_part(block), vocabulary_of(*owner.tokenizer_)) {
+      : owner_(owner),
+        progress_(progress),
+        writer_(owner.files_.begin_part(block), vocabulary_of(*owner.tokenizer_),
+                owner.job_.sentences == SentenceMode::none ? Sentences::unknown : Sentences::kept) {
     summary_.block = block;
   }
 
@@ -78,28 +83,50 @@ class Preprocessor::BlockReader {
     }
     if (ids_.empty()) {
       ++summary_.empty;
+    } else if (owner_.job_.sentences != SentenceMode::none) {
+      writer_.add_document(ids_, lengths_);
     } else {
       writer_.add_document(ids_);  // not tried: half a document in the shard could not be left out
     }
   }
 
-  /// The document's ids in ids_; none of an empty text.
+  /// The document's ids in ids_, and the lengths of its sentences in lengths_; none of an empty text.
   void encode(std::string_view text) {
     ids_.clear();
+    lengths_.clear();
     try {
-      owner_.encoder_->encode(text, ids_);
+      if (owner_.job_.sentences == SentenceMode::none) {
+        owner_.encoder_->encode(text, ids_);
+      } else {
+        for (const std::string_view sentence : owner_.splitter_.split(text, owner_.corpus_->string_ends())) {
+          encode_sentence(sentence);
+        }
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       throw BadDocument{error.what()};
     }
-    if (!ids_.empty() && owner_.job_.append_eod) ids_.push_back(owner_.tokenizer_->eod_id());
+    if (!ids_.empty() && owner_.job_.append_eod) add_end();
   }
+  void encode_sentence(std::string_view sentence) {
+    while (!sentence.empty() && is_space(sentence.front())) sentence.remove_prefix(1);
+    while (!sentence.empty() && is_space(sentence.back())) sentence.remove_suffix(1);
+    const std::size_t before = ids_.size();
+    owner_.encoder_->encode(sentence, ids_);
+    if (ids_.size() > before) lengths_.push_back(ids_.size() - before);
+  }
+  void add_end() {
+    ids_.push_back(owner_.tokenizer_->eod_id());
+    if (!lengths_.empty()) ++lengths_.back();
+  }
+  static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
   Preprocessor& owner_;
   const Progress& progress_;
   BlockSummary summary_;
   TokenShardWriter writer_;
   std::vector<std::int32_t> ids_;
+  std::vector<std::uint64_t> lengths_;
 };
 
 BlockSummary Preprocessor::process(std::uint64_t block, const Progress& progress) {

@@ -26,6 +26,7 @@
 
 #include "data/shard_files.h"
 #include "preprocess/input_identity.h"
+#include "preprocess/sentences.h"
 #include "preprocess/text_corpus.h"
 #include "tokenizer/tokenizer.h"
 
@@ -36,7 +37,9 @@ struct PreprocessJob {
   std::string output;  ///< PREFIX
   TokenizerChoice tokenizer;
   SpecialTokens special_tokens = SpecialTokens::text;
-  bool append_eod = true;
+  bool append_eod = true;  ///< to the last sentence, where sentences are kept
+  SentenceMode sentences = SentenceMode::none;
+  std::string language = "en";  ///< of SentenceMode::icu
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
 };
 
@@ -81,6 +84,7 @@ class Preprocessor {
   PreprocessJob job_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Encoder> encoder_;
+  SentenceSplitter splitter_;
   std::unique_ptr<TextCorpus> corpus_;
   std::vector<std::vector<Segment>> blocks_;
   ShardSetFiles files_;

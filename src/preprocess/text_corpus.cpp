@@ -73,6 +73,8 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
   for (const std::string& path : paths) {
     refuse_other_compression(path);
     const TextFormat format = format_of(path, inputs_.format);
+    verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
+           "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);
     const InputFile file(path, InputFile::Gzip::unpacked);
     files_.push_back({path, format, file.bytes(), file.version()});
   }
@@ -104,6 +106,7 @@ std::string_view TextCorpus::text_of(std::string_view document, TextFormat forma
   check_utf8(document);
   if (format == TextFormat::plain) return document;
   try {
+    if (inputs_.arrays) return texts_of_json(document, inputs_.json_key, unescaped_, string_ends_);
     return text_of_json(document, inputs_.json_key, unescaped_);
   } catch (const std::bad_alloc&) {
     unescaped_ = {};

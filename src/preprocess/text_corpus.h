@@ -23,6 +23,7 @@ struct TextInputs {
   std::vector<std::string> paths;
   std::string format;  ///< "jsonl", "text", or "": by each file's extension (.jsonl .ndjson .json / .txt), before .gz
   std::string json_key = "text";
+  bool arrays = false;    ///< the key holds an array of strings (sentences) instead of one; JSON lines only
   bool skip_bad = false;  ///< leave bad documents out and count them
 };
 
@@ -37,6 +38,8 @@ class TextCorpus {
 
   /// The text of each document that begins in the segment; may throw BadDocument (json_text.h).
   using UseText = std::function<void(std::string_view text)>;
+  /// While a text is used that is an array of strings, one after the other: where each of them ends.
+  const std::vector<std::size_t>& string_ends() const { return string_ends_; }
   /// Called now and then with the bytes of the segment read so far.
   using Progress = std::function<void(std::uint64_t bytes)>;
   /// Returns how many documents were bad.
@@ -57,6 +60,7 @@ class TextCorpus {
   std::unique_ptr<InputFile> open_;
   std::size_t open_index_ = 0;
   std::string unescaped_;
+  std::vector<std::size_t> string_ends_;
 };
 
 }  // namespace megatron

@@ -192,22 +192,33 @@ po::options_description preprocess_options(PreprocessJob& job) {
                         "text to read, also gzip; a folder stands for all files in it and below");
   options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
   options.add_options()("tokenizer", po::value(&job.tokenizer.name)->value_name("NAME")->default_value("byte"),
-                        "byte (no vocabulary), or gpt2 (byte-level BPE)");
+                        "byte (no vocabulary), gpt2 (byte-level BPE), bert-uncased or bert-cased (WordPiece)");
   options.add_options()(
       "vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
       "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), or a tokenizer.json "
-      "alone");
+      "alone; bert-*: vocab.txt or a tokenizer.json");
   options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"),
                         "gpt2; default: merges.txt next to vocab.json");
+  options.add_options()("extra-ids", po::value(&job.tokenizer.extra_ids)->value_name("N")->default_value(0),
+                        "bert-*: add the tokens <extra_id_0> ... (N of them) that the vocabulary lacks; [BOS] and "
+                        "[EOS] always are");
   options.add_options()(
       "format", po::value(&job.inputs.format)->value_name("F"),
       "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
   options.add_options()("json-key", po::value(&job.inputs.json_key)->value_name("KEY")->default_value("text"),
                         "the text's key in each JSON object");
-  options.add_options()("special-tokens",
-                        "gpt2: special tokens written in a text, such as <|im_end|>, become those tokens, also the one "
-                        "that ends documents; default: they are text");
+  options.add_options()(
+      "special-tokens",
+      "gpt2, bert-*: special tokens written in a text, such as <|im_end|>, become those tokens, also the one "
+      "that ends documents; default: they are text");
   options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
+  options.add_options()("split-sentences", "keep where sentences begin (BERT, T5): the same as --sentences icu");
+  options.add_options()(
+      "sentences", po::value<std::string>()->value_name("MODE"),
+      "the same, by MODE: icu (ICU's rules and abbreviations; a blank line also ends one), lines (each "
+      "line is one), array (the JSON key holds an array of strings)");
+  options.add_options()("language", po::value(&job.language)->value_name("L")->default_value("en"),
+                        "icu: of the rules and abbreviations");
   options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
                         "bytes of input a shard; a block of this size is a rank's unit of work");
   options.add_options()("overwrite", kOverwriteHelp);
@@ -233,6 +244,14 @@ void run(Communicator& world, int argc, char** argv, std::optional<TargetLock>& 
   job.append_eod = found.count("no-append-eod") == 0;
   if (found.count("special-tokens") > 0) job.special_tokens = SpecialTokens::tokens;
   job.inputs.skip_bad = found.count("skip-bad") > 0;
+  if (found.count("sentences") > 0) job.sentences = sentence_mode(found["sentences"].as<std::string>());
+  if (found.count("split-sentences") > 0) {
+    verify(job.sentences == SentenceMode::none || job.sentences == SentenceMode::icu, ErrorKind::configuration,
+           "--split-sentences is --sentences icu; leave one of the two out");
+    job.sentences = SentenceMode::icu;
+  }
+  verify(job.sentences == SentenceMode::icu || found["language"].defaulted(), ErrorKind::configuration,
+         "--language {}: it is for --split-sentences", job.language);
   verify(!job.inputs.paths.empty() && !job.output.empty(), ErrorKind::configuration,
          "give --input FILE... and --output PREFIX; see --help");
   preprocess(world, job, found.count("overwrite") > 0, lock);

@@ -1,6 +1,5 @@
 #include "programs/preprocess_tools.h"
 
-#include <chrono>
 #include <optional>
 #include <sstream>
 
@@ -8,12 +7,9 @@
 #include "config/suggestions.h"
 #include "formats/conversion.h"
 #include "preprocess/sample_corpus.h"
-#include "preprocess/text_corpus.h"
 #include "programs/program.h"
-#include "system/durable_file.h"
-#include "system/file_lock.h"
+#include "programs/train_tokenizer.h"
 #include "text/byte_text.h"
-#include "tokenizer/bpe_trainer.h"
 
 namespace megatron {
 
@@ -60,15 +56,19 @@ class SampleCorpus final : public PreprocessTool {
 class Import final : public PreprocessTool {
  public:
   Import() {
-    option("tokenizer", &tokenizer_.name, "NAME", "whose tokens they are: byte or gpt2; or, without its files,");
+    option("tokenizer", &tokenizer_.name, "NAME",
+           "whose tokens they are: byte gpt2 bert-uncased bert-cased; or, without its files,");
     option("vocab-size", &vocab_size_, "N", "the number of ids,");
     option("eod-id", &eod_id_, "ID", "and the one that ends documents");
-    option("vocab-file", &tokenizer_.vocab_file, "FILE", "gpt2: vocab.json, or a tokenizer.json alone");
+    option("vocab-file", &tokenizer_.vocab_file, "FILE",
+           "gpt2: vocab.json, or a tokenizer.json alone; bert-*: vocab.txt or a tokenizer.json");
     option("merge-file", &tokenizer_.merge_file, "FILE", "gpt2; default: merges.txt next to vocab.json");
+    option("extra-ids", &tokenizer_.extra_ids, "N (=0)", "bert-*: with the tokens <extra_id_0> ..., N of them");
     option(
         "documents", &documents_, "MODE (=exact)",
         "exact: each sequence is a document, and it is an error if Megatron's are not; joined: the sequences of each "
-        "document together; sequences: each sequence, whatever the documents are");
+        "document together; sentences: the same, with its sequences as sentences; sequences: each sequence, whatever "
+        "the documents are");
     flag("skip-empty", &job_.skip_empty, "leave out documents without tokens, which shards do not hold");
     option("shard-bytes", &job_.shard_bytes, "N (=268435456)", "bytes of SOURCE.bin a shard");
     flag("overwrite", &job_.overwrite, kOverwriteHelp);
@@ -105,8 +105,9 @@ class Import final : public PreprocessTool {
   ImportedDocuments mode() const {
     if (documents_ == "exact") return ImportedDocuments::exact;
     if (documents_ == "joined") return ImportedDocuments::joined;
-    verify(documents_ == "sequences", ErrorKind::configuration, "--documents {}: choose one of: exact joined sequences",
-           documents_);
+    if (documents_ == "sentences") return ImportedDocuments::sentences;
+    verify(documents_ == "sequences", ErrorKind::configuration,
+           "--documents {}: choose one of: exact joined sentences sequences", documents_);
     return ImportedDocuments::sequences;
   }
   void check() const override {
@@ -188,86 +189,12 @@ class Merge final : public PreprocessTool {
   bool overwrite_ = false;
 };
 
-class TrainTokenizer final : public PreprocessTool {
- public:
-  TrainTokenizer() {
-    list("input", &inputs_.paths, "FILE...", "text to learn from, also gzip; a folder stands for all files in it");
-    option("output", &output_, "FOLDER", "where vocab.json and merges.txt go");
-    option("vocab-size", &vocab_size_, "N (=32768)", "tokens, with the 256 bytes and <|endoftext|>");
-    option("least-count", &least_count_, "N (=2)", "how often a pair must occur to become a token");
-    option("format", &inputs_.format, "F", "jsonl or text; by the extension if not given");
-    option("json-key", &inputs_.json_key, "KEY (=text)", "the text's key in each JSON object");
-    flag("skip-bad", &inputs_.skip_bad, "leave bad documents out");
-    flag("overwrite", &overwrite_, "replace another vocabulary that is in this folder (an equal one always may be)");
-  }
-  std::string_view name() const override { return "train-tokenizer"; }
-  std::string_view arguments() const override { return "--input FILE... --output FOLDER [--vocab-size N]"; }
-  std::string_view about() const override {
-    return "Makes a byte-level BPE vocabulary from text, in the files of GPT-2's: --tokenizer gpt2 --vocab-file "
-           "FOLDER/vocab.json";
-  }
-  std::string run() override {
-    const auto start = std::chrono::steady_clock::now();
-    TextCorpus corpus(inputs_);
-    prepare_prefix(output_ + "/" + kVocabFile, "--output");
-    const TargetLock lock(output_ + "/" + kVocabFile);
-    BpeTrainer trainer;
-    const std::vector<std::uint64_t> bytes = corpus.file_bytes();
-    std::uint64_t bad = 0;
-    for (std::size_t file = 0; file < bytes.size(); ++file) {
-      bad += corpus.visit({file, 0, bytes[file]}, [&](std::string_view text) { trainer.add_text(text); });
-    }
-    const std::uint64_t pieces = trainer.distinct_pieces(), text_bytes = trainer.bytes();
-    verify(pieces > 0, ErrorKind::data, "{}{}: no text was found to learn from", inputs_.paths.front(),
-           inputs_.paths.size() > 1 ? " and the other inputs" : "");
-    const BpeVocabulary vocabulary = trainer.train(vocab_size_, least_count_);
-    write(vocabulary);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::string text = fmt::format("{}: {} tokens, {} merges from {} of text with {} different words in {:.1f} s",
-                                   output_, vocabulary.tokens.size(), vocabulary.merges.size(),
-                                   format_bytes(static_cast<double>(text_bytes)), pieces, seconds);
-    if (static_cast<std::int64_t>(vocabulary.tokens.size()) < vocab_size_) {
-      text += fmt::format("\nno further pair occurs {} times: more text would make more tokens", least_count_);
-    }
-    if (bad > 0) text += fmt::format("\n{} left out (--skip-bad)", plural(bad, "bad document"));
-    return text;
-  }
-
- private:
-  void check() const override {
-    verify(!inputs_.paths.empty() && !output_.empty() && names_.empty(), ErrorKind::configuration,
-           "train-tokenizer: give --input FILE... and --output FOLDER; see --help");
-    verify(vocab_size_ > 257 && vocab_size_ <= static_cast<std::int64_t>(kMostTokens), ErrorKind::configuration,
-           "--vocab-size {}: more than 257 (the bytes and <|endoftext|>), at most {}", vocab_size_, kMostTokens);
-    verify(least_count_ > 0, ErrorKind::configuration, "--least-count {}: at least 1", least_count_);
-  }
-  void write(const BpeVocabulary& vocabulary) const {
-    const std::string vocab = output_ + "/" + kVocabFile, merges = output_ + "/" + kMergeFile;
-    Publication files;
-    files.write(vocab, vocabulary.vocab_text);
-    files.write(merges, vocabulary.merge_text);
-    for (const std::string& name : {vocab, merges}) {
-      verify(overwrite_ || replaces_nothing_else(temporary_name(name), name), ErrorKind::configuration,
-             "{} is there already, of another vocabulary; add --overwrite to replace it, or choose another folder",
-             name);
-    }
-    files.publish();
-    files.commit();
-    remove_temporaries({vocab, merges});
-  }
-
-  TextInputs inputs_;
-  std::string output_;
-  std::int64_t vocab_size_ = 32768, least_count_ = 2;
-  bool overwrite_ = false;
-};
-
 template <class Tool>
 std::unique_ptr<PreprocessTool> make() {
   return std::make_unique<Tool>();
 }
 constexpr std::unique_ptr<PreprocessTool> (*kTools[])() = {make<SampleCorpus>, make<Import>, make<Export>, make<Merge>,
-                                                           make<TrainTokenizer>};
+                                                           make_train_tokenizer};
 
 }  // namespace
 

@@ -16,13 +16,12 @@
 
 #include "tokenizer/bpe_vocabulary.h"
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/word_counts.h"
 
 namespace megatron {
 
 class BpeTrainer {
  public:
-  BpeTrainer();
-
   /// Counts the pieces of a text. One that is longer than any token may be (kLongestToken) is left out: it is no word.
   void add_text(std::string_view text);
 
@@ -34,18 +33,8 @@ class BpeTrainer {
   BpeVocabulary train(std::int64_t vocab_size, std::int64_t least_count);
 
  private:
-  struct Piece {
-    std::uint64_t text = 0;  // where it begins in texts_
-    std::uint32_t length = 0;
-    std::uint64_t hash = 0;
-    std::int64_t count = 0;
-  };
-  void grow();
-
   PieceScanner scanner_;
-  std::string texts_;
-  std::vector<Piece> pieces_;
-  std::vector<std::uint32_t> slots_;  // of pieces, from 1; open addressing, at most half full
+  WordCounts pieces_;
   std::uint64_t bytes_ = 0;
 };
 

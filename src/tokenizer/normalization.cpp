@@ -111,6 +111,14 @@ void order_and_compose(const CanonicalTables& tables, std::vector<std::uint32_t>
 
 }  // namespace
 
+void append_decomposition(std::uint32_t code_point, std::vector<std::uint32_t>& out) {
+  CanonicalTables::instance().decompose(code_point, out);
+}
+
+std::uint8_t combining_class(std::uint32_t code_point) {
+  return CanonicalTables::instance().class_of(code_point);
+}
+
 std::string_view normalized_nfc(std::string_view text, std::string& buffer) {
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < kFirstMarkByte; };
   if (std::all_of(text.begin(), text.end(), is_plain)) return text;

@@ -1,17 +1,34 @@
 #include "tokenizer/tokenizer.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "system/errno_text.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
+#include "tokenizer/vocabulary_file.h"
+#include "tokenizer/word_piece_builder.h"
+#include "tokenizer/word_piece_tokenizer.h"
 
 namespace megatron {
 
+namespace {
+
+bool is_bert(std::string_view name) {
+  return name == "bert-uncased" || name == "bert-cased";
+}
+
+}  // namespace
+
 bool tokenizer_has_files(std::string_view name) {
-  return name == "gpt2";
+  return name == "gpt2" || is_bert(name);
+}
+
+std::string kept_file_names(std::string_view name, const std::string& before) {
+  if (is_bert(name)) return fmt::format("{0}{1} (or {0}{2})", before, kWordPieceFile, kTokenizerFile);
+  return fmt::format("{0}{1} with {0}{2} (or {0}{3})", before, kVocabFile, kMergeFile, kTokenizerFile);
 }
 
 bool tokenizer_file_exists(const std::string& path) {
@@ -36,9 +53,27 @@ std::string default_merge_file(const std::string& vocab_file) {
   return merge_file;
 }
 
+std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
+  verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
+         "the {} tokenizer needs --vocab-file, a vocab.txt or a tokenizer.json (`megatron_preprocess train-tokenizer "
+         "--type wordpiece` makes a vocab.txt), and no --merge-file",
+         choice.name);
+  const bool lower_case = choice.name == "bert-uncased", json = choice.vocab_file.ends_with(".json");
+  WordPieceVocabulary vocabulary = json ? read_word_piece_json(choice.vocab_file, choice.extra_ids)
+                                        : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids);
+  verify(vocabulary.lower_case == lower_case, ErrorKind::configuration, "{} has lowercase = {}; choose --tokenizer {}",
+         choice.vocab_file, vocabulary.lower_case, lower_case ? "bert-cased" : "bert-uncased");
+  return std::make_unique<WordPieceTokenizer>(std::move(vocabulary));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
+  verify(choice.extra_ids >= 0 && choice.extra_ids <= kMostExtraIds, ErrorKind::configuration,
+         "--extra-ids {}: at least 0, at most {}", choice.extra_ids, kMostExtraIds);
+  verify(choice.extra_ids == 0 || is_bert(choice.name), ErrorKind::configuration,
+         "--extra-ids: the {} tokenizer has no sentinels; choose bert-uncased or bert-cased", choice.name);
+  if (is_bert(choice.name)) return make_bert_tokenizer(choice);
   const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
   if (choice.name == "byte") {
     verify(!vocab && !merges, ErrorKind::configuration,
@@ -53,7 +88,43 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
                                            paired ? default_merge_file(choice.vocab_file) : choice.merge_file);
   }
-  fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2", choice.name);
+  fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased",
+       choice.name);
+}
+
+namespace {
+
+/// Whether tokenizer_config.json says "do_lower_case": false.
+bool keeps_case(const std::string& folder) {
+  const std::string path = folder + kTokenizerConfigFile;
+  if (!tokenizer_file_exists(path)) return false;
+  const NamedText file = read_vocabulary_file(path, kWordPieceAdvice);
+  const auto config = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
+  return config.is_object() && config.value("do_lower_case", nlohmann::json(true)) == false;
+}
+
+/// The name of the tokenizer that a tokenizer.json is for, by its model; what is not JSON is told by its reader.
+std::string name_of_json(const std::string& path) {
+  const NamedText file = read_vocabulary_file(path);
+  const auto json = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
+  const auto at = [&](const char* pointer) {
+    const nlohmann::json::json_pointer place(pointer);
+    return json.is_object() && json.contains(place) ? json.at(place) : nlohmann::json();
+  };
+  if (at("/model/type") != "WordPiece") return "gpt2";
+  return at("/normalizer/lowercase") == false ? "bert-cased" : "bert-uncased";
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder) {
+  const std::string whole = folder + kTokenizerFile, vocab = folder + kVocabFile, pieces = folder + kWordPieceFile;
+  if (tokenizer_file_exists(whole)) return make_tokenizer({name_of_json(whole), whole, ""});
+  if (tokenizer_file_exists(vocab) && tokenizer_file_exists(folder + kMergeFile)) {
+    return make_tokenizer({"gpt2", vocab, ""});
+  }
+  if (!tokenizer_file_exists(pieces)) return nullptr;
+  return make_tokenizer({keeps_case(folder) ? "bert-cased" : "bert-uncased", pieces, ""});
 }
 
 namespace {
@@ -62,6 +133,10 @@ namespace {
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   std::vector<TokenizerChoice> choices;
   if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
+  if (is_bert(name)) {
+    if (tokenizer_file_exists(before + kWordPieceFile)) choices.push_back({name, before + kWordPieceFile, ""});
+    return choices;
+  }
   if (tokenizer_file_exists(before + kVocabFile) && tokenizer_file_exists(before + kMergeFile)) {
     choices.push_back({name, before + kVocabFile, before + kMergeFile});
   }

@@ -37,8 +37,9 @@ class Encoder {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json";
-inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile};
+inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json",
+                            *kWordPieceFile = "vocab.txt";
+inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile, kWordPieceFile};
 inline constexpr const char* kTokenizerConfigFile =
     "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
 
@@ -46,6 +47,13 @@ inline constexpr const char* kTokenizerConfigFile =
 struct TokenizerFile {
   std::string name;           ///< one of kTokenizerFiles
   std::string_view contents;  ///< as long as the tokenizer lives
+};
+
+/// Ids of tokens with a meaning of their own; -1: there is none. Sentinels have ids in a row.
+struct SpecialIds {
+  std::int32_t cls = -1, sep = -1, mask = -1, pad = -1, bos = -1, eos = -1, unk = -1, first_sentinel = -1;
+  std::int32_t sentinels = 0;
+  bool operator==(const SpecialIds&) const = default;
 };
 
 class Tokenizer {
@@ -65,7 +73,12 @@ class Tokenizer {
   /// The bytes of `ids`. The end-of-document id gives nothing, other special tokens their names; an id outside the
   /// vocabulary is ErrorKind::data.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  /// What an id adds to the text of those before it: together they are decode() of all but for what precedes the first.
+  virtual std::string decode_next(std::int32_t id) const { return decode(std::span(&id, 1)); }
   virtual std::string eod_text() const = 0;  ///< the name of the end-of-document token
+  virtual SpecialIds special_ids() const { return {}; }
+  /// For each id whether its token continues a word ("##ing"); empty where words are not kept apart.
+  virtual std::vector<std::uint8_t> continues() const { return {}; }
   virtual std::vector<TokenizerFile> files() const { return {}; }
   /// Hugging Face's form (tokenizer_export.h) of the same mapping; the file that it was made from, if that was one.
   virtual std::string tokenizer_json() const = 0;
@@ -73,12 +86,16 @@ class Tokenizer {
 
 /// Whether the tokenizer of this name is made from files.
 bool tokenizer_has_files(std::string_view name);
+/// For messages: the files that it is made from, in words, each with `before` in front.
+std::string kept_file_names(std::string_view name, const std::string& before);
 
 struct TokenizerChoice {
-  std::string name = "byte";  ///< "byte" or "gpt2"
-  /// gpt2 only: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
+  std::string name = "byte";  ///< "byte", "gpt2", "bert-uncased" or "bert-cased"
+  /// gpt2: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
   /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
+  /// bert-*: kWordPieceFile, or kTokenizerFile (by the ending .json), as vocab_file.
   std::string vocab_file, merge_file;
+  std::int64_t extra_ids = 0;  ///< bert-*: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent
 };
 
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
@@ -88,6 +105,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
 /// ErrorKind::filesystem where it cannot be told: that is not taken for absent.
 bool tokenizer_file_exists(const std::string& path);
 
+/// The tokenizer of a Hugging Face model's folder ("model/"): of its tokenizer.json, else of vocab.json with
+/// merges.txt, else of vocab.txt, which is cased where tokenizer_config.json says that it does not lower-case. nullptr
+/// if there are none; ErrorKind::data for what is wrong in them, or not supported.
+std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder);
+
 /// What lies under the names of a tokenizer's files.
 struct KeptTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  ///< the one that was looked for; nullptr: it is not there
@@ -95,8 +117,8 @@ struct KeptTokenizer {
 };
 
 /// Looks for a tokenizer whose files were kept, under their own names after `before` ("data/stories." or
-/// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile, or both. The hash tells which it is, since some may
-/// have been left there by another one; damaged files are not it.
+/// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile or kWordPieceFile. The hash tells which it is, since
+/// some may have been left there by another one; damaged files are not it.
 KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, const std::string& before);
 
 }  // namespace megatron

@@ -44,12 +44,18 @@ std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
 }
 
 std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest) {
-  return json{{"tokenizer_class", "PreTrainedTokenizerFast"},
-              {"eos_token", tokenizer.eod_text()},
-              {"model_max_length", longest},
-              {"clean_up_tokenization_spaces", false}}
-             .dump(2) +
-         "\n";
+  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"eos_token", tokenizer.eod_text()},
+                 {"model_max_length", longest},
+                 {"clean_up_tokenization_spaces", false}};
+  const SpecialIds special = tokenizer.special_ids();
+  const std::pair<const char*, std::int32_t> names[] = {{"cls_token", special.cls},   {"sep_token", special.sep},
+                                                        {"mask_token", special.mask}, {"pad_token", special.pad},
+                                                        {"unk_token", special.unk},   {"bos_token", special.bos}};
+  for (const auto& [name, id] : names) {
+    if (id >= 0) config[name] = tokenizer.decode(std::span(&id, 1));
+  }
+  return config.dump(2) + "\n";
 }
 
 }  // namespace megatron

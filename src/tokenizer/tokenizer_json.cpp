@@ -3,7 +3,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "text/json_reader.h"
+#include "tokenizer/json_members.h"
 #include "tokenizer/tokenizer_pipeline.h"
 #include "tokenizer/vocabulary_file.h"
 
@@ -38,43 +38,13 @@ class TokenizerJson {
   [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
     fail(ErrorKind::data,
          "{}:{}: asks for {}, which this program does not have; supported are byte-level BPE tokenizers as GPT-2, "
-         "GPT-NeoX, StarCoder, Llama 3, Qwen2 and Qwen3 have them. For others make ids with the model's own library "
-         "and bring them with `megatron_preprocess import`",
+         "GPT-NeoX, StarCoder, Llama 3, Qwen2 and Qwen3 have them, and BERT's as --tokenizer bert-uncased or "
+         "bert-cased. "
+         "For others make ids with the model's own library and bring them with `megatron_preprocess import`",
          file_.path, file_.line_of(at), what);
   }
 
-  /// Calls visit(key, json) for each member; it must read the value.
-  template <class Visit>
-  static void for_each_member(JsonReader& json, const Visit& visit) {
-    json.expect('{', "an object");
-    if (json.take('}')) return;
-    do {
-      std::string buffer;
-      const std::string key(json.string(buffer));
-      json.expect(':', "':' after a key");
-      json.peek();
-      visit(key, json);
-    } while (json.take(','));
-    json.expect('}', "',' or '}'");
-  }
-  template <class Visit>
-  static void for_each_element(JsonReader& json, const Visit& visit) {
-    json.expect('[', "an array");
-    if (json.take(']')) return;
-    do {
-      json.peek();
-      visit(json);
-    } while (json.take(','));
-    json.expect(']', "',' or ']'");
-  }
-
-  /// The value that comes next, as it is written.
-  std::string_view raw(JsonReader& json) const {
-    json.peek();
-    const std::size_t begin = json.position();
-    json.skip_value();
-    return std::string_view(file_.text).substr(begin, json.position() - begin);
-  }
+  std::string_view raw(JsonReader& json) const { return raw_value(json, file_.text); }
   bool is_true(JsonReader& json) const { return raw(json) == "true"; }
   /// Refuses any value but these.
   void expect_one_of(JsonReader& json, const std::string& name, std::initializer_list<std::string_view> good) const {

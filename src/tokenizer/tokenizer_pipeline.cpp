@@ -131,4 +131,40 @@ void check_post_processor(std::string_view text) {
   }
 }
 
+namespace {
+
+/// The one step of this type that a part must be.
+json only_step(std::string_view text, const char* part, const char* list, const char* type) {
+  const std::vector<json> steps = steps_of(text, part, list);
+  if (steps.size() != 1) refuse(fmt::format("a {} of {} steps", part, steps.size()));
+  const std::string found = type_of(steps[0], part);
+  if (found != type) refuse(fmt::format("a {} of type {}", part, found));
+  return steps[0];
+}
+
+}  // namespace
+
+BertNormalizer read_bert_normalizer(std::string_view text) {
+  const json step = only_step(text, "normalizer", "normalizers", "BertNormalizer");
+  expect_members(step, "normalizer", {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
+  BertNormalizer made;
+  made.clean = flag(step, "clean_text", true);
+  made.ideographs = flag(step, "handle_chinese_chars", true);
+  made.lower_case = flag(step, "lowercase", true);
+  const bool as_case = step.value("strip_accents", json()).is_null();
+  made.strip_accents = as_case ? made.lower_case : flag(step, "strip_accents", true);
+  return made;
+}
+
+void check_bert_pre_tokenizer(std::string_view text) {
+  expect_members(only_step(text, "pre_tokenizer", "pretokenizers", "BertPreTokenizer"), "pre_tokenizer", {"type"});
+}
+
+bool read_word_piece_decoder(std::string_view text) {
+  const json step = only_step(text, "decoder", "decoders", "WordPiece");
+  expect_members(step, "decoder", {"type", "prefix", "cleanup"});
+  if (step.value("prefix", json("##")) != "##") refuse(fmt::format("decoder.prefix = {}", step["prefix"].dump()));
+  return flag(step, "cleanup", true);
+}
+
 }  // namespace megatron

@@ -31,4 +31,14 @@ void check_decoder(std::string_view json);
 /// post_processor: anything that leaves the ids alone but for special tokens around them, which are never added here.
 void check_post_processor(std::string_view json);
 
+/// normalizer of a WordPiece model: BertNormalizer.
+struct BertNormalizer {
+  bool clean = true, ideographs = true, strip_accents = true, lower_case = true;
+};
+BertNormalizer read_bert_normalizer(std::string_view json);
+/// pre_tokenizer: BertPreTokenizer.
+void check_bert_pre_tokenizer(std::string_view json);
+/// decoder: WordPiece. Whether it closes up spaces before punctuation.
+bool read_word_piece_decoder(std::string_view json);
+
 }  // namespace megatron

@@ -8,8 +8,8 @@
 
 namespace megatron {
 
-NamedText read_vocabulary_file(const std::string& path) {
-  NamedText file{path, ""};
+NamedText read_vocabulary_file(const std::string& path, const char* advice) {
+  NamedText file{path, "", advice};
   try {
     const RegularFile source(path, ErrorKind::data);
     verify(source.bytes() <= kLargestVocabularyFile, ErrorKind::data,
@@ -19,7 +19,7 @@ NamedText read_vocabulary_file(const std::string& path) {
     source.read(0, file.text.data(), file.text.size());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
-    fail(ErrorKind::data, "{}; {}", error.what(), kVocabularyAdvice);
+    fail(ErrorKind::data, "{}; {}", error.what(), advice);
   }
   const std::size_t valid = first_invalid_utf8(file.text);
   if (valid < file.text.size()) file.fail_at(valid, "invalid UTF-8");

@@ -23,6 +23,7 @@ inline constexpr const char* kVocabularyAdvice = "scripts/download_vocab.sh fetc
 struct NamedText {
   const std::string& path;
   std::string text;
+  const char* advice = kVocabularyAdvice;  ///< ends every message
 
   std::size_t line_of(std::size_t at) const {
     return 1 + static_cast<std::size_t>(std::count(
@@ -30,13 +31,12 @@ struct NamedText {
   }
   template <class... Args>
   [[noreturn]] void fail_at(std::size_t at, fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::data, "{}:{}: {}; {}", path, line_of(at), fmt::format(format, std::forward<Args>(args)...),
-         kVocabularyAdvice);
+    fail(ErrorKind::data, "{}:{}: {}; {}", path, line_of(at), fmt::format(format, std::forward<Args>(args)...), advice);
   }
 };
 
 /// Valid UTF-8 of at most kLargestVocabularyFile bytes.
-NamedText read_vocabulary_file(const std::string& path);
+NamedText read_vocabulary_file(const std::string& path, const char* advice = kVocabularyAdvice);
 
 /// A token (UTF-8) as it may stand in an error message of one line.
 std::string shown(std::string_view token);

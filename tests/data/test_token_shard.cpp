@@ -196,6 +196,117 @@ TEST_CASE("shard: attributes and offsets that make no sense", "[shard][fault-9][
                 [&] { TokenShard shard(shard_path(folder.file("e"), 0)); });
 }
 
+namespace {
+
+const std::vector<std::vector<std::uint64_t>> kLengths{{1, 3}, {2}, {1}};
+
+/// WordPiece-like: special tokens, tokens that continue words, and sentences.
+Vocabulary rich_vocabulary() {
+  Vocabulary vocabulary = small_vocabulary();
+  vocabulary.special = {
+      .cls = 0, .sep = 5, .mask = 6, .pad = 7, .bos = 8, .eos = 256, .unk = 9, .first_sentinel = 250, .sentinels = 7};
+  vocabulary.continues.assign(257, 0);
+  vocabulary.continues[4] = 1;
+  return vocabulary;
+}
+
+void make_rich_shard(const std::string& prefix) {
+  TokenShardWriter writer(prefix + ".tmp", rich_vocabulary(), Sentences::kept);
+  for (std::size_t i = 0; i < kDocuments.size(); ++i) writer.add_document(kDocuments[i], kLengths[i]);
+  writer.finish();
+  publish_shard(prefix + ".tmp", prefix, 0, 1, 99);
+}
+
+}  // namespace
+
+TEST_CASE("shard: sentences, special tokens and continuing ones come back", "[shard]") {
+  ShardFolder folder;
+  make_rich_shard(folder.file("p"));
+  TokenShard shard(shard_path(folder.file("p"), 0));
+  CHECK((shard.vocabulary() == rich_vocabulary()));
+  REQUIRE(shard.has_sentences());
+  CHECK(shard.read_sentences() == std::vector<std::uint64_t>{0, 1, 4, 6, 7});
+  CHECK(shard.read_documents() == std::vector<std::uint64_t>{0, 4, 6, 7});
+  make_shard(folder.file("q"), kDocuments);
+  const TokenShard plain(shard_path(folder.file("q"), 0));
+  CHECK_FALSE(plain.has_sentences());
+  CHECK((plain.vocabulary() == small_vocabulary()));
+  CHECK(Hdf5Reader(shard_path(folder.file("q"), 0), ErrorKind::data).datasets() ==
+        std::vector<std::string>{"documents", "tokens"});
+}
+
+TEST_CASE("shard: many sentences, more than the writer's buffers hold", "[shard]") {
+  ShardFolder folder;
+  constexpr std::uint64_t kSentences = 100'000;
+  TokenShardWriter writer(folder.file("t"), small_vocabulary(), Sentences::kept);
+  const std::vector<std::int32_t> ids(2 * kSentences, 3);
+  writer.add_document(ids, std::vector<std::uint64_t>(kSentences, 2));
+  writer.add_document(std::vector<std::int32_t>{1}, std::vector<std::uint64_t>{1});
+  writer.finish();
+  publish_shard(folder.file("t"), folder.file("p"), 0, 1, 5);
+  const auto starts = TokenShard(shard_path(folder.file("p"), 0)).read_sentences();
+  REQUIRE(starts.size() == kSentences + 2);
+  for (std::uint64_t i = 0; i <= kSentences; ++i) REQUIRE(starts[i] == 2 * i);
+  CHECK(starts.back() == 2 * kSentences + 1);
+}
+
+TEST_CASE("shard: sentences and special tokens that make no sense", "[shard][fault-9][fault-12]") {
+  ShardFolder folder;
+  const std::string path = shard_path(folder.file("p"), 0);
+  // 1 is where the second sentence begins: not rising, a document's start missing, beyond the tokens.
+  for (const auto& [at, offset] : std::vector<std::pair<hsize_t, std::uint64_t>>{
+           {1, 0}, {1, 4}, {2, 3}, {2, 5}, {1, ~0ull}, {0, 1}, {4, 8}, {4, 6}}) {
+    INFO("entry " << at << " is " << offset);
+    make_rich_shard(folder.file("p"));
+    overwrite(path, "sentences", at, H5T_NATIVE_UINT64, offset);
+    require_error(ErrorKind::data, {path, "/sentences"}, [&] { TokenShard(path).read_sentences(); });
+  }
+  make_rich_shard(folder.file("p"));
+  overwrite(path, "continues", 9, H5T_NATIVE_UINT8, std::uint8_t{2});
+  require_error(ErrorKind::data, {path, "/continues"}, [&] { TokenShard shard(path); });
+  const auto spoil = [&](const std::string& name, std::uint64_t value) {
+    make_rich_shard(folder.file("p"));
+    Hdf5File file = Hdf5File::open_for_update(path);
+    file.write_attribute(name, value);
+    file.close();
+  };
+  for (const char* name : {"cls", "mask", "first_sentinel", "bos"}) {
+    for (const std::uint64_t value : {257ull, 1ull << 31, ~0ull}) {
+      spoil(name, value);
+      require_error(ErrorKind::data, {path, name, "outside the vocabulary"}, [&] { TokenShard shard(path); });
+    }
+  }
+  for (const std::uint64_t value : {8ull, ~0ull}) {
+    spoil("sentinels", value);
+    require_error(ErrorKind::data, {path, "sentinels from token 250"}, [&] { TokenShard shard(path); });
+  }
+  spoil("vocab_size", 256);
+  require_error(ErrorKind::data, {path}, [&] { TokenShard shard(path); });
+}
+
+TEST_CASE("shard: lists of sentences of a wrong size or type are refused before they are read", "[shard][fault-9]") {
+  ShardFolder folder;
+  const std::string path = shard_path(folder.file("p"), 0);
+  const auto with = [&](const char* name, auto values) {
+    TokenShardWriter writer(folder.file("t"), small_vocabulary());
+    for (const auto& document : kDocuments) writer.add_document(document);
+    writer.finish();
+    Hdf5File file = Hdf5File::open_for_update(folder.file("t"));
+    Hdf5Dataset dataset = file.create_growable_dataset(name, Hdf5TypeOf<typename decltype(values)::value_type>::value);
+    dataset.append(values);
+    file.finish(dataset);
+    file.close();
+    publish_shard(folder.file("t"), folder.file("p"), 0, 1, 5);
+    require_error(ErrorKind::data, {path, name}, [&] { TokenShard shard(path); });
+  };
+  with("sentences", std::vector<std::uint64_t>{0, 4, 7});                       // fewer than documents
+  with("sentences", std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 7, 7});  // more than tokens
+  with("sentences", std::vector<std::uint32_t>{0, 4, 6, 7});
+  with("continues", std::vector<std::uint8_t>(256, 0));
+  with("continues", std::vector<std::uint16_t>(257, 0));
+  with("paragraphs", std::vector<std::uint64_t>{0, 7});
+}
+
 TEST_CASE("shard: cut anywhere, it is refused", "[shard][fault-10]") {
   ShardFolder folder;
   Documents documents;

@@ -111,6 +111,41 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
   expect(preprocess({"--help"}), 0, {"train-tokenizer", "--shard-bytes", "sample-corpus"});
 }
 
+TEST_CASE("shards that know sentences, to Megatron-LM's files and back; and mistakes") {
+  const TemporaryFolder folder;
+  const std::string set = folder.file("set"), out = folder.file("out"), back = folder.file("back"),
+                    again = folder.file("again");
+  const auto make = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--input", corpus(), "--output", set});
+    return preprocess(more);
+  };
+  expect(make({"--sentences", "punkt"}), 2, {"icu lines array"});
+  expect(make({"--sentences", "lines", "--split-sentences"}), 2, {"--split-sentences"});
+  expect(make({"--sentences", "lines", "--language", "de"}), 2, {"--language de"});
+  expect(make({"--split-sentences", "--language", "nowhere"}), 2, {"--language nowhere"});
+  expect(make({"--sentences", "array"}), 3, {"corpus.jsonl:1:", "an array of strings"});
+  expect(preprocess({"--output", set, "--split-sentences"}), 2, {"--input"});
+  write_file(folder.file("empty.jsonl"), "{\"text\": \"\"}\n");
+  expect(preprocess({"--input", folder.file("empty.jsonl"), "--output", set, "--split-sentences"}), 3,
+         {"no text was found"});
+  for (const auto& entry : fs::directory_iterator(folder.path())) CHECK(entry.path().extension() != ".h5");
+
+  expect(launched(2, make({"--split-sentences"})), 0);
+  const std::string shard = contents_of(set + "-00000.h5");
+  expect(make({"--split-sentences", "--overwrite"}), 0);
+  CHECK((contents_of(set + "-00000.h5") == shard));
+  expect(preprocess({"export", set, out}), 0);
+  expect(preprocess({"import", out, back, "--tokenizer", "byte"}), 3, {"--documents sentences"});
+  expect(preprocess({"import", out, back, "--tokenizer", "byte", "--documents", "paragraphs"}), 2,
+         {"exact joined sentences sequences"});
+  expect(preprocess({"import", out, back, "--tokenizer", "byte", "--documents", "sentences"}), 0);
+  expect(preprocess({"export", back, again}), 0);
+  CHECK((contents_of(out + ".bin") == contents_of(again + ".bin")));
+  CHECK((contents_of(out + ".idx") == contents_of(again + ".idx")));
+  // A GPT trains on them as on others.
+  train(kOneRank, folder.file("run"), {"data.train=" + set, "train.steps=2"});
+}
+
 TEST_CASE("preprocess: another finished set is not replaced unasked") {
   const TemporaryFolder folder;
   const std::string set = folder.file("set"), other = folder.file("other.jsonl");

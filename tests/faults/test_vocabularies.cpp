@@ -133,3 +133,61 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   fs::copy_file(world.other_merges, world.right + ".merges.txt", fs::copy_options::overwrite_existing);
   expect(world.run_training(world.folder.file("mixed"), {}), 3, {"right.merges.txt", "another vocabulary"});
 }
+
+TEST_CASE("a WordPiece vocabulary, from text to generated text; and what is refused of it") {
+  const TemporaryFolder folder;
+  const std::string vocabulary = source_folder() + "/tests/golden/tokenizer_kinds/bert_uncased.txt";
+  const std::string prefix = folder.file("data/bert"), run = folder.file("run"), spoilt = folder.file("spoilt.txt");
+  const auto shards = [&](const std::string& file, const std::vector<std::string>& more = {}) {
+    Command command = {preprocess_program(), "--input",      (shared_folder() / "corpus.jsonl").string(),
+                       "--output",           prefix,         "--tokenizer",
+                       "bert-uncased",       "--vocab-file", file};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_command(command, 60);
+  };
+  const std::string lines = contents_of(vocabulary);
+  write_file(spoilt, lines + "[MASK]\n");
+  expect(shards(spoilt), 3, {"spoilt.txt:", "\"[MASK]\" is there twice"});
+  write_file(spoilt, lines.substr(lines.find('\n') + 1));
+  expect(shards(spoilt), 3, {"spoilt.txt:", "no token [PAD]"});
+  expect(shards(folder.file("absent.txt")), 3, {"absent.txt"});
+  expect(shards(vocabulary, {"--merge-file", vocabulary}), 2, {"--merge-file"});
+  expect(shards(vocabulary, {"--extra-ids", "-1"}), 2, {"--extra-ids -1"});
+  CHECK_FALSE(fs::exists(folder.file("data")));
+
+  expect(shards(vocabulary, {"--extra-ids", "2"}), 0, {"bert-uncased"});
+  const std::string kept = lines + "[BOS]\n[EOS]\n<extra_id_0>\n<extra_id_1>\n";
+  CHECK((contents_of(prefix + ".vocab.txt") == kept));
+  expect(run_command(training(kOneRank, run, {"data.train=" + prefix, "train.steps=2", "checkpoint.every_steps=2"})),
+         0);
+  CHECK((contents_of(run + "/tokenizer/vocab.txt") == kept));
+  const std::string text = expect(generate(run), 0).out;
+  CHECK(text.rfind("Once upon a", 0) == 0);
+  CHECK(expect(generate(run, {"--vocab-file", prefix + ".vocab.txt"}), 0).out == text);
+  expect(generate(run, {"--vocab-file", vocabulary}), 4, {"another 'bert-uncased' vocabulary"});
+  fs::remove_all(run + "/tokenizer");
+  expect(generate(run), 3, {"tokenizer/vocab.txt", "--vocab-file"});
+}
+
+TEST_CASE("a WordPiece vocabulary is learned, and used at once") {
+  const TemporaryFolder folder;
+  const std::string corpus = (shared_folder() / "corpus.jsonl").string(), vocabulary = folder.file("vocabulary");
+  const auto learn = [&](const std::vector<std::string>& more) {
+    Command command = {preprocess_program(), "train-tokenizer", "--input", corpus, "--output", vocabulary};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_command(command, 60);
+  };
+  expect(learn({"--type", "unigram"}), 2, {"bpe wordpiece"});
+  expect(learn({"--cased"}), 2, {"--cased"});
+  expect(learn({"--type", "wordpiece", "--vocab-size", "63"}), 2, {"--vocab-size 63"});
+  CHECK_FALSE(fs::exists(vocabulary));
+  expect(learn({"--type", "wordpiece", "--vocab-size", "200"}), 0, {"200 tokens (for bert-uncased)"});
+  const std::string lines = contents_of(vocabulary + "/vocab.txt");
+  CHECK(lines.starts_with("[PAD]\n[UNK]\n"));
+  expect(learn({"--type", "wordpiece", "--vocab-size", "200"}), 0);
+  expect(learn({"--type", "wordpiece", "--vocab-size", "150"}), 2, {"vocab.txt is there already", "--overwrite"});
+  CHECK((contents_of(vocabulary + "/vocab.txt") == lines));
+  expect(run_command({preprocess_program(), "--input", corpus, "--output", folder.file("set"), "--tokenizer",
+                      "bert-uncased", "--vocab-file", vocabulary + "/vocab.txt"}),
+         0, {"bert-uncased"});
+}

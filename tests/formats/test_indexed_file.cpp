@@ -121,9 +121,47 @@ TEST_CASE("indexed files: sentences, and documents without tokens, are a decisio
   job.skip_empty = true;
   CHECK(import_indexed(job).empty == 1);
   CHECK(documents_of(job.target) == Documents{{1, 2, 3}, {4, 5, 6, 7}});
+  job.documents = ImportedDocuments::sentences;
+  job.skip_empty = false;
+  require_error(ErrorKind::data, {"document 1 has no tokens", "--skip-empty"}, [&] { import_indexed(job); });
   ImportJob empty = job_of(folder, "with_empty");
   empty.skip_empty = true;
   CHECK(import_indexed(empty).documents == 2);
+}
+
+TEST_CASE("indexed files: documents of several sequences come in and go out the same") {
+  const ShardFolder folder;
+  ImportJob job = job_of(folder, "sentences");
+  job.documents = ImportedDocuments::sentences;
+  job.skip_empty = true;
+  import_indexed(job);
+  CHECK(documents_of(job.target) == Documents{{1, 2, 3}, {4, 5, 6, 7}});
+  TokenDataset first(job.target);
+  REQUIRE(first.has_sentences());
+  CHECK(first.read_sentences() == std::vector<std::uint64_t>{0, 2, 3, 6, 7});
+  export_indexed(job.target, folder.file("out"), {});
+  const IndexedReader written(folder.file("out"));
+  CHECK(written.lengths() == std::vector<std::uint32_t>{2, 1, 3, 1});
+  CHECK(written.documents() == std::vector<std::uint64_t>{0, 2, 4});
+  job.source = folder.file("out");
+  job.target = folder.file("again");
+  job.skip_empty = false;
+  import_indexed(job);
+  CHECK(TokenDataset(job.target).set_hash() == first.set_hash());
+  export_indexed(job.target, folder.file("out2"), {});
+  for (const char* end : {".bin", ".idx"}) {
+    CHECK((contents_of(folder.file("out2") + end) == contents_of(folder.file("out") + end)));
+  }
+  // Merged, they are kept; with a set that lacks them, it is an error.
+  merge_sets({job.target, folder.file("sentences")}, folder.file("both"), 4096);
+  CHECK(TokenDataset(folder.file("both")).read_sentences() == std::vector<std::uint64_t>{0, 2, 3, 6, 7, 9, 10, 13, 14});
+  job.documents = ImportedDocuments::joined;
+  job.target = folder.file("joined");
+  import_indexed(job);
+  CHECK_FALSE(TokenDataset(job.target).has_sentences());
+  require_error(ErrorKind::data, {"sentences", "joined", "does not"}, [&] {
+    merge_sets({folder.file("again"), job.target}, folder.file("failed"), 4096);
+  });
 }
 
 TEST_CASE("indexed files: ids outside the vocabulary are refused, and nothing is left behind") {

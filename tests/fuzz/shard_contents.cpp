@@ -54,6 +54,9 @@ void write_file(const std::string& path, fuzz::Choices& choices) {
   write_dataset(file, "documents", Hdf5Type::u64, choices);
   if (choices.below(16) == 0) write_dataset(file, "more", Hdf5Type::f32, choices);
   write_dataset(file, "tokens", vocabulary <= 65536 ? Hdf5Type::u16 : Hdf5Type::u32, choices);
+  if (choices.below(3) == 1) write_dataset(file, "sentences", Hdf5Type::u64, choices);
+  if (choices.below(3) == 1) write_dataset(file, "continues", Hdf5Type::u8, choices);
+  if (choices.below(3) == 1) write_attribute(file, "mask", 3, choices);
   file.close();
 }
 
@@ -66,6 +69,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::allow({ErrorKind::data}, [&] {
     TokenShard shard(file.path());
     const std::vector<std::uint64_t> documents = shard.read_documents();
+    if (shard.has_sentences()) {
+      const std::vector<std::uint64_t> sentences = shard.read_sentences();
+      fuzz::require(std::includes(sentences.begin(), sentences.end(), documents.begin(), documents.end()) &&
+                        sentences.back() == shard.tokens(),
+                    "sentences that are not parts of documents");
+    }
+    const Vocabulary& known = shard.vocabulary();
+    fuzz::require(known.special.mask < static_cast<std::int64_t>(known.size) &&
+                      (known.continues.empty() || known.continues.size() == known.size),
+                  "a special token outside the vocabulary");
     fuzz::require(documents.size() == shard.documents() + 1 && documents.back() == shard.tokens() &&
                       shard.tokens() > 0 && std::is_sorted(documents.begin(), documents.end()),
                   "documents that are not parts of the tokens");
