@@ -57,6 +57,14 @@ struct Relu {  // NaN passes through
   __device__ static Activated with_derivative(float z) { return {value(z), z <= 0.0f ? 0.0f : 1.0f}; }
 };
 
+struct Tanh {
+  __device__ static float value(float z) { return tanhf(z); }
+  __device__ static Activated with_derivative(float z) {
+    const float e = ptx::exp2_approximately(-2.0f * kLog2E * fabsf(z));
+    return {tanhf(z), __fdividef(4.0f * e, (1.0f + e) * (1.0f + e))};
+  }
+};
+
 struct Silu {
   __device__ static float value(float z) { return logistic_gate(z, -kLog2E * z); }
   __device__ static Activated with_derivative(float z) { return logistic_gate(z, -kLog2E * z, z); }
@@ -71,6 +79,7 @@ void with_function(Activation activation, const Body& body) {
     case Activation::relu: return body(Relu(), std::false_type());
     case Activation::swiglu: return body(Silu(), std::true_type());
     case Activation::geglu: return body(TanhGelu(), std::true_type());
+    case Activation::tanh: return body(Tanh(), std::false_type());
   }
 }
 

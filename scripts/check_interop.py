@@ -30,6 +30,8 @@ GROUPED = {**LLAMA, "num_key_value_heads": 2}
 GEMMA = {**LLAMA, "num_key_value_heads": 1, "head_dim": 16}
 OPT = {"vocab_size": 131, "hidden_size": 48, "ffn_dim": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
        "max_position_embeddings": 64, "init_std": 0.1}  # fmt: skip
+BERT = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "max_position_embeddings": 64, "initializer_range": 0.1}  # fmt: skip
 BLOOM = {"vocab_size": 131, "hidden_size": 48, "n_layer": 3, "n_head": 6, "initializer_range": 0.1}
 GPT2 = {"vocab_size": 131, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "initializer_range": 0.1}
 SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -45,6 +47,7 @@ def maker(name, usual, kind="ForCausalLM"):
 
 gpt2, llama, mistral = maker("GPT2", GPT2, "LMHeadModel"), maker("Llama", LLAMA), maker("Mistral", GROUPED)
 qwen2, qwen3, gemma = maker("Qwen2", GROUPED), maker("Qwen3", {**GROUPED, "head_dim": 16}), maker("Gemma", GEMMA)
+megatron_bert, bert = (maker(name, BERT, "ForPreTraining") for name in ("MegatronBert", "Bert"))
 opt, neox, bloom, phi = maker("OPT", OPT), maker("GPTNeoX", LLAMA), maker("Bloom", BLOOM), maker("Phi", LLAMA)
 
 MODELS = {
@@ -105,9 +108,13 @@ MODELS = {
     "phi, linear scaling, exact gelu": lambda: phi(
         rope_scaling={"rope_type": "linear", "factor": 2.0}, hidden_act="gelu"
     ),
+    "megatron-bert": megatron_bert,
+    "megatron-bert, Megatron's epsilon and gelu": lambda: megatron_bert(layer_norm_eps=1e-5, hidden_act="gelu_fast"),
+    "bert": bert,
+    "bert, relu, other epsilon": lambda: bert(hidden_act="relu", layer_norm_eps=1e-5),
 }
 
-EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox")
+EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox", "megatron-bert", "bert")
 
 # What is refused, and by which words: keys that are set in the config.json of a model above.
 REFUSED = {
@@ -121,6 +128,9 @@ REFUSED = {
             ({"word_embed_proj_dim": 24}, "word_embed_proj_dim")],
     "bloom": [({"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm")],
     "phi": [({"qk_layernorm": True}, "qk_layernorm")],
+    "megatron-bert": [({"is_decoder": True}, "is_decoder")],
+    "bert": [({"type_vocab_size": 3}, "type_vocab_size"),
+             ({"position_embedding_type": "relative_key"}, "position_embedding_type")],
 }  # fmt: skip
 
 failures = 0
@@ -141,9 +151,26 @@ def convert(program, command, source, target, folder, *options):
     return ours["tokens"], torch.tensor(ours["logits"]).view(len(ours["tokens"]), -1)
 
 
+def is_encoder(model):
+    return hasattr(model, "cls")
+
+
+def loader(model):
+    return transformers.AutoModelForPreTraining if is_encoder(model) else transformers.AutoModelForCausalLM
+
+
+def order_of_texts(model, tokens):
+    """An encoder's other head, with both types of tokens."""
+    types = [2 * i // len(tokens) for i in range(len(tokens))]
+    with torch.no_grad():
+        return model(torch.tensor([tokens]), token_type_ids=torch.tensor([types])).seq_relationship_logits
+
+
 def theirs(model, tokens):
     model.eval()
     with torch.no_grad():
+        if is_encoder(model):
+            return model(torch.tensor([tokens])).prediction_logits[0]
         if not hasattr(model, "lm_head") and not hasattr(model, "embed_out"):
             return model(torch.tensor([tokens])).last_hidden_state[0] @ model.get_input_embeddings().weight.T
         return model(torch.tensor([tokens])).logits[0]
@@ -158,11 +185,15 @@ def check_model(program, name, model, folder):
     expected = theirs(model, tokens)
     report(name + ": imported", (ours - expected).abs().max().item(), expected.abs().max().item(), 1e-5)
     convert(program, "export", imported, exported, folder, "--max-shard-size", "64KB")
-    again = transformers.AutoModelForCausalLM.from_pretrained(exported)
+    again = loader(model).from_pretrained(exported)
     difference = (theirs(again, tokens) - expected).abs().max().item()
     report(name + ": exported again", difference, expected.abs().max().item(), 1e-5)
+    if is_encoder(model):
+        order = order_of_texts(model, tokens)
+        difference = (order_of_texts(again, tokens) - order).abs().max().item()
+        report(name + ": exported again, order of texts", difference, order.abs().max().item(), 1e-5)
     if name in EVERY_DTYPE:
-        check_checkpoint(program, name, imported, folder)
+        check_checkpoint(program, name, imported, folder, loader(model))
 
 
 def check_refusals(program, name, model, changes, folder):
@@ -181,11 +212,11 @@ def check_refusals(program, name, model, changes, folder):
         print(f"{name}: {words:<50} {'refused' if good else 'NOT REFUSED ' + ended.stderr.decode()}")
 
 
-def check_checkpoint(program, name, source, folder):
+def check_checkpoint(program, name, source, folder, kind=transformers.AutoModelForCausalLM):
     for dtype, limit in (("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 2e-3)):
         target = os.path.join(folder, dtype)
         tokens, ours = convert(program, "export", source, target, folder, "--dtype", dtype, "--max-shard-size", "1MB")
-        model = transformers.AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
+        model = kind.from_pretrained(target, dtype=torch.float32)
         expected = theirs(model, tokens)
         difference = (ours - expected).abs().max().item()
         report(f"{name}: exported as {dtype}", difference, expected.abs().max().item(), limit)

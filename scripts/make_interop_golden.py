@@ -21,6 +21,8 @@ COMMON = {"vocab_size": VOCABULARY, "initializer_range": 0.3, "bos_token_id": No
 
 LLAMA = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": POSITIONS, **COMMON}  # fmt: skip
+BERT = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "max_position_embeddings": POSITIONS, **COMMON}  # fmt: skip
 MODELS = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": POSITIONS, **COMMON}),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {"tie_word_embeddings": False, **LLAMA}),
@@ -34,6 +36,8 @@ MODELS = {
     "bloom": ("BloomForCausalLM", "BloomConfig", {"hidden_size": 18, "n_layer": 2, "n_head": 3, "seq_length": POSITIONS,
                                                     **COMMON}),
     "phi": ("PhiForCausalLM", "PhiConfig", LLAMA),
+    "megatron-bert": ("MegatronBertForPreTraining", "MegatronBertConfig", {**BERT, "hidden_act": "gelu_new"}),
+    "bert": ("BertForPreTraining", "BertConfig", BERT),
 }  # fmt: skip
 
 
@@ -53,7 +57,8 @@ def main():
             os.remove(extra)
         tokens = [(i * 7919 + 13) % VOCABULARY for i in range(POSITIONS)]
         with torch.no_grad():
-            logits = model.double()(torch.tensor([tokens])).logits[0]
+            output = model.double()(torch.tensor([tokens]))
+        logits = (output.logits if "logits" in output else output.prediction_logits)[0]
         with open(os.path.join(folder, "logits.json"), "w", encoding="utf-8") as file:
             json.dump({"tokens": tokens, "logits": [round(x, 7) for x in logits.flatten().tolist()]}, file)
             file.write("\n")

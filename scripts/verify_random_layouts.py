@@ -99,7 +99,7 @@ class Draw:
         if positions == "rope" and self.sometimes(0.3):
             self.set("model.rotary_scaling", self.one_of(
                 {"type": "linear", "factor": 4.0}, {"type": "llama3", "factor": 8.0, "original_length": 16}))
-        self.set("model.activation", self.one_of("gelu", "gelu_exact", "relu", "relu", "swiglu", "geglu"))
+        self.set("model.activation", self.one_of("gelu", "gelu_exact", "relu", "relu", "tanh", "swiglu", "geglu"))
         self.set("model.normalization", self.one_of("layernorm", "rmsnorm"))
         self.set("model.query_key_norm", self.sometimes(0.3))
         self.set("model.tie_embeddings", self.sometimes(0.5))

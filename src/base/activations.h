@@ -15,6 +15,7 @@ enum class Activation {
   relu,        ///< max(z, 0); derivative 0 at 0
   swiglu,      ///< silu(gate) · up, silu(z) = z / (1 + exp(-z))
   geglu,       ///< gelu(gate) · up, gelu in its tanh form
+  tanh,
 };
 
 struct ActivationRow {
@@ -30,6 +31,7 @@ inline constexpr std::array kActivations{
     ActivationRow{Activation::relu, "relu", false, "relu"},
     ActivationRow{Activation::swiglu, "swiglu", true, "silu"},
     ActivationRow{Activation::geglu, "geglu", true, "gelu_pytorch_tanh"},
+    ActivationRow{Activation::tanh, "tanh", false, "tanh"},
 };
 
 constexpr const ActivationRow& row_of(Activation activation) {

@@ -17,11 +17,14 @@ enum class Stream {
 /// The tensors of one stream: rows are sequence positions, columns are samples. Empty where a model has no use for one.
 struct Rows {
   ConstTensor tokens;           ///< i32 [s, b]
+  ConstTensor types;            ///< i32 [s, b]: which of a pair of texts each token belongs to, 0 or 1
   ConstTensor position_ids;     ///< i32 [s, b]: rows of the position table, or turns of rotary embedding
   ConstTensor positions;        ///< i32 [s]: global sequence position of each row (masks and randomness)
   ConstTensor document_starts;  ///< i32 [b, s]: first row that each may attend to
+  ConstTensor lengths;          ///< i32 [b]: rows at or past it are padding, which no row attends to
   ConstTensor targets;          ///< i32 [s, b]
   ConstTensor weights;          ///< f32 [s, b]: of the targets' losses; empty: each counts once
+  ConstTensor labels;           ///< i32 [b]: class of each sample; -1: it has none
   std::int64_t sequence = 0;    ///< s
 };
 

@@ -65,7 +65,7 @@ struct ModelConfig {
   std::string normalization = "layernorm";
   double norm_epsilon = 1e-5;
   bool query_key_norm = false;
-  std::string residual = "sequential";
+  std::string residual = "sequential", norm_position = "pre";
   bool tie_embeddings = true, scale_embeddings = false, embedding_norm = false;
   BiasConfig bias;
   bool head_bias = false;

@@ -96,13 +96,36 @@ ModelConfig bloom(const ModelConfig& sizes) {
   });
 }
 
+// As of Hugging Face: normalization after each part.
+ModelConfig bert(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) {
+    model.family = "bert";
+    model.norm_position = "post";
+    model.norm_epsilon = 1e-12;
+    model.activation = "gelu_exact";
+    model.embedding_norm = true;
+  });
+}
+
+ModelConfig megatron_bert(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) { model.family = "bert"; });
+}
+
 struct PresetAlias {
   std::string_view theirs, ours;  // the first as plain_name() writes it
 };
-constexpr PresetAlias kPresetAliases[] = {
-    {"gpt2", "gpt2-124m"},      {"gpt2117m", "gpt2-124m"}, {"gpt2355m", "gpt2-medium"},
-    {"gpt2774m", "gpt2-large"}, {"gpt21.5b", "gpt2-xl"},   {"gpt21558m", "gpt2-xl"},
-    {"gpt3", "gpt3-175b"},      {"gpt3xl", "gpt3-1.3b"},   {"tinyllama", "tinyllama-1.1b"}};
+constexpr PresetAlias kPresetAliases[] = {{"gpt2", "gpt2-124m"},
+                                          {"gpt2117m", "gpt2-124m"},
+                                          {"gpt2355m", "gpt2-medium"},
+                                          {"gpt2774m", "gpt2-large"},
+                                          {"gpt21.5b", "gpt2-xl"},
+                                          {"gpt21558m", "gpt2-xl"},
+                                          {"gpt3", "gpt3-175b"},
+                                          {"gpt3xl", "gpt3-1.3b"},
+                                          {"tinyllama", "tinyllama-1.1b"},
+                                          {"bertbaseuncased", "bert-base"},
+                                          {"bertlargeuncased", "bert-large"},
+                                          {"megatronbert", "megatron-bert-345m"}};
 
 // Without what spellings of one name differ in: "meta-llama/Meta-Llama-3-8B" and "llama3-8b" are both "llama38b".
 // Points stay: 1.3b is not 13b.
@@ -151,6 +174,9 @@ std::span<const ModelPreset> model_presets() {
       {"pythia-160m", pythia(gpt(12, 768, 12, 2048)), "162M parameters with 50304 tokens"},
       {"pythia-1.4b", pythia(gpt(24, 2048, 16, 2048)), "1.4B parameters with 50304 tokens"},
       {"bloom-560m", bloom(gpt(24, 1024, 16, 2048)), "559M parameters with 250880 tokens"},
+      {"bert-base", bert(gpt(12, 768, 12, 512)), "110M parameters with 30522 tokens"},
+      {"bert-large", bert(gpt(24, 1024, 16, 512)), "336M parameters with 30522 tokens"},
+      {"megatron-bert-345m", megatron_bert(gpt(24, 1024, 16, 512)), "334M parameters with 29056 tokens"},
   };
   return presets;
 }
@@ -178,8 +204,8 @@ std::string suggest_preset(std::string_view name) {
 }
 
 bool set_by_presets(std::string_view key) {
-  constexpr std::string_view others[] = {
-      "preset", "family", "vocab_size", "vocab_multiple", "hidden_dropout", "attention_dropout", "init_std"};
+  constexpr std::string_view others[] = {"preset",         "vocab_size",        "vocab_multiple",
+                                         "hidden_dropout", "attention_dropout", "init_std"};
   return std::find(std::begin(others), std::end(others), key) == std::end(others);
 }
 

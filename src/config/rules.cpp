@@ -354,6 +354,7 @@ std::int64_t query_groups_of(const ModelConfig& model) {
 std::vector<Violation> check_alone(const Config& config) {
   Violations violations;
   check_model(config, violations);
+  check_bert(config, violations);
   check_duration(config, violations);
   check_ramp_up(config, violations);
   check_curriculum(config, violations);

@@ -38,7 +38,10 @@ std::vector<Key> model_keys() {
        "Sizes of a published model. Keys of the file override a preset of the file. A preset on the command line "
        "replaces the file's sizes, which the start of the run lists.",
        ""},
-      {MEGATRON_KEY(model, family), one_of({"gpt"}), "", "", "Kind of transformer.", ""},
+      {MEGATRON_KEY(model, family), one_of({"gpt", "bert"}), "", "",
+       "Kind of transformer. gpt: a decoder of next tokens. bert: an encoder of masked tokens and of the order of two "
+       "texts.",
+       ""},
       {MEGATRON_KEY(model, layers),
        noted(from_to(1, kMaxLayers),
              "a multiple of parallel.pipeline × parallel.virtual_stages, unless "
@@ -88,8 +91,7 @@ std::vector<Key> model_keys() {
        "Activation of the feed-forward part. gelu is the tanh form; swiglu and geglu are gated, with three "
        "matrices.",
        ""},
-      {MEGATRON_KEY(model, normalization), one_of(names_of(kNormalizations)), "", "",
-       "Normalization before each part of a layer.", ""},
+      {MEGATRON_KEY(model, normalization), one_of(names_of(kNormalizations)), "", "", "Kind of normalization.", ""},
       {MEGATRON_KEY(model, norm_epsilon), in_fp32(above(0)), "", "", "Added to the variance in a normalization.", ""},
       {MEGATRON_KEY(model, query_key_norm), any(), "", "",
        "Normalize queries and keys per head (RMSNorm with a weight), before the rotation.", ""},
@@ -97,6 +99,10 @@ std::vector<Key> model_keys() {
        "Inputs of the parts of a layer. sequential: the feed-forward part reads the sum of the layer's input and "
        "attention. parallel: both parts read the layer's input, each through its own norm (GPT-NeoX). "
        "parallel_one_norm: both through the same norm (Phi).",
+       ""},
+      {MEGATRON_KEY(model, norm_position), noted(one_of({"pre", "post"}), "post with family \"bert\" only"), "", "",
+       "Normalization in front of each part of a layer, with a final one after all layers (Megatron's BERT); or after "
+       "each part's sum with the residual (the original BERT).",
        ""},
       {MEGATRON_KEY(model, tie_embeddings), any(), "", "", "Use the token embedding as the output projection.", ""},
       {MEGATRON_KEY(model, scale_embeddings), any(), "", "",
@@ -106,7 +112,7 @@ std::vector<Key> model_keys() {
        "Which linear layers of a block have a bias: all, none, or only those of attention, of query, key and "
        "value, or of the feed-forward part. LayerNorm always has one, RMSNorm never.",
        ""},
-      {MEGATRON_KEY(model, head_bias), any(), "", "", "Add a bias to the logits (Phi).", ""},
+      {MEGATRON_KEY(model, head_bias), any(), "", "", "Add a bias to the logits (Phi). BERT's always have one.", ""},
       {MEGATRON_KEY(model, hidden_dropout), dropout(), "", "", "Dropout after embedding, attention and feed-forward.",
        ""},
       {MEGATRON_KEY(model, attention_dropout), dropout(), "", "", "Dropout of the attention probabilities.", ""},

@@ -37,5 +37,7 @@ std::string multiples_around(std::int64_t n, std::int64_t m);
 
 /// Sizes of the model and how the layout divides it: the part of check_alone in model_rules.cpp.
 void check_model(const Config& config, Violations& violations);
+/// What an encoder does not have, and what it alone has.
+void check_bert(const Config& config, Violations& violations);
 
 }  // namespace megatron

@@ -43,7 +43,10 @@ MicroBatch InferenceModel::upload(std::span<const std::int32_t> tokens) {
   const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
   Config config = config_;
   config.data = {};
-  BatchLayout layout = batch_layout(config).without(&Rows::targets).without(&Rows::weights);
+  BatchLayout layout = batch_layout(config);
+  for (const auto field : {&Rows::targets, &Rows::weights, &Rows::types, &Rows::lengths, &Rows::labels}) {
+    layout = layout.without(field);
+  }
   layout.sizes = {.rows = {static_cast<std::int64_t>(tokens.size())}, .samples = 1};
   if (batch_.layout().sizes.rows_of(Stream::main) < layout.sizes.rows_of(Stream::main)) {
     batch_ = BatchBuffer(layout, 1, device);

@@ -479,8 +479,18 @@ HuggingFaceFamily phi() {
 }  // namespace
 
 const std::vector<HuggingFaceFamily>& hugging_face_families() {
-  static const std::vector<HuggingFaceFamily> families = {gpt2(),  llama(), mistral(),  qwen2(), qwen3(),
-                                                          gemma(), opt(),   gpt_neox(), bloom(), phi()};
+  static const std::vector<HuggingFaceFamily> families = {gpt2(),
+                                                          llama(),
+                                                          mistral(),
+                                                          qwen2(),
+                                                          qwen3(),
+                                                          gemma(),
+                                                          opt(),
+                                                          gpt_neox(),
+                                                          bloom(),
+                                                          phi(),
+                                                          hugging_face_megatron_bert(),
+                                                          hugging_face_bert()};
   return families;
 }
 

@@ -64,6 +64,10 @@ struct HuggingFaceFamily;
 std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
                                                std::int64_t vocab_rows);
 
+/// The same of BERT, with its heads for pretraining.
+std::vector<HuggingFaceTensor> bert_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                            std::int64_t vocab_rows);
+
 struct HuggingFaceFamily {
   const char *name, *architecture;  ///< "model_type", and the class of the model with its head
   ModelConfig form;                 ///< what all members have in common, and of the rest what an absent key means
@@ -75,11 +79,12 @@ struct HuggingFaceFamily {
   std::vector<HuggingFaceTensor> (*tensors)(const ModelConfig& model, const HuggingFaceFamily& family,
                                             std::int64_t vocab_rows) = decoder_tensors;
   HuggingFaceQkv qkv = HuggingFaceQkv::apart;
-  bool transposed = false;                ///< a layer's matrices are [in, out]
-  bool gelu_is_tanh = false;              ///< its "gelu" means the tanh form
-  float norm_shift = 0;                   ///< their norms' weights plus this are ours
-  std::int64_t position_shift = 0;        ///< rows in front of the position table that no position has
-  std::vector<const char*> derived = {};  ///< ends of names of tensors that follow from the configuration
+  bool transposed = false;          ///< a layer's matrices are [in, out]
+  bool gelu_is_tanh = false;        ///< its "gelu" means the tanh form
+  float norm_shift = 0;             ///< their norms' weights plus this are ours
+  std::int64_t position_shift = 0;  ///< rows in front of the position table that no position has
+  /// Tensors that follow from the configuration: of a layer's the ends of their names, of others the whole.
+  std::vector<const char*> derived = {};
   /// What the other members do not say: reads and writes the rest of config.json. The first throws Error(checkpoint)
   /// naming a key that says something our model cannot do.
   void (*read)(const HuggingFaceKeys& keys, ModelConfig& model);
@@ -87,6 +92,9 @@ struct HuggingFaceFamily {
 };
 
 const std::vector<HuggingFaceFamily>& hugging_face_families();
+/// Rows of it that are in a file of their own.
+HuggingFaceFamily hugging_face_megatron_bert();
+HuggingFaceFamily hugging_face_bert();
 inline const HuggingFaceFamily& family_of(HuggingFaceFormat format) {
   return hugging_face_families()[static_cast<std::size_t>(format)];
 }

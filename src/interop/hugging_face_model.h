@@ -35,7 +35,20 @@ struct HuggingFaceTensor {
 };
 
 /// The families, in the order of hugging_face_families().
-enum class HuggingFaceFormat { gpt2, llama, mistral, qwen2, qwen3, gemma, opt, gpt_neox, bloom, phi };
+enum class HuggingFaceFormat {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  gemma,
+  opt,
+  gpt_neox,
+  bloom,
+  phi,
+  megatron_bert,
+  bert
+};
 std::vector<HuggingFaceFormat> hugging_face_formats();
 const char* name_of(HuggingFaceFormat format);
 /// Their names as a list in words: "gpt2, llama, ... or phi".

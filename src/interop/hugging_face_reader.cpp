@@ -85,6 +85,15 @@ void interleave(const HuggingFaceTensor& tensor, const float* from, float* to) {
   }
 }
 
+/// The name that a norm's tensor has in the oldest files.
+std::string older_name(std::string name) {
+  for (const auto& [end, older] :
+       {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}}) {
+    if (name.ends_with(end)) return name.replace(name.size() - std::strlen(end), std::strlen(end), older);
+  }
+  return name;
+}
+
 }  // namespace
 
 void HuggingFaceGather::read(const HuggingFaceTensor& tensor, std::span<float> numbers) {
@@ -120,6 +129,7 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, SafetensorsModel
   std::set<std::string> unused(names.begin(), names.end());
   for (HuggingFaceTensor& tensor : tensors_) {
     if (bare && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
+    if (!files_.has(tensor.name) && files_.has(older_name(tensor.name))) tensor.name = older_name(tensor.name);
     const SafetensorsEntry& entry = files_.entry(tensor.name);
     verify(entry.shape == tensor.shape, ErrorKind::checkpoint, "{}: tensor {} is {}, and by its config.json {}", folder,
            tensor.name, json(entry.shape).dump(), json(tensor.shape).dump());

@@ -129,10 +129,32 @@ std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const H
   return list.take();
 }
 
+std::vector<HuggingFaceTensor> bert_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                            std::int64_t vocab_rows) {
+  constexpr std::int64_t kTypes = 2, kOrders = 2;
+  const HuggingFaceNames& names = family.names;
+  const std::int64_t h = model.hidden_size;
+  TensorList list(model, family, vocab_rows);
+  list.vocabulary(std::string(names.word) + ".weight", "embedding.word.weight", true);
+  list.positions(std::string(names.position) + ".weight", "embedding.position.weight");
+  list.linear("bert.embeddings.token_type_embeddings", "embedding.type", kTypes, h, false);
+  if (names.embedding_norm != nullptr) list.norm(names.embedding_norm, "embedding.norm", h, true);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) list_layer(model, family, layer, list);
+  if (names.final_norm != nullptr) list.norm(names.final_norm, "final_norm", h, true);
+  list.linear("cls.predictions.transform.dense", "head.dense", h, h, true);
+  list.norm("cls.predictions.transform.LayerNorm", "head.norm", h, true);
+  list.vocabulary("cls.predictions.bias", "head.bias", false);
+  if (!model.tie_embeddings) list.vocabulary(std::string(names.head) + ".weight", "head.weight", true);
+  list.linear("bert.pooler.dense", "pooler", h, h, true);
+  list.linear("cls.seq_relationship", "order_head", kOrders, h, true);
+  return list.take();
+}
+
 bool is_derived(const std::string& name, HuggingFaceFormat format) {
   const HuggingFaceFamily& family = family_of(format);
-  return name.starts_with(family.names.layer) && std::any_of(family.derived.begin(), family.derived.end(),
-                                                             [&](const char* end) { return name.ends_with(end); });
+  const bool of_layer = name.starts_with(family.names.layer);
+  return std::any_of(family.derived.begin(), family.derived.end(),
+                     [&](const std::string& derived) { return of_layer ? name.ends_with(derived) : name == derived; });
 }
 
 }  // namespace megatron

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "model/bert.h"
 #include "model/gpt.h"
 #include "model/signature.h"
+#include "model/word_table.h"
 
 namespace megatron {
 
@@ -28,10 +30,19 @@ LossTerms decoder_loss_terms(const Config& config) {
 constexpr std::array kFamilies = {
     ModelFamily{.name = "gpt",
                 .make_stages = stages_of<GptStage>,
-                .ties = GptStage::ties,
+                .ties = word_table_ties,
                 .batch_layout = gpt_batch_layout,
                 .loss_terms = decoder_loss_terms,
                 .flops = decoder_flops_per_token,
+                .signature = decoder_signature,
+                .resume_signature = decoder_resume_signature,
+                .weights_signature = decoder_weights_signature},
+    ModelFamily{.name = "bert",
+                .make_stages = stages_of<BertStage>,
+                .ties = word_table_ties,
+                .batch_layout = bert_batch_layout,
+                .loss_terms = bert_loss_terms,
+                .flops = encoder_flops_per_token,
                 .signature = decoder_signature,
                 .resume_signature = decoder_resume_signature,
                 .weights_signature = decoder_weights_signature},

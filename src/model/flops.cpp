@@ -14,6 +14,21 @@ std::int64_t multiplying_parameters_of_a_layer(const ModelConfig& model) {
   return h * (query + key_value) + query * h + (model.gated() ? 3 : 2) * h * model.ffn_hidden_size;
 }
 
+/// Per token and layer, forward: scores and their product with the values, over what the mask leaves of the square.
+double attention_core(const ModelConfig& model, std::int64_t sequence, bool causal) {
+  return 4 * static_cast<double>(model.attention_heads * model.head_size()) * static_cast<double>(sequence) *
+         visible_share(sequence, causal, model.attention_window);
+}
+
+/// `multiplying`: of the model, its parameters that multiply; `repeated`: those of a layer that recomputation repeats.
+FlopsPerToken flops_of(const ModelConfig& model, double multiplying, double core, std::int64_t recomputed_layers,
+                       std::int64_t repeated) {
+  FlopsPerToken flops;
+  flops.model = 6 * multiplying + 3 * static_cast<double>(model.layers) * core;
+  flops.hardware = flops.model + static_cast<double>(recomputed_layers) * (2 * static_cast<double>(repeated) + core);
+  return flops;
+}
+
 }  // namespace
 
 std::int64_t multiplying_parameters(const ModelConfig& model) {
@@ -24,17 +39,20 @@ std::int64_t multiplying_parameters(const ModelConfig& model) {
 
 FlopsPerToken decoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
   if (sequence == 0) sequence = model.sequence_length;
-  const auto attention_width = static_cast<double>(model.attention_heads * model.head_size());
-  // Scores and their product with the values, forward, over what the mask leaves of the square.
-  const double attention_core =
-      4 * attention_width * static_cast<double>(sequence) * visible_share(sequence, true, model.attention_window);
-  FlopsPerToken flops;
-  flops.model =
-      6 * static_cast<double>(multiplying_parameters(model)) + 3 * static_cast<double>(model.layers) * attention_core;
-  const std::int64_t repeated = multiplying_parameters_of_a_layer(model) - model.hidden_size * model.ffn_hidden_size;
-  flops.hardware =
-      flops.model + static_cast<double>(recomputed_layers) * (2 * static_cast<double>(repeated) + attention_core);
-  return flops;
+  return flops_of(model, static_cast<double>(multiplying_parameters(model)), attention_core(model, sequence, true),
+                  recomputed_layers,
+                  multiplying_parameters_of_a_layer(model) - model.hidden_size * model.ffn_hidden_size);
+}
+
+FlopsPerToken encoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
+  if (sequence == 0) sequence = model.sequence_length;
+  const auto h = static_cast<double>(model.hidden_size);
+  const double heads = h * h + (h * h + 2 * h) / static_cast<double>(sequence);
+  // The norm after a post-norm layer's last projection reads it: it is repeated too.
+  const std::int64_t last = model.norm_position == "post" ? 0 : model.hidden_size * model.ffn_hidden_size;
+  return flops_of(model, static_cast<double>(multiplying_parameters(model)) + heads,
+                  attention_core(model, sequence, false), recomputed_layers,
+                  multiplying_parameters_of_a_layer(model) - last);
 }
 
 }  // namespace megatron

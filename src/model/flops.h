@@ -1,8 +1,8 @@
 // Floating-point operations a token of training costs, for the rates that the run reports.
 //
 // Convention (say it wherever a rate is printed, since other programs' differ): a multiply-add is two operations; the
-// backward costs twice the forward; attention is counted causally, which is half of the s × s square, and of that what
-// lies within model.attention_window; so a token costs
+// backward costs twice the forward; a decoder's attention is counted causally, which is half of the s × s square, and
+// of that what lies within model.attention_window, an encoder's whole; so a decoder's token costs
 //   6 N + 6 L h s
 // without a window,
 // N being the parameters that multiply: the matrices of all layers and the output head of the padded vocabulary
@@ -30,5 +30,8 @@ std::int64_t multiplying_parameters(const ModelConfig& model);
 FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers = 0, std::int64_t sequence = 0);
 /// The same of a family whose layers are a decoder's (model/family.h has the table).
 FlopsPerToken decoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
+/// Of an encoder with BERT's heads: attention over the whole square, the padding of short samples included; N also has
+/// the dense layer in front of the logits, and the share of a token in the pooler, which works once per sample.
+FlopsPerToken encoder_flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
 
 }  // namespace megatron

@@ -7,9 +7,8 @@
 
 #include "comm/process_grid.h"
 #include "config/config.h"
-#include "model/layers.h"
+#include "model/block_stack.h"
 #include "model/stage.h"
-#include "nn/block.h"
 #include "nn/embedding.h"
 #include "nn/head.h"
 
@@ -25,9 +24,6 @@ class GptStage final : public Stage {
   GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
            const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {}, int chunk = 0);
 
-  /// The stages with copies of the word table, where it is tied and they are two. See ModelFamily.
-  static std::vector<std::vector<int>> ties(const Config& config);
-
   std::span<const Link> receives() const override { return embedding_ ? std::span<const Link>() : link_; }
   std::span<const Link> sends() const override { return head_ ? std::span<const Link>() : link_; }
   std::unique_ptr<StageSaved> make_saved() const override;
@@ -39,15 +35,13 @@ class GptStage final : public Stage {
 
  private:
   struct Saved;
-  /// Through the blocks; the result lies in context.saved, or is `out` if that is given.
-  ConstTensor run_blocks(Context& context, ConstTensor x, Tensor out, Saved& saved) const;
   ConstTensor embed(Context& context, Saved& saved) const;
   Shape activation_shape(const Context& context) const;  ///< [s(/t), b, h]
 
   std::array<Link, 1> link_;
   const TensorRegion& region_;
   std::optional<Embedding> embedding_;
-  std::vector<Block> blocks_;
+  std::optional<BlockStack> blocks_;
   std::optional<Head> head_;
 };
 

@@ -31,6 +31,7 @@ nlohmann::json decoder_signature(const Config& config) {
   if (model.head_size() * model.attention_heads != model.hidden_size) facts["head_size"] = model.head_size();
   if (model.attention_window > 0) facts["attention_window"] = model.attention_window;
   if (model.residual != "sequential") facts["residual"] = model.residual;
+  if (model.norm_position != "pre") facts["norm_position"] = model.norm_position;
   if (model.query_key_norm) facts["query_key_norm"] = true;
   if (model.scale_embeddings) facts["scale_embeddings"] = true;
   if (model.embedding_norm) facts["embedding_norm"] = true;

@@ -15,12 +15,12 @@ bool Stage::reads(const BatchField& field) const {
 
 KeyValueCache Stage::make_cache(Arena& /*arena*/, std::int64_t /*capacity*/, std::int64_t /*samples*/,
                                 DType /*type*/) const {
-  fail(ErrorKind::internal, "a cache for a model that predicts no next token");
+  fail(ErrorKind::configuration, "this model predicts no next token: it generates no text");
 }
 
 void Stage::infer(Context& /*context*/, const StageData& /*in*/, const StageData& /*out*/, ConstTensor /*rows*/,
                   Tensor /*logits*/) const {
-  fail(ErrorKind::internal, "logits of a model that predicts no next token");
+  fail(ErrorKind::configuration, "this model predicts no next token: it has no logits of one");
 }
 
 }  // namespace megatron

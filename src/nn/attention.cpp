@@ -145,7 +145,9 @@ void Attention::normalise_back(Context& context, const Saved& saved, const Parts
 
 AttentionMask Attention::mask(const Context& context) const {
   AttentionMask mask;
+  mask.causal = sizes_.causal;
   mask.window = sizes_.window;
+  mask.key_lengths = context.rows().lengths;
   mask.document_starts = context.rows().document_starts;
   if (context.cache != nullptr) mask.query_offsets = context.cache->offsets;
   if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);

@@ -16,6 +16,7 @@ namespace megatron {
 struct AttentionSizes {
   std::int64_t hidden = 0, heads = 0, groups = 0, head_size = 0;  ///< of the whole model
   bool bias = true, output_bias = true;                           ///< of query, key and value; of the output
+  bool causal = true;       ///< a query sees no later position; else all up to its sample's length
   std::int64_t window = 0;  ///< positions that a query sees, its own included; 0: all before it
   bool alibi = false;       ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
   std::vector<float> inverse_frequencies = {};  ///< of rotations of queries and keys (Su et al. 2021); empty: none

@@ -37,7 +37,12 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
     // What weight gradients read is given back here: they run at once.
     Context again = context.saving_in(context.scratch, immediate_weight_gradients());
     Saved recomputed;
-    activate(again, saved.attention_norm.x, {}, recomputed);
+    if (sizes_.residual == Residual::post_norm) {
+      const ConstTensor x = saved.attention_norm.x;
+      run_post_norm(again, x, context.scratch.allocate("block output, again", x.shape(), x.dtype()), recomputed);
+    } else {
+      activate(again, saved.attention_norm.x, {}, recomputed);
+    }
     run_back(again, dy, recomputed, dx);
   } else {
     run_back(context, dy, saved, dx);
@@ -66,7 +71,32 @@ void Block::activate(Context& context, ConstTensor x, Tensor y, Saved& saved) co
   mlp_.activate(context, mlp_normed, saved.mlp);
 }
 
+void Block::run_post_norm(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  const auto allocate = [&](const char* what) {
+    return context.saved.allocate(what, x.shape(), context.activation_type);
+  };
+  const Tensor attended = allocate("residual after attention"), normed = allocate("attention norm");
+  const Tensor sum = allocate("residual after mlp");
+  attention_.forward(context, x, attended, saved.attention);
+  context.ops.dropout_add_forward(
+      {.x = attended,
+       .bias = attention_.output().bias(),
+       .residual = x,
+       .y = attended,
+       .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::attention_output)});
+  attention_norm_.forward(context, attended, normed, saved.attention_norm);
+  mlp_.forward(context, normed, sum, saved.mlp);
+  context.ops.dropout_add_forward(
+      {.x = sum,
+       .bias = mlp_.down().bias(),
+       .residual = normed,
+       .y = sum,
+       .dropout = context.hidden_dropout(sizes_.hidden_dropout, layer_, RandomSite::mlp_output)});
+  mlp_norm_->forward(context, sum, y, saved.mlp_norm);
+}
+
 void Block::run(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  if (sizes_.residual == Residual::post_norm) return run_post_norm(context, x, y, saved);
   const bool parallel = sizes_.residual != Residual::sequential;
   activate(context, x, y, saved);
   const ArenaScope scope(context.scratch);
@@ -91,7 +121,29 @@ ConstTensor Block::through_dropout(Context& context, ConstTensor dy, Tensor dbia
   return dropped;
 }
 
+void Block::run_back_post_norm(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  const ArenaScope scope(context.scratch);
+  const Tensor dsum = context.scratch.allocate("residual gradient", dy.shape(), dy.dtype());
+  const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
+  mlp_norm_->backward(context, dy, saved.mlp_norm, {}, dsum);
+  {
+    const ArenaScope inner(context.scratch);
+    const ConstTensor dmlp = through_dropout(context, dsum, mlp_.down().bias_gradient(), RandomSite::mlp_output);
+    mlp_.backward(context, dmlp, saved.mlp, dnormed);
+  }
+  context.ops.add(dsum, dnormed);
+  attention_norm_.backward(context, dnormed, saved.attention_norm, {}, dsum);
+  {
+    const ArenaScope inner(context.scratch);
+    const ConstTensor dattention =
+        through_dropout(context, dsum, attention_.output().bias_gradient(), RandomSite::attention_output);
+    attention_.backward(context, dattention, saved.attention, dx);
+  }
+  context.ops.add(dsum, dx);
+}
+
 void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  if (sizes_.residual == Residual::post_norm) return run_back_post_norm(context, dy, saved, dx);
   const ArenaScope scope(context.scratch);
   const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
   // Of what attention is added to: through the MLP's norm, and around it. With one norm for both: of that norm's

@@ -1,5 +1,6 @@
-// One pre-norm transformer block: x + dropout(attention(norm(x)) + bias), then the same with the MLP; or both parts
-// read x and are added to it (parallel residual, Wang & Komatsuzaki 2021).
+// One transformer block. Pre-norm: x + dropout(attention(norm(x)) + bias), then the same with the MLP; or both parts
+// read x and are added to it (parallel residual, Wang & Komatsuzaki 2021). Post-norm: norm(x + dropout(attention(x) +
+// bias)), then the same with the MLP (Devlin et al. 2018).
 //
 // A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
 // back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
@@ -17,9 +18,10 @@
 namespace megatron {
 
 enum class Residual {
-  sequential,        ///< the MLP reads what attention has added to
-  parallel,          ///< both read the block's input, each through a norm
-  parallel_one_norm  ///< both through attention's norm
+  sequential,         ///< the MLP reads what attention has added to
+  parallel,           ///< both read the block's input, each through a norm
+  parallel_one_norm,  ///< both through attention's norm
+  post_norm           ///< as sequential, and each part's sum goes through its norm
 };
 
 struct BlockSizes {
@@ -53,10 +55,13 @@ class Block {
 
  private:
   // The forward up to the last projection, which backward does not need. Parallel parts add up in y: it is set to x
-  // with attention added, unless it is absent.
+  // with attention added, unless it is absent. Post-norm blocks are not among these: their last norm's backward reads
+  // the last projection.
   void activate(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
+  void run_post_norm(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
+  void run_back_post_norm(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
   // The gradient of dropout(f + bias) with respect to f, as a weight product can read it: dy itself where nothing is
   // dropped and the product runs at once. Adds the bias' gradient.
   ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, RandomSite site) const;

@@ -5,26 +5,42 @@
 namespace megatron {
 
 namespace {
+
 ConstTensor as_vector(ConstTensor x) {
   return x.view({x.elements()});
 }
+
+/// Of the rows outside the tensor region; where there are none, all are 0.
+ConstTensor local_ids(const Context& context, const ConstTensor& ids) {
+  const std::int64_t s = context.rows().sequence;
+  if (!ids) {
+    const std::int64_t rows = context.region.local_sequence_length(s) * context.micro_batch.samples;
+    const Tensor zeros = context.scratch.allocate("ids of 0", {rows}, DType::i32);
+    context.ops.fill(zeros, 0);
+    return zeros;
+  }
+  return as_vector(ids.slice(0, context.region.local_sequence_offset(s), context.region.local_sequence_length(s)));
+}
+
 }  // namespace
+
+std::vector<Embedding::WholeTable> Embedding::declare_tables(ParameterBuilder& builder, const EmbeddingSizes& sizes) {
+  std::vector<WholeTable> tables;
+  const auto declare = [&](const char* name, std::int64_t rows, ConstTensor Rows::*ids) {
+    if (rows > 0) tables.push_back({builder.replicated_matrix(name, rows, sizes.hidden, sizes.deviation), ids});
+  };
+  declare("embedding.position.weight", sizes.positions, &Rows::position_ids);
+  declare("embedding.type.weight", sizes.types, &Rows::types);
+  return tables;
+}
 
 Embedding::Embedding(ParameterBuilder& builder, int word, const EmbeddingSizes& sizes)
     : store_(&builder.store()),
       word_(word),
-      position_(sizes.positions == 0 ? kNone
-                                     : builder.replicated_matrix("embedding.position.weight", sizes.positions,
-                                                                 sizes.hidden, sizes.deviation)),
+      tables_(declare_tables(builder, sizes)),
       sizes_(sizes),
       norm_(sizes.norm ? std::optional<Norm>(std::in_place, builder, "embedding.norm", *sizes.norm) : std::nullopt),
       last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
-
-ConstTensor Embedding::local_position_ids(const Context& context) const {
-  const Rows& rows = context.rows();
-  return as_vector(rows.position_ids.slice(0, context.region.local_sequence_offset(rows.sequence),
-                                           context.region.local_sequence_length(rows.sequence)));
-}
 
 void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
   const Range range(context.ops.ranges(), "embedding");
@@ -40,9 +56,9 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
                                  .y = as_matrix(share)});
   context.region.start_leave(share, sum).wait();
   if (sizes_.scale != 1) context.ops.scale(sum, sizes_.scale);
-  if (position_ != kNone) {
-    context.ops.embedding_forward({.ids = local_position_ids(context),
-                                   .weight = store_->at(position_).value,
+  for (const WholeTable& table : tables_) {
+    context.ops.embedding_forward({.ids = local_ids(context, context.rows().*table.ids),
+                                   .weight = store_->at(table.weight).value,
                                    .y = as_matrix(sum),
                                    .accumulate = true});
   }
@@ -61,9 +77,10 @@ void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const 
     context.ops.dropout_add_backward({.dy = dy, .dx = dy, .dbias = {}, .dropout = dropout});
   }
   if (norm_) norm_->backward(context, dy, saved.norm, {}, dy);
-  if (position_ != kNone) {
-    context.ops.embedding_backward(
-        {.ids = local_position_ids(context), .dy = as_matrix(dy), .dweight = store_->at(position_).gradient});
+  for (const WholeTable& table : tables_) {
+    context.ops.embedding_backward({.ids = local_ids(context, context.rows().*table.ids),
+                                    .dy = as_matrix(dy),
+                                    .dweight = store_->at(table.weight).gradient});
   }
   if (sizes_.scale != 1) context.ops.scale(dy, sizes_.scale);
   const Parameter& word = store_->at(word_);

@@ -1,9 +1,10 @@
-// Token and position embedding: the word table is cut by rows over the tensor ranks (vocabulary parallel), the position
-// table, where a model learns one, is whole on each. Everything outside the tensor region from here on. What was looked
-// up may be scaled, and the sum normalized.
+// Token, position and type embedding: the word table is cut by rows over the tensor ranks (vocabulary parallel), the
+// tables of positions and types, where a model learns them, are whole on each. Everything outside the tensor region
+// from here on. What was looked up may be scaled, and the sum normalized.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "nn/linear.h"
 #include "nn/norm.h"
@@ -13,6 +14,7 @@ namespace megatron {
 struct EmbeddingSizes {
   std::int64_t padded_vocab = 0, hidden = 0;
   std::int64_t positions = 0;          ///< rows of the position table; 0: there is none
+  std::int64_t types = 0;              ///< rows of the type table; 0: there is none
   double scale = 1;                    ///< of the words' embeddings
   std::optional<NormSizes> norm = {};  ///< of the sum; none if absent
   double dropout = 0, deviation = 0.02;
@@ -24,21 +26,27 @@ class Embedding {
     Norm::Saved norm;  ///< its x lies in context.saved
   };
 
-  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight and
-  /// embedding.norm.…, if there are such.
+  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight,
+  /// embedding.type.weight and embedding.norm.…, if there are such.
   Embedding(ParameterBuilder& builder, int word, const EmbeddingSizes& sizes);
 
-  /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]))); sets y.
+  /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]) (+ type[types]))); sets y.
   void forward(Context& context, Tensor y, Saved& saved) const;
   /// Adds the tables' gradients, which are never deferred: on one stage that would be another order than the head's. dy
   /// is used up (overwritten).
   void backward(Context& context, Tensor dy, const Saved& saved) const;
 
  private:
-  ConstTensor local_position_ids(const Context& context) const;
+  /// A table that is whole on every rank, and the ids of its rows.
+  struct WholeTable {
+    int weight;
+    ConstTensor Rows::*ids;
+  };
+  static std::vector<WholeTable> declare_tables(ParameterBuilder& builder, const EmbeddingSizes& sizes);
 
   const ParameterStore* store_;
-  int word_, position_;  // kNone: no such table
+  int word_;
+  std::vector<WholeTable> tables_;
   EmbeddingSizes sizes_;
   std::optional<Norm> norm_;
   int last_parameter_;

@@ -1,10 +1,8 @@
-// The language-model head: final norm, logits against the word table or a separate matrix, with a bias where there is
-// one, vocabulary-parallel cross entropy.
-// Logits stay cut over the tensor ranks; a row needs three sums of one number each (Shoeybi et al. 2019, section 3).
+// A decoder's language-model head: final norm, logits and their cross entropy (vocabulary_loss.h).
 #pragma once
 
-#include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/vocabulary_loss.h"
 
 namespace megatron {
 
@@ -19,32 +17,22 @@ class Head {
  public:
   struct Saved {
     Norm::Saved norm;
-    ConstTensor normed;       ///< [s(/t), b, h]
-    Tensor logits;            ///< [s·b, V/t]; becomes its own gradient in backward
-    Tensor maximum, sum_exp;  ///< f32 [s·b], over the whole vocabulary
+    VocabularyLoss::Saved loss;
   };
 
   /// Uses `word`, the output matrix (declared by the model), and declares the final norm, final_norm, and head.bias, if
   /// there is one.
   Head(ParameterBuilder& builder, int word, const HeadSizes& sizes);
 
-  /// Adds the sum of this micro-batch's token losses, each times its weight if there are weights, to its term of
-  /// context.loss_sums, the same on every tensor rank. Sets context.results, if there are any.
+  /// VocabularyLoss' forward, backward and logits, of the norm of x.
   void forward(Context& context, ConstTensor x, Saved& saved) const;
-  /// Gradient of context.gradient_scale(term) · that sum: sets dx, adds the parameters' gradients.
   void backward(Context& context, Saved& saved, Tensor dx) const;
-  /// Logits of this rank's columns for every row, without a loss: sets logits [s·b, V/t].
   void logits(Context& context, ConstTensor x, Tensor logits) const;
 
  private:
-  /// logits = whole · wordᵀ + bias
-  void project(Context& context, ConstTensor whole, Tensor logits) const;
-
   const ParameterStore* store_;
-  int word_;
-  HeadSizes sizes_;
   Norm norm_;
-  int bias_;  // kNone
+  VocabularyLoss loss_;
   int last_parameter_;
 };
 

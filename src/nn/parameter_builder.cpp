@@ -76,4 +76,19 @@ int ParameterBuilder::replicated_matrix(const std::string& name, std::int64_t ro
   return store_.declare(std::move(parameter));
 }
 
+int ParameterBuilder::repeated_bias(const std::string& name, std::int64_t size) {
+  Parameter parameter = whole(name, {size});
+  parameter.tensor = Placement::replica;
+  parameter.decay = false;
+  return store_.declare(std::move(parameter));
+}
+
+int ParameterBuilder::repeated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+                                      double deviation) {
+  Parameter parameter = whole(name, {rows, columns});
+  parameter.tensor = Placement::replica;
+  parameter.initialization.deviation = deviation;
+  return store_.declare(std::move(parameter));
+}
+
 }  // namespace megatron

@@ -31,6 +31,10 @@ class ParameterBuilder {
   int replicated_vector_partial_gradient(const std::string& name, std::int64_t size, double constant);
   /// A table [rows, columns] that every tensor rank holds whole, used on outside rows (position embedding).
   int replicated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
+  /// A zero bias [size], or a matrix, that every tensor rank holds whole and applies to the same rows, under sequence
+  /// parallelism too: each computes the whole gradient.
+  int repeated_bias(const std::string& name, std::int64_t size);
+  int repeated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
 
  private:
   Parameter whole(const std::string& name, Shape shape) const;

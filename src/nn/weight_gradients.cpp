@@ -19,6 +19,7 @@ std::int64_t first_half(std::int64_t rows) {
 }  // namespace
 
 TensorRegion::Entering ImmediateWeightGradients::start_gather(Context& context, WeightProduct product) {
+  if (product.layer == WeightProduct::Layer::whole) return {.whole = product.x, .gathered = {}};
   return context.region.start_enter(context.scratch, product.outside());
 }
 

@@ -15,15 +15,16 @@ namespace megatron {
 struct Context;
 
 /// gradient [out, in] += dyᵀ · x over all rows. A column-parallel layer's x, a row-parallel one's dy lie outside the
-/// tensor region, and are gathered under sequence parallelism.
+/// tensor region, and are gathered under sequence parallelism. A whole layer, which no region has a part of, has both
+/// outside: its rows are this rank's, and nothing is gathered.
 struct WeightProduct {
-  enum class Layer { column_parallel, row_parallel };
+  enum class Layer { column_parallel, row_parallel, whole };
 
   Layer layer = Layer::column_parallel;
   ConstTensor dy, x;
   Tensor gradient;
 
-  ConstTensor& outside() { return layer == Layer::column_parallel ? x : dy; }
+  ConstTensor& outside() { return layer == Layer::row_parallel ? dy : x; }
 };
 
 class WeightGradients {

@@ -8,7 +8,7 @@
 #include "data/blend.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
-#include "train/losses.h"
+#include "train/family_samples.h"
 
 namespace megatron {
 
@@ -32,6 +32,7 @@ std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) 
 }
 
 Datasets::Datasets(const Config& config) : config_(config) {
+  samples_of_family(config.model);  // refuses a family without any before data is read
   const DataConfig& data = config.data;
   const auto s = static_cast<std::uint64_t>(config.model.sequence_length);
   std::array<double, 3> shares = parse_split(data.split).value_or(std::array<double, 3>{});
@@ -67,13 +68,14 @@ Datasets::Datasets(const Config& config) : config_(config) {
 }
 
 void Datasets::make_samples() {
-  const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);
-  const auto make = [&](SampleSet& set, LossWeights weights) {
-    set.samples = std::make_unique<NextTokenSamples>(*set.source, *set.order, end, std::move(weights));
-  };
-  make(*train_, training_weights(config_, end));
-  for (std::optional<SampleSet>* set : {&validation_, &test_}) {
-    if (set->has_value()) make(**set, evaluation_weights(config_, end));
+  const Vocabulary& vocabulary = train_source().vocabulary();
+  for (std::optional<SampleSet>* set : {&train_, &validation_, &test_}) {
+    if (!set->has_value()) continue;
+    (*set)->samples = samples_of_family(config_.model)
+                          .make(config_, {.source = *(*set)->source,
+                                          .order = *(*set)->order,
+                                          .vocabulary = vocabulary,
+                                          .training = set == &train_});
   }
 }
 

@@ -148,8 +148,8 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"train.epochs=0", "train.epochs = 0 is out of range: above 0"},
       {"checkpoint.resume=1", "checkpoint.resume: expected true or false, got integer"},
       {"model.activation=glue",
-       "model.activation = \"glue\" is not one of \"gelu\", \"gelu_exact\", \"relu\", \"swiglu\", \"geglu\"; did you "
-       "mean"},
+       "model.activation = \"glue\" is not one of \"gelu\", \"gelu_exact\", \"relu\", \"swiglu\", \"geglu\", "
+       "\"tanh\"; did you mean"},
       {"model.preset=gpt2-lrage", "did you mean \"gpt2-large\"?"},
       {"model.rotary_fraction=0", "model.rotary_fraction = 0 is out of range: above 0, at most 1"},
       {"model.rotary_fraction=1.5", "model.rotary_fraction = 1.5 is out of range: above 0, at most 1"},

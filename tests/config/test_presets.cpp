@@ -70,6 +70,8 @@ TEST_CASE("presets answer to the names in use", "[config]") {
                                                        {"meta-llama/Meta-Llama-3-70B", "llama3-70b"},
                                                        {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
                                                        {"gpt3-1.3b", "gpt3-1.3b"},
+                                                       {"google-bert/bert-base-uncased", "bert-base"},
+                                                       {"bert-large-uncased", "bert-large"},
                                                        {"gpt3-13b", "gpt3-13b"}};
   for (const auto& [theirs, ours] : names) {
     INFO(theirs);

@@ -86,6 +86,11 @@ Config config_of(const GoldenFile& file) {
   return config;
 }
 
+bool is_of_encoder(const GoldenFile& file) {
+  const std::vector<std::string> names = file.datasets();
+  return std::binary_search(names.begin(), names.end(), "types");
+}
+
 NamedValues read_all_below(const GoldenFile& file, const std::string& prefix) {
   NamedValues values;
   for (const std::string& name : file.datasets()) {
@@ -102,6 +107,15 @@ Golden read_golden(const std::string& path, const std::string& type) {
   golden.config = config_of(file);
   golden.learning_rate = file.number<double>("learning_rate");
   golden.parameters = read_all_below(file, "parameters.");
+  if (is_of_encoder(file)) {
+    golden.gradients = read_all_below(file, "gradients.");
+    golden.loss = file.read<double>("loss").at(0);
+    golden.loss_terms = file.read<double>("loss_terms");
+    golden.gradient_norm = file.read<double>("gradient_norm").at(0);
+    golden.batch = {file.read<int>("tokens"),    file.read<int>("targets"), file.read<int>("types"),
+                    file.read<float>("weights"), file.read<int>("lengths"), file.read<int>("labels")};
+    return golden;
+  }
   const std::string of_type = type.empty() ? "" : type + ".";
   if (type.empty()) {
     golden.logits = file.read<float>("logits");
@@ -113,7 +127,8 @@ Golden read_golden(const std::string& path, const std::string& type) {
   golden.gradients = read_all_below(file, of_type + "gradients.");
   golden.loss = file.read<double>(of_type + "loss").at(0);
   golden.gradient_norm = file.read<double>(of_type + "gradient_norm").at(0);
-  golden.batch = {file.read<int>("tokens"), file.read<int>("targets")};
+  golden.batch.tokens = file.read<int>("tokens");
+  golden.batch.targets = file.read<int>("targets");
   golden.losses = file.read<double>(of_type + "steps.losses");
   golden.norms = file.read<double>(of_type + "steps.norms");
 
@@ -125,7 +140,9 @@ Golden read_golden(const std::string& path, const std::string& type) {
     const auto part = [&](const std::vector<int>& all) {
       return std::vector<int>(all.data() + i * size, all.data() + (i + 1) * size);
     };
-    golden.steps.push_back({part(tokens), part(targets)});
+    GoldenBatch& step = golden.steps.emplace_back();
+    step.tokens = part(tokens);
+    step.targets = part(targets);
   }
   return golden;
 }

@@ -1,5 +1,5 @@
-// A golden file: what scripts/make_golden.py or make_half_golden.py wrote about a tiny model (their opening comments
-// list the contents).
+// A golden file: what scripts/make_golden.py, make_half_golden.py or make_bert_golden.py wrote about a tiny model
+// (their opening comments list the contents).
 #pragma once
 
 #include <map>
@@ -14,6 +14,9 @@ namespace megatron::test {
 
 struct GoldenBatch {
   std::vector<int> tokens, targets;  // [s, b]
+  std::vector<int> types;            // [s, b]; of an encoder, as the rest
+  std::vector<float> weights;        // [s, b]
+  std::vector<int> lengths, labels;  // [b]
 };
 
 struct Golden {
@@ -22,6 +25,7 @@ struct Golden {
   NamedValues parameters, gradients;
   double loss = 0, gradient_norm = 0;  ///< of `batch` at the initial values
   GoldenBatch batch;
+  std::vector<double> loss_terms;       ///< of an encoder alone, which has no logits and steps
   std::vector<float> logits;            ///< [s, b, vocab_size], of `batch`
   std::vector<GoldenBatch> steps;       ///< of the training that starts from the initial values, too
   std::vector<double> losses, norms;    ///< of the steps, before each update

@@ -130,11 +130,9 @@ void activations(Bench& bench, const Model& model) {
   const double plane = static_cast<double>(rows * f) * kHalfBytes;
   const Tensor x = bench.random({rows, f}), y = bench.random({rows, f}), bias = bench.random({f});
   const Tensor dbias = bench.zeros({f}), dx = bench.random({rows, f});
-  const std::pair<const char*, Activation> all[] = {{"gelu", Activation::gelu},
-                                                    {"gelu_exact", Activation::gelu_exact},
-                                                    {"relu", Activation::relu},
-                                                    {"swiglu", Activation::swiglu},
-                                                    {"geglu", Activation::geglu}};
+  const std::pair<const char*, Activation> all[] = {
+      {"gelu", Activation::gelu},     {"gelu_exact", Activation::gelu_exact}, {"relu", Activation::relu},
+      {"swiglu", Activation::swiglu}, {"geglu", Activation::geglu},           {"tanh", Activation::tanh}};
   for (const auto& [name, activation] : all) {
     const bool gated = is_gated(activation);
     const Tensor result = y.view({gated ? 2 * rows : rows, gated ? f / 2 : f}).slice(0, 0, rows);

@@ -1,5 +1,6 @@
 // The layers of nn/ behind the common interface of layer_on_ranks.h.
 #include "base/philox.h"
+#include "nn/bert_head.h"
 #include "nn/block.h"
 #include "nn/embedding.h"
 #include "nn/head.h"
@@ -125,9 +126,9 @@ struct TestedEmbedding final : TestedLayer {
   Embedding::Saved saved;
 };
 
+template <class HeadClass, class Sizes>
 struct TestedHead final : TestedLayer {
-  TestedHead(ParameterBuilder& builder, bool bias)
-      : head(builder, declare_word(builder), {.vocab = kVocab, .norm = {.hidden = kHidden}, .bias = bias}) {}
+  TestedHead(ParameterBuilder& builder, const Sizes& sizes) : head(builder, declare_word(builder), sizes) {}
   void forward(Context& context, ConstTensor input, Tensor) override {
     x = input;
     head.forward(context, x, saved);
@@ -139,11 +140,13 @@ struct TestedHead final : TestedLayer {
     fresh = false;
     head.backward(context, saved, dx);
   }
-  Head head;
-  Head::Saved saved;
+  HeadClass head;
+  typename HeadClass::Saved saved;
   ConstTensor x;
   bool fresh = false;
 };
+using TestedDecoderHead = TestedHead<Head, HeadSizes>;
+using TestedBertHead = TestedHead<BertHead, BertHeadSizes>;
 
 }  // namespace
 
@@ -157,9 +160,22 @@ std::vector<LayerCase> layer_cases(double dropout) {
   std::vector<LayerCase> cases = {
       {"ColumnParallelLinear", h, f, Cut::rows, Cut::columns, make(std::type_identity<TestedColumnLinear>())},
       {"RowParallelLinear", f, h, Cut::columns, Cut::rows, make(std::type_identity<TestedRowLinear>())},
-      {"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), false)},
-      {"Head with a bias", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedHead>(), true)},
   };
+  HeadSizes head{.vocab = kVocab, .norm = {.hidden = kHidden}};
+  cases.push_back({"Head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedDecoderHead>(), head)});
+  head.bias = true;
+  cases.push_back(
+      {"Head with a bias", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedDecoderHead>(), head)});
+  const auto add_encoder = [&](LayerCase layer) {
+    layer.encoder = true;
+    cases.push_back(std::move(layer));
+  };
+  BertHeadSizes bert{.vocab = kVocab, .norm = {.hidden = kHidden}, .sentence_order_term = 0};  // a sum of both losses
+  add_encoder({"BERT's head", h, 0, Cut::rows, Cut::rows, make(std::type_identity<TestedBertHead>(), bert)});
+  bert.final_norm = false;
+  bert.activation = Activation::gelu_exact;
+  add_encoder({"BERT's head without a norm of its input", h, 0, Cut::rows, Cut::rows,
+               make(std::type_identity<TestedBertHead>(), bert)});
   for (const NormalizationRow& row : kNormalizations) {
     cases.push_back(
         {std::string(row.name), h, h, Cut::rows, Cut::rows, make(std::type_identity<TestedNorm>(), row.kind)});
@@ -176,6 +192,10 @@ std::vector<LayerCase> layer_cases(double dropout) {
   add_embedding("Embedding with a scale and a norm", embedding);
   embedding = {.padded_vocab = kPaddedVocab, .hidden = kHidden, .dropout = dropout};
   add_embedding("Embedding without positions", embedding);
+  embedding.positions = kPositions;
+  embedding.types = 2;
+  add_encoder(
+      {"Embedding with types", 0, h, Cut::rows, Cut::rows, make(std::type_identity<TestedEmbedding>(), embedding)});
   // A head's norm bends where the head is small.
   const auto step_of = [](const AttentionSizes& sizes) { return sizes.query_key_norm ? 0.004f : 0.02f; };
   const auto add_attention = [&](const std::string& name, const AttentionSizes& sizes) {
@@ -210,6 +230,10 @@ std::vector<LayerCase> layer_cases(double dropout) {
   wide.window = 3;
   wide.output_bias = false;
   add_attention("Attention with a window and wide heads, biases on query, key and value", wide);
+  AttentionSizes seeing_all = attention_sizes(dropout);
+  seeing_all.causal = false;
+  add_encoder({"Attention that sees all of a sample", h, h, Cut::rows, Cut::rows,
+               make(std::type_identity<TestedAttention>(), seeing_all)});
   add_mlp("Mlp", kMlpSizes);
   for (const ActivationRow& row : kActivations) {
     if (row.activation == Activation::gelu || row.activation == Activation::relu) continue;  // relu has a kink
@@ -239,6 +263,14 @@ std::vector<LayerCase> layer_cases(double dropout) {
     parallel.hidden_dropout = 0;
     add_block("Block without hidden dropout, " + name, parallel, false);
   }
+  BlockSizes post = block_sizes(dropout);
+  post.residual = Residual::post_norm;
+  add_block("Post-norm block", post, false);
+  add_block("Recomputed post-norm block", post, true);
+  post.attention.causal = false;
+  post.hidden_dropout = 0;
+  add_encoder({"Post-norm encoder block without hidden dropout", h, h, Cut::rows, Cut::rows,
+               make(std::type_identity<TestedBlock>(), post, false)});
   add_block("Llama's block with norms of queries and keys", llama, false);
   add_block("Recomputed Llama's block with norms of queries and keys", llama, true);
   return cases;

@@ -55,6 +55,9 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
       targets_(table(kVocab, 2)),
       position_ids_(table(kPositions, 3)),
       positions_(counting_ids(kSequence)),
+      types_(table(2, 4)),
+      lengths_({kSamples}, {kSequence, 5, 3}),
+      labels_({kSamples}, {1, -1, 0}),
       x_(Shape{0}),
       dy_(Shape{0}),
       training_(training) {
@@ -67,15 +70,22 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
   saved_ = Arena("saved", saved_memory_);
   scratch_ = Arena("scratch", scratch_memory_);
   micro_batch_ = {.main = {.tokens = tokens_,
+                           .types = {},
                            .position_ids = position_ids_,
                            .positions = positions_,
                            .document_starts = {},
+                           .lengths = {},
                            .targets = targets_,
                            .weights = {},
+                           .labels = {},
                            .sequence = kSequence},
                   .encoder = {},
                   .first_sample = 5,
                   .samples = kSamples};
+  if (!layer.encoder) return;
+  micro_batch_.main.types = types_;
+  micro_batch_.main.lengths = lengths_;
+  micro_batch_.main.labels = labels_;
 }
 
 Context LayerOnRank::context(WeightGradients& weight_gradients) {

@@ -45,6 +45,7 @@ struct LayerCase {
   std::function<std::unique_ptr<TestedLayer>(ParameterBuilder&)> make;
   std::int64_t groups = kHeads;  ///< of heads that share keys and values
   float step = 0.02f;            ///< of finite differences
+  bool encoder = false;          ///< samples have types, lengths and labels
 };
 
 /// Every layer of nn/; with `dropout` as the probability of all their masks.
@@ -91,7 +92,7 @@ class LayerOnRank {
   std::unique_ptr<TestedLayer> layer_;
   Buffer saved_memory_, scratch_memory_;
   Arena saved_, scratch_;
-  Owned<std::int32_t> tokens_, targets_, position_ids_, positions_;
+  Owned<std::int32_t> tokens_, targets_, position_ids_, positions_, types_, lengths_, labels_;
   MicroBatch micro_batch_;
   Owned<float> x_, dy_;
   DeferredWeightGradients deferred_;

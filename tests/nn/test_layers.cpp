@@ -155,9 +155,10 @@ TEST_CASE("a backward adds to parameters' gradients and sets dx") {
 }
 
 TEST_CASE("a backward in place, dx over dy, gives the same bits") {
-  const LayerCase layer = layer_case(GENERATE("layernorm", "Block", "Recomputed block", "Block with parallel parts",
-                                              "Block with parallel parts and one norm"),
-                                     kDropout);
+  const LayerCase layer =
+      layer_case(GENERATE("layernorm", "Block", "Recomputed block", "Block with parallel parts",
+                          "Block with parallel parts and one norm", "Post-norm block", "Recomputed post-norm block"),
+                 kDropout);
   const NamedValues parameters = random_parameters(layer);
   std::vector<float> apart, in_place;
   run_as_threads(1, [&](Communicator& world) {

@@ -54,7 +54,7 @@ Config config_of(const Row& row) {
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
   for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_reducer, distributed, rules,
-                              recomputation, batches, sequences, documents, losses, precision, variants}) {
+                              recomputation, batches, sequences, documents, losses, precision, variants, encoders}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

@@ -13,7 +13,8 @@ std::vector<Row> variants() {
   const std::vector<std::string> query_key_norm = {
       "model.position_embedding=rope", "model.rotary_fraction=0.5", "model.query_key_norm=true",
       "model.query_groups=1",          "model.activation=geglu",    "model.rotary_scaling={type=\"linear\", factor=2}"};
-  const std::vector<std::string> exact = {"model.activation=gelu_exact"}, relu = {"model.activation=relu"};
+  const std::vector<std::string> exact = {"model.activation=gelu_exact"}, tanh = {"model.activation=tanh"};
+  const std::vector<std::string> relu = {"model.activation=relu"};
   const std::vector<std::string> window = {
       "model.position_embedding=rope", "model.normalization=rmsnorm", "model.activation=geglu",
       "model.attention_window=5",      "model.head_size=10",          "model.query_groups=2",
@@ -61,6 +62,7 @@ std::vector<Row> variants() {
        "query and key norms, 4 x 2 x 1"},
       {"exact gelu", 2, 1, 2, zero, exact, ""},
       {"relu", 2, 1, 2, zero, relu, ""},
+      {"tanh", 2, 1, 2, zero, tanh, ""},
       {"two groups", 2, 1, 1, {}, two_groups, ""},
       {"two groups, tensor 4", 4, 1, 1, {}, two_groups, ""},
       {"two groups, 4 x 2 x 1", 4, 2, 1, sequence, two_groups, ""},

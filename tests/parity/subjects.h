@@ -35,5 +35,6 @@ std::vector<Row> documents();
 std::vector<Row> losses();
 
 std::vector<Row> variants();
+std::vector<Row> encoders();
 
 }  // namespace megatron::test

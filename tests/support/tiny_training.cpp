@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "comm/thread_communicator.h"
 #include "support/model_sizes.h"
+#include "support/tiny_pairs.h"
 #include "train/grid.h"
 
 namespace megatron::test {
@@ -62,6 +64,17 @@ void with_parallel_parts(ModelConfig& model) {
   model.embedding_norm = model.head_bias = true;
 }
 
+void like_bert(ModelConfig& model) {
+  model.family = "bert";
+  model.norm_position = "post";
+  model.embedding_norm = true;
+  model.activation = "gelu_exact";
+}
+
+void like_megatron_bert(ModelConfig& model) {
+  model.family = "bert";
+}
+
 int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab) {
   const auto word = philox4x32<7>(
       {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0},
@@ -70,12 +83,19 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
 }
 
 TinyBatches::TinyBatches(const Config& config, int data_rank)
-    : config_(config), weigh_(training_weights(config, kTinyEnd)), schedule_(config), data_rank_(data_rank) {
+    : config_(config),
+      pairs_(batch_layout(config).find(&Rows::types) != nullptr),
+      weigh_(training_weights(config, kTinyEnd)),
+      schedule_(config),
+      data_rank_(data_rank),
+      counts_(pairs_ ? 2 : 1) {
   const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
   const auto count = static_cast<std::size_t>(micro_batches_per_step(config));
   const auto size = static_cast<std::size_t>(s * b);
   tokens_.assign(count, std::vector<int>(size));
-  targets_ = document_starts_ = document_position_ids_ = tokens_;
+  targets_ = document_starts_ = document_position_ids_ = types_ = tokens_;
+  lengths_.assign(count, std::vector<int>(static_cast<std::size_t>(b)));
+  labels_ = lengths_;
   weights_.assign(count, std::vector<float>(size));
   for (std::int64_t i = 0; i < s; ++i) {
     positions_.push_back(static_cast<int>(i));
@@ -91,7 +111,8 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
 
 // All ranks know the tokens: nothing has to be summed over ranks here.
 void TinyBatches::count_losses(int step, const StepShape& shape) {
-  targets_in_batch_ = weigh_ ? 0 : static_cast<double>(shape.tokens());
+  if (pairs_) return count_pairs(step, shape);
+  counts_ = {weigh_ ? 0 : static_cast<double>(shape.tokens())};
   if (!weigh_) return;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.sequence + 1));
   std::vector<float> weights(static_cast<std::size_t>(shape.sequence));
@@ -99,8 +120,31 @@ void TinyBatches::count_losses(int step, const StepShape& shape) {
     for (std::int64_t i = 0; i <= shape.sequence; ++i) {
       tokens[static_cast<std::size_t>(i)] = token(step, sample, i, config_.model.vocab_size);
     }
-    targets_in_batch_ += weigh_(tokens, weights);
+    counts_[0] += weigh_(tokens, weights);
   }
+}
+
+void TinyBatches::count_pairs(int step, const StepShape& shape) {
+  counts_ = {0, 0};
+  for (std::int64_t sample = 0; sample < shape.samples; ++sample) {
+    const TinyPair pair(step, sample, shape.sequence, config_.model.vocab_size);
+    counts_[0] += std::accumulate(pair.weights.begin(), pair.weights.end(), 0.0);
+    counts_[1] += pair.label >= 0 ? 1 : 0;
+  }
+}
+
+void TinyBatches::place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence) {
+  const TinyPair pair(step, micro_batches_[k].first_sample + column, sequence, config_.model.vocab_size);
+  for (std::size_t i = 0; i < pair.tokens.size(); ++i) {
+    const std::size_t at =
+        i * static_cast<std::size_t>(config_.train.micro_batch_size) + static_cast<std::size_t>(column);
+    tokens_[k][at] = pair.tokens[i];
+    types_[k][at] = pair.types[i];
+    targets_[k][at] = pair.targets[i];
+    weights_[k][at] = pair.weights[i];
+  }
+  lengths_[k][static_cast<std::size_t>(column)] = pair.length;
+  labels_[k][static_cast<std::size_t>(column)] = pair.label;
 }
 
 void TinyBatches::place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence) {
@@ -123,7 +167,7 @@ void TinyBatches::place_sample(std::size_t k, std::int64_t column, int step, std
 }
 
 LossScaling TinyBatches::loss() const {
-  return {.counts = {&targets_in_batch_, 1}, .scale = loss_scale(config_)};
+  return {.counts = counts_, .scale = loss_scale(config_)};
 }
 
 std::span<const MicroBatch> TinyBatches::step(int step) {
@@ -140,9 +184,14 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
     batch.main.positions = {positions_.data(), {s}, DType::i32};
     if (config_.data.reset_attention_mask)
       batch.main.document_starts = {document_starts_[k].data(), {b, s}, DType::i32};
-    if (weigh_) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
+    if (weigh_ || pairs_) batch.main.weights = {weights_[k].data(), {s, b}, DType::f32};
+    if (pairs_) {
+      batch.main.types = {types_[k].data(), {s, b}, DType::i32};
+      batch.main.lengths = {lengths_[k].data(), {b}, DType::i32};
+      batch.main.labels = {labels_[k].data(), {b}, DType::i32};
+    }
     batch.main.sequence = s;
-    for (std::int64_t j = 0; j < b; ++j) place_sample(k, j, step, s);
+    for (std::int64_t j = 0; j < b; ++j) pairs_ ? place_pair(k, j, step, s) : place_sample(k, j, step, s);
   }
   return std::span<const MicroBatch>(micro_batches_).first(count);
 }

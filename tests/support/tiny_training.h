@@ -1,4 +1,4 @@
-// A few training steps of a tiny GPT on any layout, with ranks as threads: what the parity tests compare.
+// A few training steps of a tiny model on any layout, with ranks as threads: what the parity tests compare.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,8 @@ void with_one_group(ModelConfig& model);  ///< and ALiBi
 void with_normed_heads(ModelConfig& model);    ///< norms of queries and keys, of which half turn; one group, GeGLU
 void with_window(ModelConfig& model);          ///< wide heads, scaled embeddings, biases of query, key and value alone
 void with_parallel_parts(ModelConfig& model);  ///< through one norm; a norm of embeddings, a bias of logits
+void like_bert(ModelConfig& model);            ///< post-norm, with a norm of embeddings
+void like_megatron_bert(ModelConfig& model);   ///< pre-norm
 
 struct TrainingTrace {
   std::vector<double> losses, norms;  // by step
@@ -49,21 +51,24 @@ class TinyBatches {
   /// Views into this object; valid until the next call.
   std::span<const MicroBatch> step(int step);
   /// Targets in the global batch that step() gave, or what their weights say.
-  double targets() const { return targets_in_batch_; }
+  double targets() const { return counts_.front(); }
   /// These as the loss' counts, and precision.loss_scale. Valid as long as this object.
   LossScaling loss() const;
   static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
 
  private:
   void count_losses(int step, const StepShape& shape);
+  void count_pairs(int step, const StepShape& shape);
   void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
+  void place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
 
   Config config_;
+  bool pairs_;  // of texts, for an encoder (tiny_pairs.h)
   LossWeights weigh_;
   RunSchedule schedule_;
   int data_rank_;
-  double targets_in_batch_ = 0;
-  std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_;
+  std::vector<double> counts_;  // by term of the loss
+  std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_, types_, lengths_, labels_;
   std::vector<std::vector<float>> weights_;
   std::vector<int> position_ids_, positions_;
   std::vector<MicroBatch> micro_batches_;

@@ -141,7 +141,8 @@ std::vector<RankMemory> measure(const Layout& layout) {
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
     memory.weights = replica.store().values().bytes() + replica.store().constant_bytes();
     memory.gradients = replica.store().gradients().bytes();
-    memory.optimizer = replica.optimizer().state_bytes() + UpdateStep::bytes(1);  // one term of the loss
+    memory.optimizer =
+        replica.optimizer().state_bytes() + UpdateStep::bytes(family_of(config.model).loss_terms(config).size());
     memory.blocks_after = device.blocks();
     for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
   });
@@ -200,8 +201,20 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .sequence_parallel = true,
              .recompute = {"full", 1},
              .variant = with_parallel_parts},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = with_parallel_parts},
+      Layout{.micro_batch = 2, .variant = like_bert}, Layout{.recompute = {"full", 3}, .variant = like_bert},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = like_bert},
+      Layout{.micro_batch = 2, .variant = like_megatron_bert},
       Layout{
-          .pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = with_parallel_parts});
+          .tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = {"full"}, .variant = like_megatron_bert},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = like_megatron_bert},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .distributed = true,
+             .variant = like_megatron_bert});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -321,7 +334,8 @@ TEST_CASE("a steady step allocates nothing") {
         Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
         Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
         Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
-        Layout{.recompute = {"full", 3}, .variant = with_normed_heads}}) {
+        Layout{.recompute = {"full", 3}, .variant = with_normed_heads}, Layout{.variant = like_bert},
+        Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;

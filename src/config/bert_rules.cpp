@@ -1,0 +1,41 @@
+// Rules about encoders (model.family = "bert"), and about what they alone have.
+#include "config/violations.h"
+
+namespace megatron {
+
+void check_bert(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  if (m.family != "bert") {
+    if (m.norm_position == "pre") return;
+    violations.add({"model.norm_position", "model.family"},
+                   "model.norm_position = \"{}\" belongs to model.family = \"bert\", not \"{}\"", m.norm_position,
+                   m.family);
+    return;
+  }
+  const auto refuse = [&](const char* key, bool given, const std::string& problem) {
+    if (given) violations.add({key, "model.family"}, "model.family = \"bert\": {}", problem);
+  };
+  refuse("model.position_embedding", m.position_embedding == "alibi",
+         "position_embedding = \"alibi\" lowers scores of earlier tokens, and an encoder sees later ones too; take "
+         "\"learned\", \"rope\" or \"none\"");
+  refuse("model.attention_window", m.attention_window > 0,
+         "attention_window ends at a token's own position, and an encoder sees later ones too; leave it out");
+  refuse("model.activation", m.gated(),
+         fmt::format("activation = \"{}\" is gated, and the head has no gate; take one that is not", m.activation));
+  refuse("model.residual", m.norm_position == "post" && m.residual != "sequential",
+         fmt::format("norm_position = \"post\" normalizes after each part in turn, and residual = \"{}\" has both at "
+                     "once; take residual = \"sequential\"",
+                     m.residual));
+  refuse("train.curriculum", !c.train.curriculum.schedule.empty(),
+         "train.curriculum would cut samples that end with a separator; leave it out");
+  refuse("loss.name", c.loss.name != LossConfig{}.name,
+         fmt::format("loss.name = \"{}\" is a loss of next tokens; leave it out", c.loss.name));
+  refuse(
+      "data.reset_attention_mask", c.data.knows_documents(),
+      "data.reset_attention_mask, reset_position_ids and eod_mask_loss are about documents in a row, and a sample is "
+      "of one document; leave them out");
+  refuse("evaluation.tasks", !c.evaluation.tasks.empty(),
+         "evaluation.tasks score next tokens, which an encoder does not predict; leave them out");
+}
+
+}  // namespace megatron

@@ -1,0 +1,69 @@
+#include "model/layer_sizes.h"
+
+#include <cmath>
+
+#include "model/rotary.h"
+
+namespace megatron {
+
+NormSizes norm_sizes(const ModelConfig& model) {
+  return {.hidden = model.hidden_size,
+          .kind = row_named(kNormalizations, model.normalization).kind,
+          .epsilon = model.norm_epsilon};
+}
+
+namespace {
+
+Residual residual_of(const ModelConfig& model) {
+  return model.residual == "parallel"            ? Residual::parallel
+         : model.residual == "parallel_one_norm" ? Residual::parallel_one_norm
+         : model.norm_position == "post"         ? Residual::post_norm
+                                                 : Residual::sequential;
+}
+
+}  // namespace
+
+BlockSizes block_sizes(const ModelConfig& model, Sight sight) {
+  // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
+  const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
+  BlockSizes sizes;
+  sizes.attention = {.hidden = model.hidden_size,
+                     .heads = model.attention_heads,
+                     .groups = model.query_groups,
+                     .head_size = model.head_size(),
+                     .bias = model.bias.query_key_value,
+                     .output_bias = model.bias.attention_output,
+                     .causal = sight == Sight::earlier,
+                     .window = model.attention_window,
+                     .alibi = model.position_embedding == "alibi",
+                     .inverse_frequencies =
+                         model.position_embedding == "rope" ? rotary_inverse_frequencies(model) : std::vector<float>(),
+                     .query_key_norm = model.query_key_norm,
+                     .norm_epsilon = model.norm_epsilon,
+                     .dropout = model.attention_dropout,
+                     .deviation = model.init_std,
+                     .output_deviation = output_deviation};
+  sizes.mlp = {.hidden = model.hidden_size,
+               .ffn = model.ffn_hidden_size,
+               .bias = model.bias.feed_forward,
+               .activation = row_named(kActivations, model.activation).activation,
+               .deviation = model.init_std,
+               .output_deviation = output_deviation};
+  sizes.norm = norm_sizes(model);
+  sizes.residual = residual_of(model);
+  sizes.hidden_dropout = model.hidden_dropout;
+  return sizes;
+}
+
+EmbeddingSizes embedding_sizes(const ModelConfig& model) {
+  EmbeddingSizes sizes{.padded_vocab = model.padded_vocab(),
+                       .hidden = model.hidden_size,
+                       .positions = model.position_embedding == "learned" ? model.max_position_embeddings : 0,
+                       .dropout = model.hidden_dropout,
+                       .deviation = model.init_std};
+  if (model.scale_embeddings) sizes.scale = std::sqrt(static_cast<double>(model.hidden_size));
+  if (model.embedding_norm) sizes.norm = norm_sizes(model);
+  return sizes;
+}
+
+}  // namespace megatron
