@@ -38,14 +38,19 @@ shards() {  # NAME ARGUMENT...: makes data/gallery/NAME once
 make_stories() {  # FILE SEED MEGABYTES
   [[ -s $1 ]] || "$programs/megatron_preprocess" sample-corpus --output "$1" --megabytes "${GALLERY_MEGABYTES:-$3}" --seed "$2"
 }
+in_capitals() { sed -E 's/.*/\U&/; s/^\{"TEXT"/{"text"/; s/\\N/\\n/g' "$1"; }  # FILE; keys and line breaks stay
 prepare() {  # NAME
   case $1 in
     stories) make_stories "$data/stories.jsonl" 1 4 && shards stories --input "$data/stories.jsonl" ;;
     capitals)
       make_stories "$data/small_stories.jsonl" 2 2 || return 1
-      # Values in capital letters; keys and line breaks stay.
-      sed -E 's/.*/\U&/; s/^\{"TEXT"/{"text"/; s/\\N/\\n/g' "$data/small_stories.jsonl" > "$data/capitals.jsonl" &&
+      in_capitals "$data/small_stories.jsonl" > "$data/capitals.jsonl" &&
         shards capitals --input "$data/capitals.jsonl"
+      ;;
+    last_words)  # files of an evaluation task, of stories that no other set has
+      make_stories "$data/other_stories.jsonl" 3 1 || return 1
+      head -n 60 "$data/other_stories.jsonl" > "$data/last_words.jsonl" &&
+        in_capitals "$data/last_words.jsonl" > "$data/last_words_in_capitals.jsonl"
       ;;
     shakespeare) shards shakespeare --input data/text/shakespeare.txt ;;
     wikitext)
@@ -77,7 +82,7 @@ training_losses() { sed -n 's/^{"kind":"train"[^{]*"loss":\([-+0-9.e]*\),.*/\1/p
 # The model that this one starts from, as it comes back from Hugging Face's format.
 import_base() {  # BASE
   local input=$root/inputs/$1.toml run=$runs/$1 set
-  set=$(value data)
+  read -r set _ <<< "$(value data)"
   prepare "$set" || return 1
   if ! compgen -G "$run/checkpoints/step_*" > /dev/null; then
     train "$input" "$run" "$(value ranks)" || return 1
@@ -116,6 +121,18 @@ check_loss() {  # DIRECTORY
     { complain "validation loss ${loss:-none} is not within $low to $high"; return 1; }
 }
 
+# Evaluation tasks, each by its name: at the end of the run.
+check_tasks() {  # DIRECTORY
+  local task loss low high
+  while read -r task low _ high; do
+    loss=$(sed -n 's/^{"kind":"task","name":"'"$task"'"[^{]*"loss":\([-+0-9.e]*\),.*/\1/p' "$1/metrics.jsonl" | tail -n 1)
+    echo "  task $task: loss ${loss:-none}, expected $low to $high"
+    [[ -n $short && -n $loss ]] && continue
+    awk -v x="${loss:-nan}" -v low="$low" -v high="$high" 'BEGIN { exit !(x >= low && x <= high) }' ||
+      { complain "task $task has the loss ${loss:-none}, which is not within $low to $high"; return 1; }
+  done < <(value task)
+}
+
 check_minutes() {  # SECONDS
   local expected
   expected=$(value minutes)
@@ -145,6 +162,7 @@ run() {  # of the current input: 0 passed, 1 failed, 77 skipped
   train "$input" "$directory" "$(value ranks)" "${settings[@]}" || return 1
   seconds=$(awk -v ns="$(($(date +%s%N) - begin))" 'BEGIN { print ns / 1e9 }')
   check_loss "$directory" || return 1
+  if [[ -n $(value task) ]]; then check_tasks "$directory" || return 1; fi
   if [[ -n $(value layout) ]]; then compare_layouts "$directory" || return 1; fi
   if [[ -n $(value prompt) ]]; then check_sample "$directory" || return 1; fi
   [[ -n $short ]] || check_minutes "$seconds"

@@ -1,5 +1,7 @@
 #include "generation/conversation.h"
 
+#include <optional>
+
 #include "base/error.h"
 #include "generation/text_pieces.h"
 #include "generation/text_request.h"
@@ -32,14 +34,19 @@ bool read_typed(const Conversation& conversation, InterruptFlag& flag, const std
     flag.clear();
     conversation.print(sign);
     switch (conversation.input.next(line)) {
-      case LineReader::Outcome::line: return true;
-      case LineReader::Outcome::too_long: conversation.print("(that line is too long)\n"); break;
-      case LineReader::Outcome::interrupted: conversation.print("\n"); break;
-      case LineReader::Outcome::end:
+      case LineSource::Outcome::line: return true;
+      case LineSource::Outcome::too_long: conversation.print("(that line is too long)\n"); break;
+      case LineSource::Outcome::interrupted: conversation.print("\n"); break;
+      case LineSource::Outcome::end:
         if (!sign.empty()) conversation.print("\n");
         return false;
     }
   }
+}
+
+/// What is no fault of the text or its options is not an answer to it.
+void throw_defect(const Error& error) {
+  if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::configuration) throw error;
 }
 
 ordered_json error_answer(const json& id, const Error& error) {
@@ -50,23 +57,36 @@ ordered_json error_answer(const json& id, const Error& error) {
 bool read_request(const Conversation& conversation, std::string& line) {
   while (true) {
     switch (conversation.input.next(line)) {
-      case LineReader::Outcome::line:
+      case LineSource::Outcome::line:
         if (line.find_first_not_of(" \t\r") != std::string::npos) return true;
         break;
-      case LineReader::Outcome::too_long:
+      case LineSource::Outcome::too_long:
         conversation.print(json_line(error_answer(nullptr, Error(ErrorKind::data, "the line is too long"))));
         break;
-      case LineReader::Outcome::interrupted: break;
-      case LineReader::Outcome::end: return false;
+      case LineSource::Outcome::interrupted: break;
+      case LineSource::Outcome::end: return false;
     }
   }
 }
 
-void answer(const Conversation& conversation, const std::string& line, json& id) {
-  TextGenerator& generator = conversation.generator;
-  const TextRequest request = parse_request(line, conversation.options, conversation.search.beams > 0, id);
+/// A request, and what it asks for.
+struct Asked {
+  TextRequest request;
   std::vector<GenerationJob> jobs;
-  add_jobs(jobs, 0, request.options.samples, encode(conversation, request.prompt, request.options, "\"prompt\""));
+};
+
+/// The same on all ranks, and so are the errors.
+Asked parse(const Conversation& conversation, const std::string& line, json& id) {
+  Asked asked{.request = parse_request(line, conversation.options, conversation.search.beams > 0, id), .jobs = {}};
+  const TextRequest& request = asked.request;
+  add_jobs(asked.jobs, 0, request.options.samples, encode(conversation, request.prompt, request.options, "\"prompt\""));
+  return asked;
+}
+
+void answer(const Conversation& conversation, const Asked& asked) {
+  const TextRequest& request = asked.request;
+  const std::vector<GenerationJob>& jobs = asked.jobs;
+  const json& id = request.id;
   std::vector<Utf8Pieces> whole(jobs.size());
   const auto print_piece = [&](std::size_t job, const std::string& piece) {
     if (piece.empty()) return;
@@ -76,7 +96,7 @@ void answer(const Conversation& conversation, const std::string& line, json& id)
   if (request.stream) {
     listeners.piece = [&](std::size_t job, const std::string& piece) { print_piece(job, whole[job].add(piece)); };
   }
-  const auto results = generator.make(jobs, request.options, conversation.search, listeners);
+  const auto results = conversation.generator.make(jobs, request.options, conversation.search, listeners);
   for (std::size_t job = 0; job < results.size(); ++job) {
     print_piece(job, whole[job].rest());
     ordered_json all = {{"id", id}};
@@ -99,6 +119,7 @@ void converse(const Conversation& conversation, InterruptFlag& flag, const std::
     try {
       add_jobs(jobs, prompt, 1, encode(conversation, line, conversation.options, "the prompt"));
     } catch (const Error& error) {  // the same on all ranks
+      throw_defect(error);
       if (world.rank() == 0) conversation.print(std::string("(") + error.what() + ")\n");
       continue;
     }
@@ -123,13 +144,15 @@ void serve(const Conversation& conversation) {
   std::string line;
   while (share(world, world.rank() == 0 && read_request(conversation, line), line)) {
     json id;
+    std::optional<Asked> asked;
     try {
-      answer(conversation, line, id);
+      asked = parse(conversation, line, id);
     } catch (const Error& error) {
-      // What a request is refused for, all ranks find alike before they compute; anything else is no request's fault.
-      if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::configuration) throw;
+      throw_defect(error);
       if (world.rank() == 0) conversation.print(json_line(error_answer(id, error)));
+      continue;
     }
+    answer(conversation, *asked);
   }
 }
 

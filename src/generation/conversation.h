@@ -7,7 +7,7 @@
 #include <string>
 
 #include "generation/interrupt_flag.h"
-#include "generation/line_reader.h"
+#include "generation/line_source.h"
 #include "generation/prompts.h"
 #include "generation/text_generator.h"
 
@@ -18,12 +18,12 @@ struct Conversation {
   PromptEncoder& encoder;
   TextOptions options;  ///< of all texts, unless a request says otherwise
   SearchOptions search;
-  LineReader& input;                                        ///< read on rank 0 alone
+  LineSource& input;                                        ///< read on rank 0 alone
   std::function<void(const std::string& text)> print = {};  ///< called on rank 0 alone
 };
 
 /// Each line is a prompt of its own. `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is
-/// printed where a prompt is expected; on a terminal "> ".
+/// printed where a prompt is expected, if the source of the lines does not print it.
 void converse(const Conversation& conversation, InterruptFlag& flag, const std::string& sign);
 
 /// Each line is a request. A request that cannot be fulfilled is answered with its error.

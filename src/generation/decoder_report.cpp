@@ -17,18 +17,23 @@ std::string decoder_report(const Config& config, const GridShape& shape, DType t
       counted(shape.ranks(), "rank"), shape.tensor, shape.pipeline, shape.data, counted(config.model.layers, "layer"),
       config.model.sequence_length, config.precision.compute, counted(sizes.groups, "group"),
       counted(sizes.samples, "text"), counted(sizes.capacity, "token"));
-  text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15}\n", "stage", "tensor", "weights", "cache",
-                      "activations", "workspace", "bytes in all");
-  std::size_t most = 0;
+  text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15} {:>15}\n", "stage", "tensor", "weights", "cache",
+                      "activations", "workspace", "communication", "bytes in all");
+  std::size_t most = 0, host = 0;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     for (int tensor = 0; tensor < shape.tensor; ++tensor) {
       const DecoderMemory memory = plan_decoder(config, shape, {.tensor = tensor, .pipeline = stage}, type, sizes);
       most = std::max(most, memory.total());
-      text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15}\n", stage, tensor, memory.weights,
-                          memory.cache, memory.activations, memory.workspace, memory.total());
+      host = std::max(host, memory.host);
+      text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15} {:>15}\n", stage, tensor, memory.weights,
+                          memory.cache, memory.activations, memory.workspace, memory.communication, memory.total());
     }
   }
-  return text + fmt::format("\nThe largest rank takes {}.\n", format_bytes(static_cast<double>(most)));
+  text += fmt::format("\nThe largest rank takes {}.\n", format_bytes(static_cast<double>(most)));
+  if (host > 0) {
+    text += fmt::format("Communication takes at most {} bytes of a rank's host memory in addition, pinned.\n", host);
+  }
+  return text;
 }
 
 }  // namespace megatron

@@ -5,22 +5,18 @@
 #include <cstddef>
 #include <string>
 
+#include "generation/line_source.h"
+
 namespace megatron {
 
-class LineReader {
+class LineReader : public LineSource {
  public:
   /// Of a descriptor that stays the caller's. Lines of more than `longest` bytes are left out.
   explicit LineReader(int descriptor, std::size_t longest = std::size_t{64} << 20)
       : descriptor_(descriptor), longest_(longest) {}
 
-  enum class Outcome {
-    line,         ///< there is one, without its end
-    too_long,     ///< there was one
-    interrupted,  ///< by a signal; what was typed so far is kept for the next call
-    end,          ///< of the stream
-  };
-  /// A last line without end counts. Error(filesystem) if the stream cannot be read.
-  Outcome next(std::string& line);
+  /// What was typed before a signal is kept for the next call. A last line without end counts.
+  Outcome next(std::string& line) override;
 
  private:
   int descriptor_;

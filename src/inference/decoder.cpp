@@ -132,13 +132,18 @@ void Worker::reorder(const KeyValueCache& cache, ConstTensor from) const {
 /// Bytes of each of a decoder's allocations on one rank.
 struct Needs {
   std::size_t weights = 0, cache = 0, integers = 0, saved = 0, scratch = 0, workspace = 0, input = 0, output = 0;
+  std::vector<StagingPlan> staging;  // of each of the grid's groups
 
-  DecoderMemory memory(std::int64_t count) const {
+  DecoderMemory memory(std::int64_t count, TransportKind transport) const {
     const auto groups = static_cast<std::size_t>(count);
-    return {.weights = weights,
-            .cache = groups * cache,
-            .activations = integers + saved + scratch + input + groups * output,
-            .workspace = workspace};
+    DecoderMemory memory{.weights = weights,
+                         .cache = groups * cache,
+                         .activations = integers + saved + scratch + input + groups * output,
+                         .workspace = workspace};
+    for (const StagingPlan& plan : staging) {
+      (transport == TransportKind::host ? memory.communication : memory.host) += plan.bytes();
+    }
+    return memory;
   }
 };
 
@@ -153,11 +158,27 @@ std::vector<Extents> largest_passes(const DecoderSizes& sizes) {
   return passes;
 }
 
+/// What the groups hold for the passes that were played. The ranks of a model also ask each other whether to stop: one
+/// number, on the host. NCCL's memory is its own affair.
+std::vector<StagingPlan> plan_staging(const ProcessGrid& grid, TransportKind transport) {
+  std::vector<StagingPlan> plans;
+  for (const Communicator* group : grid.groups()) {
+    plans.push_back(transport == TransportKind::nccl ? StagingPlan{} : group->staging_plan());
+    if (transport == TransportKind::nccl || group != &grid.model()) continue;
+    CountingCommunicator host(group->rank(), group->size());
+    Arena numbers("numbers");
+    host.all_reduce(numbers.allocate("wish to stop", {1}, DType::f64));
+    plans.back().reductions = host.staging_plan().reductions;
+  }
+  return plans;
+}
+
 /// Plays the decoder of the rank at `at` without memory.
 Needs play(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
-           const DecoderSizes& sizes) {
+           const DecoderSizes& sizes, TransportKind transport) {
   CountingCommunicator world(rank_of(at, shape), shape.ranks());
-  const ProcessGrid grid(world, shape);
+  CountingCommunicator tensors(rank_of(at, shape), shape.ranks(), "world", transport == TransportKind::staged);
+  const ProcessGrid grid(world, shape, &tensors);
   const TensorRegion region(grid, false);
   ParameterStore store;
   const Stages stages = make_stages(config, grid, region, store);
@@ -171,9 +192,11 @@ Needs play(const Config& config, const GridShape& shape, const GridCoordinates& 
   for (const Extents& extents : largest_passes(sizes)) {
     for (Arena* arena : {&integers, &saved, &input, &output}) arena->reset();
     const Integers all = allocate_integers(integers, extents);
-    worker.infer(all, {.cache = cache, .first_sample = 0, .offsets = all.offsets, .rows = sizes.capacity},
-                 allocate_links(stage.receives(), input, extents, type),
-                 allocate_links(stage.sends(), output, extents, type));
+    const StageData in = allocate_links(stage.receives(), input, extents, type);
+    const StageData out = allocate_links(stage.sends(), output, extents, type);
+    for (const Tensor& tensor : in) grid.pipeline().start_receive(tensor, at.pipeline - 1, kChannel).wait();
+    worker.infer(all, {.cache = cache, .first_sample = 0, .offsets = all.offsets, .rows = sizes.capacity}, in, out);
+    for (const Tensor& tensor : out) grid.pipeline().start_send(tensor, at.pipeline + 1, kChannel).wait();
   }
   if (sizes.reorders) {
     integers.reset();
@@ -187,14 +210,20 @@ Needs play(const Config& config, const GridShape& shape, const GridCoordinates& 
           .scratch = scratch.high_water(),
           .workspace = ops->workspace_bytes(),
           .input = input.high_water(),
-          .output = output.high_water()};
+          .output = output.high_water(),
+          .staging = plan_staging(grid, transport)};
 }
 
 }  // namespace
 
 DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
+                           const DecoderSizes& sizes, TransportKind transport) {
+  return play(config, shape, at, type, sizes, transport).memory(sizes.groups, transport);
+}
+
+DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
                            const DecoderSizes& sizes) {
-  return play(config, shape, at, type, sizes).memory(sizes.groups);
+  return plan_decoder(config, shape, at, type, sizes, planned_transport(config.run));
 }
 
 Decoder::Decoder(Config config, const GridShape& shape, Communicator& world, Compute compute, DType type,
@@ -205,7 +234,7 @@ Decoder::Decoder(Config config, const GridShape& shape, Communicator& world, Com
       model_(std::make_unique<Model>(config_, grid_)),
       type_(type),
       sizes_(sizes) {
-  const Needs needs = play(config_, shape, grid_.at(), type_, sizes_);
+  const Needs needs = play(config_, shape, grid_.at(), type_, sizes_, transport_of(device(), grid_.tensor()));
   Device& own = device();
   const auto allocate = [&](std::size_t bytes) { return bytes > 0 ? Buffer(own, bytes) : Buffer(); };
   model_->store.allocate_values(own, type_);
@@ -214,6 +243,7 @@ Decoder::Decoder(Config config, const GridShape& shape, Communicator& world, Com
   scratch_memory_ = allocate(needs.scratch);
   input_memory_ = allocate(needs.input);
   compute_.backend.ops->reserve(needs.workspace);
+  for (std::size_t i = 0; i < needs.staging.size(); ++i) grid_.groups()[i]->reserve_staging(needs.staging[i]);
   for (std::int64_t i = 0; i < sizes_.groups; ++i) {
     auto group = std::make_unique<Group>();
     group->cache_memory = allocate(needs.cache);
@@ -246,6 +276,8 @@ DecoderMemory Decoder::memory() const {
     memory.activations += group->output_memory.bytes();
   }
   memory.workspace = compute_.backend.ops->workspace_bytes();
+  std::size_t& staging = device().is_host_memory() ? memory.communication : memory.host;
+  for (const Communicator* group : grid_.groups()) staging += group->staging_bytes();
   return memory;
 }
 
@@ -323,6 +355,8 @@ void Decoder::run(std::int64_t index, const DecoderPass& pass, std::vector<float
   for (const Tensor& tensor : out) {
     group.sent.push_back(pipeline.start_send(tensor, grid_.at().pipeline + 1, kChannel));
   }
+  // The caller may wait for messages of the host next, which moves no staged tensor along.
+  if (transport_of(device(), pipeline) == TransportKind::staged) group.wait();
   if (samples_here()) take_logits(result, logits);
 }
 

@@ -24,14 +24,19 @@ struct DecoderSizes {
   bool reorders = false;         ///< beams take each other's place
 };
 
-/// Bytes on this rank's device.
+/// Bytes on this rank's device, and of its host.
 struct DecoderMemory {
   std::size_t weights = 0, cache = 0, activations = 0, workspace = 0;
-  std::size_t total() const { return weights + cache + activations + workspace; }
+  std::size_t communication = 0;  ///< staging of the groups' operations (comm/staging.h); MPI's own is not known
+  std::size_t host = 0;           ///< the same where the device has memory of its own: pinned
+  std::size_t total() const { return weights + cache + activations + workspace + communication; }
 };
 
 /// What the rank at `at` needs, without allocating anything. `config` resolved for tensor × pipeline ranks, with a
 /// `run` whose device is chosen.
+DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
+                           const DecoderSizes& sizes, TransportKind transport);
+/// With the transport that is to be expected.
 DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
                            const DecoderSizes& sizes);
 

@@ -1,6 +1,7 @@
 #include "programs/generate_arguments.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <sstream>
 
 #include "base/error.h"
@@ -20,11 +21,10 @@ struct Typed {
   bool greedy = false, stop_on_newline = false;
 };
 
-po::options_description input_options(Typed& typed) {
+using Add = po::options_description_easy_init;
+
+void add_inputs(Typed& typed, Add add) {
   GenerateArguments& arguments = typed.arguments;
-  po::options_description described("Prompts");
-  add_source_option(described, arguments.model, "RUN_DIRECTORY");
-  auto add = described.add_options();
   add("prompt", po::value(&typed.prompt)->value_name("TEXT"),
       "the beginning of a document to continue; \"\" makes a document from nothing");
   add("prompts", po::value(&arguments.prompts_file)->value_name("FILE"),
@@ -41,14 +41,11 @@ po::options_description input_options(Typed& typed) {
       "special tokens written in the prompt, such as <|im_end|>, become those tokens; default: they are text");
   add("truncate", po::bool_switch(&arguments.text.truncate),
       "a prompt that is longer than the model's context loses its beginning; default: it is an error");
-  return described;
 }
 
-po::options_description text_options(Typed& typed) {
+void add_text_options(Typed& typed, Add add) {
   TextOptions& text = typed.arguments.text;
   SamplingOptions& sampling = text.sampling;
-  po::options_description described("Texts");
-  auto add = described.add_options();
   add("max-new-tokens", po::value(&sampling.max_new_tokens)->default_value(100)->value_name("N"),
       "at most this many tokens; a text ends before at the end of its document. 0: the prompts are scored instead");
   add("samples", po::value(&text.samples)->default_value(1)->value_name("N"), "texts per prompt");
@@ -74,13 +71,9 @@ po::options_description text_options(Typed& typed) {
   add("speculate", po::value(&typed.arguments.search.speculate)->default_value(0)->value_name("N"),
       "guesses up to N tokens at a time by looking the last ones up in the text so far: faster where texts repeat "
       "themselves; a greedy text stays the same");
-  return described;
 }
 
-po::options_description output_options(Typed& typed) {
-  GenerateArguments& arguments = typed.arguments;
-  po::options_description described("Output");
-  auto add = described.add_options();
+void add_outputs(GenerateArguments& arguments, Add add) {
   add("output", po::value(&arguments.output)->value_name("FILE"),
       "writes JSON lines {prompt, sample, text, tokens, finished, logprobs} to FILE, instead of text to standard "
       "output");
@@ -88,14 +81,9 @@ po::options_description output_options(Typed& typed) {
       "with --output: the K likeliest tokens in each place, with their log-probabilities");
   add("logits", po::value(&arguments.logits)->value_name("FILE"),
       "writes the logits that each token was chosen from to an HDF5 file");
-  return described;
 }
 
-po::options_description job_options(Typed& typed) {
-  GenerateArguments& arguments = typed.arguments;
-  po::options_description described("Model and computation");
-  add_model_options(described, arguments.model, "prompts");
-  auto add = described.add_options();
+void add_job_options(GenerateArguments& arguments, Add add) {
   add("batch", po::value(&arguments.batch)->value_name("N"),
       "texts that are made together, per pipeline stage and copy of the model; default: 16, or 1 for --interactive and "
       "--serve-stdio");
@@ -103,17 +91,32 @@ po::options_description job_options(Typed& typed) {
   add("ranks", po::value(&arguments.planned_ranks)->value_name("N"), "with --dry-run: for N ranks");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
-  return described;
 }
 
 po::options_description all_options(Typed& typed) {
-  po::options_description described("Options");
-  described.add(input_options(typed)).add(text_options(typed)).add(output_options(typed)).add(job_options(typed));
-  return described;
+  GenerateArguments& arguments = typed.arguments;
+  po::options_description all("Options"), prompts("Prompts"), texts("Texts"), output("Output"),
+      job("Model and computation");
+  add_source_option(prompts, arguments.model, "RUN_DIRECTORY");
+  add_inputs(typed, prompts.add_options());
+  add_text_options(typed, texts.add_options());
+  add_outputs(arguments, output.add_options());
+  add_model_options(job, arguments.model, "prompts");
+  add_job_options(arguments, job.add_options());
+  all.add(prompts).add(texts).add(output).add(job);
+  return all;
 }
 
 void require(bool condition, const char* message) {
   verify(condition, ErrorKind::configuration, "{}; see --help", message);
+}
+
+/// Options that were given and would change nothing.
+void refuse(const po::variables_map& values, std::initializer_list<const char*> names, const char* where) {
+  for (const char* name : names) {
+    verify(values[name].empty() || values[name].defaulted(), ErrorKind::configuration,
+           "--{} has no meaning for {}; see --help", name, where);
+  }
 }
 
 void check_input(const Typed& typed, const po::variables_map& values) {
@@ -141,14 +144,10 @@ void check_beams(const Typed& typed, const po::variables_map& values) {
   require(std::abs(search.length_penalty) <= 16, "--length-penalty: -16 to 16");
   require(search.speculate >= 0 && search.speculate <= 1024, "--speculate: 0 to 1024");
   if (!searched) return;
-  for (const char* name : {"samples", "seed", "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound",
-                           "repetition-penalty", "logprobs", "batch", "speculate"}) {
-    verify(values[name].empty() || values[name].defaulted(), ErrorKind::configuration,
-           "--{} has no meaning for --beams; see --help", name);
-  }
-  require(
-      !typed.greedy && typed.arguments.text.stops.empty() && !typed.stop_on_newline && typed.arguments.logits.empty(),
-      "--greedy, --stop, --stop-on-newline and --logits have no meaning for --beams");
+  refuse(values,
+         {"samples", "seed", "greedy", "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound",
+          "repetition-penalty", "stop", "stop-on-newline", "logprobs", "logits", "batch", "speculate"},
+         "--beams");
 }
 
 void check_output(const Typed& typed, const po::variables_map& values) {
@@ -166,10 +165,12 @@ void check_output(const Typed& typed, const po::variables_map& values) {
           "--ranks: 1 to 1048576");
 }
 
-void check_scoring(const GenerateArguments& arguments) {
+void check_scoring(const GenerateArguments& arguments, const po::variables_map& values) {
   if (!arguments.scores()) return;
-  require(arguments.search.beams == 0 && arguments.text.samples == 1 && arguments.text.stops.empty(),
-          "--max-new-tokens 0 scores prompts: without --beams, --samples, --stop and --stop-on-newline");
+  refuse(values,
+         {"samples", "seed", "greedy", "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound",
+          "repetition-penalty", "stop", "stop-on-newline", "beams", "speculate"},
+         "--max-new-tokens 0, which scores prompts");
 }
 
 }  // namespace
@@ -191,14 +192,16 @@ GenerateArguments parse_generate_arguments(int argc, char** argv) {
   });
   if (arguments.help || arguments.version) return arguments;
   check_input(typed, values);
+  check_scoring(arguments, values);
   const SamplingOptions& sampling = arguments.text.sampling;
   require(!typed.greedy || (values["temperature"].defaulted() && sampling.top_k == 0 && sampling.top_p == 0),
           "--greedy excludes --temperature, --top-k and --top-p");
+  require(arguments.serve || values["top-p-decay"].defaulted() || sampling.top_p > 0,
+          "--top-p-decay belongs to --top-p");
   check_text_options(arguments.text, Spelling::command_line);
   check_beams(typed, values);
   check_output(typed, values);
   if (typed.stop_on_newline) arguments.text.stops.emplace_back("\n");
-  check_scoring(arguments);
   check_model_options(arguments.model);
   if (typed.greedy) arguments.text.sampling.top_k = 1;
   if (values.count("prompt") > 0) arguments.prompts = {typed.prompt};

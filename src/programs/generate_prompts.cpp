@@ -60,8 +60,9 @@ std::string lines_of(const Work& work, const std::vector<TextResult>& results) {
   return lines;
 }
 
-void write_texts(const Work& work, const std::vector<TextResult>& results, double seconds) {
+void write_results(const Work& work, const std::vector<TextResult>& results, double seconds) {
   const std::string& output = work.arguments.output;
+  if (output.empty()) return print_text(lines_of(work, results));
   write_output_file(output, lines_of(work, results));
   if (work.arguments.scores()) return;
   std::int64_t tokens = 0;
@@ -155,20 +156,20 @@ int generate_texts(const GenerateArguments& arguments, const std::vector<std::st
     });
   }
   const Work work{arguments, prompts, jobs};
-  if (arguments.output.empty() && !arguments.scores()) {
+  const bool prints_texts = arguments.output.empty() && !arguments.scores();
+  GenerationProgress progress(log, jobs.size());
+  std::vector<TextResult> results;
+  if (prints_texts) {
     print_texts(work, generator, std::move(listeners));
-  } else if (arguments.output.empty()) {
-    print_text(lines_of(work, generator.make(jobs, arguments.text, arguments.search, listeners)));
   } else {
-    GenerationProgress progress(log, jobs.size());
-    listeners.token = [&] { progress.add(); };
-    const auto results = generator.make(jobs, arguments.text, arguments.search, listeners);
-    const int signal = signal_of(flag, world);
-    agree(world, [&] {
-      if (world.rank() == 0 && signal == 0) write_texts(work, results, progress.seconds());
-    });
+    if (!arguments.output.empty()) listeners.token = [&] { progress.add(); };
+    results = generator.make(jobs, arguments.text, arguments.search, listeners);
   }
+  // One answer for both files.
   if (const int signal = signal_of(flag, world); signal != 0) return 128 + signal;
+  agree(world, [&] {
+    if (world.rank() == 0 && !prints_texts) write_results(work, results, progress.seconds());
+  });
   agree(world, [&] {
     if (logits) logits->publish();
   });

@@ -7,16 +7,20 @@
 
 #include <csignal>
 #include <iostream>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "generation/conversation.h"
 #include "generation/decoder_report.h"
+#include "generation/line_editor.h"
+#include "generation/line_reader.h"
 #include "generation/text_output.h"
 #include "inference/scorer.h"
 #include "job/node_memory.h"
 #include "programs/generate_prompts.h"
 #include "programs/program.h"
 #include "system/log.h"
+#include "system/terminal.h"
 #include "train/compute.h"
 #include "train/grid.h"
 
@@ -61,20 +65,29 @@ DecoderSizes sizes_of(const GenerateArguments& arguments, const std::vector<Gene
                    std::min(arguments.batch, share(own, groups)), groups);
 }
 
+/// A person's or a program's lines; on a terminal with `sign` in front of each.
+std::unique_ptr<LineSource> standard_input(const GenerateArguments& arguments, bool terminal, std::string& sign) {
+  if (arguments.serve || !terminal) return std::make_unique<LineReader>(STDIN_FILENO);
+  sign = "> ";
+  if (!terminal_redraws()) return std::make_unique<LineReader>(STDIN_FILENO);
+  return std::make_unique<LineEditor>(STDIN_FILENO, std::exchange(sign, ""), print_text);
+}
+
 void converse_with(const GenerateArguments& arguments, TextGenerator& generator) {
   PromptEncoder encoder(generator.tokenizer(), prompt_rules(arguments));
-  LineReader input(STDIN_FILENO);
+  const bool terminal = generator.world().rank() == 0 && ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+  std::string sign;
+  const std::unique_ptr<LineSource> input = standard_input(arguments, terminal, sign);
   const Conversation conversation{.generator = generator,
                                   .encoder = encoder,
                                   .options = arguments.text,
                                   .search = arguments.search,
-                                  .input = input,
+                                  .input = *input,
                                   .print = [](const std::string& text) { print_text(text); }};
   if (arguments.serve) return serve(conversation);
   InterruptFlag flag(kCtrlC);
-  const bool typed = generator.world().rank() == 0 && ::isatty(STDIN_FILENO) != 0;
-  if (typed) print_text("Ctrl-C ends an answer, Ctrl-D the program.\n");
-  converse(conversation, flag, typed ? "> " : "");
+  if (terminal) print_text("Ctrl-C ends an answer, Ctrl-D the program.\n");
+  converse(conversation, flag, sign);
 }
 
 void check_ranks(const GenerateArguments& arguments, int ranks) {
@@ -119,9 +132,10 @@ int generate(const GenerateArguments& arguments, MpiSession& session) {
   plan.config.run = choose_device(plan.config.run, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
   Compute compute = start_compute(plan.config.run, world, session.host(), session.local_rank());
-  const DecoderMemory memory =
-      plan_decoder(plan.config, plan.shape, coordinates_of(world.rank(), plan.shape), plan.type(), plan.sizes);
-  require_memory(world, session.host(), *compute.backend.device, {.device = memory.total(), .host = 0}, kMemoryAdvice);
+  const DecoderMemory memory = plan_decoder(plan.config, plan.shape, coordinates_of(world.rank(), plan.shape),
+                                            plan.type(), plan.sizes, compute.transport_kind);
+  require_memory(world, session.host(), *compute.backend.device, {.device = memory.total(), .host = memory.host},
+                 kMemoryAdvice);
   Decoder decoder(plan.config, plan.shape, world, std::move(compute), plan.type(), plan.sizes);
   decoder.load(world, checkpoint);
   TextGenerator generator(decoder, *tokenizer, world);

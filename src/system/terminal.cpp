@@ -28,9 +28,13 @@ int columns() {
 
 }  // namespace
 
-Terminal standard_terminal() {
+bool terminal_redraws() {
   const char* const kind = std::getenv("TERM");
-  if (kind == nullptr || *kind == '\0' || std::strcmp(kind, "dumb") == 0) return {};
+  return kind != nullptr && *kind != '\0' && std::strcmp(kind, "dumb") != 0;
+}
+
+Terminal standard_terminal() {
+  if (!terminal_redraws()) return {};
   const char* const plain = std::getenv("NO_COLOR");
   return {.columns = columns(), .colour = plain == nullptr || *plain == '\0'};
 }

@@ -13,6 +13,9 @@ struct Terminal {
   bool live() const { return columns > 0; }
 };
 
+/// Whether the kind of terminal that TERM names can draw a line again.
+bool terminal_redraws();
+
 /// Of standard output and error, which must both be the terminal.
 Terminal standard_terminal();
 

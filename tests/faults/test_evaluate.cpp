@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "faults/runs.h"
+#include "faults/checks.h"
 
 namespace fs = std::filesystem;
 
@@ -19,17 +19,8 @@ Command evaluate(const std::string& source, const std::string& task, const std::
 }
 
 void check_refused(const Finished& finished, int code, const std::string& part) {
-  INFO(finished.out << finished.err);
-  CHECK(finished.code == code);
-  CHECK(error_lines(finished) == 1);
-  CHECK(mentions(finished.err, part));
+  require_refused(finished, code, {part});
   CHECK(finished.out.empty());
-}
-
-std::string in_shell(const Command& command, const std::string& redirection) {
-  std::string words;
-  for (const std::string& word : command) words += "'" + word + "' ";
-  return "exec " + words + redirection;
 }
 
 const std::string kTexts = "{\"text\":\"the end\"}\n{\"text\":\"once upon a time\"}\n";
@@ -119,30 +110,15 @@ TEST_CASE("megatron_eval: checkpoints and vocabularies that are not whole or not
     check_refused(run_command(evaluate(step, "lambada", data)), 4, step);
   }
   // A run with another tokenizer: its files are not kept here, and those of others are refused.
-  const std::string golden = source_folder() + "/tests/golden/bpe/", prefix = folder.file("data_bpe");
-  const Command make = {preprocess_program(),
-                        "--input",
-                        (shared_folder() / "corpus.jsonl").string(),
-                        "--output",
-                        prefix,
-                        "--tokenizer",
-                        "gpt2",
-                        "--vocab-file",
-                        golden + "vocab.json",
-                        "--merge-file",
-                        golden + "merges.txt"};
-  REQUIRE(run_command(make).code == 0);
+  const std::string prefix = folder.file("data_bpe");
+  REQUIRE(run_command(preprocess_with_vocabulary(prefix, small_vocabulary("merges.txt"))).code == 0);
   const std::string words = folder.file("words");
   train(kOneRank, words, {"data.train=" + prefix, "train.steps=2"});
   REQUIRE(run_command(evaluate(words, "lambada", data)).code == 0);
-  std::string merges = contents_of(golden + "merges.txt");
-  // The last two merges change places.
-  const std::size_t last = merges.rfind('\n', merges.size() - 2) + 1, before = merges.rfind('\n', last - 2) + 1;
-  write_file(folder.file("other.txt"),
-             merges.substr(0, before) + merges.substr(last) + merges.substr(before, last - before));
+  write_file(folder.file("other.txt"), other_merges());
   check_refused(
       run_command(evaluate(words, "lambada", data,
-                           {"--vocab-file", golden + "vocab.json", "--merge-file", folder.file("other.txt")})),
+                           {"--vocab-file", small_vocabulary("vocab.json"), "--merge-file", folder.file("other.txt")})),
       4, "another 'gpt2' vocabulary");
   fs::remove_all(words + "/tokenizer");
   check_refused(run_command(evaluate(words, "lambada", data)), 3, "--vocab-file");
@@ -187,7 +163,7 @@ TEST_CASE("megatron_eval: without a reader the result is written, and what canno
        {std::pair(">/dev/full", 7), std::pair(">&-", 7), std::pair("2>&-", 0), std::pair("2>/dev/full", 0)}) {
     CAPTURE(redirection);
     fs::remove(output);
-    const Finished finished = run_command({"bash", "-c", in_shell(command, redirection)}, 60);
+    const Finished finished = run_command({"bash", "-c", "exec " + quoted(command) + redirection}, 60);
     INFO(finished.err);
     CHECK(finished.code == code);
     CHECK(contents_of(output) == expected);

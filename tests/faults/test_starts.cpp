@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "faults/runs.h"
+#include "faults/checks.h"
 
 namespace fs = std::filesystem;
 
@@ -28,17 +28,6 @@ Command alone(const std::string& program, const std::string& input, const std::s
 std::string replaced(std::string text, const std::string& part, const std::string& by) {
   text.replace(text.find(part), part.size(), by);
   return text;
-}
-
-void require_refused(const Finished& finished, int code, const std::vector<std::string>& words) {
-  INFO(finished.out << finished.err);
-  CHECK_FALSE(finished.timed_out);
-  CHECK(finished.code == code);
-  CHECK(error_lines(finished) == 1);
-  for (const std::string& word : words) {
-    CAPTURE(word);
-    CHECK(mentions(finished.err, word));
-  }
 }
 
 /// Whether system calls can be made to fail here; says so where not.

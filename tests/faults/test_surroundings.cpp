@@ -4,20 +4,13 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "faults/runs.h"
+#include "faults/checks.h"
 
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr Layout kTwo{2, 1, 1};
-
-/// `command`, each word quoted for a shell.
-std::string quoted(const Command& command) {
-  std::string words;
-  for (const std::string& word : command) words += "'" + word + "' ";
-  return words;
-}
 
 Finished in_shell(const std::string& before, const Command& command, const std::string& redirection = "",
                   double limit = 60) {

@@ -2,29 +2,11 @@
 // every place where another one is noticed.
 #include <catch2/catch.hpp>
 
-#include "faults/runs.h"
+#include "faults/checks.h"
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string golden(const std::string& file) {
-  return source_folder() + "/tests/golden/bpe/" + file;
-}
-
-Command preprocess(const std::string& prefix, const std::string& merges) {
-  return {preprocess_program(),
-          "--input",
-          (shared_folder() / "corpus.jsonl").string(),
-          "--output",
-          prefix,
-          "--tokenizer",
-          "gpt2",
-          "--vocab-file",
-          golden("vocab.json"),
-          "--merge-file",
-          merges};
-}
 
 Finished generate(const std::string& source, const std::vector<std::string>& options = {}) {
   Command command = {generate_program(), source, "--prompt", "Once upon a", "--max-new-tokens", "20", "--seed", "5"};
@@ -49,15 +31,12 @@ Finished expect(Finished finished, int code, const std::vector<std::string>& wor
 struct Vocabularies {
   TemporaryFolder folder;
   std::string right = folder.file("data/right"), other = folder.file("data/other"),
-              other_merges = folder.file("other.txt"), run = folder.file("run");
+              other_merge_file = folder.file("other.txt"), run = folder.file("run");
 
   Vocabularies() {
-    std::string merges = contents_of(golden("merges.txt"));
-    // The last two merges, both of bytes, change places.
-    const std::size_t last = merges.rfind('\n', merges.size() - 2) + 1, before = merges.rfind('\n', last - 2) + 1;
-    write_file(other_merges, merges.substr(0, before) + merges.substr(last) + merges.substr(before, last - before));
-    expect(run_command(launched(2, preprocess(right, golden("merges.txt")))), 0);
-    expect(run_command(preprocess(other, other_merges)), 0);
+    write_file(other_merge_file, other_merges());
+    expect(run_command(launched(2, preprocess_with_vocabulary(right, small_vocabulary("merges.txt")))), 0);
+    expect(run_command(preprocess_with_vocabulary(other, other_merge_file)), 0);
     expect(run_training(run, {}), 0);
   }
 
@@ -72,9 +51,9 @@ struct Vocabularies {
 
 TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies") {
   const Vocabularies world;
-  CHECK((contents_of(world.right + ".vocab.json") == contents_of(golden("vocab.json"))));
+  CHECK((contents_of(world.right + ".vocab.json") == contents_of(small_vocabulary("vocab.json"))));
   for (const char* file : {"vocab.json", "merges.txt"}) {
-    CHECK((contents_of(world.run + "/tokenizer/" + file) == contents_of(golden(file))));
+    CHECK((contents_of(world.run + "/tokenizer/" + file) == contents_of(small_vocabulary(file))));
   }
   const std::string text = expect(generate(world.run), 0).out;
   CHECK(text.rfind("Once upon a", 0) == 0);
@@ -88,14 +67,16 @@ TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies
   fs::remove_all(world.folder.file("data"));
   CHECK(expect(generate(moved), 0).out == text);
 
-  const std::vector<std::string> files = {"--vocab-file", golden("vocab.json"), "--merge-file", golden("merges.txt")};
+  const std::vector<std::string> files = {"--vocab-file", small_vocabulary("vocab.json"), "--merge-file",
+                                          small_vocabulary("merges.txt")};
   CHECK(expect(generate(moved, files), 0).out == text);
   CHECK(expect(generate(moved, {files[0], files[1]}), 0).out == text);  // merges.txt next to vocab.json
-  expect(generate(moved, {files[0], files[1], files[2], world.other_merges}), 4, {"another 'gpt2' vocabulary", "hash"});
+  expect(generate(moved, {files[0], files[1], files[2], world.other_merge_file}), 4,
+         {"another 'gpt2' vocabulary", "hash"});
   fs::remove(moved + "/tokenizer/merges.txt");
   expect(generate(moved), 3, {"tokenizer/merges.txt", "--vocab-file"});
   CHECK(expect(generate(moved, files), 0).out == text);
-  fs::copy_file(world.other_merges, moved + "/tokenizer/merges.txt");
+  fs::copy_file(world.other_merge_file, moved + "/tokenizer/merges.txt");
   expect(generate(moved), 4, {"hash"});
   write_file(moved + "/tokenizer/merges.txt", "cut");
   expect(generate(moved), 4, {"tokenizer/merges.txt:1:", "--vocab-file"});
@@ -111,11 +92,11 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   // A lost or damaged copy in the run is made again from the files next to the shards.
   write_file(world.run + "/tokenizer/vocab.json", "{");
   expect(world.run_training(world.run, {"train.steps=3"}), 0);
-  CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(golden("vocab.json"))));
+  CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(small_vocabulary("vocab.json"))));
   // Of several next to the shards the right one is taken.
   write_file(world.right + ".tokenizer.json", "{");
   expect(world.run_training(world.folder.file("stray"), {}), 0);
-  CHECK((contents_of(world.folder.file("stray/tokenizer/merges.txt")) == contents_of(golden("merges.txt"))));
+  CHECK((contents_of(world.folder.file("stray/tokenizer/merges.txt")) == contents_of(small_vocabulary("merges.txt"))));
   fs::remove(world.right + ".tokenizer.json");
   // Shards alone are enough to train on.
   fs::remove(world.right + ".vocab.json");
@@ -124,13 +105,13 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   expect(generate(world.folder.file("bare")), 3, {"tokenizer/vocab.json", "--vocab-file"});
   // Where it lies next to another set of a blend, or of a folder, it is taken from there.
   const std::string second = world.folder.file("data/second");
-  expect(run_command(preprocess(second, golden("merges.txt"))), 0);
+  expect(run_command(preprocess_with_vocabulary(second, small_vocabulary("merges.txt"))), 0);
   expect(world.run_training(world.folder.file("blend"), {},
                             "[{path = \"" + world.right + "\", weight = 1}, {path = \"" + second + "\", weight = 1}]"),
          0);
-  CHECK((contents_of(world.folder.file("blend/tokenizer/vocab.json")) == contents_of(golden("vocab.json"))));
-  fs::copy_file(golden("vocab.json"), world.right + ".vocab.json");
-  fs::copy_file(world.other_merges, world.right + ".merges.txt", fs::copy_options::overwrite_existing);
+  CHECK((contents_of(world.folder.file("blend/tokenizer/vocab.json")) == contents_of(small_vocabulary("vocab.json"))));
+  fs::copy_file(small_vocabulary("vocab.json"), world.right + ".vocab.json");
+  fs::copy_file(world.other_merge_file, world.right + ".merges.txt", fs::copy_options::overwrite_existing);
   expect(world.run_training(world.folder.file("mixed"), {}), 3, {"right.merges.txt", "another vocabulary"});
 }
 

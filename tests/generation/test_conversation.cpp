@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "generation/line_reader.h"
 #include "inference/decoding.h"
 
 using namespace megatron;

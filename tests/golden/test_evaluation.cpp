@@ -2,24 +2,18 @@
 // the definition, scripts/make_evaluation_golden.py made the files.
 #include <catch2/catch.hpp>
 
-#include "comm/thread_communicator.h"
 #include "evaluation/result_text.h"
+#include "golden/evaluation_model.h"
 #include "inference/scorer.h"
-#include "interop/hugging_face.h"
-#include "support/temporary_folder.h"
 #include "tokenizer/tokenizer.h"
 #include "train/grid.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string golden(const std::string& name) {
-  return std::string(MEGATRON_GOLDEN_FOLDER) + "/" + name;
-}
 
 nlohmann::ordered_json evaluate(const std::string& checkpoint_path, const json& wanted, const ScoringLayout& layout) {
   const std::string text = contents_of(golden("evaluation/" + wanted.at("data").get<std::string>()));
@@ -54,17 +48,13 @@ nlohmann::ordered_json evaluate(const std::string& checkpoint_path, const json& 
 }  // namespace
 
 TEST_CASE("evaluation: every task has transformers' counts, loss and accuracy") {
-  const TemporaryFolder folder;
-  const std::string source = folder.file("source"), checkpoint = folder.file("checkpoint");
-  fs::copy(golden("evaluation"), source);
-  for (const char* const name : {"vocab.json", "merges.txt"}) fs::copy(golden(std::string("bpe/") + name), source);
-  run_as_threads(1, [&](Communicator& world) { import_checkpoint(source, checkpoint, world, {}); });
+  const EvaluationModel saved;
   const json cases = json::parse(contents_of(golden("evaluation/results.json")));
   REQUIRE(cases.size() == 6);
   for (const json& wanted : cases) {
     CAPTURE(wanted.dump());
     for (const ScoringLayout& layout : {ScoringLayout{1, 1, 1, 4}, ScoringLayout{8, 2, 2, 3}}) {
-      const nlohmann::ordered_json mine = evaluate(checkpoint, wanted, layout);
+      const nlohmann::ordered_json mine = evaluate(saved.checkpoint, wanted, layout);
       const json& theirs = wanted.at("result");
       CAPTURE(mine.dump());
       REQUIRE(mine.size() == theirs.size());

@@ -2,24 +2,18 @@
 // scripts/make_generation_golden.py made them.
 #include <catch2/catch.hpp>
 
-#include "comm/thread_communicator.h"
+#include "golden/evaluation_model.h"
 #include "inference/beam_search.h"
 #include "inference/inference_model.h"
 #include "inference/sampling.h"
-#include "interop/hugging_face.h"
-#include "support/temporary_folder.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using Tokens = std::vector<std::int32_t>;
-
-std::string golden(const std::string& name) {
-  return std::string(MEGATRON_GOLDEN_FOLDER) + "/" + name;
-}
 
 std::vector<float> last_logits(InferenceModel& model, const Tokens& tokens) {
   std::vector<float> logits;
@@ -65,18 +59,14 @@ std::vector<Hypothesis> beams(InferenceModel& model, const json& wanted, std::in
 }  // namespace
 
 TEST_CASE("generation: greedy texts and beams are those of transformers") {
-  const TemporaryFolder folder;
-  const std::string source = folder.file("source"), target = folder.file("checkpoint");
-  fs::copy(golden("evaluation"), source);
-  for (const char* const name : {"vocab.json", "merges.txt"}) fs::copy(golden(std::string("bpe/") + name), source);
+  const EvaluationModel saved;
   const json all = json::parse(contents_of(golden("generation.json")));
   const std::int32_t end = all.at("end");
   const std::size_t new_tokens = all.at("new_tokens");
   REQUIRE(all.at("cases").size() > 30);
   run_as_threads(1, [&](Communicator& world) {
-    import_checkpoint(source, target, world, {});
     std::vector<std::string> warnings;
-    const CheckpointReader checkpoint = open_named_checkpoint(world, target, warnings);
+    const CheckpointReader checkpoint = open_named_checkpoint(world, saved.checkpoint, warnings);
     Config config = config_for_inference(checkpoint);
     config.run.device = "cpu";
     InferenceModel model(config, world, start_compute(config.run, world, "", 0));

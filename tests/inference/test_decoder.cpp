@@ -165,6 +165,9 @@ TEST_CASE("decoder: memory is what the plan says, to the byte") {
       CHECK(memory.cache == plan.cache);
       CHECK(memory.activations == plan.activations);
       CHECK(memory.workspace == plan.workspace);
+      // Staging is there where ranks are processes: tests/mpi_memory.
+      CHECK(plan.communication > 0);
+      CHECK(plan.host == 0);
       // 2 groups, keys and values of 2 layers, 12 rows of 3 samples, 2 heads of 8.
       CHECK(memory.cache == 2u * 2 * 2 * 12 * 3 * 2 * 8 * size_of(type));
     });

@@ -28,6 +28,14 @@ std::vector<GenerationJob> jobs() {
   return all;
 }
 
+/// `end`: of documents; 60 is not in the vocabulary: never.
+GenerationOptions options_of(std::int32_t end, std::int64_t new_tokens) {
+  GenerationOptions options;
+  options.end = end;
+  options.sampling.max_new_tokens = new_tokens;
+  return options;
+}
+
 struct Together {
   std::int64_t samples = 1, groups = 1;
 };
@@ -35,11 +43,12 @@ struct Together {
 /// Each job's result on the first rank of its replica, or on the rank that samples; both must be the same.
 std::vector<Generated> generate_on(const std::string& run, const Layout& layout, Together together,
                                    const GenerationOptions& options, const std::vector<GenerationJob>& all,
-                                   const StopsAt& stops = nullptr, const NewToken& told = nullptr) {
+                                   const StopsAt& stops = nullptr, const NewToken& told = nullptr,
+                                   bool separate = false) {
   std::vector<Generated> results(all.size()), sampled(all.size());
   std::mutex mutex;
   const DecoderSizes sizes = sizes_for(all, options, kContext, together.samples, together.groups);
-  decode(run, layout, DType::f32, sizes, false, [&](Decoder& decoder) {
+  decode(run, layout, DType::f32, sizes, separate, [&](Decoder& decoder) {
     const std::vector<Generated> own = generate(decoder, all, options, stops, told);
     const std::lock_guard lock(mutex);
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -125,10 +134,8 @@ Hypothesis beams_by_definition(const std::string& run, const Tokens& prompt, con
 
 TEST_CASE("generate: greedy text is that of a model without a cache, at any batch") {
   const TrainedRun run(GENERATE(values<void (*)(ModelConfig&)>({nullptr, like_llama, with_one_group, with_window})));
-  GenerationOptions options;
-  options.end = 60;  // not in the vocabulary: never
+  GenerationOptions options = options_of(60, 9);
   options.sampling.top_k = 1;
-  options.sampling.max_new_tokens = 9;
   for (const Together together : {Together{1, 1}, Together{2, 1}, Together{4, 2}, Together{3, 3}}) {
     CAPTURE(together.samples, together.groups);
     const auto made = generate_on(run.directory, {}, together, options, jobs());
@@ -141,11 +148,9 @@ TEST_CASE("generate: greedy text is that of a model without a cache, at any batc
 
 TEST_CASE("generate: layouts change no text, greedy or sampled, not even of contexts that are full") {
   const TrainedRun run(like_llama);
-  GenerationOptions options;
-  options.end = 49;
+  GenerationOptions options = options_of(49, 25);  // past the context of 16: it is cut twice
   options.log_probabilities = true;
   options.likeliest = 3;
-  options.sampling.max_new_tokens = 25;  // past the context of 16: it is cut twice
   options.sampling.top_k = GENERATE(1, 0);
   options.sampling.repetition_penalty = 1.1;
   const auto want = generate_on(run.directory, {}, {1, 1}, options, jobs());
@@ -165,11 +170,19 @@ TEST_CASE("generate: layouts change no text, greedy or sampled, not even of cont
   check_same(generate_on(run.directory, {.pipeline = 2}, {3, 1}, options, jobs()), want);
 }
 
+TEST_CASE("generate: a device of its own changes no text, on several stages either") {
+  const TrainedRun run;
+  const GenerationOptions options = options_of(49, 6);
+  const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
+  for (const Layout& layout : {Layout{}, Layout{.pipeline = 2}, Layout{.tensor = 2, .pipeline = 2}}) {
+    CAPTURE(layout.tensor, layout.pipeline);
+    check_same(generate_on(run.directory, layout, {2, layout.pipeline}, options, jobs(), nullptr, nullptr, true), want);
+  }
+}
+
 TEST_CASE("generate: the order of jobs changes no text") {
   const TrainedRun run;
-  GenerationOptions options;
-  options.end = 49;
-  options.sampling.max_new_tokens = 12;
+  const GenerationOptions options = options_of(49, 12);
   const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
   std::vector<GenerationJob> reversed = jobs();
   std::reverse(reversed.begin(), reversed.end());
@@ -180,10 +193,8 @@ TEST_CASE("generate: the order of jobs changes no text") {
 
 TEST_CASE("generate: guessed tokens change no text, and save passes") {
   const TrainedRun run;
-  GenerationOptions options;
-  options.end = 49;
+  GenerationOptions options = options_of(49, 30);
   options.log_probabilities = true;
-  options.sampling.max_new_tokens = 30;
   // Penalties, and draws at a low temperature: a guess is right where it is what would have been chosen.
   options.sampling.top_k = GENERATE(1, 0);
   options.sampling.temperature = 0.2;
@@ -213,9 +224,7 @@ TEST_CASE("generate: guessed tokens change no text, and save passes") {
 
 TEST_CASE("generate: beams are those by the definition, on every layout") {
   const TrainedRun run(like_llama);
-  GenerationOptions options;
-  options.end = 49;
-  options.sampling.max_new_tokens = 8;
+  GenerationOptions options = options_of(49, 8);
   options.length_penalty = GENERATE(0, 1.3);
   options.beams = 4;
   const auto want = generate_on(run.directory, {}, {1, 1}, options, jobs());
@@ -239,11 +248,9 @@ TEST_CASE("generate: beams are those by the definition, on every layout") {
 
 TEST_CASE("generate: the log-probabilities and the likeliest of new tokens are the model's own") {
   const TrainedRun run;
-  GenerationOptions options;
-  options.end = 60;
+  GenerationOptions options = options_of(60, 6);
   options.log_probabilities = true;
   options.likeliest = 4;
-  options.sampling.max_new_tokens = 6;
   options.sampling.temperature = 2;
   options.sampling.repetition_penalty = 1.5;
   std::vector<std::vector<float>> rows;
@@ -273,9 +280,7 @@ TEST_CASE("generate: the log-probabilities and the likeliest of new tokens are t
 
 TEST_CASE("generate: without new tokens a prompt's own are scored, on every layout") {
   const TrainedRun run(with_one_group);
-  GenerationOptions options;
-  options.end = 49;
-  options.sampling.max_new_tokens = 0;
+  GenerationOptions options = options_of(49, 0);
   options.log_probabilities = true;
   options.likeliest = 2;
   std::vector<GenerationJob> all = jobs();
@@ -310,9 +315,7 @@ TEST_CASE("generate: without new tokens a prompt's own are scored, on every layo
 
 TEST_CASE("generate: stop texts end a job, new tokens are told in order, a request to stop leaves what there is") {
   const TrainedRun run;
-  GenerationOptions options;
-  options.end = 60;
-  options.sampling.max_new_tokens = 12;
+  GenerationOptions options = options_of(60, 12);
   const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
   std::vector<Tokens> told(6);
   const auto stopped = generate_on(

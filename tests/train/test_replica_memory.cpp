@@ -10,6 +10,7 @@
 #include "support/tiny_training.h"
 #include "train/grid.h"
 #include "train/replica.h"
+#include "train/sequence_scores.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -73,6 +74,7 @@ struct Layout {
   const char* compute = "fp32";
   std::int64_t threads = 1;
   void (*variant)(ModelConfig&) = [](ModelConfig&) {};
+  bool tasks = false;  ///< of evaluation, inside training
 };
 
 Config config_of(const Layout& layout) {
@@ -95,6 +97,7 @@ Config config_of(const Layout& layout) {
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   layout.variant(config.model);
+  if (layout.tasks) config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
   return config;
 }
 
@@ -103,8 +106,39 @@ struct RankMemory {
   std::size_t weights = 0, gradients = 0, optimizer = 0, scratch = 0, kernels = 0, device = 0;
   ExecutorMemory passes;
   int blocks_before = 0, blocks_after = 0;
+  std::size_t batch = 0;    // with an evaluation task's results; only where there are tasks
+  int blocks_of_tasks = 0;  // while they were scored
   std::int64_t parameters = 0;
 };
+
+/// Scores sequences of an evaluation task with the memory that the trainer has for it.
+void score_sequences(const Config& config, const ProcessGrid& grid, Backend& backend, const MeteredDevice& device,
+                     Replica& replica, RankMemory& memory) {
+  const std::size_t before = device.bytes();
+  const std::int64_t micro_batches = micro_batches_per_step(config);
+  const BatchBuffer buffer(batch_layout(config), micro_batches, *backend.device);
+  buffer.write_row_numbers(
+      [&](void* to, const void* values, std::size_t bytes) { backend.device->copy_to_device(to, values, bytes); });
+  SequenceScores scores(grid, *backend.device,
+                        {.buffer = &buffer,
+                         .micro_batches = micro_batches,
+                         .row_unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1});
+  memory.batch = device.bytes() - before;
+  const int blocks = device.blocks();
+  std::vector<std::vector<std::int32_t>> texts;
+  std::vector<ScoredSequence> sequences;
+  for (std::int64_t i = 0; i < 40; ++i) {  // of the whole context, of two tokens, and between
+    texts.emplace_back(static_cast<std::size_t>(2 + i * 7 % config.model.sequence_length), 5);
+  }
+  for (const auto& text : texts) sequences.push_back({text, 1});
+  Timers timers;
+  const auto play = [&](std::span<const MicroBatch> passes, std::span<const TargetResults> results) {
+    replica.score(passes, results, timers);
+  };
+  internal_check(scores.score(sequences, play, [](std::int64_t) { return true; }).has_value(), "no scores");
+  memory.blocks_of_tasks = device.blocks() - blocks;
+  internal_check(replica.scratch_high_water() == memory.scratch, "a task took more scratch than training");
+}
 
 std::vector<RankMemory> measure(const Layout& layout) {
   const Config config = config_of(layout);
@@ -136,6 +170,8 @@ std::vector<RankMemory> measure(const Layout& layout) {
       const std::span<const MicroBatch> whole_batch = whole_batches.step(step);
       replica.evaluate(whole_batch, whole_batches.loss().counts, timers);
     }
+    memory.blocks_after = device.blocks();
+    if (layout.tasks) score_sequences(config, grid, backend, device, replica, memory);
     memory.passes = replica.passes_used();
     memory.kernels = replica.used().kernels;
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
@@ -143,7 +179,6 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.gradients = replica.store().gradients().bytes();
     memory.optimizer =
         replica.optimizer().state_bytes() + UpdateStep::bytes(family_of(config.model).loss_terms(config).size());
-    memory.blocks_after = device.blocks();
     for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
   });
   return ranks;
@@ -214,7 +249,13 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .schedule = "interleaved",
              .virtual_stages = 2,
              .distributed = true,
-             .variant = like_megatron_bert});
+             .variant = like_megatron_bert},
+      Layout{.tasks = true}, Layout{.micro_batch = 4, .recompute = {"full"}, .threads = 3, .tasks = true},
+      Layout{.data = 2, .micro_batch = 2, .distributed = true, .compute = "bf16", .tasks = true},
+      Layout{
+          .tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .tasks = true},
+      Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = like_llama, .tasks = true},
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .ramp_up = {2, 6, 5}, .tasks = true});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
@@ -231,6 +272,8 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
     CHECK(plan.kernels == memory.kernels);
     CHECK(memory.device == plan.total() - plan.batch - staging);
     CHECK(memory.blocks_after == memory.blocks_before);
+    if (layout.tasks) CHECK(plan.batch == memory.batch);
+    CHECK(memory.blocks_of_tasks == 0);
   }
 }
 

@@ -1,0 +1,59 @@
+#include "faults/checks.h"
+
+#include <catch2/catch.hpp>
+#include <sstream>
+
+Finished done(const Command& command) {
+  Finished finished = run_command(command, 60);
+  INFO(finished.out << finished.err);
+  REQUIRE(finished.code == 0);
+  return finished;
+}
+
+std::vector<nlohmann::json> lines_of(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+void require_refused(const Finished& finished, int code, const std::vector<std::string>& words) {
+  INFO(finished.out << finished.err);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code == code);
+  CHECK(error_lines(finished) == 1);
+  for (const std::string& word : words) {
+    CAPTURE(word);
+    CHECK(mentions(finished.err, word));
+  }
+}
+
+std::string quoted(const Command& command) {
+  std::string words;
+  for (const std::string& word : command) words += "'" + word + "' ";
+  return words;
+}
+
+std::string small_vocabulary(const std::string& file) {
+  return source_folder() + "/tests/golden/bpe/" + file;
+}
+
+Command preprocess_with_vocabulary(const std::string& prefix, const std::string& merges) {
+  return {preprocess_program(),
+          "--input",
+          (shared_folder() / "corpus.jsonl").string(),
+          "--output",
+          prefix,
+          "--tokenizer",
+          "gpt2",
+          "--vocab-file",
+          small_vocabulary("vocab.json"),
+          "--merge-file",
+          merges};
+}
+
+std::string other_merges() {
+  const std::string merges = contents_of(small_vocabulary("merges.txt"));
+  const std::size_t last = merges.rfind('\n', merges.size() - 2) + 1, before = merges.rfind('\n', last - 2) + 1;
+  return merges.substr(0, before) + merges.substr(last) + merges.substr(before, last - before);
+}

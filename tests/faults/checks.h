@@ -1,0 +1,26 @@
+// What several files of tests here check or make alike: refusals, and shards of the golden files' small vocabulary.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "faults/runs.h"
+
+/// Run to its end within 60 s, which must be exit code 0.
+Finished done(const Command& command);
+/// JSON lines.
+std::vector<nlohmann::json> lines_of(const std::string& text);
+
+/// Ended by itself with this code and one error, in which all the words are.
+void require_refused(const Finished& finished, int code, const std::vector<std::string>& words);
+
+/// `command`, each word quoted for a shell.
+std::string quoted(const Command& command);
+
+/// A file of the small vocabulary for GPT-2's tokenizer: vocab.json or merges.txt.
+std::string small_vocabulary(const std::string& file);
+/// Preprocessing of the shared corpus with it, into shards of this prefix.
+Command preprocess_with_vocabulary(const std::string& prefix, const std::string& merges);
+/// Its merges, of which the last two, both of bytes, have changed places: another vocabulary with the same tokens.
+std::string other_merges();
