@@ -41,7 +41,7 @@ fuzz: ## 60 seconds of fuzzing each reader of foreign input (FUZZ_SECONDS=N); in
 
 ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 .PHONY: bench
-bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks, bubbles of the schedules, overlap, memory with each option; next to PyTorch's if found
+bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks, bubbles of the schedules, decoding, overlap, memory with each option; next to PyTorch's if found
 	@./megatron_bench --all
 	@scripts/launch.sh 2 ./megatron_bench --all
 	@if $(PYTHON) -c 'import torch' 2> /dev/null; then $(PYTHON) scripts/bench_pytorch.py; \

@@ -41,7 +41,7 @@ interop:     system tensor config tokenizer data checkpoint formats train infere
 generation:  text system tensor comm config tokenizer hdf5 checkpoint inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
 run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor train plan
-bench:       text system batch comm ops config nn model pipeline train plan
+bench:       text system batch comm ops config nn model pipeline train inference plan
 programs:    all
 cuda:        tensor ops comm
 '

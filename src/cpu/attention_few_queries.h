@@ -71,6 +71,11 @@ class FewQueries {
     }
   }
 
+  /// A row that is read soon. There need not be one.
+  void ask_for(const T* row) const {
+    prefetch(row, static_cast<std::size_t>(problem_.head_size) * sizeof(T));
+  }
+
   float product(const float* a, const float* b) const {
     Lanes sum{};
     std::int64_t i = 0;
@@ -81,8 +86,9 @@ class FewQueries {
   }
 
   void multiply_keys(std::int64_t sample, std::int64_t key_head, KeyRange keys) {
-    const auto all = head_rows<T>(args_.k, sample, key_head, 0);
+    const auto all = head_rows<T>(args_.k, sample, key_head, 0), next = head_rows<T>(args_.v, sample, key_head, 0);
     for (std::int64_t key = keys.low; key < keys.high; ++key) {
+      ask_for(next.data + key * next.stride);
       const float* values = floats(all.data + key * all.stride);
       for (std::int64_t row = 0; row < rows_; ++row) {
         scores(row)[key] = product(queries_ + row * problem_.head_size, values);
@@ -116,7 +122,10 @@ class FewQueries {
     const std::int64_t size = problem_.head_size;
     std::fill_n(outputs_, rows_ * size, 0.0f);
     const auto all = head_rows<T>(args_.v, sample, key_head, 0);
+    const bool last = key_head + 1 == problem_.key_heads;
+    const auto next = head_rows<T>(args_.k, last ? sample + 1 : sample, last ? 0 : key_head + 1, 0);
     for (std::int64_t key = keys.low; key < keys.high; ++key) {
+      ask_for(next.data + key * next.stride);
       const float* values = floats(all.data + key * all.stride);
       for (std::int64_t row = 0; row < rows_; ++row) {
         const float probability = scores(row)[key];

@@ -45,6 +45,10 @@ inline Lanes load(const float* x) {
 inline void store(float* x, Lanes value) {
   std::memcpy(x, &value, sizeof value);
 }
+/// Asks for memory, to have it in the nearest cache. Any address will do.
+inline void prefetch(const void* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i);
+}
 inline Lanes maximum(Lanes a, Lanes b) {
   return a > b ? a : b;
 }

@@ -42,33 +42,39 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
-/// Decoding's products with 16-bit weights. oneDNN reads f32 weights as fast.
+/// Decoding's products. f32 weights that stay in cache are oneDNN's.
 bool has_few_rows(const MatmulArgs& args, ProductSize size) {
-  return args.a.dtype() != DType::f32 && !args.transpose_a && args.transpose_b && size.m <= few_rows::kMostRows;
+  if (args.transpose_a || !args.transpose_b || size.m == 0 || size.m > few_rows::kMostRows) return false;
+  return args.a.dtype() != DType::f32 || size.n * size.k >= kSmallMatrix;
 }
 
-/// Scratch of one thread. For the whole product, as blocks of a smaller one may be larger.
+/// Scratch of one thread.
 std::size_t share_of_thread(const MatmulArgs& args, ProductSize size) {
-  if (args.a.dtype() == DType::f32) return 0;
-  if (!has_few_rows(args, size)) return widening_gemm_bytes(size);
-  return static_cast<std::size_t>(size.m * few_rows::widened_stride(size.k)) * sizeof(float);
+  std::size_t bytes = 0;
+  with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {
+    if (has_few_rows(args, size)) {
+      bytes = few_rows::packed_bytes<T>(size.m, size.k);
+    } else if constexpr (kHalf<T>) {
+      bytes = widening_gemm_bytes(size);
+    }
+  });
+  return bytes;
 }
 
 /// All rows of columns [left, left + columns) of c.
 template <class T>
 void multiply_few_rows(const MatmulArgs& args, ProductSize size, std::int64_t left, std::int64_t columns,
-                       float* memory) {
-  const std::int64_t stride = few_rows::widened_stride(size.k), b_stride = args.b.stride(0),
-                     c_stride = args.c.stride(0);
-  few_rows::widen(size.m, size.k, args.a.as<T>(), args.a.stride(0), memory);
-  const T* weights = args.b.as<T>() + left * b_stride;
-  if (args.c.dtype() == DType::f32) {
-    few_rows::multiply(size.m, columns, size.k, memory, stride, weights, b_stride, args.c.as<float>() + left, c_stride,
-                       args.accumulate);
-  } else {
-    few_rows::multiply(size.m, columns, size.k, memory, stride, weights, b_stride, args.c.as<T>() + left, c_stride,
-                       args.accumulate);
+                       std::byte* memory) {
+  const std::int64_t a_stride = args.a.stride(0), b_stride = args.b.stride(0), c_stride = args.c.stride(0);
+  const T *rows = args.a.as<T>(), *weights = args.b.as<T>() + left * b_stride;
+  const auto multiply = [&](auto* c) {
+    few_rows::multiply(size.m, columns, size.k, rows, a_stride, weights, b_stride, c + left, c_stride, args.accumulate,
+                       memory);
+  };
+  if constexpr (kHalf<T>) {
+    if (args.c.dtype() != DType::f32) return multiply(args.c.as<T>());
   }
+  multiply(args.c.as<float>());
 }
 
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
@@ -111,11 +117,9 @@ void CpuOps::matmul(const MatmulArgs& args) {
       const auto down = [&](std::int64_t i) { return ThreadTeam::cut(m, kBlockUnit, blocks.rows, i); };
       const auto across = [&](std::int64_t i) { return ThreadTeam::cut(n, kBlockUnit, blocks.columns, i); };
       const ProductSize part{down(row + 1) - down(row), across(column + 1) - across(column), k};
-      auto* const own = reinterpret_cast<float*>(memory + share * static_cast<std::size_t>(thread));
-      if constexpr (kHalf<T>) {
-        if (few) return multiply_few_rows<T>(args, size, across(column), part.n, own);
-      }
-      multiply_block<T>(args, part, down(row), across(column), own);
+      std::byte* const own = memory + share * static_cast<std::size_t>(thread);
+      if (few) return multiply_few_rows<T>(args, size, across(column), part.n, own);
+      multiply_block<T>(args, part, down(row), across(column), reinterpret_cast<float*>(own));
     });
   });
 }

@@ -149,7 +149,7 @@ struct Needs {
 
 /// The passes that need the most. Operations on a few rows may work in more memory than those on many.
 std::vector<Extents> largest_passes(const DecoderSizes& sizes) {
-  constexpr std::int64_t kFew = 16;
+  constexpr std::int64_t kFew = 32;
   std::vector<Extents> passes = {{sizes.first_rows, sizes.samples, sizes.logits_rows}};
   for (std::int64_t rows = 1; rows <= std::min(kFew, sizes.first_rows); ++rows) {
     const std::int64_t samples = std::min(sizes.samples, std::max<std::int64_t>(1, kFew / rows));
@@ -260,6 +260,17 @@ Decoder::~Decoder() {
 
 void Decoder::load(Communicator& world, const CheckpointReader& checkpoint) {
   load_weights(world, checkpoint, model_->store, compute_.backend);
+}
+
+void Decoder::initialize(std::uint64_t seed) {
+  const ParameterStore& store = model_->store;
+  Ops& ops = *compute_.backend.ops;
+  if (type_ == DType::f32) return store.draw_initial(ops, seed, store.values());
+  const Buffer memory(device(), static_cast<std::size_t>(store.flat_elements()) * sizeof(float));
+  const Tensor numbers = memory.tensor({store.flat_elements()}, DType::f32);
+  store.draw_initial(ops, seed, numbers);
+  ops.copy(numbers, store.values());
+  device().synchronize();
 }
 
 int Decoder::sampling_rank() const {

@@ -51,13 +51,16 @@ struct DecoderPass {
 class Decoder {
  public:
   /// As plan_decoder() says; `world` has shape.ranks() ranks. Allocates all that was planned; weights are anything
-  /// until load().
+  /// until load() or initialize().
   Decoder(Config config, const GridShape& shape, Communicator& world, Compute compute, DType type,
           const DecoderSizes& sizes);
   ~Decoder();
 
   /// Collective over the world. Errors as CheckpointReader::read().
   void load(Communicator& world, const CheckpointReader& checkpoint);
+
+  /// The weights that a training with this seed begins with.
+  void initialize(std::uint64_t seed);
 
   const Config& config() const { return config_; }
   const ProcessGrid& grid() const { return grid_; }

@@ -187,8 +187,7 @@ void SampledGroup::add(Row& row, bool reading, DecoderPass& pass) const {
 }
 
 void SampledGroup::choose(std::span<float> logits) {
-  verdicts_.failed() =
-      std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }) ? 0 : 1;
+  verdicts_.failed() = all_finite(logits) ? 0 : 1;
   if (verdicts_.failed() != 0) return;
   for (std::int64_t sample = first_; sample < last_; ++sample) {
     const auto count = static_cast<std::size_t>(rows_[static_cast<std::size_t>(sample)].wanted * vocab());

@@ -35,6 +35,9 @@ double sampling_uniform(std::uint64_t seed, std::int64_t prompt, std::int64_t sa
 /// (Keskar et al. 2019).
 void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> context, double penalty);
 
+/// Whether no logit is infinite or no number.
+bool all_finite(std::span<const float> logits);
+
 /// The next token from one row of logits: greedy for top_k 1, else softmax at the temperature, restricted to the top_k
 /// likeliest (ties kept), then among these to the nucleus top_p (Holtzman et al. 2020; the token that crosses p is
 /// kept), and drawn with `uniform` in [0, 1). Error(numerics) if a logit is not finite.

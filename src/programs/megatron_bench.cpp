@@ -4,9 +4,11 @@
 //   ./megatron_bench --case NAME                  one of them
 //   ./megatron_bench --all                        all cases of one rank: minutes
 //   scripts/launch.sh 2 ./megatron_bench --all    all cases of two ranks
+#include <algorithm>
 #include <iostream>
 
 #include "bench/benchmark.h"
+#include "bench/benchmark_generation.h"
 #include "bench/benchmark_memory.h"
 #include "bench/benchmark_overlap.h"
 #include "bench/benchmark_pipeline.h"
@@ -21,7 +23,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory", *kOverlapCase = "overlap";
+constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory", *kOverlapCase = "overlap",
+                     *kGenerationCase = "generate";
 
 struct Arguments {
   std::string name;
@@ -74,6 +77,8 @@ void print_cases() {
   }
   std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
                            kPipelineCase);
+  std::cout << fmt::format("  {:<20}1 rank: tokens per second of GPT-2 124M, against memory bandwidth and training\n",
+                           kGenerationCase);
   std::cout << fmt::format("  {:<20}2 ranks: steps with communication under computation and without\n", kOverlapCase);
   std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each option, planned\n", kMemoryCase);
 }
@@ -104,6 +109,15 @@ void run_pipeline_case(const Arguments& arguments) {
   if (!arguments.json) std::cout << '\n' << describe(bubbles) << std::flush;
 }
 
+/// Decoding on the first core, and on a pipeline of threads.
+void run_generation_case(const Arguments& arguments, MpiSession& session) {
+  constexpr double seconds = 5e-3;
+  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 7;
+  const GenerationSpeed speed = measure_generation(generation_case(), rounds, session.world());
+  const DecodingPipeline pipeline = measure_decoding_pipeline(seconds, std::min(rounds, 5));
+  std::cout << (arguments.json ? to_json(speed, pipeline) : '\n' + describe(speed, pipeline)) << std::flush;
+}
+
 /// Steps with and without overlap, of two ranks.
 void run_overlap_case(const Arguments& arguments, MpiSession& session) {
   OverlapSettings settings{.threads = arguments.settings.threads};
@@ -120,10 +134,15 @@ int run(const Arguments& arguments, MpiSession& session) {
   const bool pipeline = arguments.name == kPipelineCase;
   verify(!pipeline || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
          kPipelineCase, session.size());
+  const bool generation = arguments.name == kGenerationCase;
+  verify(!generation || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
+         kGenerationCase, session.size());
+  verify(!generation || arguments.settings.threads == 1, ErrorKind::configuration, "--case {} is of 1 thread, not {}",
+         kGenerationCase, arguments.settings.threads);
   const bool memory = arguments.name == kMemoryCase, overlap = arguments.name == kOverlapCase;
   verify(!overlap || session.size() == 2, ErrorKind::configuration,
          "--case {} is of 2 ranks, not {}: scripts/launch.sh 2 ...", kOverlapCase, session.size());
-  const bool special = pipeline || memory || overlap;
+  const bool special = pipeline || memory || overlap || generation;
   const auto cases = special ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json && !memory) {
@@ -139,9 +158,11 @@ int run(const Arguments& arguments, MpiSession& session) {
     if (!speaks) continue;
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
-  if (pipeline || (arguments.name.empty() && session.size() == 1)) run_pipeline_case(arguments);
+  const bool all_of_one = arguments.name.empty() && session.size() == 1;
+  if (pipeline || all_of_one) run_pipeline_case(arguments);
+  if (generation || (all_of_one && arguments.settings.threads == 1)) run_generation_case(arguments, session);
   if (overlap || (arguments.name.empty() && session.size() == 2)) run_overlap_case(arguments, session);
-  if (speaks && (memory || (arguments.name.empty() && session.size() == 1))) run_memory_case(arguments.json);
+  if (speaks && (memory || all_of_one)) run_memory_case(arguments.json);
   return 0;
 }
 

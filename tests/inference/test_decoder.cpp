@@ -173,3 +173,29 @@ TEST_CASE("decoder: memory is what the plan says, to the byte") {
     });
   }
 }
+
+TEST_CASE("decoder: initial weights are a training's, on every layout and in 16 bits") {
+  const TrainedRun run;
+  const auto logits_of = [&](const Layout& layout, DType type, std::uint64_t seed) {
+    std::vector<float> all;
+    decode(run.directory, layout, type, kSizes, false, [&](Decoder& decoder) {
+      decoder.initialize(seed);
+      std::vector<float> logits;
+      decoder.run(0, {0, {{3, 1, 4, 1, 5}}, {0}, {2}}, logits);
+      if (decoder.samples_here()) all = logits;
+    });
+    return all;
+  };
+  const std::vector<float> want = logits_of({}, DType::f32, 7);
+  const auto worst = [&](const std::vector<float>& logits) {
+    REQUIRE(logits.size() == want.size());
+    double most = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) most = worst_of(most, std::abs(double{logits[i]} - want[i]));
+    return most;
+  };
+  // As TrainedRun draws them, with a deviation of 0.2: far from 0.
+  CHECK(*std::max_element(want.begin(), want.end()) > 0.5f);
+  CHECK(worst(logits_of({.tensor = 2, .pipeline = 2}, DType::f32, 7)) < 1e-5);
+  CHECK(worst(logits_of({}, DType::bf16, 7)) < 0.1);
+  CHECK(worst(logits_of({}, DType::f32, 8)) > 0.5);
+}

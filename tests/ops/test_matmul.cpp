@@ -112,10 +112,11 @@ TEMPLATE_TEST_CASE("matmul of 16-bit inputs into c of their type, rounded once, 
   }
 }
 
-TEMPLATE_TEST_CASE("matmul: few rows of 16 bits, as decoding has", "[matmul]", BFloat16, Float16) {
+TEMPLATE_TEST_CASE("matmul: few rows, as decoding has", "[matmul]", float, BFloat16, Float16) {
   const Backend backend = make_test_backend();
-  for (std::int64_t m = 1; m <= 18; ++m) {
-    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {6, 16}, {37, 100}, {64, 1100}}) {
+  for (std::int64_t m = 1; m <= 34; ++m) {
+    for (const auto& [n, k] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {6, 16}, {37, 100}, {13, 1100}, {133, 1013}}) {
       const bool accumulate = m % 2 == 0;
       const std::int64_t margin = m % 3;
       check_product<TestType>(*backend.ops, m, n, k, false, true, accumulate, margin);
@@ -123,6 +124,24 @@ TEMPLATE_TEST_CASE("matmul: few rows of 16 bits, as decoding has", "[matmul]", B
     }
   }
   check_product<TestType>(*backend.ops, 3, 3000, 70, false, true, false, 0);  // on several threads where there are
+  check_product<TestType>(*backend.ops, 17, 59, 2300, false, true, true, 1);
+}
+
+TEMPLATE_TEST_CASE("matmul: few rows have the bits of one row", "[matmul]", float, BFloat16, Float16) {
+  const Backend backend = make_test_backend();
+  if (!backend.device->is_host_memory()) return;  // a promise of the CPU backend
+  constexpr std::int64_t m = 32, n = 89, k = 1501;
+  Framed<TestType> a(m, k, 0, 1), b(n, k, 0, 2);
+  Framed<float> alone(m, n, 0, 3);
+  for (std::int64_t row = 0; row < m; ++row) {
+    backend.ops->matmul({a.tensor().slice(0, row, 1), b.tensor(), false, true, alone.tensor().slice(0, row, 1), false});
+  }
+  for (const std::int64_t rows : {2, 5, 9, 16, 23, 32}) {
+    Framed<float> c(rows, n, 0, 3);
+    backend.ops->matmul({a.tensor().slice(0, m - rows, rows), b.tensor(), false, true, c.tensor(), false});
+    CAPTURE(rows);
+    CHECK(std::equal(c.storage.begin(), c.storage.begin() + rows * n, alone.storage.begin() + (m - rows) * n));
+  }
 }
 
 TEST_CASE("matmul of 16-bit inputs over several tiles in every direction", "[matmul]") {
