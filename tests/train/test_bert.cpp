@@ -124,3 +124,21 @@ TEST_CASE("BERT: nothing makes its samples yet, and a run is refused by name bef
   require_error(ErrorKind::configuration, {"model.family = \"bert\" is not supported for training yet"},
                 [&] { const Datasets datasets(config); });
 }
+
+TEST_CASE("BERT: it predicts no next token: scoring it and generating text are refused") {
+  run_as_threads(1, [](Communicator& world) {
+    const Config config = config_of({}, like_bert);
+    const ProcessGrid grid(world, grid_shape(config));
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, 0);
+    Timers timers;
+    const std::span<const MicroBatch> micro_batches = batches.step(1);
+    const std::vector<TargetResults> results(micro_batches.size());
+    require_error(ErrorKind::configuration, {"\"bert\" predicts no next token: it cannot be scored"},
+                  [&] { replica.score(micro_batches, results, timers); });
+    Arena arena("cache");
+    require_error(ErrorKind::configuration, {"predicts no next token: it generates no text"},
+                  [&] { replica.stage().make_cache(arena, 8, 1, DType::f32); });
+  });
+}
