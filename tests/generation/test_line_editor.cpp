@@ -131,7 +131,6 @@ TEST_CASE("line editor: Ctrl-D, on an empty line or typed ahead, and a terminal 
   CHECK(Desk().after("\x04", line) == Outcome::end);
   Desk ahead;
   ahead.terminal.type("last\n\x04");
-  pause_milliseconds(500);  // until the kernel has taken them as the terminal's own mode says
   CHECK(ahead.line("") == "last");
   CHECK(ahead.editor.next(line) == Outcome::end);
   test::require_error(ErrorKind::filesystem, {"the terminal cannot be read"},
