@@ -25,8 +25,9 @@ struct Desk {
             },
             longest) {}
 
-  /// What next() makes of these keys, typed once it listens.
+  /// What next() makes of these keys, typed once it listens; of none, what it makes of those typed before.
   Outcome after(const std::string& keys, std::string& line) {
+    if (keys.empty()) return editor.next(line);
     const tcflag_t modes = terminal.modes();
     std::thread person([&] {
       if (terminal.wait_until_raw()) terminal.type(keys);
@@ -151,9 +152,11 @@ TEST_CASE("line editor: a signal that ends the waiting, and one that does not en
   const pid_t own = ::getpid();
   for (int again = 0; again < 2; ++again) {
     std::string line;
+    const std::size_t before = desk.terminal.printed().size();
     std::thread person([&] {
       if (!desk.terminal.wait_until_raw()) return;
       desk.terminal.type("some");
+      desk.terminal.wait_for("some", before);  // what is not read yet would belong to the next line
       ::kill(own, SIGINT);
     });
     CHECK(desk.editor.next(line) == Outcome::interrupted);
