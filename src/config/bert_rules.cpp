@@ -3,9 +3,22 @@
 
 namespace megatron {
 
+namespace {
+
+constexpr std::int64_t kFewestRows = 5;  // three that frame the two texts, and a token of each
+
+}  // namespace
+
 void check_bert(const Config& c, Violations& violations) {
   const ModelConfig& m = c.model;
   if (m.family != "bert") {
+    const DataConfig defaults;
+    if (c.data.mask_probability != defaults.mask_probability ||
+        c.data.short_probability != defaults.short_probability) {
+      violations.add({"data.mask_probability", "data.short_probability", "model.family"},
+                     "data.mask_probability and short_probability belong to model.family = \"bert\", not \"{}\"",
+                     m.family);
+    }
     if (m.norm_position == "pre") return;
     violations.add({"model.norm_position", "model.family"},
                    "model.norm_position = \"{}\" belongs to model.family = \"bert\", not \"{}\"", m.norm_position,
@@ -34,6 +47,12 @@ void check_bert(const Config& c, Violations& violations) {
       "data.reset_attention_mask", c.data.knows_documents(),
       "data.reset_attention_mask, reset_position_ids and eod_mask_loss are about documents in a row, and a sample is "
       "of one document; leave them out");
+  refuse("data.split_by", c.data.split_by == "tokens",
+         "data.split_by = \"tokens\" cuts documents, and a sample is made of a document's sentences; take "
+         "\"documents\", or leave it out");
+  refuse("model.sequence_length", m.sequence_length > 0 && m.sequence_length < kFewestRows,
+         fmt::format("sequence_length = {} is too short for [CLS] A [SEP] B [SEP]; take {} or more", m.sequence_length,
+                     kFewestRows));
   refuse("evaluation.tasks", !c.evaluation.tasks.empty(),
          "evaluation.tasks score next tokens, which an encoder does not predict; leave them out");
 }

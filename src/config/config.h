@@ -223,6 +223,7 @@ struct DataConfig {
   std::string order = "epoch";     // "epoch", "megatron", "megatron_core"
   std::int64_t order_samples = 0;  // with Megatron's orders; 0: the run's
   bool reset_attention_mask = false, reset_position_ids = false, eod_mask_loss = false;
+  double mask_probability = 0.15, short_probability = 0.1;  // of samples of sentences
 
   /// Whether it matters where in a sample documents end.
   bool knows_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }

@@ -339,6 +339,10 @@ std::vector<Key> run_keys() {
        "No loss for the token after the end of a document, which cannot be predicted. The mean is over the other "
        "targets of the global batch.",
        ""},
+      {MEGATRON_KEY(data, mask_probability), noted(above_to(0, 1), "with family \"bert\" only"), "", "",
+       "Share of a sample's tokens that the model is to predict, in whole words.", ""},
+      {MEGATRON_KEY(data, short_probability), noted(from_to(0, 1), "with family \"bert\" only"), "", "",
+       "Share of samples that are made shorter than model.sequence_length, down to two tokens.", ""},
       {MEGATRON_KEY(evaluation, tasks), noted(any(), "each with another name; stride at most model.sequence_length"),
        "", "none",
        "Evaluation tasks: [{name = \"wiki\", task = \"wikitext\", data = \"wiki.valid.tokens\", every = 1000}]. task "

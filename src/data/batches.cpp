@@ -110,6 +110,7 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
       if (counts) continue;
       const Column<float> weights = to.of<float>(&Rows::weights);
       for (std::int64_t i = 0; i < weights.size(); ++i) weights[i] = 0;
+      if (const Column<std::int32_t> labels = to.of<std::int32_t>(&Rows::labels)) labels[0] = -1;
     }
     MicroBatch& micro_batch = batch.micro_batches.emplace_back();
     micro_batch = slot.memory.view(layout_, sizes, static_cast<std::size_t>(k));

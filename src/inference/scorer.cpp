@@ -7,6 +7,7 @@
 #include "inference/inference_model.h"
 #include "inference/load_weights.h"
 #include "train/compute.h"
+#include "train/family_samples.h"
 
 namespace megatron {
 
@@ -91,6 +92,10 @@ ScoringPlan play(const Config& config, const GridShape& shape, const GridCoordin
 
 Config config_for_scoring(const CheckpointReader& checkpoint, const ScoringLayout& layout) {
   Config config = config_for_inference(checkpoint);
+  verify(samples_of_family(config.model).of_tokens != nullptr, ErrorKind::configuration,
+         "{}: a model of model.family = \"{}\" predicts no next tokens: it writes no text and scores none; "
+         "megatron_checkpoint export makes a model of it that other programs read",
+         checkpoint.path(), config.model.family);
   const std::int64_t model_ranks = layout.tensor * layout.pipeline;
   verify(layout.ranks % model_ranks == 0, ErrorKind::configuration,
          "{} ranks are no multiple of tensor {} × pipeline {} = {}", layout.ranks, layout.tensor, layout.pipeline,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "config/split.h"
+#include "train/family_samples.h"
 
 namespace megatron {
 
@@ -27,11 +28,9 @@ std::string counted(std::uint64_t tokens) {
   return fmt::format("{} token{}", tokens, tokens == 1 ? "" : "s");
 }
 
-std::uint64_t samples_of_a_pass(const std::vector<SplitPart>& parts, std::int64_t sequence) {
+std::uint64_t samples_of_a_pass(const std::vector<SplitPart>& parts) {
   std::uint64_t samples = 0;
-  for (const SplitPart& part : parts) {
-    if (part.tokens > 0) samples += (part.tokens - 1) / static_cast<std::uint64_t>(sequence);
-  }
+  for (const SplitPart& part : parts) samples += part.samples;
   return samples;
 }
 
@@ -43,8 +42,8 @@ class Report {
 
   SplitReport run() {
     const std::uint64_t tokens = tokens_of(datasets_.train_parts());
-    result_.lines.push_back(fmt::format("training  {}: {} samples per pass", describe(tokens),
-                                        samples_of_a_pass(datasets_.train_parts(), config_.model.sequence_length)));
+    result_.lines.push_back(
+        fmt::format("training  {}: {} samples per pass", describe(tokens), samples_of_a_pass(datasets_.train_parts())));
     const auto shares = parse_split(config_.data.split).value_or(std::array<double, 3>{1, 0, 0});
     const double sum =
         shares[0] + (config_.data.validation.empty() ? shares[1] : 0) + (config_.data.test.empty() ? shares[2] : 0);
@@ -76,8 +75,9 @@ class Report {
 
   // How many samples there are, and which of them an evaluation takes.
   std::string evaluations(const Evaluated& split) {
+    if (!split.samples && of_sentences_) return "not one sample of a document's sentences";
     if (!split.samples) return fmt::format("not one sample of {} tokens", config_.model.sequence_length + 1);
-    const std::uint64_t there = samples_of_a_pass(split.parts, config_.model.sequence_length);
+    const std::uint64_t there = samples_of_a_pass(split.parts);
     const auto taken = static_cast<std::uint64_t>(evaluation_samples(config_, *split.samples));
     if (config_.data.megatrons_order()) {
       const std::uint64_t made = split.samples->samples->samples();
@@ -93,8 +93,9 @@ class Report {
 
   // A run without a test is no surprise: its line says so.
   void warn_about_nothing(const Evaluated& split) {
-    const std::string remedy = fmt::format(
-        "data.split = \"{}\", more text or a shorter model.sequence_length gives it some", remedy_for(split));
+    const std::string remedy =
+        fmt::format("data.split = \"{}\"{} or {} gives it some", remedy_for(split), of_sentences_ ? "" : ", more text",
+                    of_sentences_ ? "more text" : "a shorter model.sequence_length");
     if (&split.samples == &datasets_.test()) {
       result_.lines.back() += "; " + remedy;
     } else {
@@ -107,7 +108,8 @@ class Report {
         "{}: has {:.3g} % of the tokens where data.split = \"{}\" asks for {:.3g} %, because documents are "
         "kept whole; {}data.split = \"{}\" gives it more",
         split.name, percent(tokens), config_.data.split, 100 * split.asked,
-        config_.data.megatrons_order() ? "" : "data.split_by = \"tokens\" divides exactly, ", remedy_for(split)));
+        config_.data.megatrons_order() || of_sentences_ ? "" : "data.split_by = \"tokens\" divides exactly, ",
+        remedy_for(split)));
   }
 
   const char* remedy_for(const Evaluated& split) const {
@@ -116,6 +118,7 @@ class Report {
 
   const Config& config_;
   const Datasets& datasets_;
+  const bool of_sentences_ = samples_of_family(config_.model).of_sentences != nullptr;
   std::uint64_t total_ = 0;
   SplitReport result_;
 };

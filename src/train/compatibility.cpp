@@ -5,6 +5,7 @@
 #include "config/print.h"
 #include "data/blend.h"
 #include "model/family.h"
+#include "train/family_samples.h"
 
 namespace megatron {
 
@@ -47,6 +48,10 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
   if (const std::vector<double> weights = datasets.blend_weights(); !weights.empty()) {
     facts["blend_weights"] = weights;
     for (const std::uint64_t set : datasets.train_sets()) facts[kBlendSets].push_back(fmt::format("{:016x}", set));
+  }
+  if (samples_of_family(config.model).of_sentences != nullptr) {
+    facts["mask_probability"] = config.data.mask_probability;
+    facts["short_probability"] = config.data.short_probability;
   }
   if (!config.data.megatrons_order()) return facts;
   facts.update({{"order", config.data.order},

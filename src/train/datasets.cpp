@@ -6,6 +6,7 @@
 #include "config/run_schedule.h"
 #include "config/split.h"
 #include "data/blend.h"
+#include "data/blended_samples.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
 #include "train/family_samples.h"
@@ -32,27 +33,22 @@ std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) 
 }
 
 Datasets::Datasets(const Config& config) : config_(config) {
-  samples_of_family(config.model);  // refuses a family without any before data is read
+  const FamilySamples& family = samples_of_family(config.model);  // refuses one without any before data is read
+  if (family.of_sentences != nullptr) sentences_ = std::make_unique<SentenceSets>(config);
   const DataConfig& data = config.data;
-  const auto s = static_cast<std::uint64_t>(config.model.sequence_length);
   std::array<double, 3> shares = parse_split(data.split).value_or(std::array<double, 3>{});
   if (!data.validation.empty()) shares[1] = 0;
   if (!data.test.empty()) shares[2] = 0;
   verify(shares[0] > 0, ErrorKind::configuration, "data.split = \"{}\" leaves nothing to train on", data.split);
   training_share_ = shares[0] / (shares[0] + shares[1] + shares[2]);
-  // megatron-core repeats a few tokens until they are enough.
-  const std::uint64_t least = data.order == "megatron_core" ? 1 : s + 1;
   for (const SplitPart& whole : open(data.train)) {
-    const std::array<SplitPart, 3> parts = cut(whole, shares);
+    std::array<SplitPart, 3> parts = cut(whole, shares);
+    for (SplitPart& part : parts) part.samples = samples_of_a_pass(part);
     train_parts_.push_back(parts[0]);
     if (data.validation.empty()) validation_parts_.push_back(parts[1]);
     if (data.test.empty()) test_parts_.push_back(parts[2]);
-    const std::uint64_t tokens = parts[0].tokens;
-    verify(tokens >= least, ErrorKind::data,
-           "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more "
-           "text, a shorter sequence or another data.split",
-           whole.source->path(), tokens, s, s + 1);
-    facts_.train_samples += static_cast<std::int64_t>((tokens - 1) / s);
+    require_training_sample(parts[0]);
+    facts_.train_samples += static_cast<std::int64_t>(parts[0].samples);
   }
   facts_.train_samples = std::max<std::int64_t>(facts_.train_samples, 1);
   facts_.vocab_size = static_cast<std::int64_t>(train_source().vocabulary().size);
@@ -63,26 +59,52 @@ Datasets::Datasets(const Config& config) : config_(config) {
   } else {
     order_by_epochs();
   }
-  make_samples();
   check_document_ends();
 }
 
-void Datasets::make_samples() {
-  const Vocabulary& vocabulary = train_source().vocabulary();
-  for (std::optional<SampleSet>* set : {&train_, &validation_, &test_}) {
-    if (!set->has_value()) continue;
-    (*set)->samples = samples_of_family(config_.model)
-                          .make(config_, {.source = *(*set)->source,
-                                          .order = *(*set)->order,
-                                          .vocabulary = vocabulary,
-                                          .training = set == &train_});
-  }
+// megatron-core repeats a few tokens until they are enough.
+std::uint64_t Datasets::least_tokens() const {
+  return config_.data.order == "megatron_core" ? 1 : static_cast<std::uint64_t>(config_.model.sequence_length) + 1;
+}
+
+std::uint64_t Datasets::samples_of_a_pass(const SplitPart& part) {
+  if (sentences_ != nullptr) return sentences_->samples_of_a_pass(part);
+  return part.tokens == 0 ? 0 : (part.tokens - 1) / static_cast<std::uint64_t>(config_.model.sequence_length);
+}
+
+bool Datasets::is_small(const SplitPart& part, std::uint64_t least) const {
+  return sentences_ != nullptr ? part.samples == 0 : part.tokens < least;
+}
+
+void Datasets::require_training_sample(const SplitPart& part) const {
+  if (!is_small(part, least_tokens())) return;
+  verify(
+      sentences_ == nullptr, ErrorKind::data,
+      "{}: the training split has {} of its {} documents, and none of them makes a sample, which takes two sentences "
+      "of one document{}; use more text, another data.split, or sentences that megatron_preprocess finds "
+      "(--split-sentences, --sentences lines, or array)",
+      part.source->path(), part.end_document - part.first_document, part.source->documents(),
+      config_.data.megatrons_order() ? ", none of them longer than 512 tokens," : "");
+  const std::int64_t s = config_.model.sequence_length;
+  fail(ErrorKind::data,
+       "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, a "
+       "shorter sequence or another data.split",
+       part.source->path(), part.tokens, s, s + 1);
+}
+
+SampleSet Datasets::with_samples(SampleSet set, bool training) {
+  set.samples = samples_of_family(config_.model)
+                    .of_tokens(config_, {.source = *set.source,
+                                         .order = *set.order,
+                                         .vocabulary = train_source().vocabulary(),
+                                         .training = training});
+  return set;
 }
 
 std::array<SplitPart, 3> Datasets::cut(const SplitPart& whole, const std::array<double, 3>& shares) {
   const DataConfig& data = config_.data;
   const TokenDataset& source = *whole.source;
-  const bool few = source.documents() < kFewDocuments && !data.megatrons_order();
+  const bool few = source.documents() < kFewDocuments && !data.megatrons_order() && sentences_ == nullptr;
   std::array<SplitPart, 3> parts{whole, whole, whole};
   const SplitBounds documents = data.order == "megatron_core" ? split_rounding_boundaries(source.documents(), shares)
                                                               : split_rounding_parts(source.documents(), shares);
@@ -114,26 +136,33 @@ std::vector<SplitPart> Datasets::open(const Blend& blend) {
     verify(source.vocabulary() == train_source().vocabulary(), ErrorKind::data,
            "{} was made with another tokenizer ({}) than {} ({}): use one for both", part.path,
            describe(source.vocabulary()), train_source().path(), describe(train_source().vocabulary()));
-    parts.push_back(
-        {.source = &source, .tokens = source.tokens(), .end_document = source.documents(), .weight = part.weight});
+    const std::uint64_t seed = config_.train.seed;
+    parts.push_back({.source = &source,
+                     .tokens = source.tokens(),
+                     .end_document = source.documents(),
+                     .weight = part.weight,
+                     .seed = config_.data.megatrons_order() ? seed : seed_of_part(seed, parts.size())});
   }
   return parts;
 }
 
 std::vector<SplitPart> Datasets::open_whole(const Blend& blend) {
-  const std::int64_t s = config_.model.sequence_length;
-  const std::uint64_t least = config_.data.order == "megatron_core" ? 1 : static_cast<std::uint64_t>(s) + 1;
   std::vector<SplitPart> parts = open(blend);
-  for (const SplitPart& part : parts) {
-    verify(part.tokens >= least, ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}",
-           part.source->path(), part.tokens, s);
+  for (SplitPart& part : parts) {
+    part.samples = samples_of_a_pass(part);
+    const bool small = is_small(part, least_tokens());
+    verify(!small || sentences_ == nullptr, ErrorKind::data,
+           "{} has {} documents: not one sample, which takes two sentences of one of them", part.source->path(),
+           part.end_document);
+    verify(!small, ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}",
+           part.source->path(), part.tokens, config_.model.sequence_length);
   }
   return parts;
 }
 
 /// Leaves out the sets of a split that are too small for one sample: all of them, or some with a note each.
-void Datasets::leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least_tokens) {
-  const auto small = [&](const SplitPart& part) { return part.tokens < least_tokens; };
+void Datasets::leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least) {
+  const auto small = [&](const SplitPart& part) { return is_small(part, least); };
   if (std::all_of(parts.begin(), parts.end(), small)) return parts.clear();
   for (const SplitPart& part : parts) {
     if (!small(part)) continue;
@@ -143,18 +172,20 @@ void Datasets::leave_out_small(const char* split, std::vector<SplitPart>& parts,
   std::erase_if(parts, small);
 }
 
+std::vector<double> Datasets::weights_of(const std::vector<SplitPart>& parts) const {
+  std::vector<double> weights;
+  for (const SplitPart& part : parts) weights.push_back(part.weight);
+  return config_.data.order == "megatron_core" ? numpy_normalised_weights(std::move(weights))
+                                               : normalised_weights(std::move(weights));
+}
+
 /// make_order(part, its place among them, its normalised weight) gives each set's own order.
 template <class MakeOrder>
 SampleSet Datasets::blended(const std::vector<SplitPart>& parts, std::uint64_t samples, const MakeOrder& make_order) {
   if (parts.size() == 1) return {parts[0].source, make_order(parts[0], 0, std::optional<double>())};
   std::vector<TokenSource*> sources;
-  std::vector<double> weights;
-  for (const SplitPart& part : parts) {
-    sources.push_back(part.source);
-    weights.push_back(part.weight);
-  }
-  weights = config_.data.order == "megatron_core" ? numpy_normalised_weights(std::move(weights))
-                                                  : normalised_weights(std::move(weights));
+  for (const SplitPart& part : parts) sources.push_back(part.source);
+  const std::vector<double> weights = weights_of(parts);
   TokenChain& chain = *chains_.emplace_back(std::make_unique<TokenChain>(std::move(sources)));
   std::vector<BlendedOrder::Part> blend;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -164,31 +195,57 @@ SampleSet Datasets::blended(const std::vector<SplitPart>& parts, std::uint64_t s
   return {&chain, std::make_unique<BlendedOrder>(std::move(blend), samples)};
 }
 
-// Nothing if the tokens do not make one sample.
-std::optional<SampleSet> Datasets::epoch_set(const char* split, std::vector<SplitPart> parts, bool shuffled) {
+SampleSet Datasets::of_sentences(const std::vector<SplitPart>& parts, SentenceOrder order, std::uint64_t wanted) {
+  SampleSet set;
+  if (parts.size() == 1) {
+    set.samples = sentences_->make(parts[0], order, wanted);
+    return set;
+  }
+  const auto asked_for = config_.data.order == "megatron_core" ? core_blend_samples : blend_samples;
+  const std::vector<double> weights = weights_of(parts);
+  std::vector<BlendedSamples::Part> blend(parts.size());
+  std::uint64_t pass = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::uint64_t of_part = order == SentenceOrder::megatron ? asked_for(weights[i], wanted) : 0;
+    blend[i] = {sentences_->make(parts[i], order, of_part), weights[i], parts[i].source->path()};
+    pass += parts[i].samples;
+  }
+  set.samples = std::make_unique<BlendedSamples>(std::move(blend), order == SentenceOrder::megatron ? wanted : pass);
+  return set;
+}
+
+// Nothing if there is not one sample.
+std::optional<SampleSet> Datasets::epoch_set(const char* split, std::vector<SplitPart> parts, bool training) {
   const std::int64_t s = config_.model.sequence_length;
   leave_out_small(split, parts, static_cast<std::uint64_t>(s) + 1);
   if (parts.empty()) return {};
+  if (sentences_ != nullptr) {
+    return of_sentences(parts, training ? SentenceOrder::shuffled : SentenceOrder::sequential, 0);
+  }
   std::uint64_t samples = 0;
-  for (const SplitPart& part : parts) samples += (part.tokens - 1) / static_cast<std::uint64_t>(s);
-  return blended(parts, samples, [&](const SplitPart& part, std::size_t place, std::optional<double>) {
+  for (const SplitPart& part : parts) samples += part.samples;
+  const auto make_order = [&](const SplitPart& part, std::size_t place, std::optional<double>) {
     return std::make_unique<const EpochOrder>(part.first_token, part.tokens, s, seed_of_part(config_.train.seed, place),
-                                              shuffled ? EpochOrder::Kind::shuffled : EpochOrder::Kind::sequential);
-  });
+                                              training ? EpochOrder::Kind::shuffled : EpochOrder::Kind::sequential);
+  };
+  return with_samples(blended(parts, samples, make_order), training);
 }
 
 // Nothing if there are no documents; a few tokens are repeated until they are enough.
-std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples) {
+std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples,
+                                                bool training) {
   leave_out_small(split, parts, 1);
   if (parts.empty()) return {};
   const auto wanted = static_cast<std::uint64_t>(samples);
+  if (sentences_ != nullptr) return of_sentences(parts, SentenceOrder::megatron, wanted);
   const auto asked_for = config_.data.order == "megatron_core" ? core_blend_samples : blend_samples;
-  return blended(parts, wanted, [&](const SplitPart& part, std::size_t, std::optional<double> weight) {
+  const auto make_order = [&](const SplitPart& part, std::size_t, std::optional<double> weight) {
     return std::make_unique<const MegatronOrder>(part.source->document_starts(), part.first_document, part.end_document,
                                                  config_.model.sequence_length,
                                                  static_cast<std::uint32_t>(config_.train.seed),
                                                  weight ? asked_for(*weight, wanted) : wanted, config_.data.order);
-  });
+  };
+  return with_samples(blended(parts, wanted, make_order), training);
 }
 
 void Datasets::order_by_epochs() {
@@ -206,14 +263,14 @@ void Datasets::order_as_megatron() {
   order_steps_ = RunSchedule(config).steps_for_samples(order_samples_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
-  train_ = megatron_set("training", train_parts_, order_samples_);
+  train_ = megatron_set("training", train_parts_, order_samples_, true);
   validation_ = megatron_set("validation", validation_parts_,
-                             BatchSchedule(evaluation_samples_).samples_after(evaluations));  // no overflow
-  test_ = megatron_set("test", test_parts_, evaluation_samples_);
-  verify(static_cast<std::uint64_t>(run) <= train_->order->samples(), ErrorKind::configuration,
+                             BatchSchedule(evaluation_samples_).samples_after(evaluations), false);  // no overflow
+  test_ = megatron_set("test", test_parts_, evaluation_samples_, false);
+  verify(static_cast<std::uint64_t>(run) <= train_->samples->samples(), ErrorKind::configuration,
          "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
          "from the first sample on), or train for less",
-         run, order_samples_, train_->order->samples());
+         run, order_samples_, train_->samples->samples());
 }
 
 std::int64_t Datasets::first_validation_sample(std::int64_t step) const {

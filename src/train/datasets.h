@@ -1,4 +1,5 @@
-// Datasets: the token shards an input file names, and the samples of its three splits.
+// Datasets: the token shards an input file names, and the samples of its three splits: of tokens in a row, or of whole
+// sentences (family_samples.h), whose splits are always of documents.
 //
 // A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, by documents or
 // by tokens (docs/sample_order.md), and the parts have the weights of their sets. Each rank opens the shards for
@@ -13,22 +14,15 @@
 #include "data/sample_order.h"
 #include "data/samples.h"
 #include "data/token_dataset.h"
+#include "train/sentence_sets.h"
+#include "train/split_part.h"
 
 namespace megatron {
 
-/// The part of a token set that belongs to a split, and its weight in the split's blend.
-struct SplitPart {
-  TokenDataset* source = nullptr;
-  std::uint64_t first_token = 0, tokens = 0;           ///< tokens [first_token, first_token + tokens)
-  std::uint64_t first_document = 0, end_document = 0;  ///< the same as documents; not with `cut_by_tokens`
-  bool cut_by_tokens = false;                          ///< may begin and end within a document
-  double weight = 1;
-};
-
 /// A split that has at least one sample, and what its samples are made of.
 struct SampleSet {
-  TokenSource* source = nullptr;
-  std::unique_ptr<const SampleOrder> order;
+  TokenSource* source = nullptr;             ///< of tokens in a row
+  std::unique_ptr<const SampleOrder> order;  ///< the same
   std::unique_ptr<Samples> samples = nullptr;
 };
 
@@ -78,16 +72,24 @@ class Datasets {
   std::vector<SplitPart> open(const Blend& blend);
   std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
   std::vector<SplitPart> open_whole(const Blend& blend);
-  void make_samples();
   void order_by_epochs();
   void order_as_megatron();
-  std::optional<SampleSet> epoch_set(const char* split, std::vector<SplitPart> parts, bool shuffled);
-  std::optional<SampleSet> megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples);
+  std::optional<SampleSet> epoch_set(const char* split, std::vector<SplitPart> parts, bool training);
+  std::optional<SampleSet> megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples,
+                                        bool training);
   template <class MakeOrder>
   SampleSet blended(const std::vector<SplitPart>& parts, std::uint64_t samples, const MakeOrder& make_order);
+  SampleSet of_sentences(const std::vector<SplitPart>& parts, SentenceOrder order, std::uint64_t wanted);
+  SampleSet with_samples(SampleSet set, bool training);
+  std::vector<double> weights_of(const std::vector<SplitPart>& parts) const;
+  std::uint64_t samples_of_a_pass(const SplitPart& part);
+  std::uint64_t least_tokens() const;
+  bool is_small(const SplitPart& part, std::uint64_t least_tokens) const;
+  void require_training_sample(const SplitPart& part) const;
   void leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least_tokens);
 
   Config config_;
+  std::unique_ptr<SentenceSets> sentences_;  // of families whose samples are made of them
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends
   DataFacts facts_;

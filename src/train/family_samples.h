@@ -7,21 +7,37 @@
 #include "config/config.h"
 #include "data/sample_order.h"
 #include "data/samples.h"
+#include "data/sentence_map.h"
 #include "data/token_dataset.h"
 
 namespace megatron {
 
-/// What samples are made of: all must outlive them.
-struct SampleInputs {
+/// What samples of tokens in a row are made of: all must outlive them.
+struct TokenInputs {
   TokenSource& source;
   const SampleOrder& order;
   const Vocabulary& vocabulary;
   bool training = true;  ///< else of an evaluation
 };
 
+/// What samples of whole sentences are made of: some documents of one set. What it shows must outlive them.
+struct SentenceInputs {
+  SentenceCorpus corpus;
+  const TokenDataset& source;
+  std::uint64_t first_document = 0, end_document = 0;
+  SentenceOrder order = SentenceOrder::shuffled;
+  std::uint64_t seed = 0;
+  std::uint64_t wanted_samples = 0;  ///< SentenceOrder::megatron
+};
+
+/// Has `of_tokens`, or both of the others.
 struct FamilySamples {
   std::string_view family;
-  std::unique_ptr<Samples> (*make)(const Config& config, const SampleInputs& inputs);
+  std::unique_ptr<Samples> (*of_tokens)(const Config& config, const TokenInputs& inputs) = nullptr;
+  /// ErrorKind::data, naming the set, if its vocabulary lacks what the samples need.
+  std::unique_ptr<Samples> (*of_sentences)(const Config& config, const SentenceInputs& inputs) = nullptr;
+  /// Samples that one pass over these documents makes: as of_sentences, but 0 is no error.
+  std::uint64_t (*sentence_samples)(const Config& config, const SentenceInputs& inputs) = nullptr;
 };
 
 /// Error(configuration), naming the family, where it has no row.

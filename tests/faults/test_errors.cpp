@@ -99,7 +99,7 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
   require_refused({
       {"unknown key", with({"train.stps=3"}), 2, {"unknown key 'train.stps'", "did you mean 'steps'"}},
       {"division", with({"model.hidden_size=30"}), 2, {"hidden_size = 30"}},
-      {"family", with({"model.family=bert"}), 2, {"model.family", "bert", "gpt"}},
+      {"family", with({"model.family=t5"}), 2, {"model.family", "t5", "gpt", "bert"}},
       {"ranks", with({"parallel.tensor=4"}), 2, {"tensor", "2"}},
       {"unknown option", unknown_option, 2, {"--dry-rum", "--dry-run"}},
       {"used directory", training(kTwo, used, {"checkpoint.resume=false"}), 2, {used, "holds a run already"}},

@@ -1,5 +1,4 @@
-// BERT through training's own parts: checkpoints that any layout continues, what a plan counts, and that a run of it is
-// refused by name until something makes its samples.
+// BERT through training's own parts: checkpoints that any layout continues, and what a plan counts.
 #include <catch2/catch.hpp>
 #include <mutex>
 
@@ -9,7 +8,6 @@
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_training.h"
-#include "train/datasets.h"
 #include "train/grid.h"
 
 using namespace megatron;
@@ -115,14 +113,6 @@ TEST_CASE("BERT: a plan counts the whole square of attention, and both heads") {
     CHECK(repeated.matmul_flops + repeated.attention_flops - plan.matmul_flops - plan.attention_flops ==
           Approx(tokens * (flops_per_token(config.model, recomputed).hardware - flops_per_token(config.model).model)));
   }
-}
-
-TEST_CASE("BERT: nothing makes its samples yet, and a run is refused by name before data is read") {
-  Config config = tiny_config();
-  config.model.family = "bert";
-  config.data.train = "there is no such file";
-  require_error(ErrorKind::configuration, {"model.family = \"bert\" is not supported for training yet"},
-                [&] { const Datasets datasets(config); });
 }
 
 TEST_CASE("BERT: it predicts no next token: scoring it and generating text are refused") {

@@ -1,0 +1,122 @@
+#include "data/t5_samples.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kFrame = 2;  // Megatron keeps room for two tokens around the encoder's text, and adds none
+
+using Tokens = std::span<const std::int32_t>;
+using Span = std::vector<std::uint32_t>;  // places of its tokens
+
+SentenceMapOptions map_options(const T5SampleOptions& options) {
+  verify(options.sequence_length >= kFrame + 2, ErrorKind::configuration,
+         "model.sequence_length = {} is too short for spans and what is left of a text; at least {} are needed",
+         options.sequence_length, kFrame + 2);
+  verify(options.decoder_length >= 3, ErrorKind::configuration,
+         "model.decoder_sequence_length = {} has no room for a sentinel and one token; at least 3 are needed",
+         options.decoder_length);
+  return {.first_document = options.first_document,
+          .end_document = options.end_document,
+          .most_tokens = options.sequence_length - kFrame,
+          .fewest_sentences = 1,
+          .short_probability = options.short_probability,
+          .order = options.order,
+          .seed = options.seed,
+          .wanted_samples = options.wanted_samples};
+}
+
+/// Fits: spans of this many tokens in the decoder, each after its sentinel, and one more place for bos or eos.
+struct Room {
+  std::uint64_t tokens, spans;
+  bool fits(std::uint64_t span_tokens, std::uint64_t span_count) const {
+    return 1 + span_tokens + span_count <= tokens && span_count <= spans;
+  }
+};
+
+void append(std::vector<std::int32_t>& to, std::int32_t& length, std::int32_t token) {
+  to[static_cast<std::size_t>(length++)] = token;
+}
+
+/// Spans in the order of the text.
+void place_spans(T5Sample& sample, Tokens text, const std::vector<Span>& spans, const MaskedVocabulary& vocabulary) {
+  const SpecialIds& ids = vocabulary.ids;
+  std::size_t next = 0;
+  std::int32_t target_length = 0, sentinel = ids.first_sentinel;
+  append(sample.tokens, sample.length, ids.bos);
+  for (const Span& span : spans) {
+    for (; next < span.front(); ++next) append(sample.encoder_tokens, sample.encoder_length, text[next]);
+    append(sample.encoder_tokens, sample.encoder_length, sentinel);
+    append(sample.tokens, sample.length, sentinel);
+    append(sample.targets, target_length, sentinel);
+    for (const std::uint32_t place : span) {
+      append(sample.tokens, sample.length, text[place]);
+      append(sample.targets, target_length, text[place]);
+    }
+    next = span.back() + 1;
+    sentinel += vocabulary.sentinel_step;
+  }
+  for (; next < text.size(); ++next) append(sample.encoder_tokens, sample.encoder_length, text[next]);
+  append(sample.targets, target_length, ids.eos);
+  std::fill_n(sample.weights.begin(), sample.length, 1.0f);
+}
+
+}  // namespace
+
+T5Samples::T5Samples(const SentenceCorpus& corpus, const MaskedVocabulary& vocabulary, const T5SampleOptions& options)
+    : corpus_(corpus), vocabulary_(vocabulary), options_(options), map_(corpus, map_options(options)) {
+  const SpecialIds& ids = vocabulary.ids;
+  verify(ids.bos >= 0 && ids.eos >= 0 && ids.pad >= 0 && ids.first_sentinel >= 0 && ids.sentinels > 0, ErrorKind::data,
+         "the vocabulary lacks a token that T5's samples need: a beginning, an end, padding and sentinels; preprocess "
+         "the texts with a tokenizer that has them");
+}
+
+T5Sample T5Samples::make(std::uint64_t sample) const {
+  const SentenceMap::Entry entry = map_.at(sample);
+  if (options_.order == SentenceOrder::megatron) {
+    NumpyDraws draws(static_cast<std::uint32_t>(options_.seed + sample));
+    return make(sample, entry, draws);
+  }
+  PhiloxDraws draws(options_.seed, sample);
+  return make(sample, entry, draws);
+}
+
+T5Sample T5Samples::make(std::uint64_t sample, const SentenceMap::Entry& entry, SampleDraws& draws) const {
+  const std::uint64_t first = corpus_.sentences[entry.first], tokens = corpus_.sentences[entry.end] - first;
+  std::vector<std::int32_t> text(std::min(tokens, static_cast<std::uint64_t>(entry.target)));
+  if (!text.empty()) corpus_.tokens->read(first, text.size(), text.data());
+  const SpecialIds& ids = vocabulary_.ids;
+  const Room room{static_cast<std::uint64_t>(options_.decoder_length), static_cast<std::uint64_t>(ids.sentinels)};
+  std::vector<Span> spans;
+  std::uint64_t masked = 0;
+  const double most = draws.most_masked(entry.target, text.size(), options_.mask_probability);
+  choose_spans(
+      find_words(text, vocabulary_), most, SpanLengths::geometric, draws, [&](std::span<const std::uint32_t> places) {
+        if (!room.fits(masked + places.size(), spans.size() + 1)) {
+          verify(options_.order != SentenceOrder::megatron, ErrorKind::configuration,
+                 "sample {} of Megatron's order masks spans that do not fit {} decoder tokens and {} sentinels; "
+                 "lengthen model.decoder_sequence_length, or use data.order = \"epoch\", which leaves such "
+                 "spans out",
+                 sample, room.tokens, room.spans);
+          return false;
+        }
+        spans.emplace_back(places.begin(), places.end());
+        masked += places.size();
+        return true;
+      });
+  std::sort(spans.begin(), spans.end());
+  T5Sample made;
+  made.truncated = tokens > text.size();
+  made.encoder_tokens.assign(static_cast<std::size_t>(options_.sequence_length), ids.pad);
+  made.tokens.assign(static_cast<std::size_t>(options_.decoder_length), ids.pad);
+  made.targets.assign(made.tokens.size(), 0);
+  made.weights.assign(made.tokens.size(), 0.0f);
+  place_spans(made, text, spans, vocabulary_);
+  return made;
+}
+
+}  // namespace megatron

@@ -1,0 +1,207 @@
+// BERT from raw text to a trained model: a WordPiece vocabulary, shards with sentences, training on one rank and on
+// eight, stops and resumptions; and the data and keys that it refuses, by name.
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "faults/runs.h"
+#include "support/temporary_folder.h"
+
+namespace {
+
+const char* const kInput = R"([model]
+family = "bert"
+layers = 4
+hidden_size = 32
+attention_heads = 4
+sequence_length = 48
+
+[train]
+steps = 6
+micro_batch_size = 2
+global_batch_size = 8
+evaluate_every = 3
+evaluate_steps = 100     # more than there are: the last batch is filled up
+
+[learning_rate]
+peak = 1e-3
+
+[data]
+train = "@DATA@/bert"
+split = "95,5"
+
+[checkpoint]
+every_steps = 3
+keep_last = 0
+)";
+
+Finished expect(const Command& command, int code, const std::vector<std::string>& parts = {}) {
+  Finished finished = run_command(command, 60);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == code);
+  for (const std::string& part : parts) {
+    CAPTURE(part);
+    CHECK((mentions(finished.err, part) || mentions(finished.out, part)));
+  }
+  return finished;
+}
+
+/// The three commands' first two: a vocabulary, and shards of prefixes bert, plain (no sentences) and byte (no special
+/// tokens); and an input file for the third.
+struct Corpus {
+  TemporaryFolder folder;
+  std::string corpus = (shared_folder() / "corpus.jsonl").string();
+
+  Corpus() {
+    expect({preprocess_program(), "train-tokenizer", "--type", "wordpiece", "--input", corpus, "--output",
+            path("words"), "--vocab-size", "300"},
+           0);
+    const Command pieces{"--tokenizer", "bert-uncased", "--vocab-file", path("words/vocab.txt"), "--no-append-eod"};
+    make("bert", pieces, true);
+    make("plain", pieces, false);
+    make("byte", {}, true);
+    write_file(path("one.jsonl"), "{\"text\": \"Each text is one sentence.\"}\n{\"text\": \"So no pair is there.\"}\n");
+    corpus = path("one.jsonl");
+    make("single", pieces, true);
+    std::string text = kInput;
+    text.replace(text.find("@DATA@"), 6, folder.path());
+    write_file(path("input.toml"), text);
+  }
+  std::string path(const std::string& name) const { return folder.file(name); }
+
+  void make(const std::string& prefix, const Command& options, bool sentences) const {
+    Command command{preprocess_program(), "--input", corpus, "--output", path(prefix)};
+    command.insert(command.end(), options.begin(), options.end());
+    if (sentences) command.emplace_back("--split-sentences");
+    expect(command, 0);
+  }
+};
+
+const Corpus& corpus() {
+  static const Corpus made;
+  return made;
+}
+
+Command bert(const Layout& layout, const std::string& directory, const Settings& settings = {}) {
+  Command command = {train_program(), corpus().path("input.toml")};
+  Settings all = {"run.directory=" + directory, "parallel.tensor=" + std::to_string(layout.tensor),
+                  "parallel.pipeline=" + std::to_string(layout.pipeline)};
+  all.insert(all.end(), settings.begin(), settings.end());
+  for (const std::string& setting : all) {
+    command.emplace_back("--set");
+    command.push_back(setting);
+  }
+  return launched(layout.ranks() == 1 ? 0 : layout.ranks(), command);
+}
+
+/// By line of metrics: both terms of the loss, of training and of evaluations, and their sum.
+std::vector<std::array<double, 3>> terms(const std::string& directory) {
+  std::vector<std::array<double, 3>> all;
+  for (const std::string& line : numbers(directory)) {
+    const auto metrics = nlohmann::json::parse(line);
+    const auto& losses = metrics.at("losses");
+    all.push_back({losses.at("language_model"), losses.at("sentence_order"), metrics.at("loss")});
+  }
+  return all;
+}
+
+void check_close(const std::string& a, const std::string& b) {
+  const auto one = terms(a), other = terms(b);
+  REQUIRE(one.size() == other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    for (std::size_t term = 0; term < 3; ++term) CHECK(one[i][term] == Approx(other[i][term]).epsilon(2e-5));
+  }
+}
+
+Settings with_data(const std::string& prefix) {
+  return {"data.train=" + corpus().path(prefix)};
+}
+
+}  // namespace
+
+TEST_CASE("BERT: one rank and eight train the same model; stopped runs continue bit for bit, on other layouts too") {
+  const TemporaryFolder folder;
+  const std::string one = folder.file("one"), cube = folder.file("cube"), stopped = folder.file("stopped");
+  expect(bert(kOneRank, one), 0, {"as predicted, to the byte", "language_model", "sentence_order"});
+  const auto losses = terms(one);
+  REQUIRE(losses.size() == 8);  // six steps, two evaluations
+  for (const auto& [language_model, sentence_order, loss] : losses) {
+    CHECK(loss == Approx(language_model + sentence_order));
+  }
+  CHECK(losses.front()[0] == Approx(std::log(302)).margin(0.4));
+  CHECK(losses.front()[1] == Approx(std::log(2)).margin(0.2));
+  CHECK(losses.back()[0] < losses.front()[0]);
+
+  expect(bert(kCube, cube), 0, {"as predicted, to the byte"});
+  check_close(cube, one);
+
+  expect(bert(kCube, stopped, {"train.stop_after=3"}), 0);
+  const std::string elsewhere = folder.file("elsewhere");
+  std::filesystem::copy(stopped, elsewhere, std::filesystem::copy_options::recursive);
+  expect(bert(kCube, stopped), 0);
+  CHECK(numbers(stopped, "train") == numbers(cube, "train"));
+  CHECK(same_rank_files(stopped, cube, 6));
+  expect(bert(kOneRank, elsewhere), 0);
+  check_close(elsewhere, one);
+}
+
+TEST_CASE("BERT: Megatron's orders and blends train, and a changed mask is another order") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), data = corpus().path("bert");
+  const std::string order = GENERATE("megatron", "megatron_core");
+  expect(bert(kOneRank, run, {"data.order=\"" + order + "\"", "train.evaluate_steps=1"}), 0,
+         {"megatron: made for 48 samples"});
+  CHECK(terms(run).size() == 8);
+  if (order != "megatron") return;
+  const std::string blend = folder.file("blend");
+  const Settings settings{"data.train=[{path=\"" + data + "\",weight=3},{path=\"" + data + "\",weight=1}]"};
+  expect(bert(kOneRank, blend, settings), 0, {"a blend of 2 sets: 75 %"});
+  Settings changed = settings;
+  changed.insert(changed.end(), {"data.mask_probability=0.3", "train.steps=7"});
+  expect(bert(kOneRank, blend, changed), 4, {"mask_probability: 0.15 in the checkpoint, 0.3 in this run"});
+}
+
+TEST_CASE("BERT: samples are printed as text, and a plan says what a run will use") {
+  const TemporaryFolder folder;
+  Command print = bert(kOneRank, folder.file("run"));
+  print.insert(print.end(), {"--print-samples", "3:1"});
+  expect(print, 0, {"{\"sample\":3,\"tokens\":[2,", "\"masked\":[", "\"label\":[", "\"text\":\"[CLS] "});
+  Command plan = bert(kOneRank, folder.file("run"));
+  plan.insert(plan.end(), {"--dry-run", "--ranks", "1"});
+  const Finished planned = expect(plan, 0, {"this run can be trained as it is", "samples per pass"});
+  // The line of memory is the same in the plan and in the run, whose report says that no other byte was used.
+  const auto memory = [](const std::string& text) {
+    const std::size_t start = text.find("  stage  weights");
+    return text.substr(start, text.find("\nstep ", start) - start);
+  };
+  const Finished ran = expect(bert(kOneRank, folder.file("run")), 0, {"as predicted, to the byte"});
+  CHECK(memory(ran.out) == memory(planned.out));
+}
+
+TEST_CASE("BERT: data and keys that it cannot be trained with are refused by name") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const auto refused = [&](const Settings& settings, int code, const std::vector<std::string>& parts) {
+    expect(bert(kOneRank, run, settings), code, parts);
+    CHECK_FALSE(std::filesystem::exists(run));
+  };
+  refused(with_data("plain"), 3, {"plain", "do not know where sentences begin", "--split-sentences"});
+  refused(with_data("byte"), 3, {"byte", "[CLS], [SEP], [MASK] and [PAD]", "--tokenizer bert-uncased"});
+  refused(with_data("single"), 3, {"single", "takes two sentences of one document"});
+  refused({"data.split_by=\"tokens\""}, 2, {"data.split_by = \"tokens\" cuts documents"});
+  refused({"train.curriculum={schedule=\"fixed_linear\",start=8,steps=4}"}, 2, {"train.curriculum would cut samples"});
+  refused({"evaluation.tasks=[{task=\"wikitext\",data=\"x\"}]"}, 2, {"which an encoder does not predict"});
+  refused({"model.sequence_length=4"}, 2, {"sequence_length = 4 is too short for [CLS] A [SEP] B [SEP]"});
+  refused({"data.mask_probability=0"}, 2, {"data.mask_probability"});
+  refused({"model.family=\"gpt\"", "data.short_probability=0.5"}, 2,
+          {"belong to model.family = \"bert\", not \"gpt\""});
+}
+
+TEST_CASE("BERT: a trained encoder writes no text") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  expect(bert(kOneRank, run, {"train.steps=1"}), 0);
+  expect({generate_program(), run, "--prompt", "Once", "--max-new-tokens", "2"}, 2,
+         {"model.family = \"bert\" predicts no next tokens"});
+}
