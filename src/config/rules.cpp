@@ -305,7 +305,7 @@ void check_evaluation_tasks(const Config& c, Violations& violations) {
                      task.name);
     } else if (twin != tasks.begin() + static_cast<std::ptrdiff_t>(i)) {
       violations.add({"evaluation.tasks"},
-                     "evaluation.tasks[{}] and [{}] are both called \"{}\"; give each a name of its own",
+                     "evaluation.tasks[{}] and [{}] are both called \"{}\"; give each its own name",
                      twin - tasks.begin(), i, task.name);
     }
     if (c.model.sequence_length > 0 && task.stride > c.model.sequence_length) {

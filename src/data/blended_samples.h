@@ -1,4 +1,4 @@
-// BlendedSamples: samples of several sets mixed by weight (blend.h), each set with samples of its own. For samples that
+// BlendedSamples: samples of several sets mixed by weight (blend.h), each with its own samples. For samples that
 // are not ranges of tokens; those that are have BlendedOrder.
 #pragma once
 

@@ -22,7 +22,7 @@ struct Conversation {
   std::function<void(const std::string& text)> print = {};  ///< called on rank 0 alone
 };
 
-/// Each line is a prompt of its own. `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is
+/// Each line is one prompt. `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is
 /// printed where a prompt is expected, if the source of the lines does not print it.
 void converse(const Conversation& conversation, InterruptFlag& flag, const std::string& sign);
 

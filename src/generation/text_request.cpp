@@ -133,7 +133,7 @@ TextRequest parse_request(std::string_view line, const TextOptions& defaults, bo
   verify(!object.contains("greedy") || !object.at("greedy").get<bool>() ||
              !(object.contains("temperature") || object.contains("top_k") || object.contains("top_p")),
          ErrorKind::configuration, "\"greedy\" excludes \"temperature\", \"top_k\" and \"top_p\"");
-  // A nucleus without a bound of its own is not held up by the one of the command line.
+  // A request's nucleus without a bound does not take the command line's.
   SamplingOptions& sampling = request.options.sampling;
   if (object.contains("top_p") && !object.contains("top_p_bound") && sampling.top_p_bound > sampling.top_p) {
     sampling.top_p_bound = sampling.top_p;

@@ -28,7 +28,7 @@ struct DecoderSizes {
 struct DecoderMemory {
   std::size_t weights = 0, cache = 0, activations = 0, workspace = 0;
   std::size_t communication = 0;  ///< staging of the groups' operations (comm/staging.h); MPI's own is not known
-  std::size_t host = 0;           ///< the same where the device has memory of its own: pinned
+  std::size_t host = 0;           ///< pinned memory of the host, for a device with separate memory
   std::size_t total() const { return weights + cache + activations + workspace + communication; }
 };
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz/fuzz.h"
+#include "fuzz/use_tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/gpt2_tokenizer.h"
 
@@ -21,21 +22,6 @@ const std::string& vocabulary() {
   return text;
 }
 
-void use(const Gpt2Tokenizer& tokenizer, std::string_view text) {
-  for (const SpecialTokens special : {SpecialTokens::text, SpecialTokens::tokens}) {
-    const auto encoder = tokenizer.make_encoder(special);
-    std::vector<std::int32_t> ids, again;
-    encoder->encode(text, ids);
-    encoder->encode(text, again);  // out of its memory
-    fuzz::require(ids == again, "other ids for the same text");
-    for (const std::int32_t id : ids) {
-      fuzz::require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
-      fuzz::require(special == SpecialTokens::tokens || id != tokenizer.eod_id(), "a text that ends a document");
-    }
-    tokenizer.decode(ids);
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -49,6 +35,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   file += R"(,"normalizer":)" + part() + R"(,"added_tokens":)" + part();
   file += R"(,"model":{"type":"BPE","merges":)" + part() + R"(,"ignore_merges":)" + part();
   const fuzz::ScratchFile json(file + R"(,"vocab":)" + vocabulary() + "}}");
-  fuzz::allow({ErrorKind::data}, [&] { use(Gpt2Tokenizer(json.path(), ""), rest); });
+  fuzz::allow({ErrorKind::data}, [&] { fuzz::use_tokenizer(Gpt2Tokenizer(json.path(), ""), rest); });
   return 0;
 }
