@@ -4,6 +4,7 @@
 // Bytes is the longest piece it holds, one less than a multiple of 8; a longer key would rarely be met again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -65,7 +66,7 @@ class PieceCache {
     line[1] = line[0];
     line[0].key = key;
     line[0].count = static_cast<std::uint32_t>(ids.size());
-    std::memcpy(line[0].ids.data(), ids.data(), ids.size_bytes());
+    std::copy(ids.begin(), ids.end(), line[0].ids.begin());
   }
 
  private:
