@@ -38,19 +38,29 @@ std::string read_processor_description() {
   return fmt::format("{}, {} {}", model, cores, cores == 1 ? "core" : "cores");
 }
 
+/// Whole huge pages from the kernel itself, nullptr if there are none. malloc would cut them out of its heap where it
+/// finds room for their alignment, and the program's resident memory would depend on chance.
+void* map_huge_pages(std::size_t size) {
+  void* const room = ::mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return nullptr;
+  const auto first = reinterpret_cast<std::uintptr_t>(room), aligned = round_up(first, kHugePage);
+  char* const memory = static_cast<char*>(room) + (aligned - first);
+  if (aligned > first) ::munmap(room, aligned - first);
+  if (first + kHugePage > aligned) ::munmap(memory + size, first + kHugePage - aligned);
+  // Only advice: a kernel without huge pages refuses it and the memory is as good.
+  (void)::madvise(memory, size, MADV_HUGEPAGE);
+  return memory;
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice() : description_(read_processor_description()) {}
 
 void* CpuDevice::allocate(std::size_t bytes) {
-  const bool huge = bytes >= kHugeFrom;
-  const std::size_t alignment = huge ? kHugePage : kAlignment;
   void* memory = nullptr;
-  if (bytes <= PTRDIFF_MAX - kHugePage) {
-    const std::size_t size = round_up(bytes == 0 ? 1 : bytes, alignment);
-    memory = std::aligned_alloc(alignment, size);
-    // Only advice: a kernel without huge pages refuses it and the memory is as good.
-    if (memory != nullptr && huge) (void)madvise(memory, size, MADV_HUGEPAGE);
+  if (bytes <= PTRDIFF_MAX - 2 * kHugePage) {
+    memory = bytes >= kHugeFrom ? map_huge_pages(round_up(bytes, kHugePage))
+                                : std::aligned_alloc(kAlignment, round_up(bytes == 0 ? 1 : bytes, kAlignment));
   }
   verify(memory != nullptr, ErrorKind::configuration,
          "out of host memory: could not get {} bytes ({:.1f} GiB); use fewer ranks on this node, a smaller "
@@ -59,8 +69,12 @@ void* CpuDevice::allocate(std::size_t bytes) {
   return memory;
 }
 
-void CpuDevice::deallocate(void* memory, std::size_t) noexcept {
-  std::free(memory);
+void CpuDevice::deallocate(void* memory, std::size_t bytes) noexcept {
+  if (memory != nullptr && bytes >= kHugeFrom) {
+    ::munmap(memory, round_up(bytes, kHugePage));
+  } else {
+    std::free(memory);
+  }
 }
 
 std::optional<std::size_t> CpuDevice::free_bytes() const {

@@ -62,7 +62,8 @@ MachineSpeed measure_speed(const Config& config) {
   backend.ops->fill(weight.tensor({f, h}, DType::f32), 0.25);
   MachineSpeed speed;
   speed.flops_per_second = rate_of(flops_of_row * static_cast<double>(rows), [&] { backend.ops->matmul(product); });
-  std::vector<char> from(kCopiedBytes, 1), to(kCopiedBytes, 0);
+  const Buffer from(*backend.device, kCopiedBytes), to(*backend.device, kCopiedBytes);
+  std::memset(from.data(), 1, kCopiedBytes);
   speed.bytes_per_second = rate_of(2.0 * kCopiedBytes, [&] {
     std::memcpy(to.data(), from.data(), kCopiedBytes);
     asm volatile("" : : "r"(to.data()) : "memory");  // or the compiler would leave it out
