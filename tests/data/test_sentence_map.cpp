@@ -84,7 +84,7 @@ TEST_CASE("sentences: the ends of samples by hand", "[bert]") {
   CHECK(twice.description() == "megatron: made for 4 samples, 2 passes, an index of 0.0 MiB on ranks that read data");
 }
 
-TEST_CASE("sentences: every pass visits all samples once, in an order of its own", "[bert]") {
+TEST_CASE("sentences: every pass visits all samples once, each in another order", "[bert]") {
   MemoryCorpus corpus(golden_samples().at("corpora").at("ragged"), 0);
   SentenceMapOptions options = options_of(corpus, SentenceOrder::shuffled, 2);
   options.most_tokens = 20;

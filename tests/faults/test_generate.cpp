@@ -246,7 +246,7 @@ TEST_CASE("generation: a reader that goes away ends it with 7", "[fault-83]") {
   const std::string words = quoted(generate({"--unconditional", "100000", "--max-new-tokens", "1000"}, ranks));
   const Finished finished = in_shell("set -o pipefail; " + words + " | head -c 100 > /dev/null; exit ${PIPESTATUS[0]}");
   if (ranks == 0) return require_refused(finished, 7, {"standard output cannot be written"});
-  // Between a rank and its reader is mpirun, which gives up by itself: with 1, by the signal, or by a crash of its own.
+  // Between a rank and its reader is mpirun, which gives up by itself: with 1, by the signal, or by a crash in mpirun.
   INFO(finished.out << finished.err);
   CHECK_FALSE(finished.timed_out);
   CHECK((finished.code == 1 || finished.code == 128 + SIGPIPE || finished.code == 128 + SIGSEGV));

@@ -47,7 +47,7 @@ struct Desk {
   LineEditor editor;
 };
 
-/// `body` in a process and a process group of its own, as shells start programs.
+/// `body` in a new process and process group, as shells start programs.
 template <class Body>
 pid_t start(Body body) {
   const pid_t child = ::fork();

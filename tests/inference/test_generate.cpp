@@ -170,7 +170,7 @@ TEST_CASE("generate: layouts change no text, greedy or sampled, not even of cont
   check_same(generate_on(run.directory, {.pipeline = 2}, {3, 1}, options, jobs()), want);
 }
 
-TEST_CASE("generate: a device of its own changes no text, on several stages either") {
+TEST_CASE("generate: a separate device changes no text, on several stages either") {
   const TrainedRun run;
   const GenerationOptions options = options_of(49, 6);
   const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());

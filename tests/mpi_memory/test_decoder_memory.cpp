@@ -17,7 +17,7 @@ struct Decoding {
   const char* name;
   int tensor, data, pipeline;
   DType type = DType::f32;
-  bool separate = false;  ///< a device with memory of its own
+  bool separate = false;  ///< a device with separate memory
   void (*change)(Config&) = [](Config&) {};
 };
 

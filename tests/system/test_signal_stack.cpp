@@ -28,7 +28,7 @@ bool on_own_stack(std::uintptr_t address) {
 
 }  // namespace
 
-TEST_CASE("a handler runs on a stack of its own, however often one is asked for") {
+TEST_CASE("a handler runs on the signal stack, however often one is asked for") {
   struct sigaction previous {};
   for (int i = 0; i < 2; ++i) {
     const struct sigaction action = action_on_signal_stack(remember_frame, SA_RESTART);
