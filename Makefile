@@ -1,10 +1,11 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
 # too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, ARCH, CUDA, TEST_FLAGS, FUZZ_SECONDS,
-# PREFIX, PYTHON.
+# PREFIX, DESTDIR, PYTHON.
 
 export BUILD ?= build
 export JOBS
 export CMAKE_FLAGS
+export DESTDIR
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 PYTHON ?= python3
@@ -15,11 +16,10 @@ endif
 ifeq ($(origin CUDA),command line)
 export MEGATRON_CUDA := $(CUDA)
 endif
-SHARE = $(DESTDIR)$(PREFIX)/share/megatron_train
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install clean help
+.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install uninstall deb clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -79,18 +79,19 @@ format: ## clang-format over all sources, in place
 	@scripts/setup.sh clang-format
 	@scripts/format.sh
 
-install: build ## programs into PREFIX/bin (/usr/local), launch.sh there as megatron_launch; the CUDA backend, if built, into PREFIX/lib; inputs and docs into PREFIX/share
-	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/inputs $(SHARE)/docs
-	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install -m 755 scripts/launch.sh $(DESTDIR)$(PREFIX)/bin/megatron_launch
-	install -m 644 README.md CONTRIBUTING.md LICENSE $(SHARE)
-	install -m 644 inputs/* $(SHARE)/inputs
-	install -m 644 docs/* $(SHARE)/docs
-	@if [ -e $(BUILD)/libmegatron_cuda.so ]; then install -d $(DESTDIR)$(PREFIX)/lib && \
-	install -m 755 $(BUILD)/libmegatron_cuda.so $(DESTDIR)$(PREFIX)/lib; fi
+# DESTDIR is CMake's own. PREFIX may be relative to here.
+install: build ## programs, launcher, demo, inputs, documents, manual pages, completion and module file into PREFIX (/usr/local), in front of which DESTDIR is put; the CUDA backend, if built
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX)) --strip
 
-clean: ## remove build/ and the links to it; data/ and runs/ stay
-	rm -rf $(BUILD)
+uninstall: ## what the last `make install` of this build folder has installed, from the same DESTDIR
+	@scripts/packaging/uninstall.sh $(BUILD)/install_manifest.txt
+
+deb: ## a Debian package of the CPU programs, for any x86-64 processor with AVX2 (ARCH=x86-64-v3), in build-deb/
+	@scripts/setup.sh dpkg-dev file
+	@scripts/packaging/deb.sh
+
+clean: ## remove build/, build-deb/ and the links to them; data/ and runs/ stay
+	rm -rf $(BUILD) build-deb
 	rm -f $(PROGRAMS)
 
 help: ## this list

@@ -3,7 +3,10 @@
 
 #include <utility>
 
+#include "cuda/attention_distances.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/distance_floats.h"
+#include "cuda/sums.cuh"
 #include "ops/arguments.h"
 
 namespace megatron {
@@ -61,13 +64,18 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
   for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) shape.check_queries(x);
   for (const ConstTensor& x : {args.dk, args.dv}) shape.check_keys(x);
   shape.check_log_sum_exp(args.log_sum_exp);
+  shape.check_distance_gradient(args.ddistance_bias, args.mask);
   with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
     if (shape.samples * shape.key_heads * shape.heads * shape.head_size == 0) return;
-    const Problem problem(shape, args.mask, args.dropout, args.scale);
     const std::int64_t padded = (shape.queries + kQueryPadding - 1) / kQueryPadding * kQueryPadding;
     const std::int64_t statistics = shape.samples * shape.heads * padded;
-    auto* references = reinterpret_cast<float*>(scratch(2 * sizeof(float) * static_cast<std::size_t>(statistics)));
-    float* deltas = references + statistics;
+    const std::int64_t warps =
+        args.ddistance_bias ? shape.samples * distance_rows(shape.queries, has_tiles<T>(shape.head_size)) : 0;
+    const std::int64_t of_distances = warps * args.ddistance_bias.elements();
+    float* references = float_scratch(2 * statistics + of_distances + distance_floats(args.mask));
+    float *deltas = references + statistics, *distance_sums = deltas + statistics;
+    const Problem problem(shape, args.mask, args.dropout, args.scale,
+                          place_distances(stream_, args.mask, distance_sums + of_distances));
     if (statistics > 0) {
       const auto [kernel, team] =
           statistics_kernel_for<T>(problem.size, rows_are_vectors<T>(args.dout) && rows_are_vectors<T>(args.out));
@@ -88,17 +96,24 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
                                      references,
                                      deltas,
                                      padded,
+                                     of_distances > 0 ? distance_sums : nullptr,
                                      true};
     for (const ConstTensor& x : {args.q, args.k, args.v, args.dout, static_cast<const ConstTensor&>(args.dq),
                                  static_cast<const ConstTensor&>(args.dk), static_cast<const ConstTensor&>(args.dv)}) {
       parameters.vectors = parameters.vectors && rows_are_vectors<T>(x);
     }
     if constexpr (kHalf<T>) {
-      if (problem.size <= kMaximumTileSize) {
-        return attention_backward_tiles(stream_, parameters, device_.shared_bytes_per_block());
+      if (has_tiles<T>(problem.size)) {
+        attention_backward_tiles(stream_, parameters, device_.shared_bytes_per_block());
+      } else {
+        attention_backward_exact(stream_, parameters);
       }
+    } else {
+      attention_backward_exact(stream_, parameters);
     }
-    attention_backward_exact(stream_, parameters);
+    if (of_distances > 0) {
+      add_slices(stream_, distance_sums, warps, args.ddistance_bias.elements(), args.ddistance_bias.as<float>());
+    }
   });
 }
 

@@ -15,8 +15,21 @@ struct BackwardParameters {
   Heads<T> dq, dk, dv;
   const float *references, *deltas;  ///< [b, a, padded_queries]
   std::int64_t padded_queries;
+  /// [b, own rows, a, buckets], of every warp for itself: what the gradient of a bias of distances is the sum of, null
+  /// if it is not wanted. Own rows: see distance_rows().
+  float* distance_sums;
   bool vectors;  ///< rows of all of them can be read and written by 16 bytes
 };
+
+/// Whether the gradients are made on tensor cores.
+template <class T>
+bool has_tiles(std::int64_t size) {
+  return kHalf<T> && size <= kMaximumTileSize;
+}
+/// Warps that make the queries' gradients of one head: 4 of a block of 128 on tensor cores, or 8 of a block of 32.
+inline std::int64_t distance_rows(std::int64_t queries, bool tiles) {
+  return tiles ? (queries + 127) / 128 * 4 : (queries + 31) / 32 * 8;
+}
 
 /// On tensor cores (attention_backward_tiles.cu): 16-bit T, heads of at most kMaximumTileSize. block_bytes: shared
 /// memory that a block can have.

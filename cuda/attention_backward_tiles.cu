@@ -6,6 +6,7 @@
 // and their gradients each for themselves: seven products where five would do, but every sum stays in registers from
 // its first term to its last, in one order, and nothing is exchanged between warps.
 #include "cuda/attention_backward.cuh"
+#include "cuda/attention_tally.cuh"
 #include "cuda/attention_tile.cuh"
 
 namespace megatron::cuda_attention {
@@ -17,9 +18,9 @@ static_assert(kQueryPadding % kRows == 0);
 
 /// How a block divides its work. Sums of 32 rows a warp read shared memory least often, but those of keys and values
 /// for 128 elements only fit into the registers for 16.
-template <int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
+template <int kSize, bool kKeysAreRows, Form kForm, bool kCompact>
 struct Division {
-  static constexpr bool kWide = kSize > 64;
+  static constexpr bool kWide = kSize > 64, kGeneral = kForm != Form::plain;
   static constexpr int kRowTiles = kKeysAreRows && kWide ? 1 : 2, kWarpRows = 16 * kRowTiles;
   static constexpr int kThreads = kRows / kWarpRows * 32;
   /// Rows of the other side in shared memory, of which a warp computes with kStep at a time.
@@ -75,10 +76,11 @@ __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumn
 
 /// One block's part of the gradients: of keys and values if kKeysAreRows, of queries if not. Of its own rows it keeps a
 /// (keys or queries) and b (values or output gradients) in shared memory, and goes through the tiles of the other
-/// side's. kGeneral: with whatever the call may have; see Problem::needs_general().
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
+/// side's.
+template <class T, int kSize, bool kKeysAreRows, Form kForm, bool kCompact>
 struct Part {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
+  using D = Division<kSize, kKeysAreRows, kForm, kCompact>;
+  static constexpr bool kGeneral = kForm != Form::plain, kBiased = kForm == Form::biased;
   static constexpr int kRowTiles = D::kRowTiles, kColumnTiles = D::kStep / 8, kTile = D::kTile;
   using Sums = float[kRowTiles][kSize / 8][4];
 
@@ -163,8 +165,9 @@ struct Part {
   }
 
   /// Adds what a tile contributes to the gradients of the warp's rows: sums_a of own_a's, sums_b of own_b's if those
-  /// are values.
-  __device__ __forceinline__ void add_tile(Sums& sums_a, Sums& sums_b, int head, int tile, int buffer) const {
+  /// are values. tally: gets the gradients of biased scores, of queries as rows.
+  __device__ __forceinline__ void add_tile(Sums& sums_a, Sums& sums_b, DistanceTally& tally, int head, int tile,
+                                           int buffer) const {
     const int own_first = first + own_row;
     const KeyBounds bounds =
         kKeysAreRows ? visibility.bounds(tile, kTile) : problem.masks.of_sample(sample).bounds(own_first, D::kWarpRows);
@@ -173,13 +176,18 @@ struct Part {
     const bool covered = bounds.cover(first_key, last_key);
     const float log2_scale = problem.scale * kLog2E, slope = kGeneral ? problem.masks.slope(head) * kLog2E : 0.0f;
     // Minus infinity stays it by a positive factor only.
-    const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0);
+    const bool biased = kBiased && problem.distances.bias != nullptr;  // see Form
+    const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0 || biased);
 #pragma unroll 1
     for (int step = 0; step < kTile; step += D::kStep) {
       const int query = kKeysAreRows ? tile + step : own_first, key = kKeysAreRows ? own_first : tile + step;
       float scores[kRowTiles][kColumnTiles][4] = {}, dprobabilities[kRowTiles][kColumnTiles][4] = {};
       multiply_transposed(scores, own_a, own_row, tile_a(buffer), step);
       if (sloped) add_slope<kKeysAreRows>(scores, log2_scale, slope, key - visibility.position(query));
+      if (biased) {
+        add_distance_bias<kKeysAreRows>(scores, problem.distances, problem.distances.of_head(head),
+                                        key - visibility.position(query));
+      }
       if (!covered) hide_unseen<kKeysAreRows>(scores, problem.masks.of_sample(sample), query, key);
       multiply_transposed(dprobabilities, own_b, own_row, tile_b(buffer), step);
       Kept<kRowTiles, kColumnTiles> kept = Kept<kRowTiles, kColumnTiles>::everything();
@@ -190,6 +198,9 @@ struct Part {
       const float* references = statistics + (kKeysAreRows ? 2 * kTile * buffer + step : own_row);
       differentiate<kKeysAreRows, kGeneral>(scores, dprobabilities, sloped ? 1.0f : log2_scale, references,
                                             references + (kKeysAreRows ? kTile : kRows), kept, problem.drops.scale);
+      if constexpr (kBiased && !kKeysAreRows) {
+        tally.add(dprobabilities, problem.distances, key - visibility.position(query));
+      }
       std::uint32_t left[kRowTiles][D::kStep / 16][4];
       if constexpr (kKeysAreRows) {
         pack_left<T>(left, scores);
@@ -214,21 +225,22 @@ struct Part {
 ///   keys and values, kSize 128: 1 block  of 128 KiB,  8 warps
 ///   queries,         kSize  64: 3 blocks of  48 KiB, 12 warps
 ///   queries,         kSize 128: 2 blocks of  96 KiB,  8 warps (1 block on sm_80, for its shared memory)
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
-__global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompact>::kThreads,
-                                  Division<kSize, kKeysAreRows, kGeneral, kCompact>::kBlocks)
+template <class T, int kSize, bool kKeysAreRows, Form kForm, bool kCompact>
+__global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kForm, kCompact>::kThreads,
+                                  Division<kSize, kKeysAreRows, kForm, kCompact>::kBlocks)
     backward_kernel(const BackwardParameters<T> p) {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
+  using D = Division<kSize, kKeysAreRows, kForm, kCompact>;
   __align__(16) __shared__ float statistics[D::kStatistics];
   __align__(16) __shared__ std::uint16_t exchange[D::kExchanges][kExchangedDraws];
-  const Part<T, kSize, kKeysAreRows, kGeneral, kCompact> part(p, statistics,
-                                                              exchange[kGeneral ? threadIdx.x / kWarpThreads : 0]);
+  const Part<T, kSize, kKeysAreRows, kForm, kCompact> part(p, statistics,
+                                                           exchange[D::kGeneral ? threadIdx.x / kWarpThreads : 0]);
   int head = part.first_head(), tile = part.begin, buffer = 0;
   bool more = part.seek(head, tile);
   part.load_own();
   if (more) part.load_tile(head, tile, buffer);
   ptx::commit_copies();
   float sums_a[D::kRowTiles][kSize / 8][4] = {}, sums_b[D::kRowTiles][kSize / 8][4] = {};
+  DistanceTally tally;
 #pragma unroll 1
   while (more) {
     int next_head = head, next_tile = tile + D::kTile;
@@ -237,7 +249,7 @@ __global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompa
     __syncthreads();  // this tile is there, and all threads are done with the one before
     if (more) part.load_tile(next_head, next_tile, 1 - buffer);
     ptx::commit_copies();
-    part.add_tile(sums_a, sums_b, head, tile, buffer);
+    part.add_tile(sums_a, sums_b, tally, head, tile, buffer);
     head = next_head;
     tile = next_tile;
     buffer = 1 - buffer;
@@ -245,39 +257,40 @@ __global__ void __launch_bounds__(Division<kSize, kKeysAreRows, kGeneral, kCompa
   ptx::wait_for_copies<0>();
   __syncthreads();  // the block's own rows are there, even where nothing is seen and no thread has waited for them
   part.store(sums_a, p.problem.scale, part.own_a, kKeysAreRows ? p.dk : p.dq);
+  if constexpr (kForm == Form::biased && !kKeysAreRows) tally.store(p.distance_sums, p.problem);
   if constexpr (kKeysAreRows) part.store(sums_b, p.problem.drops.scale, part.own_b, p.dv);
 }
 
-template <class T, int kSize, bool kKeysAreRows, bool kGeneral, bool kCompact>
+template <class T, int kSize, bool kKeysAreRows, Form kForm, bool kCompact>
 void launch_divided(cudaStream_t stream, const BackwardParameters<T>& p) {
-  using D = Division<kSize, kKeysAreRows, kGeneral, kCompact>;
+  using D = Division<kSize, kKeysAreRows, kForm, kCompact>;
   const Problem& problem = p.problem;
   const LaunchShape shape{.grid = grid_of(kKeysAreRows ? problem.masks.keys : problem.masks.queries, kRows,
                                           kKeysAreRows ? problem.key_heads : problem.heads, problem.samples),
                           .block = dim3(D::kThreads),
                           .shared_bytes = D::kTileBytes};
-  launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, kGeneral, kCompact>, p);
+  launch(stream, shape, backward_kernel<T, kSize, kKeysAreRows, kForm, kCompact>, p);
 }
 
-template <class T, int kSize, bool kGeneral>
+template <class T, int kSize, Form kForm>
 void launch_halves(cudaStream_t stream, const BackwardParameters<T>& p, std::size_t block_bytes) {
   if (p.problem.masks.keys > 0) {
-    if (kSize > 64 && Division<kSize, true, kGeneral, false>::kBytes > block_bytes) {
-      launch_divided<T, kSize, true, kGeneral, (kSize > 64)>(stream, p);
+    if (kSize > 64 && Division<kSize, true, kForm, false>::kBytes > block_bytes) {
+      launch_divided<T, kSize, true, kForm, (kSize > 64)>(stream, p);
     } else {
-      launch_divided<T, kSize, true, kGeneral, false>(stream, p);
+      launch_divided<T, kSize, true, kForm, false>(stream, p);
     }
   }
-  if (p.problem.masks.queries > 0) launch_divided<T, kSize, false, kGeneral, false>(stream, p);
+  if (p.problem.masks.queries > 0) launch_divided<T, kSize, false, kForm, false>(stream, p);
 }
 
 /// block_bytes: shared memory that a block can have.
 template <class T, int kSize>
 void launch_backward(cudaStream_t stream, const BackwardParameters<T>& p, std::size_t block_bytes) {
-  if (p.problem.needs_general(p.vectors)) {
-    launch_halves<T, kSize, true>(stream, p, block_bytes);
-  } else {
-    launch_halves<T, kSize, false>(stream, p, block_bytes);
+  switch (p.problem.form(p.vectors)) {
+    case Form::plain: return launch_halves<T, kSize, Form::plain>(stream, p, block_bytes);
+    case Form::general: return launch_halves<T, kSize, Form::general>(stream, p, block_bytes);
+    case Form::biased: return launch_halves<T, kSize, Form::biased>(stream, p, block_bytes);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/attention_exact.h"
 
 #include "cuda/attention_backward.cuh"
+#include "cuda/attention_tally.cuh"
 #include "ops/arguments.h"
 
 namespace megatron::cuda_attention {
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T
   const Memory memory(size);
   float *q = memory.own(0), *k = memory.tile(1, 0), *v = memory.tile(1, 1), *exchange = memory.exchange(1, 2, 0);
   const float slope = problem.masks.slope(head) * kLog2E;
+  const float* bias = problem.distances.bias == nullptr ? nullptr : problem.distances.of_head(head);
 
   load_rows(q, size, p.q.rows(sample, head).from(first), visibility.queries - first, size);
   Sums<kColumns> output = {};
@@ -120,9 +122,10 @@ __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T
     dot_products(scores, q + own_row * size, k + lane * memory.stride, size);
     for (int r = 0; r < kWarpRows; ++r) {
       const int query = std::min(first + own_row + r, visibility.queries - 1);
-      const float distance = static_cast<float>(key - visibility.position(query));
+      const int distance = key - visibility.position(query);
       const bool seen = visibility.range(query).has(key);
-      const float score = seen ? scores[r] * (problem.scale * kLog2E) + slope * distance : -kInfinity;
+      float score = seen ? scores[r] * (problem.scale * kLog2E) + slope * static_cast<float>(distance) : -kInfinity;
+      if (bias != nullptr) score += problem.distances.at(bias, distance);
       const float before = maximum[r];
       maximum[r] = warp_maximum(fmaxf(before, score));
       const float reference = maximum[r] == -kInfinity ? 0.0f : maximum[r];
@@ -167,11 +170,13 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
   load_rows(own_b, size, (kKeysAreRows ? p.v : p.dout).rows(sample, own_head).from(first), there, size);
 
   Sums<kColumns> sums_a = {}, sums_b = {};
+  DistanceTally tally;
   const int heads = kKeysAreRows ? group : 1, others = kKeysAreRows ? queries : visibility.keys;
   const KeyBounds own = kKeysAreRows ? KeyBounds{} : visibility.bounds(first, kTileRows);
   for (int i = 0; i < heads; ++i) {
     const int head = kKeysAreRows ? key_head * group + i : own_head;
     const float slope = problem.masks.slope(head) * kLog2E;
+    const float* bias = problem.distances.bias == nullptr ? nullptr : problem.distances.of_head(head);
     const std::int64_t statistics = (static_cast<std::int64_t>(sample) * problem.heads + head) * p.padded_queries;
     for (int tile = 0; tile < others; tile += kTileRows) {
       const bool seen_at_all = kKeysAreRows ? visibility.bounds(tile, kTileRows).meet(first, first + kTileRows)
@@ -191,13 +196,21 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
         const int key = kKeysAreRows ? first + own_row + r : tile + lane;
         const int query = std::min(kKeysAreRows ? tile + lane : first + own_row + r, queries - 1);
         const bool seen = visibility.range(query).has(key) && (kKeysAreRows ? tile + lane < queries : true);
-        const float score =
-            scores[r] * (problem.scale * kLog2E) + slope * static_cast<float>(key - visibility.position(query));
+        const int distance = key - visibility.position(query);
+        float score = scores[r] * (problem.scale * kLog2E) + slope * static_cast<float>(distance);
+        if (bias != nullptr) score += problem.distances.at(bias, distance);
         const float probability = seen ? exp2f(score - p.references[statistics + query]) : 0.0f;
         const float factor = seen ? multiplier(problem.drops, sample, head, query, key) : 0.0f;
         dropped[r * kTileRows + lane] = probability * factor;
-        dscores[r * kTileRows + lane] =
-            seen ? probability * (factor * dprobabilities[r] - p.deltas[statistics + query]) : 0.0f;
+        // Of rows that there are not, only the sum over distances would read the gradients.
+        const bool counts = seen && (kKeysAreRows || own_row + r < rows);
+        scores[r] = counts ? probability * (factor * dprobabilities[r] - p.deltas[statistics + query]) : 0.0f;
+        dscores[r * kTileRows + lane] = scores[r];
+      }
+      if (!kKeysAreRows && p.distance_sums != nullptr) {
+        const int distance = tile - visibility.position(first + own_row);
+        tally.add(scores, problem.distances, distance - (kWarpRows - 1), distance + kTileRows - 1,
+                  [&](int r) { return distance + lane - r; });
       }
       __syncwarp();
       add_products<kColumns>(sums_a, dscores, tile_a, memory.stride, size);
@@ -205,6 +218,7 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
       __syncwarp();
     }
   }
+  if constexpr (!kKeysAreRows) tally.store(p.distance_sums, problem);
   for (int r = 0; r < kWarpRows && own_row + r < rows; ++r) {
     const int row = first + own_row + r;
     store_row<kColumns>(sums_a[r], problem.scale, (kKeysAreRows ? p.dk : p.dq).rows(sample, own_head).row(row), size);

@@ -3,9 +3,11 @@
 // rescaled when the maximum rises much. The next tile of keys and values is copied into shared memory while the warps
 // compute with this one. Tiles that none of the block's queries sees are not loaded, those that none of the warp's sees
 // not computed, and only those that cut through a mask look at it.
+#include "cuda/attention_distances.h"
 #include "cuda/attention_exact.h"
 #include "cuda/attention_tile.cuh"
 #include "cuda/cuda_ops.h"
+#include "cuda/distance_floats.h"
 #include "ops/arguments.h"
 
 namespace megatron {
@@ -123,13 +125,13 @@ __device__ __forceinline__ void store_quotients(const Parameters<T>& p, const So
   store_rows(output, factors, staging, own_row, p.out.rows(sample, head).from(row), rows, problem.size, vectors);
 }
 
-/// kGeneral: with whatever the call may have; see Problem::needs_general().
 /// Shared memory: the queries, and twice a tile of keys and one of values. On a multiprocessor of sm_90, by launch
 /// bounds:
 ///   kSize  64: 3 blocks of 32 KiB, 12 warps
 ///   kSize 128: 2 blocks of 64 KiB,  8 warps
-template <class T, int kSize, bool kGeneral>
+template <class T, int kSize, Form kForm>
 __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(const Parameters<T> p) {
+  constexpr bool kGeneral = kForm != Form::plain;
   __align__(16) __shared__ std::uint16_t exchange[kGeneral ? kWarps : 1][kExchangedDraws];
   const Problem& problem = p.problem;
   const int sample = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
@@ -142,8 +144,9 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
   const Tile<T, kSize> q{dynamic_shared<T>()}, tiles = q.after(kQueries);
   const Rows<const T> keys = p.k.rows(sample, key_head), values = p.v.rows(sample, key_head);
   const float log2_scale = problem.scale * kLog2E, slope = problem.masks.slope(head) * kLog2E;
+  const bool biased = kForm == Form::biased && problem.distances.bias != nullptr;  // see Form
   // The maximum of scores is that of their multiples by a positive factor only.
-  const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0), vectors = !kGeneral || p.vectors;
+  const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0 || biased), vectors = !kGeneral || p.vectors;
   const float factor = sloped ? 1.0f : log2_scale;
 
   load_later<kQueries, kThreads>(q, p.q.rows(sample, head).from(first), visibility.queries - first, problem.size,
@@ -172,6 +175,10 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
     float scores[kRowTiles][kKeyTiles][4] = {};
     multiply_transposed(scores, q, own_row, k, 0);
     if (sloped) add_slope<false>(scores, log2_scale, slope, key - visibility.position(first + own_row));
+    if (biased) {
+      add_distance_bias<false>(scores, problem.distances, problem.distances.of_head(head),
+                               key - visibility.position(first + own_row));
+    }
     if (!own.cover(key, key + kKeys)) hide_unseen<false>(scores, problem.masks.of_sample(sample), first + own_row, key);
     raise_references(scores, softmax, output, factor);
     exponentiate(scores, softmax, factor);
@@ -200,10 +207,10 @@ void launch_forward(cudaStream_t stream, const Parameters<T>& p) {
   const LaunchShape shape{.grid = grid_of(p.problem.masks.queries, kQueries, p.problem.heads, p.problem.samples),
                           .block = dim3(kThreads),
                           .shared_bytes = Tile<T, kSize>::bytes(kQueries + 4 * kKeys)};
-  if (p.problem.needs_general(p.vectors)) {
-    launch(stream, shape, forward_kernel<T, kSize, true>, p);
-  } else {
-    launch(stream, shape, forward_kernel<T, kSize, false>, p);
+  switch (p.problem.form(p.vectors)) {
+    case Form::plain: return launch(stream, shape, forward_kernel<T, kSize, Form::plain>, p);
+    case Form::general: return launch(stream, shape, forward_kernel<T, kSize, Form::general>, p);
+    case Form::biased: return launch(stream, shape, forward_kernel<T, kSize, Form::biased>, p);
   }
 }
 
@@ -215,7 +222,8 @@ void CudaOps::attention_forward(const AttentionForwardArgs& args) {
   shape.check_log_sum_exp(args.log_sum_exp);
   with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
     if (args.q.elements() == 0) return;
-    const Problem problem(shape, args.mask, args.dropout, args.scale);
+    const Problem problem(shape, args.mask, args.dropout, args.scale,
+                          place_distances(stream_, args.mask, float_scratch(distance_floats(args.mask))));
     if constexpr (kHalf<T>) {
       const bool vectors = rows_are_vectors<T>(args.q) && rows_are_vectors<T>(args.k) && rows_are_vectors<T>(args.v) &&
                            rows_are_vectors<T>(args.out);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/distance_buckets.h"
 #include "cuda/philox.cuh"
 #include "ops/attention_shape.h"
 #include "ops/dropout_rule.h"
@@ -158,16 +159,41 @@ struct Drops {
   }
 };
 
+/// T5's bias of distances of the whole call, as place_distances() (cuda/attention_distances.h) lays it down.
+struct Distances {
+  const float* bias = nullptr;  ///< [a, 2 reach + 1]: of distances -reach to reach, in units of log2; null without
+  const DistanceRuns::Run* runs = nullptr;  ///< [count + 1]: the last begins after all distances
+  int reach = 0, count = 0, buckets = 0;
+
+  /// Of a head, at distance 0.
+  __device__ const float* of_head(int head) const { return bias + head * (2 * std::int64_t{reach} + 1) + reach; }
+  __device__ float at(const float* head, int distance) const {
+    return head[std::min(std::max(distance, -reach), reach)];
+  }
+};
+
+/// What a kernel on tensor cores is compiled for. Registers are taken by all that it can do: common calls have kernels
+/// without what is rare. The biased ones test for the bias all the same: behind a branch, its look-ups stay apart from
+/// the products, and nvcc spills a third of what it spills without (sm_90, queries' gradients of heads of 128).
+enum class Form {
+  plain,    ///< none of the following
+  general,  ///< dropout, slopes, a scale that is not positive, rows that are not vectors
+  biased    ///< all of that, and a bias of distances
+};
+
 /// What the kernels of both directions get.
 struct Problem {
   Masks masks;
   Drops drops;
+  Distances distances;
   int samples, heads, key_heads, heads_per_key_head, size;
   float scale;
 
-  Problem(const AttentionShape& shape, const AttentionMask& mask, const Dropout& dropout, float score_scale)
+  Problem(const AttentionShape& shape, const AttentionMask& mask, const Dropout& dropout, float score_scale,
+          const Distances& bias)
       : masks(shape, mask),
         drops(dropout),
+        distances(bias),
         samples(static_cast<int>(shape.samples)),
         heads(static_cast<int>(shape.heads)),
         key_heads(static_cast<int>(shape.key_heads)),
@@ -175,10 +201,11 @@ struct Problem {
         size(static_cast<int>(shape.head_size)),
         scale(score_scale) {}
 
-  /// Whether the call has what costs registers and is rare: dropout, slopes, a scale that is not positive, rows that
-  /// are not `vectors`. Kernels on tensor cores have a variant without.
-  bool needs_general(bool vectors) const {
-    return drops.positions != nullptr || masks.slopes != nullptr || scale <= 0 || !vectors;
+  /// The form that does it with the fewest registers.
+  Form form(bool vectors) const {
+    if (distances.bias != nullptr) return Form::biased;
+    const bool rare = drops.positions != nullptr || masks.slopes != nullptr || scale <= 0 || !vectors;
+    return rare ? Form::general : Form::plain;
   }
 };
 

@@ -174,6 +174,23 @@ __device__ __forceinline__ void add_slope(float (&scores)[kRowTiles][kColumnTile
   }
 }
 
+/// score += the bias of its distance. head: of the distances' bias. first_distance: of the matrix's first element.
+template <bool kKeysAreRows, int kRowTiles, int kColumnTiles>
+__device__ __forceinline__ void add_distance_bias(float (&scores)[kRowTiles][kColumnTiles][4],
+                                                  const Distances& distances, const float* head, int first_distance) {
+#pragma unroll
+  for (int t = 0; t < kRowTiles; ++t) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int across = 8 * n + column_of(i) - (16 * t + row_of(i));
+        scores[t][n][i] += distances.at(head, first_distance + (kKeysAreRows ? -across : across));
+      }
+    }
+  }
+}
+
 /// Which elements of a matrix of scores dropout keeps: bit 4 n + i of word t of a lane for its element [t][n][i].
 template <int kRowTiles, int kColumnTiles>
 struct Kept {

@@ -52,6 +52,23 @@ class CudaOps final : public Ops {
   void cross_entropy_rescale(const CrossEntropyRescaleArgs&) override;
   void cross_entropy_loss(const CrossEntropyLossArgs&) override;
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override;
+  // route.cu
+  void route_forward(const RouteForwardArgs&) override;
+  void route_losses(const RouteLossesArgs&) override;
+  void route_backward(const RouteBackwardArgs&) override;
+  // route_tally.cu
+  void tally_routes(const TallyRoutesArgs&) override;
+  void shift_choice_bias(const ShiftChoiceBiasArgs&) override;
+  // plan_routes.cu
+  void plan_routes(const PlanRoutesArgs&) override;
+  // expert_rows.cu
+  void dispatch_rows(const DispatchRowsArgs&) override;
+  void combine_rows(const CombineRowsArgs&) override;
+  void combine_gates_backward(const CombineGatesBackwardArgs&) override;
+  // mixed_rows.cu
+  void mix_rows_forward(const MixRowsForwardArgs&) override;
+  void mix_rows_backward(const MixRowsBackwardArgs&) override;
+  void jitter_rows(const JitterRowsArgs&) override;
   // optimizer.cu
   void adamw(const AdamWArgs&) override;
   void sgd(const SgdArgs&) override;
@@ -65,6 +82,8 @@ class CudaOps final : public Ops {
   void scale(Tensor y, double factor) override;
   // cuda_ops.cpp
   /// What is set aside for it: as much as was reserved, more only if that was too little.
+  void read(ConstTensor x, void* host) override;
+
   std::size_t workspace_bytes() const override { return scratch_.bytes(); }
   void reserve(std::size_t bytes) override;
 

@@ -139,6 +139,11 @@ void CudaOps::fill(Tensor y, double value) {
   }
 }
 
+void CudaOps::read(ConstTensor x, void* host) {
+  internal_check(x.contiguous(), "read");
+  if (x.elements() > 0) device_.copy_to_host(host, x.data(), x.bytes());
+}
+
 void CudaOps::copy(ConstTensor x, Tensor y) {
   internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy");
   const std::int64_t n = x.elements();

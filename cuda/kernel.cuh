@@ -47,6 +47,12 @@ inline LaunchShape elementwise_shape(std::int64_t n, int width = 1) {
   return {.grid = dim3(static_cast<unsigned>(blocks < most ? blocks : most)), .block = dim3(kBlockThreads)};
 }
 
+/// Blocks of kBlockThreads with a warp for each row.
+inline LaunchShape warp_rows_shape(std::int64_t rows) {
+  constexpr std::int64_t warps = kBlockThreads / kWarpThreads;
+  return {.grid = dim3(static_cast<unsigned>((rows + warps - 1) / warps)), .block = dim3(kBlockThreads)};
+}
+
 template <int width>
 using Width = std::integral_constant<int, width>;
 

@@ -24,8 +24,8 @@ struct CudaLibrary {
   std::unique_ptr<Communicator> (*connect_nccl)(Communicator& host, Device& device);
 };
 
-/// The file of the library: next to the program, in ../lib from there (make install), or up to two folders above (tests
-/// in a build folder); empty where there is none.
+/// The file of the library: next to the program, in ../lib/megatron_train from there (make install), in ../lib, or up
+/// to two folders above (tests in a build folder); empty where there is none.
 std::string cuda_library_file();
 
 }  // namespace megatron

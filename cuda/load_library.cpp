@@ -32,10 +32,11 @@ struct Loading {
 Loading load() {
   const std::string file = cuda_library_file();
   if (file.empty()) {
-    return {nullptr,
-            fmt::format("{}, which belongs next to the program, is neither in {} nor in its ../lib: copy it there from "
-                        "where both were built, or use run.device = \"cpu\"",
-                        kFile, program_folder().string())};
+    return {
+        nullptr,
+        fmt::format("{}, which belongs next to the program, is neither in {} nor in its ../lib/megatron_train: copy "
+                    "it there from where both were built, or use run.device = \"cpu\"",
+                    kFile, program_folder().string())};
   }
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* function = handle == nullptr ? nullptr : dlsym(handle, "megatron_cuda_library");
@@ -75,7 +76,7 @@ const CudaLibrary& library() {
 
 std::string cuda_library_file() {
   const fs::path program = program_folder();
-  for (const char* folder : {"", "../lib", "..", "../.."}) {
+  for (const char* folder : {"", "../lib/megatron_train", "../lib", "..", "../.."}) {
     std::error_code ignored;
     const fs::path file = (program / folder / kFile).lexically_normal();
     if (fs::exists(file, ignored)) return file.string();

@@ -108,6 +108,12 @@ std::uint64_t NcclCommunicator::do_broadcast(Tensor values, int root) {
   return start(kCollectivesLane, call_of(Verb::broadcast, values, values, values, root));
 }
 
+std::uint64_t NcclCommunicator::do_all_to_all(ConstTensor send, Tensor receive) {
+  NcclCall call = call_of(Verb::all_to_all, send, send, receive);
+  call.elements /= static_cast<std::size_t>(size());
+  return start(kCollectivesLane, call);
+}
+
 // On a lane of messages the sender is rank 0, the receiver rank 1.
 std::uint64_t NcclCommunicator::do_send(ConstTensor values, int to, int channel) {
   return start(route_of({Verb::send, to, channel}), call_of(Verb::send, values, values, {}, 1));

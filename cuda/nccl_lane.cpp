@@ -93,6 +93,7 @@ void NcclLane::connect(const ncclUniqueId& id, int ranks, int rank) {
   config.maxCTAs = blocks_;
   const ncclResult_t result = ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
   check_nccl(result, nullptr, "connecting " + name_);
+  ranks_ = ranks;
   state_ = State::connecting;
 }
 
@@ -167,10 +168,29 @@ ncclResult_t NcclLane::call_nccl(const NcclCall& call) {
     case Verb::reduce_scatter:
       return ncclReduceScatter(call.input, call.output, call.elements, type, ncclSum, comm_, stream);
     case Verb::broadcast: return ncclBroadcast(call.input, call.output, call.elements, type, call.peer, comm_, stream);
+    case Verb::all_to_all: return exchange(call);
     case Verb::send: return ncclSend(call.input, call.elements, type, call.peer, comm_, stream);
     case Verb::receive: return ncclRecv(call.output, call.elements, type, call.peer, comm_, stream);
     default: fail(ErrorKind::internal, "NCCL has no {}", name_of(call.verb));
   }
+}
+
+/// All-to-all as a group of messages, its own part among them: NCCL has a function for it only since 2.28.
+ncclResult_t NcclLane::exchange(const NcclCall& call) {
+  const ncclDataType_t type = type_of(call.type);
+  const std::size_t part_bytes = call.elements * size_of(call.type);
+  ncclResult_t result = ncclGroupStart();
+  if (result != ncclSuccess) return result;
+  const auto add = [&](ncclResult_t added) {
+    if (result == ncclSuccess || result == ncclInProgress) result = added;
+  };
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const std::size_t part = static_cast<std::size_t>(peer) * part_bytes;
+    add(ncclSend(static_cast<const std::byte*>(call.input) + part, call.elements, type, peer, comm_, queue_.stream()));
+    add(ncclRecv(static_cast<std::byte*>(call.output) + part, call.elements, type, peer, comm_, queue_.stream()));
+  }
+  add(ncclGroupEnd());  // after an error too: it closes the group
+  return result;
 }
 
 }  // namespace megatron

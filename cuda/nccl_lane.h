@@ -26,7 +26,7 @@ struct NcclCall {
   Reduce reduce = Reduce::sum;
   const void* input = nullptr;
   void* output = nullptr;
-  std::size_t elements = 0;  ///< as the function of NCCL counts: of gathers and scatters a rank's part
+  std::size_t elements = 0;  ///< as the function of NCCL counts: of gathers, scatters and all-to-alls a rank's part
   DType type = DType::f32;
   int peer = 0;    ///< rank of the lane: the root, or the other side
   Ticket after{};  ///< starts when this is complete
@@ -65,12 +65,14 @@ class NcclLane {
   bool settled(const char* what);
   void post(const NcclCall& call);
   ncclResult_t call_nccl(const NcclCall& call);
+  ncclResult_t exchange(const NcclCall& call);
 
   CudaDevice& device_;
   std::string name_;
   int blocks_;
   CudaQueue queue_;
   ncclComm_t comm_ = nullptr;
+  int ranks_ = 0;
   State state_ = State::unconnected;
   bool ending_ = false;
   ncclResult_t end_ = ncclInternalError;

@@ -67,9 +67,4 @@ bool vectorizable_rows(std::int64_t columns, const Rows&... rows) {
   return ((vectorizable<T>(columns, rows.data) && rows.places.multiples_of(Vector<T>::size)) && ...);
 }
 
-/// Blocks of 256 threads with a warp a row.
-inline LaunchShape warp_rows_shape(std::int64_t rows) {
-  return {.grid = dim3(static_cast<unsigned>((rows + 7) / 8)), .block = dim3(256)};
-}
-
 }  // namespace megatron

@@ -3,6 +3,7 @@
 // of the programs, not of the backend's library, which a plan does without.
 #include <algorithm>
 
+#include "cuda/distance_floats.h"
 #include "ops/counting_ops.h"
 #include "ops/device.h"
 
@@ -33,11 +34,13 @@ std::size_t sort_bytes(std::int64_t n, std::int64_t rows) {
   return bytes_of_floats(4 * n + (n + 2047) / 2048 * 256 + 2 * rows);
 }
 
-/// Two statistics of every query and head, queries in whole blocks (attention_backward.cu).
+/// Two statistics of every query and head, queries in whole blocks (attention_backward.cu); and sums of every warp for
+/// the gradient of a bias of distances, a warp for 4 queries at least (attention_backward.cuh).
 std::size_t attention_backward_bytes(const AttentionBackwardArgs& args) {
   constexpr std::int64_t block = 256;
-  const std::int64_t queries = (args.q.dim(0) + block - 1) / block * block;
-  return bytes_of_floats(2 * args.q.dim(1) * args.q.dim(2) * queries);
+  const std::int64_t queries = (args.q.dim(0) + block - 1) / block * block, samples = args.q.dim(1);
+  const std::int64_t sums = args.ddistance_bias ? queries / 4 * samples * args.ddistance_bias.elements() : 0;
+  return bytes_of_floats(2 * samples * args.q.dim(2) * queries + sums + distance_floats(args.mask));
 }
 
 constexpr std::size_t kTotalBytes = 4096 * sizeof(double);  // a sum of every block
@@ -56,6 +59,10 @@ class CudaCountingOps final : public CountingOps {
     const std::int64_t columns = args.x.dim(args.x.rank() - 1);
     record_workspace(norm_backward_bytes(columns == 0 ? 0 : args.x.elements() / columns, columns));
   }
+  void attention_forward(const AttentionForwardArgs& args) override {
+    CountingOps::attention_forward(args);
+    record_workspace(bytes_of_floats(distance_floats(args.mask)));
+  }
   void attention_backward(const AttentionBackwardArgs& args) override {
     CountingOps::attention_backward(args);
     record_workspace(attention_backward_bytes(args));
@@ -64,6 +71,10 @@ class CudaCountingOps final : public CountingOps {
     record_workspace(sort_bytes(args.ids.elements(), args.dweight.dim(0)));
   }
   void cross_entropy_loss(const CrossEntropyLossArgs&) override { record_workspace(kTotalBytes); }
+  void plan_routes(const PlanRoutesArgs& args) override {
+    if (args.order.random) record_workspace(args.chosen.bytes());  // the order of the choices
+  }
+  void route_losses(const RouteLossesArgs&) override { record_workspace(kTotalBytes); }
   void square_sum(const SquareSumArgs&) override { record_workspace(kTotalBytes); }
 };
 

@@ -9,7 +9,8 @@ ours, a fresh process each time, so that whatever else the machine does meets bo
 a side by the median of its rounds.
 
 The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
-scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout, fp32. PyTorch gets huge
+scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout, fp32; BERT and T5 are those of
+pytorch_encoders.py. PyTorch gets huge
 pages, no trimming and no unmapping by malloc, flushed denormals, and its threads pinned. Variants:
 
     eager, compile     with and without torch.compile
@@ -31,16 +32,22 @@ import sys
 import time
 from pathlib import Path
 
+from pytorch_encoders import build_bert, build_t5
 from pytorch_gpt import build_model, names_in
 
 ROOT = Path(__file__).resolve().parent.parent
 
 GPT2 = dict(layers=12, hidden=768, heads=12, vocab=50304, real_vocab=50257, positions=1024)
 SMALL = dict(layers=4, hidden=256, heads=4, vocab=384, real_vocab=384, positions=256)
+BERT = dict(build=build_bert, layers=12, hidden=768, heads=12, vocab=30592, real_vocab=30522, positions=512)
+T5 = dict(build=build_t5, layers=4, decoder_layers=4, hidden=768, heads=12, vocab=32128, real_vocab=32128, positions=512,
+          decoder_positions=128)
 CASES = {  # by the names of megatron_bench; batch and sequence are of the whole job
     "gpt2_124m_4x256": dict(model=GPT2, batch=4, sequence=256, processes=1, threads=1),
     "gpt2_124m_1x1024": dict(model=GPT2, batch=1, sequence=1024, processes=1, threads=1),
     "small_8x256": dict(model=SMALL, batch=8, sequence=256, processes=1, threads=1),
+    "bert_base_8x512": dict(model=BERT, batch=8, sequence=512, processes=1, threads=1),
+    "t5_base_4x512": dict(model=T5, batch=4, sequence=512, processes=1, threads=1),
     "gpt2_124m_tensor2": dict(model=GPT2, batch=4, sequence=256, processes=1, threads=2),
     "gpt2_124m_data2": dict(model=GPT2, batch=4, sequence=256, processes=2, threads=1),
 }
@@ -95,7 +102,8 @@ def worker(case_name, variant, steps, rank, port):
     torch.manual_seed(1)
     torch.set_num_threads(case["threads"])
     torch.set_flush_denormal(True)
-    model = build_model(torch, case["model"], onednn_linear(torch) if how.startswith("onednn") else None)
+    build = case["model"].get("build", build_model)
+    model = build(torch, case["model"], onednn_linear(torch) if how.startswith("onednn") else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=adam == "fused", foreach=adam == "foreach")
     train = model
     if processes > 1:

@@ -32,6 +32,7 @@ OPT = {"vocab_size": 131, "hidden_size": 48, "ffn_dim": 80, "num_hidden_layers":
        "max_position_embeddings": 64, "init_std": 0.1}  # fmt: skip
 BERT = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
         "max_position_embeddings": 64, "initializer_range": 0.1}  # fmt: skip
+T5 = {"vocab_size": 131, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 3, "num_heads": 6, "initializer_factor": 0.3}
 BLOOM = {"vocab_size": 131, "hidden_size": 48, "n_layer": 3, "n_head": 6, "initializer_range": 0.1}
 GPT2 = {"vocab_size": 131, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "initializer_range": 0.1}
 SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -45,9 +46,21 @@ def maker(name, usual, kind="ForCausalLM"):
     return make
 
 
+def untied(make, **keys):
+    """Of a T5, whose head transformers 5 ties in every new model and leaves alone in a loaded one."""
+    model = make(tie_word_embeddings=False, **keys)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    return model
+
+
 gpt2, llama, mistral = maker("GPT2", GPT2, "LMHeadModel"), maker("Llama", LLAMA), maker("Mistral", GROUPED)
 qwen2, qwen3, gemma = maker("Qwen2", GROUPED), maker("Qwen3", {**GROUPED, "head_dim": 16}), maker("Gemma", GEMMA)
 megatron_bert, bert = (maker(name, BERT, "ForPreTraining") for name in ("MegatronBert", "Bert"))
+t5 = maker("T5", T5, "ForConditionalGeneration")
+EXPERTS = {**GROUPED, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+mixtral = maker("Mixtral", {**GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2})
+qwen3_moe = maker("Qwen3Moe", {**EXPERTS, "num_experts": 6, "head_dim": 16})
+qwen2_moe = maker("Qwen2Moe", {**EXPERTS, "num_experts": 6, "shared_expert_intermediate_size": 48})
 opt, neox, bloom, phi = maker("OPT", OPT), maker("GPTNeoX", LLAMA), maker("Bloom", BLOOM), maker("Phi", LLAMA)
 
 MODELS = {
@@ -112,9 +125,33 @@ MODELS = {
     "megatron-bert, Megatron's epsilon and gelu": lambda: megatron_bert(layer_norm_eps=1e-5, hidden_act="gelu_fast"),
     "bert": bert,
     "bert, relu, other epsilon": lambda: bert(hidden_act="relu", layer_norm_eps=1e-5),
+    "mixtral": mixtral,
+    "mixtral, window, tied, one expert": lambda: mixtral(sliding_window=7, tie_word_embeddings=True, num_experts_per_tok=1),
+    "qwen3_moe": qwen3_moe,
+    "qwen3_moe, every second layer, normed weights, biases": lambda: qwen3_moe(
+        decoder_sparse_step=2, norm_topk_prob=True, attention_bias=True
+    ),
+    "qwen3_moe, a layer without experts": lambda: qwen3_moe(mlp_only_layers=[1], num_experts_per_tok=3),
+    "qwen2_moe": qwen2_moe,
+    "qwen2_moe, every second layer, normed weights, no biases": lambda: qwen2_moe(
+        decoder_sparse_step=2, norm_topk_prob=True, qkv_bias=False
+    ),
+    "qwen2_moe, a layer without experts, one shared, tied": lambda: qwen2_moe(
+        mlp_only_layers=[0], shared_expert_intermediate_size=24, tie_word_embeddings=True
+    ),
+    "qwen2_moe, window, other head size": lambda: qwen2_moe(
+        use_sliding_window=True, sliding_window=5, max_window_layers=0, head_dim=12
+    ),
+    "t5": t5,
+    "t5, gated, untied": lambda: untied(t5, feed_forward_proj="gated-gelu"),
+    "t5, a longer decoder, other buckets, gelu": lambda: t5(
+        num_decoder_layers=4, relative_attention_num_buckets=16, relative_attention_max_distance=24, feed_forward_proj="gelu"
+    ),
+    "t5, gated, tied, heads as wide as all": lambda: t5(feed_forward_proj="gated-silu", d_kv=8, layer_norm_epsilon=1e-5),
+    "t5 without its head": maker("T5", T5, "Model"),
 }
 
-EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox", "megatron-bert", "bert")
+EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox", "megatron-bert", "bert", "t5, gated, untied")
 
 # What is refused, and by which words: keys that are set in the config.json of a model above.
 REFUSED = {
@@ -131,6 +168,10 @@ REFUSED = {
     "megatron-bert": [({"is_decoder": True}, "is_decoder")],
     "bert": [({"type_vocab_size": 3}, "type_vocab_size"),
              ({"position_embedding_type": "relative_key"}, "position_embedding_type")],
+    "mixtral": [({"router_jitter_noise": 0.1}, "router_jitter_noise")],
+    "qwen2_moe": [({"shared_expert_intermediate_size": 30}, "shared_expert_intermediate_size"),
+                  ({"mlp_only_layers": [0, 1, 2]}, "mlp_only_layers")],
+    "t5": [({"is_decoder": True}, "is_decoder"), ({"dense_act_fn": "quick_gelu"}, "feed_forward_proj")],
 }  # fmt: skip
 
 failures = 0
@@ -148,15 +189,23 @@ def convert(program, command, source, target, folder, *options):
     subprocess.run([program, command, source, target, "--logits", logits, *options], check=True, capture_output=True)
     with open(logits, encoding="utf-8") as file:
         ours = json.load(file)
-    return ours["tokens"], torch.tensor(ours["logits"]).view(len(ours["tokens"]), -1)
+    return ours, torch.tensor(ours["logits"]).view(len(ours["tokens"]), -1)
 
 
 def is_encoder(model):
     return hasattr(model, "cls")
 
 
-def loader(model):
-    return transformers.AutoModelForPreTraining if is_encoder(model) else transformers.AutoModelForCausalLM
+def load(folder, **options):
+    """A model with its head, whatever its family."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    if config.is_encoder_decoder:
+        kind = transformers.AutoModelForSeq2SeqLM
+    elif config.architectures[0].endswith("ForPreTraining"):
+        kind = transformers.AutoModelForPreTraining
+    else:
+        kind = transformers.AutoModelForCausalLM
+    return kind.from_pretrained(folder, **options)
 
 
 def order_of_texts(model, tokens):
@@ -166,9 +215,15 @@ def order_of_texts(model, tokens):
         return model(torch.tensor([tokens]), token_type_ids=torch.tensor([types])).seq_relationship_logits
 
 
-def theirs(model, tokens):
+def theirs(model, inputs):
+    tokens = inputs["tokens"]
     model.eval()
     with torch.no_grad():
+        if model.config.is_encoder_decoder:
+            output = model(torch.tensor([inputs["encoder_tokens"]]), decoder_input_ids=torch.tensor([tokens]))
+            if "logits" in output:
+                return output.logits[0]
+            return output.last_hidden_state[0] * model.config.d_model**-0.5 @ model.get_input_embeddings().weight.T
         if is_encoder(model):
             return model(torch.tensor([tokens])).prediction_logits[0]
         if not hasattr(model, "lm_head") and not hasattr(model, "embed_out"):
@@ -181,19 +236,19 @@ def check_model(program, name, model, folder):
         parameter.data = parameter.data + 0.05 * torch.randn_like(parameter)
     saved, imported, exported = (os.path.join(folder, part) for part in ("saved", "imported", "exported"))
     model.save_pretrained(saved, max_shard_size="100KB")
-    tokens, ours = convert(program, "import", saved, imported, folder)
-    expected = theirs(model, tokens)
+    inputs, ours = convert(program, "import", saved, imported, folder)
+    expected = theirs(model, inputs)
     report(name + ": imported", (ours - expected).abs().max().item(), expected.abs().max().item(), 1e-5)
     convert(program, "export", imported, exported, folder, "--max-shard-size", "64KB")
-    again = loader(model).from_pretrained(exported)
-    difference = (theirs(again, tokens) - expected).abs().max().item()
+    again = load(exported)
+    difference = (theirs(again, inputs) - expected).abs().max().item()
     report(name + ": exported again", difference, expected.abs().max().item(), 1e-5)
     if is_encoder(model):
-        order = order_of_texts(model, tokens)
-        difference = (order_of_texts(again, tokens) - order).abs().max().item()
+        order = order_of_texts(model, inputs["tokens"])
+        difference = (order_of_texts(again, inputs["tokens"]) - order).abs().max().item()
         report(name + ": exported again, order of texts", difference, order.abs().max().item(), 1e-5)
     if name in EVERY_DTYPE:
-        check_checkpoint(program, name, imported, folder, loader(model))
+        check_checkpoint(program, name, imported, folder)
 
 
 def check_refusals(program, name, model, changes, folder):
@@ -212,12 +267,12 @@ def check_refusals(program, name, model, changes, folder):
         print(f"{name}: {words:<50} {'refused' if good else 'NOT REFUSED ' + ended.stderr.decode()}")
 
 
-def check_checkpoint(program, name, source, folder, kind=transformers.AutoModelForCausalLM):
+def check_checkpoint(program, name, source, folder):
     for dtype, limit in (("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 2e-3)):
         target = os.path.join(folder, dtype)
-        tokens, ours = convert(program, "export", source, target, folder, "--dtype", dtype, "--max-shard-size", "1MB")
-        model = kind.from_pretrained(target, dtype=torch.float32)
-        expected = theirs(model, tokens)
+        inputs, ours = convert(program, "export", source, target, folder, "--dtype", dtype, "--max-shard-size", "1MB")
+        model = load(target, dtype=torch.float32)
+        expected = theirs(model, inputs)
         difference = (ours - expected).abs().max().item()
         report(f"{name}: exported as {dtype}", difference, expected.abs().max().item(), limit)
 

@@ -5,7 +5,8 @@
 #   - src/LAYER includes its own headers and those of the layers named next to it below, nothing else of ours;
 #   - our headers are included as "layer/file.h", from src/ on (cuda/ files also as "cuda/file.h");
 #   - <mpi.h> in src/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/hdf5
-#     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others.
+#     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others;
+#     libsentencepiece's in src/tokenizer/sentence_piece_library.cpp.
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
 
@@ -25,22 +26,28 @@ nn:          tensor batch ops comm parallel
 model:       tensor batch ops comm parallel nn config
 pipeline:    tensor batch ops comm parallel nn model config
 optim:       tensor ops comm parallel
-tokenizer:   text system
+characters:  text
+tokenizer:   text system characters
+tokenizer_training: text characters tokenizer
 evaluation:  text
+examples:    text system evaluation
 hdf5:        system tensor
-data:        system tensor batch tokenizer hdf5
+data:        system tensor batch tokenizer hdf5 examples
 preprocess:  text system tokenizer data
-checkpoint:  text system tensor ops comm parallel hdf5
+checkpoint:  text system tensor ops comm parallel hdf5 tokenizer
 formats:     text system data preprocess checkpoint
+plots:       text
 job:         text system ops comm
 diagnostics: system comm ops optim parallel checkpoint
-monitor:     text system job checkpoint
-train:       system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation data checkpoint diagnostics cuda
+monitor:     text system job checkpoint plots
+train:       system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation examples data checkpoint diagnostics cuda
 inference:   system batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
 interop:     system tensor config tokenizer data checkpoint formats train inference
 generation:  text system tensor comm config tokenizer hdf5 checkpoint inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
-run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor train plan
+report:      text system config pipeline checkpoint job plots monitor
+planner:     text system comm config ops model pipeline train plan
+run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor report train plan
 bench:       text system batch comm ops config nn model pipeline train inference plan
 programs:    all
 cuda:        tensor ops comm
@@ -88,6 +95,8 @@ check() {
         report("<mpi.h> belongs to src/comm and to mains of tests; use comm/communicator.h")
       if (header ~ /(^|\/)(hdf5|hdf5_hl|H5[A-Za-z]*)\.h$/ && layer != "hdf5" && !in_tests)
         report("<" header "> belongs to src/hdf5; use its headers")
+      if (header ~ /^sentencepiece_[a-z]*\.h$/ && FILENAME != "src/tokenizer/sentence_piece_library.cpp")
+        report("<" header "> belongs to src/tokenizer/sentence_piece_library.cpp")
       if (header ~ /^(cuda[A-Za-z_]*\.h|cuda_[a-z0-9_]+\.h|cublas.*\.h|cudnn.*\.h|nccl.*\.h|nvtx.*|nvToolsExt.*|curand.*|cub\/.*|thrust\/.*|cooperative_groups.*)$/ \
           && layer != "cuda" && FILENAME !~ /^tests\/emulated_cuda\//)
         report("<" header "> belongs to cuda/")
@@ -118,6 +127,7 @@ self_test() {
   printf '\n  #  include <mpi.h>\n' >"$root/src/nn/mpi.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/hdf5/allowed.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/data/hdf5.cpp"
+  printf '#include <sentencepiece_processor.h>\n' >"$root/src/data/pieces.cpp"
   printf '#include <cuda_runtime.h>\n' >"$root/cuda/allowed.cu"
   printf '#include <cuda_runtime.h>\n#include "cuda/kernels.h"\n' >"$root/src/ops/cuda.cpp"
   printf '#include "../base/error.h"\n#include "local.h"\n' >"$root/src/ops/relative.cpp"
@@ -130,6 +140,7 @@ self_test() {
   found=$(check "$root") || status=$?
   found=$(cut -d: -f1,2 <<<"$found")
   expected='src/data/hdf5.cpp:1
+src/data/pieces.cpp:1
 src/extra/unknown.cpp:1
 src/nn/mpi.cpp:2
 src/nn/sideways.cpp:3

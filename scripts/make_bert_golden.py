@@ -97,15 +97,19 @@ def attention(model, query, key, value):
     return torch.einsum("baij,jbad->ibad", probabilities, value).reshape(s, b, hidden)
 
 
-def forward(model, parameters, batch):
-    """Logits [s, b, vocab] and [b, 2]."""
-
+def functions_of(model, parameters):
     def linear(name, x):
         return x @ parameters[f"{name}.weight"].T + parameters[f"{name}.bias"]
 
     def norm(name, x):
         return golden.layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"], model["norm_epsilon"])
 
+    return linear, norm
+
+
+def encode(model, parameters, batch):
+    """What the heads read, [s, b, h]."""
+    linear, norm = functions_of(model, parameters)
     activation = golden.ACTIVATIONS[model["activation"]]
     pre = model["norm_position"] == "pre"
     word = parameters["embedding.word.weight"]
@@ -122,8 +126,14 @@ def forward(model, parameters, batch):
         n = norm(f"{layer}.mlp_norm", x) if pre else x
         x = x + linear(f"{layer}.mlp.down", activation(linear(f"{layer}.mlp.up", n)))
         x = x if pre else norm(f"{layer}.mlp_norm", x)
-    if pre:
-        x = norm("final_norm", x)
+    return norm("final_norm", x) if pre else x
+
+
+def forward(model, parameters, batch):
+    """Logits [s, b, vocab] and [b, 2]."""
+    linear, norm = functions_of(model, parameters)
+    x = encode(model, parameters, batch)
+    activation, word = golden.ACTIVATIONS[model["activation"]], parameters["embedding.word.weight"]
     vocabulary = model["vocab_size"]
     transformed = norm("head.norm", activation(linear("head.dense", x)))
     logits = transformed @ word[:vocabulary].T + parameters["head.bias"][:vocabulary]
@@ -184,19 +194,17 @@ def make(path, model):
     print(f"{path}: losses {[term.item() for term in terms]}, gradient norm {golden.global_norm(gradients)!r}")
 
 
-def compare(model):
-    """The losses of transformers' own BERT with the same weights: its names, by ours."""
-    import transformers
-
-    _, parameters, batch = prepare(model)
+def model_of_transformers(model, transformers, head="ForPreTraining", labels=2):
+    """Its model in float64, without dropout, and its names of modules by ours."""
     pre = model["norm_position"] == "pre"
-    kind, config = ((transformers.MegatronBertForPreTraining, transformers.MegatronBertConfig) if pre else
-                    (transformers.BertForPreTraining, transformers.BertConfig))  # fmt: skip
-    theirs = kind(config(
+    head = {"classification": "ForSequenceClassification", "multiple_choice": "ForMultipleChoice"}.get(head, head)
+    kind = "MegatronBert" if pre else "Bert"
+    config = getattr(transformers, f"{kind}Config")(
         vocab_size=model["vocab_size"], hidden_size=model["hidden_size"], num_hidden_layers=model["layers"],
         num_attention_heads=model["attention_heads"], intermediate_size=model["ffn_hidden_size"],
         hidden_act={"gelu": "gelu_new", "gelu_exact": "gelu"}[model["activation"]], layer_norm_eps=model["norm_epsilon"],
-        max_position_embeddings=model["max_position_embeddings"])).double().eval()  # fmt: skip
+        max_position_embeddings=model["max_position_embeddings"], num_labels=labels)  # fmt: skip
+    theirs = getattr(transformers, kind + head)(config).double().eval()
     layer = {"attention_norm": "attention.ln" if pre else "attention.output.LayerNorm",
              "attention.query": "attention.self.query", "attention.key": "attention.self.key",
              "attention.value": "attention.self.value", "attention.output": "attention.output.dense",
@@ -205,9 +213,18 @@ def compare(model):
              "embedding.type": "bert.embeddings.token_type_embeddings", "embedding.norm": "bert.embeddings.LayerNorm",
              "final_norm": "bert.encoder.ln", "head.dense": "cls.predictions.transform.dense",
              "head.norm": "cls.predictions.transform.LayerNorm", "head": "cls.predictions",
-             "pooler": "bert.pooler.dense", "order_head": "cls.seq_relationship"}
+             "pooler": "bert.pooler.dense", "order_head": "cls.seq_relationship", "task_head": "classifier"}
     for i in range(model["layers"]):
         names |= {f"layers.{i}.{ours}": f"bert.encoder.layer.{i}.{part}" for ours, part in layer.items()}
+    return theirs, names
+
+
+def compare(model):
+    """The losses of transformers' own BERT with the same weights."""
+    import transformers
+
+    _, parameters, batch = prepare(model)
+    theirs, names = model_of_transformers(model, transformers)
     state = {}
     for name, value in parameters.items():
         module, kind_of_value = name.rsplit(".", 1)
@@ -224,7 +241,7 @@ def compare(model):
     difference = (output.prediction_logits - logits.transpose(0, 1))[real].abs().max().item()
     assert difference < 1e-9, difference
     assert (output.seq_relationship_logits - order).abs().max().item() < 1e-9
-    print(f"{kind.__name__}: logits differ by at most {difference:.1e}")
+    print(f"{type(theirs).__name__}: logits differ by at most {difference:.1e}")
 
 
 def main():

@@ -3,8 +3,8 @@
 
 Usage: python3 scripts/verify_random_layouts.py [--count 500] [--first 0] [--seed 1] [--together 1] [--folder FOLDER]
 
-Configuration N of a seed is always the same: tiny models of every kind (positions, activations, norms, groups, biases,
-ties, windows, residuals), documents, orders, losses, precisions, dropout, growing batches and sequences, optimizers, on
+Configuration N of a seed is always the same: tiny models of every family and kind (positions, activations, norms, groups,
+biases, ties, windows, residuals), documents, orders, losses, precisions, dropout, growing batches and sequences, optimizers, on
 layouts of up to 8 ranks with every schedule. What is not verified is printed with the command that repeats it. Ends
 with 1 if there was any. A test runs the first dozen: tests/CMakeLists.txt.
 """
@@ -47,6 +47,7 @@ class Draw:
         self.draw_data()
         self.draw_training()
         self.draw_families()
+        self.draw_encoders()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -185,18 +186,79 @@ class Draw:
         if self.sometimes(0.25):
             self.set("data.order", "megatron_core")
 
+    def draw_encoders(self):
+        """BERT and T5, drawn last of all. They have no use for what belongs to tokens in a row."""
+        if not self.sometimes(0.3):
+            return
+        for key in ("data.reset_attention_mask", "data.reset_position_ids", "data.eod_mask_loss", "loss.name",
+                    "loss.token_ids", "loss.alpha", "train.curriculum", "model.attention_window"):  # fmt: skip
+            self.keys.pop(key, None)
+        self.set("model.sequence_length", 4 * self.one_of(3, 4, 8, 16))
+        self.set("data.order", self.one_of("epoch", "epoch", "megatron"))
+        self.set("data.split", "100,0,0")
+        if self.keys.get("precision.loss_scale") == 1.0:  # a new encoder's scores have gradients that fp16 rounds to 0
+            self.set("precision.loss_scale", 1000.0)
+        if self.sometimes(0.5):
+            self.draw_bert()
+        else:
+            self.draw_t5()
+
+    def draw_bert(self):
+        self.set("model.family", "bert")
+        self.set("model.activation", self.one_of("gelu", "gelu_exact", "relu", "tanh"))
+        if self.keys["model.position_embedding"] == "alibi":
+            self.set("model.position_embedding", "learned")
+        if self.sometimes(0.5):
+            self.set("model.norm_position", "post")
+            self.keys.pop("model.residual", None)
+
+    def draw_t5(self):
+        self.set("model.family", "t5")
+        for key in ("residual", "query_key_norm", "embedding_norm", "scale_embeddings", "rotary_fraction", "rotary_base",
+                    "rotary_scaling"):  # fmt: skip
+            self.keys.pop(f"model.{key}", None)
+        layers = self.keys["model.layers"]
+        if layers == 1:  # an encoder and a decoder have one each
+            self.set("model.layers", 1)
+            self.set("model.decoder_layers", 1)
+            self.keys.pop("parallel.layers_per_stage", None)
+        else:
+            encoder = self.random.randrange(1, layers)
+            self.set("model.layers", encoder)
+            self.set("model.decoder_layers", layers - encoder)
+        length = 4 * self.one_of(1, 2, 3, 8)
+        if self.keys["data.order"] == "megatron":  # which refuses samples that do not fit
+            length = self.keys["model.sequence_length"]
+        self.set("model.decoder_sequence_length", length)
+        relative = self.sometimes(0.6)
+        self.set("model.position_embedding", "relative" if relative else "learned")
+        if relative and self.sometimes(0.5):
+            self.set("model.relative_buckets", 8)
+            self.set("model.relative_max_distance", self.one_of(5, 9, 20))
+        self.set("model.attention_scale", self.one_of("head_size", "none"))
+        self.set("model.scale_head", self.keys["model.tie_embeddings"] and self.sometimes(0.5))
+        if self.keys["model.position_embedding"] == "learned":
+            longest = max(self.keys["model.sequence_length"], self.keys["model.decoder_sequence_length"])
+            self.set("model.max_position_embeddings", longest)
+
 
 def make_corpus(folder, preprocess):
-    text, prefix = os.path.join(folder, "text.jsonl"), os.path.join(folder, "corpus")
+    """Prefixes of shards: of tokens in a row, and of sentences."""
+    text, words = os.path.join(folder, "text.jsonl"), os.path.join(folder, "words")
+    rows, sentences = os.path.join(folder, "corpus"), os.path.join(folder, "sentences")
+    pieces = ["--tokenizer", "bert-uncased", "--vocab-file", os.path.join(words, "vocab.txt"), "--extra-ids", "30"]
     for arguments in (["sample-corpus", "--output", text, "--megabytes", "0.05"],
-                      ["--input", text, "--output", prefix, "--tokenizer", "byte"]):
+                      ["--input", text, "--output", rows, "--tokenizer", "byte"],
+                      ["train-tokenizer", "--type", "wordpiece", "--input", text, "--output", words, "--vocab-size", "150"],
+                      ["--input", text, "--output", sentences, *pieces, "--split-sentences"]):  # fmt: skip
         subprocess.run([preprocess, *arguments], check=True, stdout=subprocess.DEVNULL)
-    return prefix
+    return {"gpt": rows, "bert": sentences, "t5": sentences}
 
 
-def verify(draw, number, folder, prefix, program):
+def verify(draw, number, folder, shards, program):
     """The failure in words; empty: it was verified, or was the reference itself."""
     path = os.path.join(folder, f"layout_{number}.toml")
+    prefix = shards[draw.keys.get("model.family", "gpt")]
     keys = {**draw.keys, "data.train": prefix, "run.directory": os.path.join(folder, "run")}
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"{key} = {toml(value)}\n" for key, value in keys.items())
@@ -240,11 +302,11 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or temporary
         os.makedirs(folder, exist_ok=True)
-        prefix = make_corpus(folder, os.path.join(arguments.programs, "megatron_preprocess"))
+        shards = make_corpus(folder, os.path.join(arguments.programs, "megatron_preprocess"))
         start = time.monotonic()
 
         def failure_of(number):
-            return verify(Draw(arguments.seed, number), number, folder, prefix, program)
+            return verify(Draw(arguments.seed, number), number, folder, shards, program)
 
         with concurrent.futures.ThreadPoolExecutor(arguments.together) as pool:
             for number, failure in zip(numbers, pool.map(failure_of, numbers)):

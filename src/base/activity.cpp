@@ -11,6 +11,7 @@ const char* name_of(Verb verb) {
     case Verb::all_gather: return "all-gather";
     case Verb::reduce_scatter: return "reduce-scatter";
     case Verb::broadcast: return "broadcast";
+    case Verb::all_to_all: return "all-to-all";
     case Verb::send: return "send";
     case Verb::receive: return "receive";
     case Verb::barrier: return "barrier";

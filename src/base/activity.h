@@ -23,6 +23,7 @@ enum class Verb : std::int32_t {
   all_gather,
   reduce_scatter,
   broadcast,
+  all_to_all,
   send,
   receive,
   barrier,

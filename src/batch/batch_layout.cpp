@@ -12,6 +12,7 @@ Shape shape_of(const BatchField& field, const BatchSizes& sizes) {
     case FieldShape::rows_by_samples: return {s, b};
     case FieldShape::samples_by_rows: return {b, s};
     case FieldShape::samples: return {b};
+    case FieldShape::labels: return {sizes.whole_samples()};
   }
   fail(ErrorKind::internal, "a field of no shape");
 }

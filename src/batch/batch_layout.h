@@ -11,8 +11,9 @@
 
 namespace megatron {
 
-enum class FieldShape { rows, rows_by_samples, samples_by_rows, samples };  ///< [s], [s, b], [b, s], [b]
-enum class FieldReader { embedding, attention, head };                      ///< the layers that a stage needs it for
+/// [s], [s, b], [b, s], [b]; and [b / columns of a sample], where several columns make one.
+enum class FieldShape { rows, rows_by_samples, samples_by_rows, samples, labels };
+enum class FieldReader { embedding, attention, head };  ///< the layers that a stage needs it for
 enum class FieldSource {
   sample,       ///< each sample makes its column
   row_numbers,  ///< the number of each row: i32, one for all micro-batches and on every stage
@@ -33,8 +34,11 @@ struct BatchField {
 
 struct BatchSizes {
   std::array<std::int64_t, 2> rows{};  ///< s by stream
-  std::int64_t samples = 0;            ///< b
+  std::int64_t samples = 0;            ///< b, columns
+  std::int64_t columns = 1;            ///< that make one sample: the choices of a question
 
+  /// Of which data makes one at a time.
+  std::int64_t whole_samples() const { return samples / columns; }
   std::int64_t rows_of(Stream stream) const { return rows[static_cast<std::size_t>(stream)]; }
 };
 

@@ -24,8 +24,9 @@ struct Rows {
   ConstTensor lengths;          ///< i32 [b]: rows at or past it are padding, which no row attends to
   ConstTensor targets;          ///< i32 [s, b]
   ConstTensor weights;          ///< f32 [s, b]: of the targets' losses; empty: each counts once
-  ConstTensor labels;           ///< i32 [b]: class of each sample; -1: it has none
-  std::int64_t sequence = 0;    ///< s
+  ConstTensor labels;         ///< i32 [b]: class of each sample; -1: it has none. Where several columns make a sample,
+                              ///< [b / columns]: which of them is right
+  std::int64_t sequence = 0;  ///< s
 };
 
 struct MicroBatch {

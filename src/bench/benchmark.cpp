@@ -59,6 +59,27 @@ ModelConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, st
   return model;
 }
 
+ModelConfig bert_base() {
+  ModelConfig model = gpt(12, 768, 12, 512);
+  model.family = "bert";
+  model.vocab_size = 30522;
+  return model;
+}
+
+ModelConfig t5_base_4_layers() {
+  ModelConfig model = gpt(4, 768, 12, 512);
+  model.family = "t5";
+  model.decoder_sequence_length = 128;
+  model.position_embedding = "relative";
+  model.normalization = "rmsnorm";
+  model.activation = "relu";
+  model.attention_scale = "none";
+  model.bias = false;
+  model.scale_head = true;
+  model.vocab_size = 32128;
+  return model;
+}
+
 BenchmarkCase gpu_case(const char* name, const char* title, const ModelConfig& model, std::int64_t batch) {
   return {.name = name, .title = title, .config = case_config(model, batch, 1, 1, "bf16"), .steps = 20, .gpu = true};
 }
@@ -156,6 +177,8 @@ std::vector<BenchmarkCase> benchmark_cases() {
       {"gpt2_124m_1x1024", "GPT-2 124M, batch 1 x 1024", case_config(gpt2_124m(1024), 1), 7},
       {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", case_config(small_model(), 8), 21},
       {"gpt2_124m_bf16", "GPT-2 124M, batch 4 x 256, bf16", case_config(gpt2_124m(256), 4, 1, 1, "bf16"), 7},
+      {"bert_base_8x512", "BERT-base, batch 8 x 512", case_config(bert_base(), 8), 5},
+      {"t5_base_4x512", "4 + 4 layers of T5-base, batch 4 x 512 + 128", case_config(t5_base_4_layers(), 4), 7},
       {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", case_config(gpt2_124m(256), 4, 2, 1), 7, 2},
       {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2},
       gpu_case("gpu_gpt2_124m", "GPT-2 124M, batch 64 x 1024, bf16", gpt(12, 768, 12, 1024), 64),
@@ -176,7 +199,10 @@ class BenchmarkJob {
         replica_(config_, grid_, compute_.backend),
         batch_(config_, grid_.data().rank(), *compute_.backend.device) {
     timers_.set_ranges(compute_.backend.ops->ranges());
-    for (Communicator* group : {&grid_.tensor(), &grid_.copies(), &grid_.model()}) group->set_meter(&meter_);
+    for (Communicator* group :
+         {&grid_.tensor(), &grid_.expert(), &grid_.copies(), &grid_.copies(CopyGroup::experts), &grid_.model()}) {
+      group->set_meter(&meter_);
+    }
   }
 
   Backend& backend() { return compute_.backend; }
@@ -248,8 +274,8 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark, const BenchmarkSet
   BenchmarkJob job(benchmark, settings, world);
   std::optional<SgemmReference> sgemm;
   if (!settings.training_only) {
-    const auto rows = static_cast<std::int64_t>(job.tokens()) / config.parallel.data;
-    sgemm.emplace(config.model, config.parallel.tensor, rows, job.backend());
+    const std::int64_t samples = config.train.global_batch_size / config.parallel.data;
+    sgemm.emplace(config.model, config.parallel.tensor, samples, job.backend());
   }
 
   BenchmarkJob::Samples steps, overlapped_steps;

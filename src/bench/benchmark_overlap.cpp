@@ -5,12 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/stopwatch.h"
-#include "bench/random_batch.h"
+#include "bench/training_job.h"
 #include "comm/communicator_decorator.h"
 #include "config/resolve.h"
-#include "train/grid.h"
-#include "train/replica.h"
 
 namespace megatron {
 
@@ -70,54 +67,30 @@ class WaitingCommunicator final : public CommunicatorDecorator {
   const bool& waits_;
 };
 
-/// A model in training on this rank.
+/// A case in training, with overlap and without.
 class OverlapJob {
  public:
   OverlapJob(const OverlapCase& benchmark, int threads, Communicator& world)
-      : benchmark_(benchmark),
-        world_(world, waits_),
-        backend_(make_cpu_backend(threads)),
-        grid_(world_, grid_shape(benchmark.config)),
-        replica_(benchmark.config, grid_, backend_),
-        batch_(benchmark.config, grid_.data().rank(), *backend_.device) {}
+      : benchmark_(benchmark), world_(world, waits_), job_(benchmark.config, make_cpu_backend(threads), world_) {}
 
   /// Of each of a number of steps in a row, on the slowest rank.
   double seconds(bool overlap, int steps) {
     waits_ = !overlap && !benchmark_.by_key;
-    replica_.overlap_gradients(overlap);
-    world_.barrier();
-    const Seconds mine = time_of([&] {
-      for (int i = 0; i < steps; ++i) {
-        replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
-        replica_.update({.learning_rate = 1e-4, .weight_decay = 0.01}, timers_);
-      }
-      replica_.store();  // waits for values that are on their way
-    });
-    return world_.all_reduce_value(mine.wall, Reduce::maximum) / steps;
+    job_.overlap_gradients(overlap);
+    return job_.seconds(steps);
   }
 
  private:
   const OverlapCase& benchmark_;
   bool waits_ = false;
   WaitingCommunicator world_;
-  Backend backend_;
-  ProcessGrid grid_;
-  Timers timers_;
-  Replica replica_;
-  RandomBatch batch_;
-  std::int64_t step_ = 0;
+  TrainingJob job_;
 };
 
 /// By round.
 struct Samples {
   std::vector<double> without, with;
 };
-
-double median_ratio(const std::vector<double>& over, const std::vector<double>& under) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < over.size(); ++i) ratios.push_back(over[i] / under[i]);
-  return median(ratios);
-}
 
 }  // namespace
 

@@ -1,9 +1,10 @@
 // RandomBatch: what a benchmark trains on instead of data: one micro-batch of pseudo-random tokens on the device, a
-// function of the data rank alone, without documents and weights of losses. Owns their memory.
+// function of the data rank alone, without documents, padding and weights of losses. Owns their memory.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "batch/batch_layout.h"
 #include "config/config.h"
@@ -18,12 +19,12 @@ class RandomBatch {
   RandomBatch(const Config& config, int data_rank, Device& device);
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
   /// The targets of the global batch, and no loss scale. Valid as long as this object.
-  LossScaling loss() const { return {.counts = {&loss_count_, 1}}; }
+  LossScaling loss() const { return {.counts = loss_counts_}; }
 
  private:
   BatchBuffer memory_;
   MicroBatch batch_;
-  double loss_count_ = 0;
+  std::vector<double> loss_counts_;  // by term of the loss
 };
 
 }  // namespace megatron

@@ -4,24 +4,43 @@
 
 namespace megatron {
 
-SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend)
+SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, Backend& backend)
     : ops_(*backend.ops), device_(*backend.device) {
-  const auto share = [tensor](std::int64_t whole) {
-    return exact_division(whole, tensor, "a layer over tensor ranks");
-  };
-  const std::int64_t h = model.hidden_size, part = share(h);
-  const std::int64_t f = share(model.ffn_hidden_size), vocab = share(model.padded_vocab());
-  const std::int64_t widest = std::max({3 * part, h, f, vocab});
-  input_ = operand(rows * std::max(h, f), backend);
-  output_ = operand(rows * widest, backend);
+  const std::int64_t h = model.hidden_size, part = exact_division(h, tensor, "hidden size over tensor ranks");
+  const std::int64_t f = exact_division(model.ffn_hidden_size, tensor, "feed-forward size over tensor ranks");
+  const std::int64_t vocab = exact_division(model.padded_vocab(), tensor, "vocabulary over tensor ranks");
+  const std::int64_t rows = samples * model.sequence_length, decoder_rows = samples * model.decoder_sequence_length;
+  const std::int64_t most = std::max(rows, decoder_rows), widest = std::max({3 * part, h, f, vocab});
+  input_ = operand(most * std::max(h, f), backend);
+  output_ = operand(most * widest, backend);
   weight_ = operand(std::max({widest * h, h * f}), backend);
-  result_ = operand(std::max({widest * rows, widest * h, h * f}), backend);
-  const auto layers = static_cast<int>(model.layers);
-  add("query, key, value", rows, 3 * part, h, layers);
-  add("attention output", rows, h, part, layers);
-  add("mlp up", rows, f, h, layers);
-  add("mlp down", rows, h, f, layers);
-  add("head", rows, vocab, h, 1);
+  result_ = operand(std::max({widest * most, widest * h, h * f}), backend);
+  if (!model.has_decoder()) {
+    add_layers(model, tensor, "", rows, model.layers);
+    add("head", rows, vocab, h, 1);
+    if (model.family != "bert") return;
+    add("head dense", rows, h, h, 1);
+    add("pooler", samples, h, h, 1);
+    add("order head", samples, 2, h, 1);
+    return;
+  }
+  add_layers(model, tensor, "encoder ", rows, model.layers);
+  add_layers(model, tensor, "decoder ", decoder_rows, model.decoder_layers);
+  const auto layers = static_cast<int>(model.decoder_layers);
+  add("cross query", decoder_rows, part, h, layers);
+  add("cross key, value", rows, 2 * part, h, layers);
+  add("cross attention output", decoder_rows, h, part, layers);
+  add("head", decoder_rows, vocab, h, 1);
+}
+
+void SgemmReference::add_layers(const ModelConfig& model, std::int64_t tensor, const std::string& stack,
+                                std::int64_t rows, std::int64_t layers) {
+  const std::int64_t h = model.hidden_size, part = h / tensor, f = model.ffn_hidden_size / tensor;
+  const auto calls = static_cast<int>(layers);
+  add(stack + "query, key, value", rows, 3 * part, h, calls);
+  add(stack + "attention output", rows, h, part, calls);
+  add(stack + "mlp up", rows, f, h, calls);
+  add(stack + "mlp down", rows, h, f, calls);
 }
 
 Buffer SgemmReference::operand(std::int64_t elements, Backend& backend) {

@@ -16,9 +16,9 @@ namespace megatron {
 
 class SgemmReference {
  public:
-  /// The products that one of `tensor` ranks makes of `model` (resolved) for `rows` tokens. The backend must outlive
-  /// the reference.
-  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t rows, Backend& backend);
+  /// The products that one of `tensor` ranks makes of `model` (resolved) for this number of samples. The backend must
+  /// outlive the reference.
+  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, Backend& backend);
 
   /// Times a training step's worth of products once more. As long as the step itself, so that interruptions by other
   /// processes meet both alike.
@@ -37,6 +37,8 @@ class SgemmReference {
   double flops() const;                                ///< of a step's worth of products
 
  private:
+  void add_layers(const ModelConfig& model, std::int64_t tensor, const std::string& stack, std::int64_t rows,
+                  std::int64_t layers);
   Buffer operand(std::int64_t elements, Backend& backend);
   void add(const std::string& layer, std::int64_t rows, std::int64_t out, std::int64_t in, int calls);
 

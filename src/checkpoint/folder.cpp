@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "checkpoint/files.h"
+#include "tokenizer/tokenizer.h"
 
 namespace megatron {
 
@@ -158,8 +159,8 @@ std::string remove_checkpoint(const std::string& path) try {
   (void)::unlink((path + "/" + kManifestName).c_str());
   for (const std::string& name : names_in(path)) {
     const std::string file = path + "/" + name;
-    const bool ours =
-        is_rank_file_name(name) || name == "vocab.json" || name == "merges.txt" || name == "tokenizer.json";
+    const bool ours = is_rank_file_name(name) || std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles),
+                                                           name) != std::end(kTokenizerFiles);
     if (ours && file_type(file) == FileType::regular) (void)::unlink(file.c_str());
   }
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};

@@ -22,6 +22,11 @@ void check_tensor(ConstTensor tensor, const char* verb, const std::string& group
   }
 }
 
+bool lie_apart(ConstTensor a, ConstTensor b) {
+  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data()), b_begin = reinterpret_cast<std::uintptr_t>(b.data());
+  return a_begin + a.bytes() <= b_begin || b_begin + b.bytes() <= a_begin;
+}
+
 // whole is made of `size` parts; they lie apart, or part is exactly this rank's slice of whole.
 void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const char* verb, const std::string& group) {
   if (whole.dtype() != part.dtype() || whole.elements() != size * part.elements()) {
@@ -30,11 +35,25 @@ void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const 
   }
   const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
   const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
-  const bool apart = part_begin + part.bytes() <= whole_begin || whole_begin + whole.bytes() <= part_begin;
   const bool in_place = part_begin == whole_begin + static_cast<std::size_t>(rank) * part.bytes();
-  if (!apart && !in_place) {
+  if (!in_place && !lie_apart(whole, part)) {
     fail(ErrorKind::internal, "{} in group '{}': part and whole overlap, and part is not rank {}'s slice of it", verb,
          group, rank);
+  }
+}
+
+// Equal parts for all ranks, in two tensors that lie apart.
+void check_exchange(ConstTensor send, ConstTensor receive, int size, const std::string& group) {
+  if (send.dtype() != receive.dtype() || send.elements() != receive.elements()) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': send {} {} and receive {} {} differ in dtype or elements",
+         group, name_of(send.dtype()), send.shape().to_string(), name_of(receive.dtype()), receive.shape().to_string());
+  }
+  if (send.elements() % size != 0) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': {} elements {} are not {} equal parts", group, send.elements(),
+         send.shape().to_string(), size);
+  }
+  if (!lie_apart(send, receive)) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': send and receive overlap; give it separate buffers", group);
   }
 }
 
@@ -172,6 +191,20 @@ Pending Communicator::start_broadcast(Tensor values, int root) {
   return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
                  messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_),
                  {Verb::broadcast, root, bytes_of(values)});
+}
+
+Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
+  check_tensor(send, "all-to-all", name_);
+  check_tensor(receive, "all-to-all", name_);
+  check_exchange(send, receive, size_, name_);
+  if (send.elements() == 0) return {};
+  if (size_ == 1) {
+    copy_alone(send, receive);
+    return {};
+  }
+  return pending(do_all_to_all(send, receive), static_cast<double>(send.bytes()) / size_ * (size_ - 1),
+                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_),
+                 {Verb::all_to_all, -1, bytes_of(send)});
 }
 
 Pending Communicator::start_send(ConstTensor values, int to, int channel) {

@@ -34,8 +34,8 @@ enum class Reduce { sum, maximum };
 /// What a rank has moved, and where its time for that is charged: for the end table and --dry-run. Not thread-safe: one
 /// per rank.
 struct TrafficMeter {
-  /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather and scatter
-  /// (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
+  /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather, scatter and
+  /// all-to-all (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
   std::int64_t messages = 0;  ///< that MPI's communicators send for them (comm/messages.h)
@@ -83,10 +83,13 @@ class Communicator {
   Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
   // whole = the parts of all ranks, in rank order; whole.elements() == size() * part.elements().
   Pending start_all_gather(ConstTensor part, Tensor whole);
-  // part = this rank's slice of the sum of all ranks' whole.
+  // part = this rank's slice of the sum of all ranks' whole. Gather and scatter in place: part may be this rank's slice
+  // of whole, other overlap is refused.
   Pending start_reduce_scatter(ConstTensor whole, Tensor part);
   Pending start_broadcast(Tensor values, int root);
-  // Gather and scatter in place: part may be this rank's slice of whole, other overlap is refused.
+  // Part i of send goes to rank i, part j of receive comes from rank j: size() equal parts in rank order. The two have
+  // the same dtype and number of elements, and do not overlap.
+  Pending start_all_to_all(ConstTensor send, Tensor receive);
   // Point to point, never with oneself; messages of the same (peer, channel) arrive in order. `channel` is a number
   // below 1000: one per purpose.
   Pending start_send(ConstTensor values, int to, int channel);
@@ -96,6 +99,7 @@ class Communicator {
   void all_gather(ConstTensor part, Tensor whole) { start_all_gather(part, whole).wait(); }
   void reduce_scatter(ConstTensor whole, Tensor part) { start_reduce_scatter(whole, part).wait(); }
   void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
+  void all_to_all(ConstTensor send, Tensor receive) { start_all_to_all(send, receive).wait(); }
   void barrier();
   /// Moves along what this rank has in flight, in this group (even of one rank) and in all that share its transport,
   /// without waiting. For the middle of long computations: not every network moves messages by itself, and only a
@@ -136,6 +140,7 @@ class Communicator {
   virtual std::uint64_t do_all_gather(ConstTensor part, Tensor whole) = 0;
   virtual std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) = 0;
   virtual std::uint64_t do_broadcast(Tensor values, int root) = 0;
+  virtual std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) = 0;
   virtual std::uint64_t do_send(ConstTensor values, int to, int channel) = 0;
   virtual std::uint64_t do_receive(Tensor values, int from, int channel) = 0;
   virtual void do_barrier() = 0;
@@ -145,7 +150,8 @@ class Communicator {
   virtual void do_progress() {}
   /// A Pending is dropped while an exception unwinds: its buffers may not be touched afterwards. The group is broken.
   virtual void abandon(std::uint64_t) noexcept {}
-  /// The whole of a gather or a scatter in a group of one rank; the tensors have equal sizes and do not overlap.
+  /// The whole of a gather, a scatter or an all-to-all in a group of one rank; the tensors have equal sizes and do not
+  /// overlap.
   virtual void copy_alone(ConstTensor from, Tensor to);
   virtual bool reduces(DType type) const;  ///< all but u8 unless the backend says otherwise
 

@@ -38,6 +38,9 @@ class CommunicatorDecorator : public Communicator {
     return keep(inner_.start_reduce_scatter(whole, part));
   }
   std::uint64_t do_broadcast(Tensor values, int root) override { return keep(inner_.start_broadcast(values, root)); }
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
+    return keep(inner_.start_all_to_all(send, receive));
+  }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override {
     return keep(inner_.start_send(values, to, channel));
   }

@@ -23,14 +23,17 @@ std::unique_ptr<Communicator> CountingCommunicator::split_known(const std::vecto
 }
 
 // Two buffers a pipe, all of them of one size.
-std::int64_t CountingCommunicator::pin(Pipe pipe, ConstTensor values, int parts) {
-  if (!staged_) return values.elements();
+std::int64_t CountingCommunicator::pin(Pipe pipe, std::int64_t elements, DType type, int parts) {
+  if (!staged_) return elements;
   pipes_.insert(pipe);
-  const PinnedChunks chunks =
-      pinned_chunks(values.elements(), static_cast<std::int64_t>(size_of(values.dtype())), parts);
+  const PinnedChunks chunks = pinned_chunks(elements, static_cast<std::int64_t>(size_of(type)), parts);
   staging_.pinned.count = static_cast<int>(pipes_.size()) * kChunksInFlight;
   staging_.pinned.bytes_each = std::max(staging_.pinned.bytes_each, chunks.bytes);
   return chunks.elements;
+}
+
+std::int64_t CountingCommunicator::pin(Pipe pipe, ConstTensor values, int parts) {
+  return pin(pipe, values.elements(), values.dtype(), parts);
 }
 
 std::uint64_t CountingCommunicator::reduce(std::size_t bytes, bool chunks) {
@@ -62,6 +65,12 @@ std::uint64_t CountingCommunicator::do_all_gather(ConstTensor part, Tensor) {
 
 std::uint64_t CountingCommunicator::do_broadcast(Tensor values, int) {
   pin({Verb::all_reduce, 0, 0}, values);
+  return 0;
+}
+
+// Pinned memory holds what goes out and what comes in.
+std::uint64_t CountingCommunicator::do_all_to_all(ConstTensor send, Tensor) {
+  pin({Verb::all_reduce, 0, 0}, send.elements() / size(), send.dtype(), 2 * size());
   return 0;
 }
 

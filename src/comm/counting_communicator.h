@@ -4,6 +4,7 @@
 // that takes as well.
 //
 // Received values are not there: reductions and texts come back as this rank gave them. Groups come from split_known().
+// Derived classes may listen to the operations on their way (src/planner).
 #pragma once
 
 #include <set>
@@ -20,13 +21,14 @@ class CountingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split_known(const std::vector<int>& colours, const std::string& name) override;
   StagingPlan staging_plan() const override { return staging_; }
 
- private:
-  using Pipe = std::tuple<Verb, int, int>;  // collectives, or messages to or from a peer on a channel
+ protected:
+  bool staged() const { return staged_; }
 
   std::uint64_t do_all_reduce(Tensor values, Reduce) override;
   std::uint64_t do_all_gather(ConstTensor part, Tensor) override;
   std::uint64_t do_reduce_scatter(ConstTensor, Tensor part) override;
   std::uint64_t do_broadcast(Tensor values, int) override;
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor) override;
   std::uint64_t do_send(ConstTensor values, int to, int channel) override;
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
   void do_barrier() override {}
@@ -36,8 +38,13 @@ class CountingCommunicator : public Communicator {
   void finish(std::uint64_t ticket) override;
   void copy_alone(ConstTensor, Tensor) override {}
   bool reduces(DType) const override { return true; }
+
+ private:
+  using Pipe = std::tuple<Verb, int, int>;  // collectives, or messages to or from a peer on a channel
+
   /// Elements of a chunk of it on its way through pinned memory; all of them where there is none.
   std::int64_t pin(Pipe pipe, ConstTensor values, int parts = 1);
+  std::int64_t pin(Pipe pipe, std::int64_t elements, DType type, int parts);
   std::uint64_t reduce(std::size_t bytes, bool chunks);
 
   static constexpr std::uint64_t kReduction = 1;  // the ticket of one

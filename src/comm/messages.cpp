@@ -1,6 +1,6 @@
 #include "comm/messages.h"
 
-#include <algorithm>
+#include <numeric>
 
 #include "comm/staging.h"
 
@@ -28,6 +28,12 @@ std::int64_t messages_of_all_gather(std::int64_t part_elements, std::int64_t ele
 std::int64_t messages_of_reduce_scatter(std::int64_t part_elements, std::int64_t element_bytes, int ranks) {
   return (ranks - 1) *
          chunks_of(part_elements, reduce_scatter_need(part_elements, element_bytes, ranks).chunk_elements);
+}
+
+std::int64_t messages_of_all_to_all(std::int64_t part_elements, std::int64_t element_bytes, int ranks) {
+  const std::int64_t chunk = all_to_all_chunk_elements(part_elements, element_bytes), parts = ranks - 1;
+  const std::int64_t last = parts * part_elements - 1;
+  return parts + last / chunk - last / std::lcm(chunk, part_elements);
 }
 
 std::int64_t messages_of_broadcast(std::int64_t elements, std::int64_t element_bytes, int root, int rank, int ranks) {

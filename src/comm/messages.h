@@ -11,6 +11,8 @@ std::int64_t messages_of_all_reduce(std::int64_t elements, std::int64_t element_
 /// ranks - 1 for each chunk.
 std::int64_t messages_of_all_gather(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
 std::int64_t messages_of_reduce_scatter(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
+/// ranks - 1 where a part fits a chunk; else one more for each chunk that ends within a part.
+std::int64_t messages_of_all_to_all(std::int64_t part_elements, std::int64_t element_bytes, int ranks);
 /// At most log2(ranks) for each chunk.
 std::int64_t messages_of_broadcast(std::int64_t elements, std::int64_t element_bytes, int root, int rank, int ranks);
 /// 1 for each GiB.

@@ -70,6 +70,10 @@ std::uint64_t MpiCommunicator::do_broadcast(Tensor values, int root) {
   return start_collective(operation);
 }
 
+std::uint64_t MpiCommunicator::do_all_to_all(ConstTensor send, Tensor receive) {
+  return start_collective(create(Kind::all_to_all, send.dtype(), send.elements(), send.data(), receive.data()));
+}
+
 std::uint64_t MpiCommunicator::do_send(ConstTensor values, int to, int channel) {
   MpiOperation& operation = create(Kind::send, values.dtype(), values.elements(), values.data(), nullptr);
   operation.peer = to;

@@ -27,6 +27,7 @@ struct MpiOperation {
     all_gather,
     reduce_scatter,
     broadcast,
+    all_to_all,
     send,
     receive,
     barrier
@@ -52,8 +53,9 @@ struct MpiOperation {
   DType dtype = DType::u8;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::int64_t elements = 0;   // of the tensor, or of the part where there is one
+  std::int64_t elements = 0;   // of the tensor, or of the part where one is given
   Staging* staging = nullptr;  // the group's
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 
   // The engine's.
   std::int64_t chunk_elements = 0;
@@ -88,15 +90,17 @@ class MpiEngine {
   bool advance(MpiOperation& operation);
   void begin_chunk(MpiOperation& operation, MessageChunk& chunk, std::int64_t first);
   bool complete(const MpiOperation& operation, MessageChunk& chunk);
+  void send(const MpiOperation& operation, MessageChunk& chunk, int to, const std::byte* data, std::int64_t bytes);
+  void receive(const MpiOperation& operation, MessageChunk& chunk, int from, std::byte* data, std::int64_t bytes);
+  // In mpi_phases.cpp:
   bool post_phase(MpiOperation& operation, MessageChunk& chunk);
   void exchange_slices(const MpiOperation& operation, MessageChunk& chunk);
   void reduce_slice(const MpiOperation& operation, MessageChunk& chunk);
   void copy_own_part(const MpiOperation& operation, const MessageChunk& chunk);
   void gather_slices(const MpiOperation& operation, MessageChunk& chunk);
+  void exchange_parts(const MpiOperation& operation, MessageChunk& chunk);
   bool tree_phase(const MpiOperation& operation, MessageChunk& chunk);
   bool broadcast_phase(const MpiOperation& operation, MessageChunk& chunk);
-  void send(const MpiOperation& operation, MessageChunk& chunk, int to, const std::byte* data, std::int64_t bytes);
-  void receive(const MpiOperation& operation, MessageChunk& chunk, int from, std::byte* data, std::int64_t bytes);
 
   bool broken_ = false;
   std::int64_t messages_sent_ = 0;

@@ -25,6 +25,11 @@ int rank_of(const GridCoordinates& at, const GridShape& shape) {
   return ((at.pipeline * shape.data + at.data) * shape.context + at.context) * shape.tensor + at.tensor;
 }
 
+int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape) {
+  const int data = group == CopyGroup::experts ? at.data / shape.expert : at.data;
+  return data * shape.context + at.context;
+}
+
 namespace {
 
 enum class Carries { tensors, decisions };
@@ -44,6 +49,14 @@ constexpr std::array<GroupRow, kGroupCount> kRows = {{
     {Group::data, "data", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
     {Group::copies, "copies", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = at.data = 0; },
      Group::data},
+    {Group::expert, "expert", Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) { at.data -= at.data % shape.expert; }},
+    {Group::expert_copies, "expert copies", Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) {
+       at.context = 0;
+       at.data %= shape.expert;
+     },
+     Group::copies},
     {Group::control, "control", Carries::decisions, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
     {Group::pipeline, "pipeline", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.pipeline = 0; }},
     {Group::model, "model", Carries::tensors,
@@ -90,6 +103,10 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
          "process grid tensor {} × context {} × data {} × pipeline {} needs {}, but this job has {}; "
          "start that many or change [parallel]",
          shape.tensor, shape.context, shape.data, shape.pipeline, counted(shape.ranks(), "rank"), world.size());
+  verify(shape.expert > 0 && shape.data % shape.expert == 0, ErrorKind::configuration,
+         "process grid data {} is not divisible by expert {}: parallel.expert data ranks share a layer's experts out; "
+         "choose a divisor of the data size",
+         shape.data, shape.expert);
   internal_check(shape.kv_replicas > 0 && shape.tensor % shape.kv_replicas == 0,
                  "tensor ranks that share parts are equally many of each");
   at_ = coordinates_of(world.rank(), shape);

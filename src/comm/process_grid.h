@@ -15,15 +15,25 @@
 
 namespace megatron {
 
+/// Which ranks hold the same part of a parameter, as far as this follows from the axes that divide samples and rows.
+enum class CopyGroup {
+  dense,    ///< all of context × data
+  experts,  ///< of these the ones with the same experts: every context rank of every `expert`-th data rank
+};
+
 /// Extents of the grid; their product is the number of ranks.
 struct GridShape {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
   int kv_replicas = 1;  ///< neighbouring tensor ranks that hold the same part of what has fewer parts than ranks
+  int expert = 1;       ///< consecutive data ranks that share each layer's experts out; divides `data`
   /// Sets of stages, each ascending, that hold copies of the same parameters: the model says which.
   std::vector<std::vector<int>> ties = {};
 
   int ranks() const { return tensor * context * data * pipeline; }
-  int copies() const { return context * data; }  ///< ranks of ProcessGrid::copies()
+  /// Ranks of ProcessGrid::copies(group).
+  int copies(CopyGroup group = CopyGroup::dense) const {
+    return context * data / (group == CopyGroup::experts ? expert : 1);
+  }
 };
 
 struct GridCoordinates {
@@ -32,15 +42,12 @@ struct GridCoordinates {
 
 GridCoordinates coordinates_of(int rank, const GridShape& shape);
 int rank_of(const GridCoordinates& at, const GridShape& shape);
+/// The rank within ProcessGrid::copies(group).
+int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape);
 
 /// The groups that every grid has. Who their members are: the table in process_grid.cpp, where a new one is a row.
-enum class Group { tensor, context, data, copies, control, pipeline, model, kv_replicas };
-inline constexpr std::size_t kGroupCount = 8;
-
-/// Which ranks hold the same part of a parameter, as far as this follows from the axes that divide samples and rows.
-enum class CopyGroup {
-  dense,  ///< all of context × data
-};
+enum class Group { tensor, context, data, copies, expert, expert_copies, control, pipeline, model, kv_replicas };
+inline constexpr std::size_t kGroupCount = 10;
 
 class ProcessGrid {
  public:
@@ -60,10 +67,13 @@ class ProcessGrid {
   Communicator& pipeline() const { return of(Group::pipeline); }        ///< all stages of a model; rank = stage
   Communicator& model() const { return of(Group::model); }              ///< tensor × pipeline: one whole model
   Communicator& kv_replicas() const { return of(Group::kv_replicas); }  ///< tensor ranks that share parts, or alone
-  /// Ranks that hold the same part of a parameter, each with a part of its gradient: context × data. They share the
-  /// optimizer's state and the writing of checkpoints out. While context is 1 this is data() itself.
-  Communicator& copies(CopyGroup) const { return of(Group::copies); }
-  Communicator& copies() const { return copies(CopyGroup::dense); }
+  Communicator& expert() const { return of(Group::expert); }            ///< data ranks that share the experts out
+  /// Ranks that hold the same part of a parameter, each with a part of its gradient. They share the optimizer's state
+  /// and the writing of checkpoints out. Of dense parameters context × data; while context is 1 this is data() itself.
+  /// Of experts those of them with the same experts; while expert is 1 the same communicator.
+  Communicator& copies(CopyGroup group = CopyGroup::dense) const {
+    return of(group == CopyGroup::experts ? Group::expert_copies : Group::copies);
+  }
   /// The stages of shape().ties[index], ascending; this rank alone where its stage is none of them.
   Communicator& tie(int index) const;
   int ties() const { return static_cast<int>(ties_.size()); }

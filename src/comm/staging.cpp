@@ -58,6 +58,11 @@ std::int64_t gather_chunk_elements(std::int64_t element_bytes, int ranks) {
   return std::max<std::int64_t>(1, kChunkBytes / element_bytes / ranks);
 }
 
+std::int64_t all_to_all_chunk_elements(std::int64_t part_elements, std::int64_t element_bytes) {
+  const std::int64_t most = kChunkBytes / element_bytes;
+  return part_elements > most ? most : std::min(most / part_elements, kPeersPerChunk) * part_elements;
+}
+
 PinnedChunks pinned_chunks(std::int64_t elements, std::int64_t element_bytes, int parts) {
   const std::int64_t most = std::max<std::int64_t>(1, kChunkBytes / element_bytes / parts);
   const std::int64_t chunk = std::min(most, elements);

@@ -24,6 +24,7 @@ inline constexpr int kDirectRanks = 8;
 inline constexpr std::int64_t kChunkBytes = 4 << 20;
 inline constexpr std::int64_t kMessageBytes = 1 << 30;  ///< the most in one message: MPI counts are ints
 inline constexpr int kChunksInFlight = 2, kCollectivesInFlight = 2;
+inline constexpr std::int64_t kPeersPerChunk = 32;  ///< the most that one chunk of an all-to-all is for
 
 /// Whether an all-reduce of this size travels whole.
 bool goes_whole(std::int64_t bytes, int ranks);
@@ -48,8 +49,11 @@ StagingNeed reduce_scatter_need(std::int64_t part_elements, std::int64_t element
 /// Elements of each rank's part in a chunk of an all-gather.
 std::int64_t gather_chunk_elements(std::int64_t element_bytes, int ranks);
 
+/// Elements of a chunk of an all-to-all, whose parts are sent one after the other: parts as a whole, or cut.
+std::int64_t all_to_all_chunk_elements(std::int64_t part_elements, std::int64_t element_bytes);
+
 /// How a device's tensor goes through pinned memory: `parts` ranks' parts of `elements` each lie side by side in it
-/// (gathers and scatters), or it is one.
+/// (gathers and scatters; of all-to-alls those to send and those to receive), or it is one.
 struct PinnedChunks {
   std::int64_t elements = 0;  ///< of a chunk; of each part where there are parts
   std::size_t bytes = 0;      ///< a buffer's

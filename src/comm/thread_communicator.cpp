@@ -149,6 +149,14 @@ void perform(const Meeting& meeting) {
         std::memcpy(meeting.outputs[to], meeting.inputs[static_cast<std::size_t>(signature.root)], bytes);
       }
       return;
+    case Verb::all_to_all:
+      for (std::size_t to = 0; to < ranks; ++to) {
+        for (std::size_t from = 0; from < ranks; ++from) {
+          std::memcpy(static_cast<std::byte*>(meeting.outputs[to]) + from * bytes,
+                      static_cast<const std::byte*>(meeting.inputs[from]) + to * bytes, bytes);
+        }
+      }
+      return;
     default: return;
   }
 }
@@ -178,6 +186,9 @@ class ThreadCommunicator : public Communicator {
   }
   std::uint64_t do_broadcast(Tensor values, int root) override {
     return meet({Verb::broadcast, values.dtype(), values.elements(), Reduce::sum, root}, values.data(), values.data());
+  }
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
+    return meet({Verb::all_to_all, send.dtype(), send.elements() / size()}, send.data(), receive.data());
   }
   std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override;
   void do_barrier() override { finish(meet({Verb::barrier, DType::u8, 0}, nullptr, nullptr)); }

@@ -9,15 +9,35 @@ constexpr std::int64_t kFewestRows = 5;  // three that frame the two texts, and 
 
 }  // namespace
 
+void check_sentence_samples(const Config& c, Violations& violations) {
+  const auto refuse = [&](const char* key, bool given, const char* problem) {
+    if (given) violations.add({key, "model.family"}, "model.family = \"{}\": {}", c.model.family, problem);
+  };
+  refuse("train.curriculum", !c.train.curriculum.schedule.empty(),
+         "train.curriculum would cut samples, which end with a token of their frame; leave it out");
+  refuse("loss.name", c.loss.name != LossConfig{}.name,
+         "loss.name other than \"language_model\" is a loss of next tokens of a text; leave it out");
+  refuse(
+      "data.reset_attention_mask", c.data.knows_documents(),
+      "data.reset_attention_mask, reset_position_ids and eod_mask_loss are about documents in a row, and a sample is "
+      "of one document; leave them out");
+  refuse("data.split_by", c.data.split_by == "tokens",
+         "data.split_by = \"tokens\" cuts documents, and a sample is made of a document's sentences; take "
+         "\"documents\", or leave it out");
+  refuse("evaluation.tasks", !c.evaluation.tasks.empty(),
+         "evaluation.tasks score next tokens of a text, which this family does not predict; leave them out");
+}
+
 void check_bert(const Config& c, Violations& violations) {
   const ModelConfig& m = c.model;
   if (m.family != "bert") {
     const DataConfig defaults;
-    if (c.data.mask_probability != defaults.mask_probability ||
-        c.data.short_probability != defaults.short_probability) {
-      violations.add({"data.mask_probability", "data.short_probability", "model.family"},
-                     "data.mask_probability and short_probability belong to model.family = \"bert\", not \"{}\"",
-                     m.family);
+    if (m.family != "t5" && (c.data.mask_probability != defaults.mask_probability ||
+                             c.data.short_probability != defaults.short_probability)) {
+      violations.add(
+          {"data.mask_probability", "data.short_probability", "model.family"},
+          "data.mask_probability and short_probability belong to model.family = \"bert\" or \"t5\", not \"{}\"",
+          m.family);
     }
     if (m.norm_position == "pre") return;
     violations.add({"model.norm_position", "model.family"},
@@ -39,22 +59,10 @@ void check_bert(const Config& c, Violations& violations) {
          fmt::format("norm_position = \"post\" normalizes after each part in turn, and residual = \"{}\" has both at "
                      "once; take residual = \"sequential\"",
                      m.residual));
-  refuse("train.curriculum", !c.train.curriculum.schedule.empty(),
-         "train.curriculum would cut samples that end with a separator; leave it out");
-  refuse("loss.name", c.loss.name != LossConfig{}.name,
-         fmt::format("loss.name = \"{}\" is a loss of next tokens; leave it out", c.loss.name));
-  refuse(
-      "data.reset_attention_mask", c.data.knows_documents(),
-      "data.reset_attention_mask, reset_position_ids and eod_mask_loss are about documents in a row, and a sample is "
-      "of one document; leave them out");
-  refuse("data.split_by", c.data.split_by == "tokens",
-         "data.split_by = \"tokens\" cuts documents, and a sample is made of a document's sentences; take "
-         "\"documents\", or leave it out");
   refuse("model.sequence_length", m.sequence_length > 0 && m.sequence_length < kFewestRows,
          fmt::format("sequence_length = {} is too short for [CLS] A [SEP] B [SEP]; take {} or more", m.sequence_length,
                      kFewestRows));
-  refuse("evaluation.tasks", !c.evaluation.tasks.empty(),
-         "evaluation.tasks score next tokens, which an encoder does not predict; leave them out");
+  check_sentence_samples(c, violations);
 }
 
 }  // namespace megatron

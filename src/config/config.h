@@ -5,6 +5,7 @@
 // tokens, in tokens); the other ways to say them are zero again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,32 +47,77 @@ inline constexpr std::pair<std::string_view, BiasConfig> kBiasNames[] = {{"atten
                                                                          {"query_key_value", {true, false, false}},
                                                                          {"feed_forward", {false, false, true}}};
 
+/// Mixture of experts in place of the feed-forward part of some layers.
+struct MoeConfig {
+  std::int64_t experts = 0;          // per layer; 0: no mixture of experts
+  std::int64_t top_k = 2;            // experts per token
+  std::int64_t every = 1;            // of each stack of layers the every-th, the 2 · every-th, ...
+  std::vector<std::int64_t> layers;  // or these, counted from 0
+  std::int64_t ffn_hidden_size = 0;  // of one expert; 0: the model's
+  double capacity_factor = 1.25, evaluation_capacity_factor = 0;  // 0: as in training
+  std::int64_t minimum_capacity = 4;
+  std::string drop = "position";  // "position", "random", "none": no token is without room
+  double buffer = 1.25;           // with "none": tokens exchanged at once, in equal shares
+  bool renormalize = true;
+  double balance_coefficient = 0.01, z_coefficient = 0;
+  double bias_rate = 0;             // of the loss-free balance
+  double jitter = 0;                // of the router's input in training
+  std::int64_t shared_experts = 0;  // of ffn_hidden_size each, that all tokens go through
+  bool shared_gate = false;         // times the sigmoid of a linear layer
+  bool residual = false;            // the dense feed-forward part and the experts, mixed by a softmax
+
+  /// Width of all shared experts together.
+  std::int64_t shared_ffn() const { return shared_experts * ffn_hidden_size; }
+  /// Whether a layer of a stack has experts.
+  bool in_layer(std::int64_t layer) const {
+    if (experts == 0) return false;
+    if (layers.empty()) return (layer + 1) % every == 0;
+    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  }
+  /// How many of a stack's first `count` layers do.
+  std::int64_t layers_among(std::int64_t count) const {
+    std::int64_t sum = 0;
+    for (std::int64_t layer = 0; layer < count; ++layer) sum += in_layer(layer) ? 1 : 0;
+    return sum;
+  }
+  bool operator==(const MoeConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string preset;  // "" or a name from presets
   std::string family = "gpt";
   std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
-  std::int64_t given_head_size = 0;   // 0: hidden_size / attention_heads; head_size() is either
-  std::int64_t query_groups = 0;      // 0: = attention_heads
-  std::int64_t attention_window = 0;  // positions that a token attends to, its own included; 0: all before it
-  std::int64_t ffn_hidden_size = 0;   // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
-  std::int64_t sequence_length = 0;
-  std::int64_t max_position_embeddings = 0;  // 0: = sequence_length
+  std::int64_t decoder_layers = 0;           // of an encoder-decoder, whose encoder has `layers`; 0: as many
+  std::int64_t given_head_size = 0;          // 0: hidden_size / attention_heads; head_size() is either
+  std::int64_t query_groups = 0;             // 0: = attention_heads
+  std::int64_t attention_window = 0;         // positions that a token attends to, its own included; 0: all before it
+  std::int64_t ffn_hidden_size = 0;          // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
+  std::int64_t sequence_length = 0;          // of an encoder-decoder its encoder's
+  std::int64_t decoder_sequence_length = 0;  // of an encoder-decoder; 0: a quarter of that, at least 3
+  std::int64_t max_position_embeddings = 0;  // 0: = the longer of both
   std::int64_t vocab_size = 0;               // 0: the data's
   std::int64_t vocab_multiple = 128;
   std::string position_embedding = "learned";
+  std::int64_t relative_buckets = 32, relative_max_distance = 128;  // of "relative"
   double rotary_fraction = 1, rotary_base = 10000;
   RotaryScalingConfig rotary_scaling;
   std::string activation = "gelu";
   std::string normalization = "layernorm";
   double norm_epsilon = 1e-5;
   bool query_key_norm = false;
+  std::string attention_scale = "head_size";
   std::string residual = "sequential", norm_position = "pre";
   bool tie_embeddings = true, scale_embeddings = false, embedding_norm = false;
   BiasConfig bias;
-  bool head_bias = false;
+  bool head_bias = false, scale_head = false;
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   double init_std = 0.02;
+  MoeConfig moe;  // the table [moe]
+  // Derived from [task] by `resolve`: the outputs of a task's head, 0 where there is none, and the columns of a batch
+  // that make one sample, among which a multiple choice is.
+  std::int64_t task_outputs = 0, task_choices = 1;
 
+  std::int64_t task_classes() const { return task_outputs * task_choices; }
   bool gated() const {
     const ActivationRow* row = find_row(kActivations, activation);
     return row != nullptr && row->gated;
@@ -81,6 +127,16 @@ struct ModelConfig {
   std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction * (1 + 1e-12));
   }
+  /// Whether it has two streams of tokens: an encoder's, and a decoder's that sees it.
+  bool has_decoder() const { return family == "t5"; }
+  /// Of encoder and decoder.
+  std::int64_t all_layers() const {
+    return layers + (!has_decoder() ? 0 : decoder_layers > 0 ? decoder_layers : layers);
+  }
+  /// Of them those with experts.
+  std::int64_t expert_layers() const {
+    return moe.layers_among(layers) + (has_decoder() ? moe.layers_among(all_layers() - layers) : 0);
+  }
   std::int64_t padded_vocab() const { return (vocab_size + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
 
   bool operator==(const ModelConfig&) const = default;
@@ -88,10 +144,11 @@ struct ModelConfig {
 
 struct ParallelConfig {
   std::int64_t tensor = 1, pipeline = 1, virtual_stages = 1, context = 1, expert = 1;
-  std::int64_t data = 0;  // 0: what remains of the ranks
+  std::int64_t data = 0;  // 0: the rest of the ranks
   bool sequence_parallel = false;
   std::string schedule = "1f1b";
   std::vector<std::int64_t> layers_per_stage;  // empty: evenly
+  std::int64_t split_stage = 0;                // asserts the first stage with decoder layers; 0: does not
   bool overlap_gradients = false;
 
   bool operator==(const ParallelConfig&) const = default;
@@ -233,6 +290,24 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+/// What a pretrained model is fine-tuned to do (docs/fine_tuning.md).
+struct TaskConfig {
+  std::string name;  // "": pretraining; "classification", "multiple_choice", "instructions"
+  std::string format = "json";
+  std::vector<std::string> labels;                // of "classification" with format "json"
+  std::int64_t choices = 4;                       // of "multiple_choice"
+  std::string tokenizer, vocab_file, merge_file;  // "": that of the checkpoint it starts from
+  std::int64_t extra_ids = 0;                     // sentinels that its vocabulary is to have
+  // Of chat lines: what stands before and after each role's text.
+  std::string system_prefix, system_suffix = "\n", user_prefix = "User: ", user_suffix = "\n",
+                             assistant_prefix = "Assistant: ", assistant_suffix = "\n";
+
+  bool given() const { return !name.empty(); }
+  /// Whether the model ends with a head of the task.
+  bool has_head() const { return name == "classification" || name == "multiple_choice"; }
+  bool operator==(const TaskConfig&) const = default;
+};
+
 /// A task of base/evaluation_tasks.h in the middle of training.
 struct EvaluationTaskConfig {
   std::string name;  // in metrics and log; given or the task's
@@ -271,6 +346,7 @@ struct RunConfig {
   std::int64_t metrics_every = 0;  // 0: as log_every
   double max_minutes = 0;          // 0: no limit
   double hang_minutes = 30;        // 0: never
+  bool tensorboard = true;
 
   std::int64_t metrics_interval() const { return metrics_every > 0 ? metrics_every : log_every; }
 
@@ -287,6 +363,7 @@ struct Config {
   OptimizerConfig optimizer;
   LearningRateConfig learning_rate;
   DataConfig data;
+  TaskConfig task;
   EvaluationConfig evaluation;
   CheckpointConfig checkpoint;
   RunConfig run;

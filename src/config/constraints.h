@@ -1,4 +1,4 @@
-// Ways to say what one value of the schema must satisfy: the words that schema.cpp's rows are written in.
+// Ways to say what one value of the schema must satisfy: the words that the rows of schema_*.cpp are written in.
 #pragma once
 
 #include <limits>

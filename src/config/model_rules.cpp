@@ -147,9 +147,14 @@ void check_positions(const Config& c, Violations& violations) {
   }
 }
 
+/// What the number of all layers is said with.
+const char* layer_keys(const ModelConfig& model) {
+  return model.has_decoder() ? "model.layers + model.decoder_layers" : "model.layers";
+}
+
 /// A cut of the layers as even as possible, the first and last stages (embedding, head) with the smaller share.
 std::string example_stages(const Config& c) {
-  const std::int64_t stages = c.parallel.pipeline, layers = c.model.layers;
+  const std::int64_t stages = c.parallel.pipeline, layers = c.model.all_layers();
   if (stages > 64) return "[...]";
   std::vector<std::int64_t> shares(static_cast<std::size_t>(stages), layers / stages);
   const std::int64_t rest = layers % stages, first = (stages - rest) / 2;
@@ -172,17 +177,18 @@ void check_uneven_stages(const Config& c, Violations& violations) {
                    "parallel.layers_per_stage has {} numbers, parallel.pipeline = {}; give one number a stage", stages,
                    p.pipeline);
   }
-  if (c.model.layers > 0 && sum != c.model.layers) {
+  const std::int64_t layers = c.model.all_layers();
+  if (c.model.layers > 0 && sum != layers) {
     violations.add({"parallel.layers_per_stage", "model.layers"},
-                   "parallel.layers_per_stage sums to {} = {}, model.layers = {}; {} too {}",
-                   fmt::join(p.layers_per_stage, " + "), sum, c.model.layers, std::abs(sum - c.model.layers),
-                   sum < c.model.layers ? "few" : "many");
+                   "parallel.layers_per_stage sums to {} = {}, {} = {}; {} too {}",
+                   fmt::join(p.layers_per_stage, " + "), sum, layer_keys(c.model), layers, std::abs(sum - layers),
+                   sum < layers ? "few" : "many");
   }
 }
 
 void check_stages(const Config& c, Violations& violations) {
   const ParallelConfig& p = c.parallel;
-  const std::int64_t layers = c.model.layers, chunks = p.pipeline * p.virtual_stages;
+  const std::int64_t layers = c.model.all_layers(), chunks = p.pipeline * p.virtual_stages;
   const ScheduleFacts& schedule = row_named(kSchedules, p.schedule);
   if (schedule.chunks && p.virtual_stages == 1) {
     violations.add({"parallel.virtual_stages", "parallel.schedule"},
@@ -207,17 +213,16 @@ void check_stages(const Config& c, Violations& violations) {
   if (layers <= 0 || layers % chunks == 0) return;
   if (p.virtual_stages == 1) {
     violations.add({"parallel.pipeline", "model.layers"},
-                   "model.layers = {} is not divisible by parallel.pipeline = {}; possible: {}", layers, p.pipeline,
-                   divisors(layers, p.pipeline));
+                   "{} = {} is not divisible by parallel.pipeline = {}; possible: {}", layer_keys(c.model), layers,
+                   p.pipeline, divisors(layers, p.pipeline));
     if (p.pipeline < layers) {  // else a stage would have none
       violations.add_other_way_out("or give parallel.layers_per_stage, such as {}", example_stages(c));
     }
   } else {
-    violations.add(
-        {"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
-        "model.layers = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
-        "products: {}",
-        layers, p.pipeline, p.virtual_stages, chunks, divisors(layers, chunks));
+    violations.add({"parallel.virtual_stages", "parallel.pipeline", "model.layers"},
+                   "{} = {} is not divisible by parallel.pipeline × parallel.virtual_stages = {} × {} = {}; possible "
+                   "products: {}",
+                   layer_keys(c.model), layers, p.pipeline, p.virtual_stages, chunks, divisors(layers, chunks));
     violations.add_other_way_out("or give parallel.layers_per_stage, one number a chunk in the order of the model");
   }
 }
@@ -229,7 +234,7 @@ void check_recompute(const Config& c, Violations& violations) {
                    "recompute.layers = {} has a meaning with mode = \"full\" only, not \"{}\"", r.layers, r.mode);
   }
   const auto& uneven = c.parallel.layers_per_stage;
-  const std::int64_t most = uneven.empty() ? c.model.layers / (c.parallel.pipeline * c.parallel.virtual_stages)
+  const std::int64_t most = uneven.empty() ? c.model.all_layers() / (c.parallel.pipeline * c.parallel.virtual_stages)
                                            : *std::max_element(uneven.begin(), uneven.end());
   if (most < 1) return;  // said elsewhere
   if (row_named(kSchedules, c.parallel.schedule).splits_backward && r.mode == "full" && r.of_chunk(most) == most) {

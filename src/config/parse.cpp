@@ -20,6 +20,7 @@
 #include "config/read_value.h"
 #include "config/rules.h"
 #include "config/suggestions.h"
+#include "config/task.h"
 #include "config/text_checks.h"
 #include "text/utf8.h"
 
@@ -55,6 +56,8 @@ class Parser {
     apply_preset_entry(config);
     apply_entries(config);
     leave_out_rotation(config.model);
+    evaluate_each_pass(config);
+    derive_head(config);
     if (!unreadable_) report(check_alone(config));
     if (!unreadable_ && !issues_.empty() && further) report(further(config));
     if (!issues_.empty()) throw_issues();
@@ -228,6 +231,12 @@ class Parser {
   void leave_out_rotation(ModelConfig& model) const {
     if (model.position_embedding == "rope" || places_.contains("model.rotary_base")) return;
     model.rotary_base = ModelConfig().rotary_base;
+  }
+
+  /// A task is learned in a few passes, and which of them was best is what its evaluations tell.
+  void evaluate_each_pass(Config& config) const {
+    if (places_.contains("train.evaluate_every") || !config.task.has_head()) return;
+    config.train.evaluate_every_epoch = config.train.epochs > 0 && !config.data.validation.empty();
   }
 
   void apply_entries(Config& config) {

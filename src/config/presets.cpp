@@ -111,6 +111,41 @@ ModelConfig megatron_bert(const ModelConfig& sizes) {
   return changed(sizes, [](ModelConfig& model) { model.family = "bert"; });
 }
 
+// The original, whose feed-forward part is four times as wide as the hidden states unless it is given.
+ModelConfig t5(const ModelConfig& sizes, std::int64_t ffn_hidden_size, std::int64_t head_size = 64) {
+  return changed(sizes, [&](ModelConfig& model) {
+    model.family = "t5";
+    model.decoder_layers = model.layers;
+    model.decoder_sequence_length = 128;
+    if (model.head_size() != head_size) model.given_head_size = head_size;
+    model.ffn_hidden_size = ffn_hidden_size;
+    model.position_embedding = "relative";
+    model.normalization = "rmsnorm";
+    model.norm_epsilon = 1e-6;
+    model.activation = "relu";
+    model.bias = false;
+    model.attention_scale = "none";
+    model.scale_head = true;
+  });
+}
+
+// Version 1.1, of Flan-T5 too.
+ModelConfig gated_t5(const ModelConfig& sizes, std::int64_t ffn_hidden_size) {
+  return changed(t5(sizes, ffn_hidden_size), [](ModelConfig& model) {
+    model.activation = "geglu";
+    model.tie_embeddings = model.scale_head = false;
+  });
+}
+
+ModelConfig megatron_t5(const ModelConfig& sizes) {
+  return changed(sizes, [](ModelConfig& model) {
+    model.family = "t5";
+    model.decoder_layers = model.layers;
+    model.decoder_sequence_length = 128;
+    model.head_bias = true;
+  });
+}
+
 struct PresetAlias {
   std::string_view theirs, ours;  // the first as plain_name() writes it
 };
@@ -125,7 +160,12 @@ constexpr PresetAlias kPresetAliases[] = {{"gpt2", "gpt2-124m"},
                                           {"tinyllama", "tinyllama-1.1b"},
                                           {"bertbaseuncased", "bert-base"},
                                           {"bertlargeuncased", "bert-large"},
-                                          {"megatronbert", "megatron-bert-345m"}};
+                                          {"megatronbert", "megatron-bert-345m"},
+                                          {"flant5small", "t5-v1_1-small"},
+                                          {"flant5base", "t5-v1_1-base"},
+                                          {"flant5large", "t5-v1_1-large"},
+                                          {"flant5xl", "t5-v1_1-xl"},
+                                          {"flant5xxl", "t5-v1_1-xxl"}};
 
 // Without what spellings of one name differ in: "meta-llama/Meta-Llama-3-8B" and "llama3-8b" are both "llama38b".
 // Points stay: 1.3b is not 13b.
@@ -177,6 +217,17 @@ std::span<const ModelPreset> model_presets() {
       {"bert-base", bert(gpt(12, 768, 12, 512)), "110M parameters with 30522 tokens"},
       {"bert-large", bert(gpt(24, 1024, 16, 512)), "336M parameters with 30522 tokens"},
       {"megatron-bert-345m", megatron_bert(gpt(24, 1024, 16, 512)), "334M parameters with 29056 tokens"},
+      {"t5-small", t5(gpt(6, 512, 8, 512), 2048), "60.5M parameters with 32128 tokens"},
+      {"t5-base", t5(gpt(12, 768, 12, 512), 3072), "223M parameters with 32128 tokens"},
+      {"t5-large", t5(gpt(24, 1024, 16, 512), 4096), "738M parameters with 32128 tokens"},
+      {"t5-3b", t5(gpt(24, 1024, 32, 512), 16384, 128), "2.85B parameters with 32128 tokens"},
+      {"t5-11b", t5(gpt(24, 1024, 128, 512), 65536, 128), "11.3B parameters with 32128 tokens"},
+      {"t5-v1_1-small", gated_t5(gpt(8, 512, 6, 512), 1024), "77M parameters with 32128 tokens"},
+      {"t5-v1_1-base", gated_t5(gpt(12, 768, 12, 512), 2048), "248M parameters with 32128 tokens"},
+      {"t5-v1_1-large", gated_t5(gpt(24, 1024, 16, 512), 2816), "783M parameters with 32128 tokens"},
+      {"t5-v1_1-xl", gated_t5(gpt(24, 2048, 32, 512), 5120), "2.85B parameters with 32128 tokens"},
+      {"t5-v1_1-xxl", gated_t5(gpt(24, 4096, 64, 512), 10240), "11.1B parameters with 32128 tokens"},
+      {"megatron-t5-220m", megatron_t5(gpt(12, 768, 12, 512)), "222M parameters with 30624 tokens"},
   };
   return presets;
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/philox.h"
+#include "config/task.h"
 #include "config/unsupported.h"
 
 namespace megatron {
@@ -96,6 +97,14 @@ struct Print {
       parts.push_back(fmt::format("{{path = {}, weight = {}}}", quoted(part.path), decimal(part.weight)));
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));
+  }
+  std::string operator()(const std::vector<std::string>& labels) const {
+    if (labels == numbered_labels(static_cast<std::int64_t>(labels.size()))) {
+      return labels.empty() ? "" : std::to_string(labels.size());
+    }
+    std::vector<std::string> names;
+    for (const std::string& label : labels) names.push_back(quoted(label));
+    return fmt::format("[{}]", fmt::join(names, ", "));
   }
   std::string operator()(const std::vector<EvaluationTaskConfig>& tasks) const {
     std::vector<std::string> parts;

@@ -9,6 +9,7 @@
 #include "config/presets.h"
 #include "config/read_evaluation_tasks.h"
 #include "config/suggestions.h"
+#include "config/task.h"
 #include "config/text_checks.h"
 #include "text/utf8.h"
 
@@ -181,6 +182,24 @@ class ValueReader {
       if (problem_.empty() && blend.empty() && key_.absent == "required") set(fmt::format("{} is empty", name()));
     }
     if (problem_.empty()) field = std::move(blend);
+  }
+  void read(std::vector<std::string>& field) {  // task.labels
+    std::vector<std::string> labels;
+    if (const toml::array* const names = node_.as_array()) {
+      for (const toml::node& node : *names) {
+        const auto label = node.value_exact<std::string>();
+        if (!label)
+          return set(fmt::format("{}[{}]: expected string, got {}", name(), labels.size(), megatron::type_name(node)));
+        labels.push_back(*label);
+      }
+      if (!in_range(static_cast<double>(labels.size()), std::to_string(labels.size()), ", how many there are,")) return;
+    } else {
+      if (!node_.is_integer()) return wrong_type(node_, "");
+      std::int64_t count = 0;
+      integer(node_, "", count);
+      if (problem_.empty()) labels = numbered_labels(count);
+    }
+    if (problem_.empty()) field = std::move(labels);
   }
   void read(std::vector<EvaluationTaskConfig>& field) {
     if (!node_.is_array()) return wrong_type(node_, "");

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "config/rules.h"
 #include "config/run_schedule.h"
+#include "config/task.h"
 
 namespace megatron {
 namespace {
@@ -214,7 +215,16 @@ void resolve(Config& config, int ranks, const DataFacts* data, std::vector<std::
   ModelConfig& model = result.model;
   model.query_groups = query_groups_of(model);
   model.ffn_hidden_size = ffn_hidden_size_of(model);
-  if (model.max_position_embeddings == 0) model.max_position_embeddings = model.sequence_length;
+  if (MoeConfig& moe = model.moe; moe.experts > 0) {
+    if (moe.ffn_hidden_size == 0) moe.ffn_hidden_size = model.ffn_hidden_size;
+    if (moe.evaluation_capacity_factor == 0) moe.evaluation_capacity_factor = moe.capacity_factor;
+  }
+  model.decoder_layers = decoder_layers_of(model);
+  model.decoder_sequence_length = decoder_sequence_length_of(model);
+  if (model.max_position_embeddings == 0) {
+    model.max_position_embeddings = std::max(model.sequence_length, model.decoder_sequence_length);
+  }
+  derive_head(result);
   const ParallelConfig& parallel = result.parallel;
   result.parallel.data = ranks / (parallel.tensor * parallel.context * parallel.pipeline);
   if (std::none_of(violations.begin(), violations.end(), concerns_lengths)) {

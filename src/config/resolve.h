@@ -16,6 +16,7 @@ struct DataFacts {
   /// Samples of sequence_length tokens in one pass over the training split, whatever their order: what an epoch is in
   /// train.epochs, evaluate_every = "epoch" and the metrics.
   std::int64_t train_samples = 0;
+  std::size_t host_bytes = 0;  ///< examples that each rank holds in the host's memory
 };
 
 /// The passes over the training data that `samples` samples are.

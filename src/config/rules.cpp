@@ -351,10 +351,22 @@ std::int64_t query_groups_of(const ModelConfig& model) {
   return model.query_groups > 0 ? model.query_groups : model.attention_heads;
 }
 
+std::int64_t decoder_layers_of(const ModelConfig& model) {
+  return model.all_layers() - model.layers;
+}
+
+std::int64_t decoder_sequence_length_of(const ModelConfig& model) {
+  if (!model.has_decoder() || model.decoder_sequence_length > 0) return model.decoder_sequence_length;
+  return std::max(kFewestDecoderRows, model.sequence_length / 4);
+}
+
 std::vector<Violation> check_alone(const Config& config) {
   Violations violations;
   check_model(config, violations);
   check_bert(config, violations);
+  check_t5(config, violations);
+  check_moe(config, violations);
+  check_task(config, violations);
   check_duration(config, violations);
   check_ramp_up(config, violations);
   check_curriculum(config, violations);

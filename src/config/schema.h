@@ -22,12 +22,14 @@ using Access = T& (*)(Config&);
 /// Where a key's value lives. Some are not one plain field: betas lives in OptimizerConfig (beta1, beta2),
 /// bias is a truth value or a name, rotary_scaling, batch_ramp_up and curriculum are tables, evaluate_every in
 /// TrainConfig (steps or "epoch"), checkpoint.every_steps in CheckpointConfig (steps or "never"), data.train,
-/// validation and test are blends (a path, or several with weights), evaluation.tasks is a list of tables.
-using FieldAccess = std::variant<Access<std::int64_t>, Access<std::uint64_t>, Access<double>,
-                                 Access<std::optional<double>>, Access<bool>, Access<std::string>,
-                                 Access<std::vector<std::int64_t>>, Access<BiasConfig>, Access<RotaryScalingConfig>,
-                                 Access<BatchRampUp>, Access<Curriculum>, Access<TrainConfig>, Access<OptimizerConfig>,
-                                 Access<CheckpointConfig>, Access<Blend>, Access<std::vector<EvaluationTaskConfig>>>;
+/// validation and test are blends (a path, or several with weights), task.labels is a list of names or their number,
+/// evaluation.tasks is a list of tables.
+using FieldAccess =
+    std::variant<Access<std::int64_t>, Access<std::uint64_t>, Access<double>, Access<std::optional<double>>,
+                 Access<bool>, Access<std::string>, Access<std::vector<std::int64_t>>, Access<BiasConfig>,
+                 Access<RotaryScalingConfig>, Access<BatchRampUp>, Access<Curriculum>, Access<TrainConfig>,
+                 Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>, Access<std::vector<std::string>>,
+                 Access<std::vector<EvaluationTaskConfig>>>;
 
 /// What a number is rounded to where it is used: nothing coarser than the double that was read, fp32, or dropout's
 /// steps of 1/65536 (ops/dropout_rule.h).

@@ -29,6 +29,7 @@ struct TypeName {
   std::string operator()(Access<std::vector<EvaluationTaskConfig>>) const {
     return "array of tables {name, task, data, every, ...}";
   }
+  std::string operator()(Access<std::vector<std::string>>) const { return "integer or array of strings"; }
   std::string operator()(Access<Blend>) const { return "path, or array of paths or {path, weight}"; }
 };
 

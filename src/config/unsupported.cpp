@@ -15,7 +15,6 @@ namespace {
 
 constexpr Unsupported kUnsupported[] = {
     {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
-    {"parallel.expert", false, "above 1", [](const Config& c) { return c.parallel.expert > 1; }},
 };
 
 std::string value_of(std::string_view full_name, const Config& config) {

@@ -39,5 +39,13 @@ std::string multiples_around(std::int64_t n, std::int64_t m);
 void check_model(const Config& config, Violations& violations);
 /// What an encoder does not have, and what it alone has.
 void check_bert(const Config& config, Violations& violations);
+/// The same of an encoder-decoder.
+void check_t5(const Config& config, Violations& violations);
+/// What samples made of a document's sentences leave without effect: of both.
+void check_sentence_samples(const Config& config, Violations& violations);
+/// What experts need.
+void check_moe(const Config& config, Violations& violations);
+/// What a task for fine-tuning needs, and what belongs to another one.
+void check_task(const Config& config, Violations& violations);
 
 }  // namespace megatron

@@ -1,6 +1,8 @@
 // Attention backward: FlashAttention-2 (Dao 2023). Probabilities are recomputed tile by tile from the saved
 // log-sum-exp; with delta = rowsum(dout ∘ out), the gradient of the scores needs no sum over a whole row.
-// Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks.
+// Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks; that of a
+// bias of distances over queries, distances, then samples.
+#include "cpu/attention_distances.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/working_memory.h"
@@ -19,7 +21,26 @@ AttentionProblem problem_of(const AttentionBackwardArgs& args) {
 std::size_t share_of_thread(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
                                                   3 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                  4 * Pieces::padded(problem.keys * problem.head_size));
+                                                  4 * Pieces::padded(problem.keys * problem.head_size) +
+                                                  2 * DistanceTable::floats(problem));
+}
+
+/// The gradient of the bias of distances is summed up for each sample by itself first: [b, a, buckets].
+std::size_t distance_sums(const AttentionBackwardArgs& args, const AttentionProblem& problem) {
+  if (!args.ddistance_bias) return 0;
+  return static_cast<std::size_t>(problem.samples * problem.heads * problem.distance_buckets());
+}
+
+/// total += the sums of every sample, in their order.
+void add_samples(const AttentionProblem& problem, const float* sums, float* total) {
+  const std::int64_t row = problem.heads * problem.distance_buckets();
+  for (std::int64_t i = 0; i < row; ++i) {
+    double sum = 0;
+    for (std::int64_t sample = 0; sample < problem.samples; ++sample) {
+      sum += static_cast<double>(sums[sample * row + i]);
+    }
+    total[i] += static_cast<float>(sum);
+  }
 }
 
 /// T: the elements of queries, keys, values, output and their gradients. They are packed as floats, and everything in
@@ -27,21 +48,35 @@ std::size_t share_of_thread(const AttentionProblem& problem) {
 template <class T>
 class BackwardPass {
  public:
-  BackwardPass(const AttentionBackwardArgs& args, const AttentionProblem& problem, std::byte* memory)
-      : args_(args), problem_(problem), rule_(args.dropout.probability) {
+  /// distance_sums: [b, a, buckets], null unless the gradient of a bias of distances is wanted.
+  BackwardPass(const AttentionBackwardArgs& args, const AttentionProblem& problem, std::byte* memory,
+               float* distance_sums)
+      : args_(args),
+        problem_(problem),
+        rule_(args.dropout.probability),
+        bias_(problem),
+        dbias_(problem),
+        distance_sums_(distance_sums) {
     Pieces pieces(memory);
     scores_ = pieces.take(kQueryBlock * kTileStride);
     dscores_ = pieces.take(kQueryBlock * kTileStride);
     for (float** piece : {&queries_, &dqueries_, &doutput_}) *piece = pieces.take(kQueryBlock * problem.head_size);
     for (float** piece : {&keys_, &values_, &dkeys_, &dvalues_}) *piece = pieces.take(problem.keys * problem.head_size);
+    for (DistanceTable* table : {&bias_, &dbias_}) table->place(pieces.take(DistanceTable::floats(problem)));
   }
 
   /// One key head of one sample, with all query heads that share it.
   void run(std::int64_t sample, std::int64_t key_head) {
     load_keys(sample, key_head);
     for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+      const std::int64_t head = key_head * problem_.heads_per_key_head + i;
+      if (problem_.has_distance_bias()) bias_.set_bias<T>(sample, head);
+      if (distance_sums_ != nullptr) dbias_.clear();
       for (std::int64_t first = 0; first < problem_.queries; first += kQueryBlock) {
-        differentiate_block(problem_.query_block(sample, first), key_head * problem_.heads_per_key_head + i);
+        differentiate_block(problem_.query_block(sample, first), head);
+      }
+      if (distance_sums_ != nullptr) {
+        dbias_.sum(sample, distance_sums_ + (sample * problem_.heads + head) * problem_.distance_buckets());
       }
     }
     store_key_gradients(sample, key_head);
@@ -111,6 +146,7 @@ class BackwardPass {
         add_slope(scores, columns, slope * kLog2E,
                   tile.low - (problem_.query_offset(block.sample) + block.first + row));
       }
+      if (problem_.has_distance_bias()) add_row(bias_.row(tile.low, block.first + row), columns, scores);
       close_row(scores, columns);
       if (args_.dropout.probability > 0) {
         dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_, tile.low + columns.low,
@@ -119,6 +155,7 @@ class BackwardPass {
       } else {
         differentiate<false>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);
       }
+      if (distance_sums_ != nullptr) add_row(dscores, columns, dbias_.row(tile.low, block.first + row));
     }
     clear_outside(scores, columns, tile.high - tile.low);
     clear_outside(dscores, columns, tile.high - tile.low);
@@ -130,12 +167,15 @@ class BackwardPass {
   float *scores_, *dscores_, *queries_, *dqueries_, *doutput_, *keys_, *values_, *dkeys_, *dvalues_;
   float delta_[kQueryBlock], reference_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes] = {};
+  DistanceTable bias_, dbias_;
+  float* distance_sums_;
 };
 
 }  // namespace
 
 std::size_t attention_backward_bytes(const AttentionBackwardArgs& args, int threads) {
-  return share_of_thread(problem_of(args)) * static_cast<std::size_t>(threads);
+  const AttentionProblem problem = problem_of(args);
+  return share_of_thread(problem) * static_cast<std::size_t>(threads) + sizeof(float) * distance_sums(args, problem);
 }
 
 void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
@@ -143,14 +183,18 @@ void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
   for (const ConstTensor& x : {args.dout, args.out, static_cast<const ConstTensor&>(args.dq)}) problem.check_queries(x);
   for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
   problem.check_log_sum_exp(args.log_sum_exp);
+  problem.check_distance_gradient(args.ddistance_bias, args.mask);
   const std::size_t share = share_of_thread(problem);
   with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
-    std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+    const std::size_t shares = share * static_cast<std::size_t>(team_.threads());
+    std::byte* memory = scratch(shares + sizeof(float) * distance_sums(args, problem));
+    float* sums = args.ddistance_bias ? reinterpret_cast<float*>(memory + shares) : nullptr;
     // Not cut any finer: both keys' and queries' gradients are sums over the other.
     team_.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
-      BackwardPass<T>(args, problem, memory + share * static_cast<std::size_t>(thread))
+      BackwardPass<T>(args, problem, memory + share * static_cast<std::size_t>(thread), sums)
           .run(part / problem.key_heads, part % problem.key_heads);
     });
+    if (sums != nullptr) add_samples(problem, sums, args.ddistance_bias.as<float>());
   });
 }
 

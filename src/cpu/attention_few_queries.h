@@ -108,6 +108,7 @@ class FewQueries {
     if (!columns.empty()) {
       const float slope = problem_.slope(head);
       if (slope != 0) add_slope(values, columns, slope * kLog2E, -(problem_.query_offset(block.sample) + query));
+      if (problem_.has_distance_bias()) add_distance_bias(values, columns, block.sample, head, query);
       close_row(values, columns);
       const float maximum = row_maximum(values, columns, -kInfinity);
       const float sum = exponentiate(values, columns, maximum);
@@ -116,6 +117,16 @@ class FewQueries {
     }
     // Other rows may see keys that this one does not.
     if (!block.all.empty()) clear_outside(values, columns, block.all.high);
+  }
+
+  void add_distance_bias(float* values, Columns columns, std::int64_t sample, std::int64_t head, std::int64_t query) {
+    const std::int64_t position = problem_.query_offset(sample) + query;
+    const T* bias = problem_.template distance_bias<T>(head);
+    problem_.distance_runs().each(columns.low - position, columns.high - position,
+                                  [&](std::int64_t low, std::int64_t high, std::int32_t bucket) {
+                                    const float value = wide(bias[bucket]) * kLog2E;
+                                    for (std::int64_t j = low; j < high; ++j) values[position + j] += value;
+                                  });
   }
 
   void add_values(std::int64_t sample, std::int64_t key_head, KeyRange keys) {

@@ -1,5 +1,6 @@
 // Attention forward: FlashAttention-2 (Dao 2023). For each block of queries, the running row maximum and row sum of the
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
+#include "cpu/attention_distances.h"
 #include "cpu/attention_few_queries.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cpu_ops.h"
@@ -19,7 +20,8 @@ AttentionProblem problem_of(const AttentionForwardArgs& args) {
 std::size_t share_of_thread(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
                                                   2 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                  2 * Pieces::padded(problem.keys * problem.head_size));
+                                                  2 * Pieces::padded(problem.keys * problem.head_size) +
+                                                  DistanceTable::floats(problem));
 }
 
 /// Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the keys
@@ -35,21 +37,24 @@ template <class T>
 class ForwardPass {
  public:
   ForwardPass(const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory)
-      : args_(args), problem_(problem), rule_(args.dropout.probability) {
+      : args_(args), problem_(problem), rule_(args.dropout.probability), bias_(problem) {
     Pieces pieces(memory);
     scores_ = pieces.take(kQueryBlock * kTileStride);
     queries_ = pieces.take(kQueryBlock * problem.head_size);
     output_ = pieces.take(kQueryBlock * problem.head_size);
     keys_ = pieces.take(problem.keys * problem.head_size);
     values_ = pieces.take(problem.keys * problem.head_size);
+    bias_.place(pieces.take(DistanceTable::floats(problem)));
   }
 
   /// The queries [first, last) of all heads that share one key head of one sample; first is a multiple of kQueryBlock.
   void run(std::int64_t sample, std::int64_t key_head, std::int64_t first, std::int64_t last) {
     load_keys(sample, key_head);
     for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
+      const std::int64_t head = key_head * problem_.heads_per_key_head + i;
+      if (problem_.has_distance_bias()) bias_.set_bias<T>(sample, head);
       for (std::int64_t query = first; query < last; query += kQueryBlock) {
-        attend(problem_.query_block(sample, query), key_head * problem_.heads_per_key_head + i);
+        attend(problem_.query_block(sample, query), head);
       }
     }
   }
@@ -90,6 +95,7 @@ class ForwardPass {
         add_slope(scores, columns, slope * kLog2E,
                   tile.low - (problem_.query_offset(block.sample) + block.first + row));
       }
+      if (problem_.has_distance_bias()) add_row(bias_.row(tile.low, block.first + row), columns, scores);
       close_row(scores, columns);
       const float maximum = row_maximum(scores, columns, maximum_[row]);
       const float correction = maximum_[row] == -kInfinity ? 1.0f : std::exp2(maximum_[row] - maximum);
@@ -131,6 +137,7 @@ class ForwardPass {
   const AttentionProblem& problem_;
   const DropoutRule rule_;
   float *scores_, *queries_, *output_, *keys_, *values_;
+  DistanceTable bias_;
   float maximum_[kQueryBlock], sum_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes];
 };

@@ -36,12 +36,22 @@ class AttentionProblem : public AttentionShape {
   /// As AttentionShape.
   AttentionProblem(const char* verb, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                    const AttentionMask& mask, const Dropout& dropout)
-      : AttentionShape(verb, q, k, v, mask, dropout), mask_(mask) {}
+      : AttentionShape(verb, q, k, v, mask, dropout), mask_(mask) {
+    if (mask.distance_bias) distance_runs_ = DistanceRuns(mask.distance_buckets);
+  }
 
   /// Queries first ... of `sample`, at most kQueryBlock of them.
   QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
   /// ALiBi's slope of a head, 0 without.
   float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
+  bool has_distance_bias() const { return static_cast<bool>(mask_.distance_bias); }
+  std::int64_t distance_buckets() const { return mask_.distance_buckets.buckets; }
+  /// The bias of a head by bucket, if there is one; and which distances a bucket has.
+  template <class T>
+  const T* distance_bias(std::int64_t head) const {
+    return mask_.distance_bias.as<T>() + head * distance_buckets();
+  }
+  const DistanceRuns& distance_runs() const { return distance_runs_; }
   std::int64_t query_offset(std::int64_t sample) const {
     return mask_.query_offsets ? mask_.query_offsets.as<std::int32_t>()[sample] : 0;
   }
@@ -50,6 +60,7 @@ class AttentionProblem : public AttentionShape {
   KeyRange visible(std::int64_t sample, std::int64_t query) const;
 
   const AttentionMask& mask_;
+  DistanceRuns distance_runs_;  // read with a bias of distances only
 };
 
 }  // namespace megatron

@@ -49,6 +49,23 @@ class CpuOps final : public Ops {
   void cross_entropy_rescale(const CrossEntropyRescaleArgs&) override;
   void cross_entropy_loss(const CrossEntropyLossArgs&) override;
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override;
+  // route.cpp
+  void route_forward(const RouteForwardArgs&) override;
+  void route_losses(const RouteLossesArgs&) override;
+  void route_backward(const RouteBackwardArgs&) override;
+  // route_tally.cpp
+  void tally_routes(const TallyRoutesArgs&) override;
+  void shift_choice_bias(const ShiftChoiceBiasArgs&) override;
+  // plan_routes.cpp
+  void plan_routes(const PlanRoutesArgs&) override;
+  // expert_rows.cpp
+  void dispatch_rows(const DispatchRowsArgs&) override;
+  void combine_rows(const CombineRowsArgs&) override;
+  void combine_gates_backward(const CombineGatesBackwardArgs&) override;
+  // mixed_rows.cpp
+  void mix_rows_forward(const MixRowsForwardArgs&) override;
+  void mix_rows_backward(const MixRowsBackwardArgs&) override;
+  void jitter_rows(const JitterRowsArgs&) override;
   // optimizer.cpp
   void adamw(const AdamWArgs&) override;
   void sgd(const SgdArgs&) override;
@@ -61,6 +78,8 @@ class CpuOps final : public Ops {
   void add(ConstTensor x, Tensor y) override;
   void scale(Tensor y, double factor) override;
   // working_memory.cpp
+  void read(ConstTensor x, void* host) override;
+
   std::size_t workspace_bytes() const override { return scratch_used_; }
   void reserve(std::size_t bytes) override;
 

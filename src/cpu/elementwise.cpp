@@ -112,6 +112,11 @@ void CpuOps::fill(Tensor y, double value) {
   }
 }
 
+void CpuOps::read(ConstTensor x, void* host) {
+  internal_check(x.contiguous(), "read");
+  if (x.elements() > 0) std::memcpy(host, x.data(), x.bytes());
+}
+
 void CpuOps::copy(ConstTensor x, Tensor y) {
   internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy");
   if (x.dtype() == y.dtype()) {

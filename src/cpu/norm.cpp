@@ -89,30 +89,34 @@ void forward(const ThreadTeam& team, const LayerNormForwardArgs& args) {
   });
 }
 
-/// The two row sums that the input gradient needs, while dgamma and dbeta are added to.
+/// The two row sums that the input gradient needs.
 struct BackwardSums {
   float gradient, gradient_times_normal;
 };
 
-/// With several threads the two halves of this go their own ways, over rows and over columns.
-template <class KindOf, class T, bool with_sums, bool with_parameters>
-BackwardSums accumulate_row(const T* dy, const T* x, const T* gamma, Statistics row, float* dgamma, float* dbeta,
-                            std::int64_t columns) {
+// Separate from add_parameter_gradients() on purpose. Several threads divide the rows among them here and the columns
+// there, while a single thread could do both in one loop; but a compiler may sum in another order in that loop, and the
+// bits would then depend on the number of threads.
+template <class KindOf, class T>
+BackwardSums backward_sums(const T* dy, const T* x, const T* gamma, Statistics row, std::int64_t columns) {
   float sum = 0, product_sum = 0;
 #pragma omp simd reduction(+ : sum, product_sum)
   for (std::int64_t i = 0; i < columns; ++i) {
-    const float normalized = normal<KindOf::centered>(wide(x[i]), row);
     const float gradient = wide(dy[i]) * wide(gamma[i]);
-    if constexpr (with_sums) {
-      if constexpr (KindOf::centered) sum += gradient;
-      product_sum += gradient * normalized;
-    }
-    if constexpr (with_parameters) {
-      dgamma[i] += wide(dy[i]) * normalized;
-      if constexpr (KindOf::with_beta) dbeta[i] += wide(dy[i]);
-    }
+    if constexpr (KindOf::centered) sum += gradient;
+    product_sum += gradient * normal<KindOf::centered>(wide(x[i]), row);
   }
   return {sum, product_sum};
+}
+
+template <class KindOf, class T>
+void add_parameter_gradients(const T* dy, const T* x, Statistics row, float* dgamma, float* dbeta,
+                             std::int64_t columns) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < columns; ++i) {
+    dgamma[i] += wide(dy[i]) * normal<KindOf::centered>(wide(x[i]), row);
+    if constexpr (KindOf::with_beta) dbeta[i] += wide(dy[i]);
+  }
 }
 
 template <bool centered, class T, bool with_residual>
@@ -146,23 +150,26 @@ void backward(const ThreadTeam& team, const LayerNormBackwardArgs& args) {
   const auto input_gradient =
       with_residual ? input_gradient_row<KindOf::centered, T, true> : input_gradient_row<KindOf::centered, T, false>;
   const auto statistics = [&](std::int64_t row) { return Statistics{KindOf::centered ? means[row] : 0, rstds[row]}; };
-  const auto differentiate = [&](std::int64_t row, auto accumulate) {
-    const BackwardSums sums = accumulate(dy[row], x[row], gamma, statistics(row), dgamma, dbeta, columns);
+  const auto add_columns = [&](std::int64_t row, std::int64_t first, std::int64_t last) {
+    add_parameter_gradients<KindOf>(dy[row] + first, x[row] + first, statistics(row), dgamma + first,
+                                    dbeta ? dbeta + first : nullptr, last - first);
+  };
+  const auto differentiate = [&](std::int64_t row) {
+    const BackwardSums sums = backward_sums<KindOf>(dy[row], x[row], gamma, statistics(row), columns);
     input_gradient(dy[row], x[row], gamma, residual[row], statistics(row), sums, dx[row], columns);
   };
   if (!team.worth(size.elements())) {
-    for (std::int64_t row = 0; row < size.rows; ++row) differentiate(row, accumulate_row<KindOf, T, true, true>);
+    for (std::int64_t row = 0; row < size.rows; ++row) {
+      add_columns(row, 0, columns);  // first: dx may lie on dy
+      differentiate(row);
+    }
     return;
   }
-  // The parameters' gradients first: dx may lie on dy.
   team.columns(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t row = 0; row < size.rows; ++row) {
-      accumulate_row<KindOf, T, false, true>(dy[row] + first, x[row] + first, gamma + first, statistics(row),
-                                             dgamma + first, dbeta ? dbeta + first : nullptr, last - first);
-    }
+    for (std::int64_t row = 0; row < size.rows; ++row) add_columns(row, first, last);
   });
   team.rows(size.rows, columns, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t row = first; row < last; ++row) differentiate(row, accumulate_row<KindOf, T, true, false>);
+    for (std::int64_t row = first; row < last; ++row) differentiate(row);
   });
 }
 

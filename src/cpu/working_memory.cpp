@@ -26,6 +26,7 @@ class CpuCountingOps final : public CountingOps {
     CountingOps::attention_backward(args);
     record_workspace(attention_backward_bytes(args, threads_));
   }
+  void plan_routes(const PlanRoutesArgs& args) override { record_workspace(plan_routes_bytes(args)); }
 
  private:
   int threads_;

@@ -12,5 +12,6 @@ namespace megatron {
 std::size_t matmul_bytes(const MatmulArgs& args, int threads);
 std::size_t attention_forward_bytes(const AttentionForwardArgs& args, int threads);
 std::size_t attention_backward_bytes(const AttentionBackwardArgs& args, int threads);
+std::size_t plan_routes_bytes(const PlanRoutesArgs& args);
 
 }  // namespace megatron

@@ -14,8 +14,8 @@ BatchReader::BatchReader(Samples& samples, const BatchLayout& layout, const Batc
       plan_(std::move(plan)),
       first_step_(first_step),
       no_counts_(samples.terms()) {
-  const std::int64_t columns = exact_division(share_.most_samples, share_.data_size, "largest batch per data rank");
-  const std::int64_t most = exact_division(columns, layout_.sizes.samples, "micro-batches of the largest batch");
+  const std::int64_t own = exact_division(share_.most_samples, share_.data_size, "largest batch per data rank");
+  const std::int64_t most = exact_division(own, layout_.sizes.whole_samples(), "micro-batches of the largest batch");
   internal_check(share_.data_rank >= 0 && share_.data_rank < share_.data_size, "data rank outside its group");
   for (Slot& slot : slots_) {
     slot.memory = BatchBuffer(layout_, most, memory);
@@ -89,10 +89,12 @@ bool BatchReader::stopped() {
 void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples) {
   BatchSizes sizes = layout_.sizes;
   if (samples.sequence > 0) sizes.rows[0] = samples.sequence;
-  const std::int64_t b = sizes.samples, d = share_.data_size;
+  const std::int64_t b = sizes.whole_samples(), d = share_.data_size;
   internal_check(samples.samples <= share_.most_samples && sizes.rows[0] <= layout_.sizes.rows[0],
                  "a step larger than the largest batch");
-  internal_check(samples.padding == 0 || layout_.find(&Rows::weights) != nullptr, "padding that counts");
+  internal_check(
+      samples.padding == 0 || layout_.find(&Rows::weights) != nullptr || layout_.find(&Rows::labels) != nullptr,
+      "padding that counts");
   const std::int64_t count = exact_division(samples.samples, b * d, "samples of a step into micro-batches");
   StepBatch& batch = slot.batch;
   batch.step = step;
@@ -103,7 +105,7 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
     const std::int64_t first = k * b * d + share_.data_rank * b;
     for (std::int64_t j = 0; j < b; ++j) {
       if (stopped()) return;
-      const SampleColumn to(slot.memory, sizes, static_cast<std::size_t>(k), j);
+      const SampleColumn to(slot.memory, sizes, static_cast<std::size_t>(k), j * sizes.columns);
       const bool counts = first + j < samples.samples - samples.padding;
       samples_.make(samples.first_sample + static_cast<std::uint64_t>(first + j), to,
                     counts ? batch.loss_counts : no_counts_);
@@ -114,7 +116,7 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
     }
     MicroBatch& micro_batch = batch.micro_batches.emplace_back();
     micro_batch = slot.memory.view(layout_, sizes, static_cast<std::size_t>(k));
-    micro_batch.first_sample = first;
+    micro_batch.first_sample = first * sizes.columns;
   }
 }
 

@@ -21,7 +21,7 @@ namespace megatron {
 
 /// The global batch of one step. samples == 0: there is no such step, the run has ended. Of each sample the first
 /// `sequence` rows of the main stream are used; 0: all of the layout's. The last `padding` samples only fill the batch:
-/// their losses have the weight zero, so that the layout must have weights.
+/// their losses have the weight zero, or no label, so that the layout must have one of these.
 struct GlobalBatch {
   std::uint64_t first_sample = 0;
   std::int64_t samples = 0;

@@ -93,16 +93,6 @@ BertSample BertSamples::make(std::uint64_t sample) const {
   return make(entry, draws);
 }
 
-namespace {
-
-template <class T>
-void place(const std::vector<T>& values, const Column<T>& to) {
-  internal_check(static_cast<std::size_t>(to.size()) <= values.size(), "a batch of longer sequences than its samples");
-  for (std::int64_t i = 0; i < to.size(); ++i) to[i] = values[static_cast<std::size_t>(i)];
-}
-
-}  // namespace
-
 void BertSamples::make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) {
   internal_check(to.rows() == options_.sequence_length, "a sample of sentences cannot be cut");
   const BertSample made = make(sample);

@@ -12,12 +12,48 @@ namespace megatron {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string kept_folder(const std::string& run_directory) {
+  return run_directory + "/tokenizer";
+}
+
+bool is_kept(const std::string& run_directory, const std::string& name, std::uint64_t hash) {
+  return find_kept_tokenizer(name, hash, kept_folder(run_directory) + "/").tokenizer != nullptr;
+}
+
+void keep_files(const std::string& folder, const std::vector<TokenizerFile>& files) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
+  Publication copies;
+  std::vector<std::string> names;
+  for (const TokenizerFile& file : files) {
+    names.push_back(folder + "/" + file.name);
+    copies.write(names.back(), file.contents);
+  }
+  copies.publish();
+  copies.commit();
+  remove_temporaries(names);
+  for (const char* name : kTokenizerFiles) {  // older ones of the other kind
+    const auto is_this = [&](const TokenizerFile& file) { return file.name == name; };
+    if (std::none_of(files.begin(), files.end(), is_this)) remove_quietly(folder + "/" + name);
+  }
+}
+
+}  // namespace
+
+void keep_tokenizer(const std::string& run_directory, const Tokenizer& tokenizer) {
+  if (!tokenizer_has_files(tokenizer.name()) || is_kept(run_directory, tokenizer.name(), tokenizer.hash())) return;
+  keep_files(kept_folder(run_directory), tokenizer.files());
+}
+
 void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets,
                     Log& log) {
   const Vocabulary& vocabulary = sets.front()->vocabulary();
-  if (!tokenizer_has_files(vocabulary.tokenizer)) return;
-  const std::string folder = run_directory + "/tokenizer";
-  if (find_kept_tokenizer(vocabulary.tokenizer, vocabulary.hash, folder + "/").tokenizer != nullptr) return;
+  if (!tokenizer_has_files(vocabulary.tokenizer) || is_kept(run_directory, vocabulary.tokenizer, vocabulary.hash)) {
+    return;
+  }
   const std::vector<VocabularyFile> files = vocabulary_files_of(sets);
   if (files.empty()) {
     log.warning(
@@ -26,22 +62,9 @@ void keep_tokenizer(const std::string& run_directory, const std::vector<std::uni
         kept_file_names(vocabulary.tokenizer, vocabulary_path(sets.front()->prefix(), "")));
     return;
   }
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
-  Publication copies;
-  std::vector<std::string> names;
-  for (const VocabularyFile& file : files) {
-    names.push_back(folder + "/" + file.name);
-    copies.write(names.back(), file.contents);
-  }
-  copies.publish();
-  copies.commit();
-  remove_temporaries(names);
-  for (const char* name : kTokenizerFiles) {  // older ones of the other kind
-    const auto is_this = [&](const VocabularyFile& file) { return file.name == name; };
-    if (std::none_of(files.begin(), files.end(), is_this)) remove_quietly(folder + "/" + name);
-  }
+  std::vector<TokenizerFile> contents;
+  for (const VocabularyFile& file : files) contents.push_back({file.name, file.contents});
+  keep_files(kept_folder(run_directory), contents);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets) {
@@ -57,21 +80,48 @@ std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<T
   return nullptr;
 }
 
+namespace {
+
+/// Where a checkpoint's tokenizer may have been kept: by an import in its own folder, by training in its run's.
+struct KeptFolders {
+  explicit KeptFolders(const std::string& checkpoint_path) {
+    fs::path path = fs::absolute(checkpoint_path).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
+    step = path.string() + "/";
+    run = kept_folder((path.parent_path().parent_path()).string()) + "/";
+  }
+  std::string step, run;
+};
+
+/// What to do where the files that are named are not those of the checkpoint.
+std::string advice_on_files(const std::string& checkpoint_path, const std::string& name, std::uint64_t hash) {
+  if (!tokenizer_has_files(name)) return "another version of this program made it";
+  const KeptFolders folders(checkpoint_path);
+  for (const std::string& folder : {folders.step, folders.run}) {
+    if (find_kept_tokenizer(name, hash, folder).tokenizer == nullptr) continue;
+    return fmt::format("leave --vocab-file out: {} has the right one", folder);
+  }
+  if (name == "gpt2") return "give the right one as --vocab-file and --merge-file";
+  return fmt::format(
+      "give the right one as --vocab-file; if its shards were made with --extra-ids, that is the copy next to them, {}",
+      kept_file_names(name, "PREFIX."));
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
                                                    std::uint64_t hash, const std::string& vocab_file,
                                                    const std::string& merge_file) {
   if (tokenizer_has_files(name) && vocab_file.empty() && merge_file.empty()) {
-    fs::path step = fs::absolute(checkpoint_path).lexically_normal();
-    if (!step.has_filename()) step = step.parent_path();  // it ended with a slash
-    KeptTokenizer imported = find_kept_tokenizer(name, hash, step.string() + "/");
+    const KeptFolders folders(checkpoint_path);
+    KeptTokenizer imported = find_kept_tokenizer(name, hash, folders.step);
     if (imported.tokenizer != nullptr) return std::move(imported.tokenizer);
-    const std::string folder = (step.parent_path().parent_path() / "tokenizer").string() + "/";
-    KeptTokenizer kept = find_kept_tokenizer(name, hash, folder);
+    KeptTokenizer kept = find_kept_tokenizer(name, hash, folders.run);
     verify(
         kept.tokenizer != nullptr || !kept.others.empty(), ErrorKind::data,
         "{} is not there, and {} was trained with a vocabulary; give the files that its text was preprocessed with as "
         "--vocab-file{}",
-        kept_file_names(name, folder), checkpoint_path, name == "gpt2" ? " and --merge-file" : "");
+        kept_file_names(name, folders.run), checkpoint_path, name == "gpt2" ? " and --merge-file" : "");
     verify(kept.tokenizer != nullptr, ErrorKind::checkpoint,
            "{} was trained with the '{}' vocabulary of hash {:016x}, but {}; give the right one as --vocab-file and "
            "--merge-file",
@@ -79,11 +129,10 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
     return std::move(kept.tokenizer);
   }
   std::unique_ptr<Tokenizer> tokenizer = make_tokenizer({name, vocab_file, merge_file});
-  verify(tokenizer->hash() == hash, ErrorKind::checkpoint,
-         "{} was trained with another '{}' vocabulary (hash {:016x}) than {} (hash {:016x}); give the right one as "
-         "--vocab-file and --merge-file",
-         checkpoint_path, name, hash, vocab_file.empty() ? "this program has" : vocab_file, tokenizer->hash());
-  return tokenizer;
+  if (tokenizer->hash() == hash) return tokenizer;
+  fail(ErrorKind::checkpoint, "{} was trained with another '{}' vocabulary (hash {:016x}) than {} (hash {:016x}); {}",
+       checkpoint_path, name, hash, vocab_file.empty() ? "this program has" : vocab_file, tokenizer->hash(),
+       advice_on_files(checkpoint_path, name, hash));
 }
 
 }  // namespace megatron

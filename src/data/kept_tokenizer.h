@@ -17,6 +17,9 @@ namespace megatron {
 /// vocabulary than the shards were made with.
 void keep_tokenizer(const std::string& run_directory, const std::vector<std::unique_ptr<TokenDataset>>& sets, Log& log);
 
+/// The same with the files of a tokenizer that is there.
+void keep_tokenizer(const std::string& run_directory, const Tokenizer& tokenizer);
+
 /// The tokenizer that these sets, which are of one, were made with; nullptr if it needs files that are not with the
 /// shards, or is not known.
 std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets);

@@ -36,6 +36,9 @@ class SampleColumn {
       : buffer_(buffer), sizes_(sizes), k_(k), column_(column) {}
 
   std::int64_t rows(Stream stream = Stream::main) const { return sizes_.rows_of(stream); }
+  /// The columns of the sample, if there are several: this place is the first one's.
+  std::int64_t columns() const { return sizes_.columns; }
+  SampleColumn next(std::int64_t i) const { return {buffer_, sizes_, k_, column_ + i}; }
   /// Empty if the batch lacks the field or has row numbers in it. A wrong T is an internal error.
   template <class T>
   Column<T> of(ConstTensor Rows::*view, Stream stream = Stream::main) const {
@@ -47,6 +50,7 @@ class SampleColumn {
       case FieldShape::rows_by_samples: return {memory + column_, sizes_.samples, rows(stream)};
       case FieldShape::samples_by_rows: return {memory + column_ * rows(stream), 1, rows(stream)};
       case FieldShape::samples: return {memory + column_, 1, 1};
+      case FieldShape::labels: return {memory + column_ / sizes_.columns, 1, 1};
       case FieldShape::rows: break;
     }
     fail(ErrorKind::internal, "a sample has no column in a field without samples");
@@ -58,6 +62,13 @@ class SampleColumn {
   std::size_t k_;
   std::int64_t column_;
 };
+
+/// Sets a whole column, which may be shorter than what the sample has, or absent.
+template <class T>
+void place(const std::vector<T>& values, const Column<T>& to) {
+  internal_check(static_cast<std::size_t>(to.size()) <= values.size(), "a batch of longer sequences than its samples");
+  for (std::int64_t i = 0; i < to.size(); ++i) to[i] = values[static_cast<std::size_t>(i)];
+}
 
 /// Token ids of a sample under a name, for a reader.
 struct NamedTokens {

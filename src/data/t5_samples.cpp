@@ -58,7 +58,7 @@ void place_spans(T5Sample& sample, Tokens text, const std::vector<Span>& spans, 
       append(sample.targets, target_length, text[place]);
     }
     next = span.back() + 1;
-    sentinel += vocabulary.sentinel_step;
+    sentinel += ids.sentinel_step;
   }
   for (; next < text.size(); ++next) append(sample.encoder_tokens, sample.encoder_length, text[next]);
   append(sample.targets, target_length, ids.eos);
@@ -75,47 +75,106 @@ T5Samples::T5Samples(const SentenceCorpus& corpus, const MaskedVocabulary& vocab
          "the texts with a tokenizer that has them");
 }
 
-T5Sample T5Samples::make(std::uint64_t sample) const {
-  const SentenceMap::Entry entry = map_.at(sample);
-  if (options_.order == SentenceOrder::megatron) {
-    NumpyDraws draws(static_cast<std::uint32_t>(options_.seed + sample));
-    return make(sample, entry, draws);
-  }
-  PhiloxDraws draws(options_.seed, sample);
-  return make(sample, entry, draws);
+std::uint64_t T5Samples::samples_of_a_pass(const SentenceCorpus& corpus, const T5SampleOptions& options) {
+  return SentenceMap::samples_of_a_pass(corpus, map_options(options));
 }
 
-T5Sample T5Samples::make(std::uint64_t sample, const SentenceMap::Entry& entry, SampleDraws& draws) const {
+void T5Samples::make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) {
+  const T5Sample made = make(sample);
+  place(made.encoder_tokens, to.of<std::int32_t>(&Rows::tokens, Stream::encoder));
+  place({made.encoder_length}, to.of<std::int32_t>(&Rows::lengths, Stream::encoder));
+  place(made.tokens, to.of<std::int32_t>(&Rows::tokens));
+  place(made.targets, to.of<std::int32_t>(&Rows::targets));
+  place(made.weights, to.of<float>(&Rows::weights));
+  counts[0] += made.length;
+}
+
+std::vector<NamedTokens> T5Samples::show(std::uint64_t sample) {
+  const T5Sample made = make(sample);
+  const auto shown = [](const std::vector<std::int32_t>& tokens, std::int32_t length) {
+    return std::vector<std::int32_t>(tokens.begin(), tokens.begin() + length);
+  };
+  return {{"tokens", shown(made.encoder_tokens, made.encoder_length)},
+          {"decoder_tokens", shown(made.tokens, made.length)},
+          {"targets", shown(made.targets, made.length)}};
+}
+
+/// What the encoder would read without masks.
+struct T5Samples::Text {
+  std::vector<std::int32_t> tokens;
+  bool truncated = false;
+};
+
+T5Samples::Text T5Samples::text_of(const SentenceMap::Entry& entry) const {
   const std::uint64_t first = corpus_.sentences[entry.first], tokens = corpus_.sentences[entry.end] - first;
-  std::vector<std::int32_t> text(std::min(tokens, static_cast<std::uint64_t>(entry.target)));
-  if (!text.empty()) corpus_.tokens->read(first, text.size(), text.data());
+  Text text;
+  text.tokens.resize(std::min(tokens, static_cast<std::uint64_t>(entry.target)));
+  text.truncated = tokens > text.tokens.size();
+  if (!text.tokens.empty()) corpus_.tokens->read(first, text.tokens.size(), text.tokens.data());
+  return text;
+}
+
+void T5Samples::visit_spans(std::uint64_t sample, const SentenceMap::Entry& entry, const Text& text,
+                            const TakeSpan& take) const {
+  const auto visit = [&](SampleDraws& draws) {
+    const double most = draws.most_masked(entry.target, text.tokens.size(), options_.mask_probability);
+    choose_spans(find_words(text.tokens, vocabulary_), most, SpanLengths::geometric, draws, take);
+  };
+  if (options_.order == SentenceOrder::megatron) {
+    NumpyDraws draws(static_cast<std::uint32_t>(options_.seed + sample));
+    return visit(draws);
+  }
+  PhiloxDraws draws(options_.seed, sample);
+  visit(draws);
+}
+
+T5Needs T5Samples::needs(std::uint64_t most) const {
+  const std::uint64_t count = std::min(most, samples());
+  T5Needs needs;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto sample = static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * samples() / count);
+    const SentenceMap::Entry entry = map_.at(sample);
+    std::uint64_t spans = 0, masked = 0;
+    visit_spans(sample, entry, text_of(entry), [&](std::span<const std::uint32_t> places) {
+      ++spans;
+      masked += places.size();
+      return true;
+    });
+    needs.mean_spans += static_cast<double>(spans) / static_cast<double>(count);
+    needs.most_spans = std::max(needs.most_spans, spans);
+    needs.most_tokens = std::max(needs.most_tokens, 1 + masked + spans);
+  }
+  return needs;
+}
+
+T5Sample T5Samples::make(std::uint64_t sample) const {
+  const SentenceMap::Entry entry = map_.at(sample);
+  const Text text = text_of(entry);
   const SpecialIds& ids = vocabulary_.ids;
   const Room room{static_cast<std::uint64_t>(options_.decoder_length), static_cast<std::uint64_t>(ids.sentinels)};
   std::vector<Span> spans;
   std::uint64_t masked = 0;
-  const double most = draws.most_masked(entry.target, text.size(), options_.mask_probability);
-  choose_spans(
-      find_words(text, vocabulary_), most, SpanLengths::geometric, draws, [&](std::span<const std::uint32_t> places) {
-        if (!room.fits(masked + places.size(), spans.size() + 1)) {
-          verify(options_.order != SentenceOrder::megatron, ErrorKind::configuration,
-                 "sample {} of Megatron's order masks spans that do not fit {} decoder tokens and {} sentinels; "
-                 "lengthen model.decoder_sequence_length, or use data.order = \"epoch\", which leaves such "
-                 "spans out",
-                 sample, room.tokens, room.spans);
-          return false;
-        }
-        spans.emplace_back(places.begin(), places.end());
-        masked += places.size();
-        return true;
-      });
+  visit_spans(sample, entry, text, [&](std::span<const std::uint32_t> places) {
+    if (!room.fits(masked + places.size(), spans.size() + 1)) {
+      verify(options_.order != SentenceOrder::megatron, ErrorKind::configuration,
+             "sample {} of Megatron's order masks spans that do not fit {} decoder tokens and {} sentinels; "
+             "lengthen model.decoder_sequence_length, or use data.order = \"epoch\", which leaves such "
+             "spans out",
+             sample, room.tokens, room.spans);
+      return false;
+    }
+    spans.emplace_back(places.begin(), places.end());
+    masked += places.size();
+    return true;
+  });
   std::sort(spans.begin(), spans.end());
   T5Sample made;
-  made.truncated = tokens > text.size();
+  made.truncated = text.truncated;
   made.encoder_tokens.assign(static_cast<std::size_t>(options_.sequence_length), ids.pad);
   made.tokens.assign(static_cast<std::size_t>(options_.decoder_length), ids.pad);
   made.targets.assign(made.tokens.size(), 0);
   made.weights.assign(made.tokens.size(), 0.0f);
-  place_spans(made, text, spans, vocabulary_);
+  place_spans(made, text.tokens, spans, vocabulary_);
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/samples.h"
 #include "data/sentence_map.h"
 #include "data/word_masking.h"
 
@@ -30,22 +31,41 @@ struct T5SampleOptions {
   std::uint64_t wanted_samples = 0;  ///< SentenceOrder::megatron
 };
 
-/// Thread-safe.
-class T5Samples {
+/// What masks take if nothing has to be left out.
+struct T5Needs {
+  double mean_spans = 0;
+  std::uint64_t most_spans = 0;
+  std::uint64_t most_tokens = 0;  ///< of the decoder: spans and their tokens, and bos or eos
+};
+
+class T5Samples final : public Samples {
  public:
   /// Vocabulary and corpus show what must outlive it. ErrorKind::configuration if a sequence is too short,
   /// ErrorKind::data if the vocabulary lacks a special token or there are no samples.
   T5Samples(const SentenceCorpus& corpus, const MaskedVocabulary& vocabulary, const T5SampleOptions& options);
 
-  std::uint64_t samples() const { return map_.samples(); }
-  std::string description() const { return map_.description(); }
+  /// As samples(), of the first pass alone whatever the order and what is wanted; 0 is no error here.
+  static std::uint64_t samples_of_a_pass(const SentenceCorpus& corpus, const T5SampleOptions& options);
+
+  std::uint64_t samples() const override { return map_.samples(); }
+  std::string description() const override { return map_.description(); }
   const SentenceMap& map() const { return map_; }
   /// A sample whose spans do not fit the decoder or need more sentinels than there are is ErrorKind::configuration with
   /// SentenceOrder::megatron, as in Megatron. The other orders leave spans out.
   T5Sample make(std::uint64_t sample) const;
+  /// Of `most` samples evenly spread over all, or of all.
+  T5Needs needs(std::uint64_t most) const;
+
+  void make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) override;
+  std::optional<double> count_per_sample(const BatchSizes& /*sizes*/) const override { return std::nullopt; }
+  /// What the encoder reads, what the decoder reads, and what it is to write, without padding.
+  std::vector<NamedTokens> show(std::uint64_t sample) override;
 
  private:
-  T5Sample make(std::uint64_t sample, const SentenceMap::Entry& entry, SampleDraws& draws) const;
+  struct Text;
+  Text text_of(const SentenceMap::Entry& entry) const;
+  /// Calls take as choose_spans() does.
+  void visit_spans(std::uint64_t sample, const SentenceMap::Entry& entry, const Text& text, const TakeSpan& take) const;
 
   SentenceCorpus corpus_;
   MaskedVocabulary vocabulary_;

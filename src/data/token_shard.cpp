@@ -42,9 +42,12 @@ SpecialIds read_special_ids(const Hdf5Reader& file, std::uint64_t vocabulary) {
   }
   if (!file.has("sentinels")) return special;
   const std::uint64_t sentinels = file.read_u64("sentinels");
-  verify(special.first_sentinel >= 0 && sentinels <= vocabulary - static_cast<std::uint64_t>(special.first_sentinel),
-         ErrorKind::data, "{}: {} sentinels from token {} do not fit into the vocabulary of {}", file.path(), sentinels,
-         special.first_sentinel, vocabulary);
+  const bool descend = file.has("sentinels_descend");
+  const auto first = static_cast<std::uint64_t>(std::max(special.first_sentinel, 0));
+  verify(special.first_sentinel >= 0 && sentinels <= (descend ? first + 1 : vocabulary - first), ErrorKind::data,
+         "{}: {} sentinels from token {} {} do not fit into the vocabulary of {}", file.path(), sentinels,
+         special.first_sentinel, descend ? "downward" : "upward", vocabulary);
+  special.sentinel_step = descend ? -1 : 1;
   special.sentinels = static_cast<std::int32_t>(sentinels);
   return special;
 }
@@ -102,6 +105,7 @@ TokenShardWriter::TokenShardWriter(std::string temporary_path, const Vocabulary&
   }
   if (vocabulary_.special.sentinels > 0) {
     file_.write_attribute("sentinels", static_cast<std::uint64_t>(vocabulary_.special.sentinels));
+    if (vocabulary_.special.sentinel_step < 0) file_.write_attribute("sentinels_descend", std::uint64_t{1});
   }
   for (const char* name : {"shard_index", "shard_count", "set_hash"}) file_.write_attribute(name, std::uint64_t{0});
 }

@@ -8,7 +8,8 @@
 //   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
 //                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
 //                or mixes two runs of megatron_preprocess is noticed;
-//                those of cls sep mask pad bos eos unk first_sentinel sentinels that the vocabulary has
+//                those of cls sep mask pad bos eos unk first_sentinel sentinels that the vocabulary has;
+//                sentinels_descend (1): the first sentinel has the highest id
 //
 // Shards of format 1 lack the hashes; they are still read. A writer owns its temporary file until it is finished.
 // Errors of reading are ErrorKind::data.

@@ -18,7 +18,6 @@ namespace megatron {
 struct MaskedVocabulary {
   SpecialIds ids;
   std::span<const std::uint8_t> continues;  ///< [size]: 1: a piece that continues a word
-  std::int32_t sentinel_step = 1;           ///< from one sentinel's id to the next one's: 1 or -1
 
   std::uint64_t size() const { return continues.size(); }
 };

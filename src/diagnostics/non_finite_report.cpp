@@ -175,6 +175,7 @@ class Findings {
     std::string where = reports_[static_cast<std::size_t>(rank)].host;
     if (shape_.tensor > 1) where += fmt::format(", tensor rank {}", at.tensor);
     if (shape_.data > 1) where += fmt::format(", data rank {}", at.data);
+    if (shape_.expert > 1) where += fmt::format(", expert rank {}", at.data % shape_.expert);
     if (shape_.pipeline > 1) where += fmt::format(", stage {}", at.pipeline);
     return fmt::format("{} on rank {} ({})", place.name, rank, where);
   }

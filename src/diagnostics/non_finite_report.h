@@ -2,8 +2,9 @@
 // step; a healthy one pays nothing.
 //
 // One bad number is everywhere after the sums over ranks, so that the step is played once more without the sums over
-// data ranks: the ranks whose own gradients are bad then began it. If it does not come again, it was no property of the
-// model and its data, but of a machine. Knows what ranks report; Replica plays, the loop decides what follows.
+// copies: the ranks whose own gradients are bad then began it, or they hold experts that these sent a bad token to. If
+// it does not come again, it was no property of the model and its data, but of a machine. Knows what ranks report;
+// Replica plays, the loop decides what follows.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ struct NonFiniteReport {
   BadTensors values;           ///< rounded to the type that is computed in
   BadTensors gradients;        ///< summed, as the update found them
   bool loss_again = false;     ///< in the step's repetition
-  BadTensors gradients_again;  ///< this data rank's own
+  BadTensors gradients_again;  ///< this rank's own, before the sums over copies
   double loss_scale = 1;       ///< of the step
   double loss_scale_again = 1;
 

@@ -112,7 +112,7 @@ std::string ParityReport::tables() const {
   fmt::format_to(out, "  {:>4} {:>12} {:>12} {:>10}   {:>13} {:>12} {:>10}   {}\n", "step", "loss", "reference",
                  "difference", "gradient norm", "reference", "difference", "gradients");
   for (std::size_t i = 0; i < comparison_.steps.size(); ++i) {
-    const auto& [loss, norm, gradients] = comparison_.steps[i];
+    const auto& [loss, norm, gradients, gap] = comparison_.steps[i];
     fmt::format_to(out, "  {:>4} {:>12.7f} {:>12.7f} {:>10.1e}   {:>13.6g} {:>12.6g} {:>10.1e}   {:>9.1e}\n", i + 1,
                    loss.here, loss.reference, relative(loss), norm.here, norm.reference, relative(norm),
                    largest_relative(gradients));
@@ -146,6 +146,27 @@ std::string ParityReport::gradient_failure(std::size_t step) const {
       text, last.name, last.relative, last.rank);
 }
 
+ComparedNumber ParityReport::least_gap(std::size_t steps) const {
+  ComparedNumber least{kInfinity, kInfinity};
+  for (std::size_t step = 0; step < steps; ++step) {
+    const ComparedNumber& gap = comparison_.steps[step].gap;
+    least = {std::min(least.here, gap.here), std::min(least.reference, gap.reference)};
+  }
+  return least;
+}
+
+// What follows a token that went to another expert differs with it, its choice bias among it.
+std::string ParityReport::gap_hint() const {
+  const std::size_t first = first_step_beyond(), steps = first > 0 ? first : comparison_.steps.size();
+  const ComparedNumber gap = least_gap(steps);
+  if (std::min(gap.here, gap.reference) >= tolerance_.gap) return {};
+  return fmt::format(
+      "this may be one token that went to another expert: the smallest router gap up to step {} is {:.1e} here and "
+      "{:.1e} on one rank, and below {:.0e} rounding decides (docs/mixture_of_experts.md); verify with another "
+      "train.seed, or with moe.top_k = moe.experts, to tell",
+      steps, gap.here, gap.reference, tolerance_.gap);
+}
+
 std::string ParityReport::failure() const {
   std::vector<std::string> parts;
   const std::vector<StepComparison>& steps = comparison_.steps;
@@ -174,6 +195,7 @@ std::string ParityReport::failure() const {
                     "of it on rank {}",
                     updated_otherwise, comparison_.parameters.size(), worst->name, worst->relative, worst->rank));
   }
+  if (const std::string hint = gap_hint(); !parts.empty() && !hint.empty()) parts.push_back(hint);
   if (!comparison_.copies.empty()) parts.push_back(comparison_.copies);
   return fmt::format("{}", fmt::join(parts, "; "));
 }
@@ -207,6 +229,11 @@ std::string ParityReport::summary() const {
   if (rounding_losses + rounding_gradients > 0) {
     fmt::format_to(std::back_inserter(text), "; {} losses and {} gradients more, no further than rounding moves them",
                    rounding_losses, rounding_gradients);
+  }
+  const ComparedNumber gap = least_gap(comparison_.steps.size());
+  if (std::isfinite(gap.reference)) {
+    fmt::format_to(std::back_inserter(text), "; smallest router gap {:.1e}, on one rank {:.1e}", gap.here,
+                   gap.reference);
   }
   return text;
 }

@@ -93,23 +93,32 @@ struct ReplicaCheck::HashState {
 ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store, Device& device,
                            const Optimizer& optimizer)
     : grid_(grid), device_(device), staging_(kStagingBytes), state_(std::make_unique<HashState>()) {
+  const auto held_by = [&grid](const Communicator& copies) {
+    return [&grid, group = &copies](const Slice& slice) {
+      return slice.over_copies && &grid.copies(slice.parameter->copies) == group;
+    };
+  };
   holders_ = {
-      {&grid.copies(), [](const Slice& slice) { return slice.over_copies; }},
+      {&grid.copies(), held_by(grid.copies())},
       {&grid.tensor(),
        [](const Slice& slice) {
          return slice.parameter->tensor == Placement::replica || slice.parameter->tensor == Placement::partial;
        }},
       {&grid.kv_replicas(), [](const Slice& slice) { return slice.parameter->tensor == Placement::kv_replicated; }},
   };
+  if (Communicator& experts = grid.copies(CopyGroup::experts); &experts != &grid.copies()) {
+    holders_.push_back({&experts, held_by(experts)});
+  }
   for (int i = 0; i < grid.ties(); ++i) {
     holders_.push_back({&grid.tie(i), [i](const Slice& slice) { return slice.parameter->tie == i; }});
   }
   for (const Parameter& parameter : store.all()) {
     add({&parameter, parameter.value, "", true});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
-      add_state(parameter, part, optimizer, store.shards() > 1);
+      add_state(parameter, part, optimizer, store.sharded());
     }
   }
+  for (const ModelState& state : store.states()) add({&state, state.value, "", true});
 }
 
 void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer,

@@ -65,9 +65,8 @@ void require_same_ends(const std::vector<std::unique_ptr<TokenDataset>>& dataset
   if (!with || !without) return;
   fail(ErrorKind::data,
        "{}: its {} document ends with the end of document, {}; {}: its {} document does not, but with token {}: the "
-       "ends of documents cannot be told apart in both; make the odd one again, so that all are made with or all "
-       "without "
-       "--no-append-eod",
+       "ends of documents cannot be told apart in both; make the odd one again, so that all are made with "
+       "--append-eod or all with --no-append-eod",
        with->shard, with->which, end_of_document, without->shard, without->which, without->token);
 }
 

@@ -98,7 +98,8 @@ Tensor Worker::infer(const Integers& integers, const CachePass& cache, const Sta
                   .micro_batch = batch,
                   .activation_type = type,
                   .training = false,
-                  .cache = &cache};
+                  .cache = &cache,
+                  .experts_take_all = true};
   const bool wanted = stage.last() && integers.wanted;
   const std::int64_t t = region.size(), n = wanted ? integers.wanted.dim(0) : 0;
   Tensor part;

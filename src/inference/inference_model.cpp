@@ -16,6 +16,7 @@ Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t ten
   config.parallel.tensor = tensor;
   config.parallel.pipeline = pipeline;
   config.train.micro_batch_size = 1;
+  if (!config.task.has_head()) config.task = {};  // a decoder that has learned from instructions is one like others
   resolve(config, static_cast<int>(tensor * pipeline), nullptr);
   return config;
 }
@@ -37,32 +38,39 @@ void InferenceModel::load(Communicator& world, const CheckpointReader& checkpoin
   load_weights(world, checkpoint, store_, compute_.backend);
 }
 
-// One sample without documents, of which the head is asked for no loss.
-MicroBatch InferenceModel::upload(std::span<const std::int32_t> tokens) {
+// One sample without documents and padding, of which the head is asked for no loss.
+MicroBatch InferenceModel::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> encoder_tokens) {
   Device& device = *compute_.backend.device;
   const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
   Config config = config_;
   config.data = {};
   BatchLayout layout = batch_layout(config);
   for (const auto field : {&Rows::targets, &Rows::weights, &Rows::types, &Rows::lengths, &Rows::labels}) {
-    layout = layout.without(field);
+    layout = layout.without(field).without(field, Stream::encoder);
   }
-  layout.sizes = {.rows = {static_cast<std::int64_t>(tokens.size())}, .samples = 1};
-  if (batch_.layout().sizes.rows_of(Stream::main) < layout.sizes.rows_of(Stream::main)) {
+  layout.sizes = {.rows = {static_cast<std::int64_t>(tokens.size()), static_cast<std::int64_t>(encoder_tokens.size())},
+                  .samples = 1};
+  const auto longer = [&](Stream stream) {
+    return batch_.layout().sizes.rows_of(stream) < layout.sizes.rows_of(stream);
+  };
+  if (longer(Stream::main) || longer(Stream::encoder)) {
     batch_ = BatchBuffer(layout, 1, device);
     batch_.write_row_numbers(copy);
   }
-  const BatchField* const ids = layout.find(&Rows::tokens);
-  internal_check(ids != nullptr, "logits of a model that reads no tokens");
-  copy(batch_.at(*ids, 0), tokens.data(), tokens.size_bytes());
+  for (const auto& [stream, ids] : {std::pair(Stream::main, tokens), {Stream::encoder, encoder_tokens}}) {
+    const BatchField* const field = layout.find(&Rows::tokens, stream);
+    internal_check((field == nullptr) == ids.empty(), "logits need the tokens of each stream of a model");
+    if (field != nullptr) copy(batch_.at(*field, 0), ids.data(), ids.size_bytes());
+  }
   return batch_.view(layout, layout.sizes, 0);
 }
 
-void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits) {
+void InferenceModel::logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits,
+                            std::span<const std::int32_t> encoder_tokens) {
   const auto s = static_cast<std::int64_t>(tokens.size());
   const std::int64_t vocab = config_.model.vocab_size, padded = config_.model.padded_vocab();
   Device& device = *compute_.backend.device;
-  const MicroBatch batch = upload(tokens);
+  const MicroBatch batch = upload(tokens, encoder_tokens);
 
   // The same pass twice: once to learn how much memory this length needs, once for real.
   const auto pass = [&](Ops& ops, Arena& saved, Arena& scratch) {

@@ -32,11 +32,13 @@ class InferenceModel {
   std::vector<TensorSlice> values() const;
   /// Bytes that the weights take on the device.
   std::size_t weight_bytes() const { return store_.values().bytes() + store_.constant_bytes(); }
-  /// Next-token logits after each token from number `first_row` on, [rows, vocab_size], row-major.
-  void logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits);
+  /// Next-token logits after each token from number `first_row` on, [rows, vocab_size], row-major. `tokens` are those
+  /// of a decoder where the model also has an encoder, which reads `encoder_tokens`.
+  void logits(std::span<const std::int32_t> tokens, std::int64_t first_row, std::vector<float>& logits,
+              std::span<const std::int32_t> encoder_tokens = {});
 
  private:
-  MicroBatch upload(std::span<const std::int32_t> tokens);
+  MicroBatch upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> encoder_tokens);
 
   Config config_;
   Compute compute_;

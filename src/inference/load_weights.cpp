@@ -19,6 +19,12 @@ TensorSlice whole(const Parameter& parameter, Tensor value) {
           .v = {}};
 }
 
+std::vector<TensorSlice> states_of(const ParameterStore& store) {
+  std::vector<TensorSlice> pieces;
+  for (const ModelState& state : store.states()) pieces.push_back(whole(state, state.value));
+  return pieces;
+}
+
 // [begin, end) of the parameters that are read together, by their last ones.
 std::vector<std::size_t> rounds_of(const std::vector<Parameter>& all) {
   std::vector<std::size_t> ends;
@@ -34,6 +40,7 @@ std::vector<std::size_t> rounds_of(const std::vector<Parameter>& all) {
 std::vector<TensorSlice> whole_values(const ParameterStore& store) {
   std::vector<TensorSlice> pieces;
   for (const Parameter& parameter : store.all()) pieces.push_back(whole(parameter, parameter.value));
+  for (const TensorSlice& state : states_of(store)) pieces.push_back(state);
   return pieces;
 }
 
@@ -66,6 +73,7 @@ void load_weights(Communicator& world, const CheckpointReader& checkpoint, const
     }
     begin = end;
   }
+  checkpoint.read(world, states_of(store), device);  // f32 in every model
 }
 
 }  // namespace megatron

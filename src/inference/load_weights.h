@@ -9,7 +9,7 @@
 
 namespace megatron {
 
-/// All parameters of an f32 store, each of them whole, as what a checkpoint reads.
+/// All parameters and states of an f32 store, each of them whole, as what a checkpoint reads.
 std::vector<TensorSlice> whole_values(const ParameterStore& store);
 
 /// Reads the weights, f32 in every checkpoint, and rounds them to the store's type; a few parameters at a time are in

@@ -10,15 +10,13 @@ namespace megatron {
 
 namespace {
 
-std::vector<std::int32_t> fixed_tokens(const ModelConfig& model) {
+std::vector<std::int32_t> fixed_tokens(std::int64_t vocabulary, std::int64_t count, std::int64_t step) {
   std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(32, model.sequence_length); ++i) {
-    tokens.push_back(static_cast<std::int32_t>((i * 7919 + 13) % model.vocab_size));
-  }
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>((i * step + 13) % vocabulary));
   return tokens;
 }
 
-std::vector<float> logits_of(const Config& config, Communicator& world, const std::vector<std::int32_t>& tokens,
+std::vector<float> logits_of(const Config& config, Communicator& world, const LogitComparison& of,
                              const FillValues& fill) {
   RunConfig run;
   run.device = "cpu";
@@ -26,18 +24,23 @@ std::vector<float> logits_of(const Config& config, Communicator& world, const st
   InferenceModel model(config, world, start_compute(run, world, "", 0));
   fill(model.values());
   std::vector<float> logits;
-  model.logits(tokens, 0, logits);
+  model.logits(of.tokens, 0, logits, of.encoder_tokens);
   return logits;
 }
 
 }  // namespace
 
-LogitComparison compare_logits(const Config& config, Communicator& world, const FillValues& source,
-                               const FillValues& target) {
+LogitComparison compare_logits(const Config& config, Communicator& world, std::int64_t known_tokens,
+                               const FillValues& source, const FillValues& target) {
   LogitComparison compared;
-  compared.tokens = fixed_tokens(config.model);
-  const std::vector<float> expected = logits_of(config, world, compared.tokens, source);
-  compared.logits = logits_of(config, world, compared.tokens, target);
+  const ModelConfig& model = config.model;
+  const std::int64_t length = model.has_decoder() ? model.decoder_sequence_length : model.sequence_length;
+  compared.tokens = fixed_tokens(known_tokens, std::min<std::int64_t>(32, length), 7919);
+  if (model.has_decoder()) {
+    compared.encoder_tokens = fixed_tokens(known_tokens, std::min<std::int64_t>(48, model.sequence_length), 104729);
+  }
+  const std::vector<float> expected = logits_of(config, world, compared, source);
+  compared.logits = logits_of(config, world, compared, target);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const float ours = expected[i], theirs = compared.logits[i];
     if (std::isnan(ours)) {

@@ -13,7 +13,8 @@ namespace megatron {
 /// What both sides of a conversion say about the same tokens.
 struct LogitComparison {
   std::vector<std::int32_t> tokens;
-  std::vector<float> logits;  ///< of the target, [tokens, vocab_size]
+  std::vector<std::int32_t> encoder_tokens;  ///< of an encoder-decoder, whose decoder reads `tokens`
+  std::vector<float> logits;                 ///< of the target, [tokens, vocab_size]
   double largest_difference = 0, largest_logit = 0;
   std::int64_t differing = 0;    ///< logits of other bits, unless neither is a number
   std::int64_t not_numbers = 0;  ///< logits of the source
@@ -22,8 +23,9 @@ struct LogitComparison {
 /// Sets the values of all these pieces, which are whole records in host memory.
 using FillValues = std::function<void(const std::vector<TensorSlice>& values)>;
 
-/// Runs the model of `config` on one process, with one side's numbers and then the other's: the memory of one model.
-LogitComparison compare_logits(const Config& config, Communicator& world, const FillValues& source,
-                               const FillValues& target);
+/// Runs the model of `config` on one process, with one side's numbers and then the other's: the memory of one model. It
+/// reads ids below `known_tokens`, which both sides were trained with.
+LogitComparison compare_logits(const Config& config, Communicator& world, std::int64_t known_tokens,
+                               const FillValues& source, const FillValues& target);
 
 }  // namespace megatron

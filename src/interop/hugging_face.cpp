@@ -62,11 +62,13 @@ HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, cons
   return found;
 }
 
-/// The tokenizer's own files, and what AutoTokenizer needs.
+/// The tokenizer's own files, and what AutoTokenizer needs, if it has such a form.
 void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const std::string& folder) {
   write_tokenizer_files(tokenizer, folder);
   const std::string whole = folder + "/" + kTokenizerFile;
-  if (!tokenizer_file_exists(whole)) create_file_durably(whole, tokenizer.tokenizer_json());
+  const std::string json_form = tokenizer.tokenizer_json();
+  if (json_form.empty()) return;
+  if (!tokenizer_file_exists(whole)) create_file_durably(whole, json_form);
   create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
 }
 
@@ -82,16 +84,34 @@ void require_all_exchanged(const CheckpointReader& source, const std::vector<Hug
          unused.empty() ? "" : *unused.begin());
 }
 
+/// What generation needs to know. Without a tokenizer, an encoder-decoder keeps those of its format.
+void set_token_ids(const ModelConfig& model, const Tokenizer* tokenizer, json& out) {
+  if (!model.has_decoder()) {
+    out["bos_token_id"] = out["eos_token_id"] = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
+    return;
+  }
+  const SpecialIds ids = tokenizer == nullptr ? SpecialIds{} : tokenizer->special_ids();
+  const auto set = [&](const char* key, std::int32_t id) {
+    if (id >= 0) out[key] = id;
+  };
+  set("pad_token_id", ids.pad);
+  set("eos_token_id", ids.eos);
+  set("decoder_start_token_id", ids.bos);
+}
+
 json exported_config(const Config& config, const CheckpointReader& source, HuggingFaceFormat format,
                      SafetensorsType type, const Tokenizer* tokenizer) {
   const char* dtype = type == SafetensorsType::f32 ? "float32" : type == SafetensorsType::bf16 ? "bfloat16" : "float16";
   json out = hugging_face_config(config.model, format, dtype);
-  const json end = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
-  out["bos_token_id"] = out["eos_token_id"] = end;
+  set_token_ids(config.model, tokenizer, out);
   out[kOwnConfigKey] = {{"vocab_size", config.model.vocab_size},
                         {"vocab_multiple", config.model.vocab_multiple},
                         {"sequence_length", config.model.sequence_length},
                         {"step", source.state().step}};
+  if (config.model.has_decoder()) {
+    out[kOwnConfigKey]["decoder_sequence_length"] = config.model.decoder_sequence_length;
+  }
+  if (exports_head_copy(config.model, family_of(format))) out[kOwnConfigKey]["tie_embeddings"] = true;
   const json& facts = source.state().facts;
   if (facts.contains("tokenizer") && facts.contains("tokenizer_hash")) {
     out[kOwnConfigKey]["tokenizer"] = facts.at("tokenizer");
@@ -112,10 +132,18 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
                                    const ExportOptions& options) {
   const Config config = config_for_inference(source);
   reject_unsupported_keys(config);
+  verify(!config.task.has_head(), ErrorKind::configuration,
+         "{}: this model has the head of task.name = \"{}\", of which no Hugging Face form is written; export the "
+         "checkpoint that it was fine-tuned from",
+         source.path(), config.task.name);
   const HuggingFaceFormat format = options.format ? *options.format : format_of(config.model);
   require_format(config.model, format);
-  const std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(config.model, format, config.model.vocab_size);
+  std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(config.model, format, config.model.vocab_size);
   require_all_exchanged(source, tensors);
+  if (const HuggingFaceFamily& family = family_of(format); exports_head_copy(config.model, family)) {
+    tensors.push_back(tensors.front());  // the word table
+    tensors.back().name = std::string(family.names.head) + ".weight";
+  }
   std::vector<NewTensor> list;
   for (const HuggingFaceTensor& tensor : tensors) list.push_back({tensor.name, tensor.shape});
 
@@ -129,6 +157,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     report.files = written.files;
     report.bytes = written.bytes;
     report.tensors = static_cast<std::int64_t>(tensors.size());
+    report.lost = lost_in_format(config.model, format);
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_beside(source);
     report.has_tokenizer = tokenizer != nullptr;
     const json description = exported_config(config, source, format, options.type, tokenizer.get());
@@ -137,7 +166,7 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     sync_path(folder.path());
     if (options.compare) {
       const HuggingFaceReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
-      report.compared = compare_logits(config, world, values_of(source), values_of(exported));
+      report.compared = compare_logits(config, world, config.model.vocab_size, values_of(source), values_of(exported));
       internal_check(options.type != SafetensorsType::f32 || agrees(*report.compared, format),
                      "an export that gives other logits");
     }
@@ -157,6 +186,44 @@ TrainingState imported_state(const Config& config, const Vocabulary& vocabulary)
   state.facts = model_signature(config, vocabulary);
   state.extra = {{"config", print_config(config)}};
   return state;
+}
+
+/// Where a family's files decide, a head that is not the word table makes the model an untied one.
+void untie_by_files(const std::string& source, const SafetensorsModel& files, HuggingFaceModel& imported) {
+  const HuggingFaceFamily& family = family_of(imported.format);
+  const std::string word = name_of_word_table(files, family), head = std::string(family.names.head) + ".weight";
+  if (!family.files_untie_head || !files.has(head) || !files.has(word) || same_tables(files, head, word)) return;
+  verify(!imported.model.scale_head, ErrorKind::checkpoint,
+         "{}: {} is not the word table, and by config.json (\"scale_decoder_outputs\", and where that is absent "
+         "\"tie_word_embeddings\") the head is scaled, as only one that is the word table can be here; delete {} from "
+         "the files, as transformers 4 ignores it where \"tie_word_embeddings\" is true, or say "
+         "\"scale_decoder_outputs\": false",
+         source, head, head);
+  imported.model.tie_embeddings = false;
+}
+
+/// Whether all ids from `first` on are those of tokens that this program adds to vocabularies
+/// (word_piece_vocabulary.h).
+bool are_added(const Vocabulary& vocabulary, std::int64_t first) {
+  const SpecialIds& special = vocabulary.special;
+  for (std::int64_t id = first; id < static_cast<std::int64_t>(vocabulary.size); ++id) {
+    const std::int64_t sentinel = (id - special.first_sentinel) * special.sentinel_step;
+    const bool is_sentinel = sentinel >= 0 && sentinel < special.sentinels;
+    if (!is_sentinel && id != special.bos && id != special.eos) return false;
+  }
+  return true;
+}
+
+/// How many tokens the model has more than its files have rows: none, or those that were added.
+std::int64_t rows_to_add(const std::string& source, const HuggingFaceModel& imported,
+                         const std::optional<Vocabulary>& vocabulary) {
+  const std::int64_t tokens = imported.model.vocab_size, rows = imported.vocab_rows;
+  if (tokens <= rows) return 0;
+  const bool added =
+      vocabulary && static_cast<std::int64_t>(vocabulary->size) == tokens && are_added(*vocabulary, rows);
+  verify(added, ErrorKind::checkpoint, "{}: its tables have {} rows, the vocabulary has {} tokens", source, rows,
+         tokens);
+  return tokens - rows;
 }
 
 /// Runs `work`; an Error(checkpoint) of its gets the path of what was read in front.
@@ -180,14 +247,14 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   SafetensorsModel files(source);
   const auto tensors = static_cast<std::int64_t>(files.names().size());
   HuggingFaceModel imported = read_from(config_path, [&] { return parse_hugging_face_config(theirs, tensors); });
+  untie_by_files(source, files, imported);
   ConversionReport report;
   const auto [vocabulary, tokenizer] =
       vocabulary_of_hugging_face(source, imported, options.data, report.unsupported_tokenizer);
   ModelConfig& model = imported.model;
   if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
-  verify(model.vocab_size <= imported.vocab_rows, ErrorKind::checkpoint,
-         "{}: its tables have {} rows, the vocabulary has {} tokens", source, imported.vocab_rows, model.vocab_size);
+  report.zero_rows = rows_to_add(source, imported, vocabulary);
   if (options.sequence_length > 0) model.sequence_length = options.sequence_length;
   const Config config = read_from(config_path, [&] { return config_of(imported); });
 
@@ -211,7 +278,8 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
     if (!options.compare) return;
     std::vector<std::string> warnings;
     const CheckpointReader made = open_named_checkpoint(world, written, warnings);
-    report.compared = compare_logits(config, world, values_of(reader), values_of(made));
+    report.compared =
+        compare_logits(config, world, config.model.vocab_size - report.zero_rows, values_of(reader), values_of(made));
     internal_check(report.compared->differing == 0, "an import that gives other logits");
   };
   const NewCheckpointReport made = write_new_checkpoint(

@@ -21,7 +21,9 @@ struct ConversionReport {
   int files = 0;
   std::int64_t bytes = 0, tensors = 0;
   bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
+  std::int64_t zero_rows = 0;               ///< of tokens that this program added to the vocabulary of an import
   std::string unsupported_tokenizer;        ///< why an import could not use the tokenizer.json; empty if it could
+  std::vector<std::string> lost;            ///< of the model's keys in an export, as lost_in_format() says
   std::optional<LogitComparison> compared;  ///< unless it was not asked for
 };
 
@@ -48,7 +50,8 @@ struct ImportOptions {
 
 /// Makes a checkpoint of the model in the folder `source`: weights alone, at step 0, in one file, for
 /// checkpoint.initialize_from, and the tokenizer's files if the folder has them. Every tensor there is used, or this is
-/// Error(checkpoint) naming one that is not.
+/// Error(checkpoint) naming one that is not. [BOS], [EOS] and sentinels that the vocabulary ends with, and the model
+/// does not know (bert-base-uncased and its vocab.txt), get rows of zeros.
 ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
                                    const ImportOptions& options);
 

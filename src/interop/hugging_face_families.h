@@ -19,6 +19,9 @@ struct FreeKey {
   std::vector<std::string> values = {};  ///< as input files write them; empty: any
 };
 
+/// The ends of names of tensors that follow from the rotation's base.
+inline const std::vector<const char*> kRotaryFrequencies = {".rotary_emb.inv_freq"};
+
 /// Names in config.json; null: the family has no such key, and its form or another size says it.
 struct HuggingFaceSizes {
   const char *hidden = nullptr, *layers = nullptr, *heads = nullptr;
@@ -29,11 +32,11 @@ struct HuggingFaceSizes {
   const char* ffn = nullptr;             ///< null: 4 · hidden
   bool ffn_may_be_absent = false;        ///< and is 4 · hidden then
   const char* positions = nullptr;
-  std::int64_t positions_if_absent = 0;  ///< 0: the key is required
-  const char* epsilon = nullptr;         ///< null: always that of `form`
-  const char* activation = nullptr;      ///< null: always that of `form`
-  const char* initialization = "initializer_range";
-  std::vector<const char*> hidden_dropout = {};  ///< the first is read; empty: there is none
+  std::int64_t positions_if_absent = 0;              ///< 0: the key is required
+  const char* epsilon = nullptr;                     ///< null: always that of `form`
+  const char* activation = nullptr;                  ///< null: always that of `form`
+  const char* initialization = "initializer_range";  ///< null: theirs is no one deviation
+  std::vector<const char*> hidden_dropout = {};      ///< the first is read; empty: there is none
   const char* attention_dropout = "attention_dropout";
 };
 
@@ -54,6 +57,11 @@ struct HuggingFaceNames {
   const char *query = nullptr, *key = nullptr, *value = nullptr;  ///< or
   const char* query_key_value = nullptr;
   const char *output = nullptr, *gate = nullptr, *up = nullptr, *down = nullptr;
+  /// Of layers with experts: the router, what is in front of an expert's number, and an expert's matrices after it.
+  const char *router = nullptr, *expert = nullptr;
+  const char *expert_gate = nullptr, *expert_up = nullptr, *expert_down = nullptr;
+  /// What is in front of the same matrices of the shared experts, and the linear layer of their gate.
+  const char *shared_expert = nullptr, *shared_gate = nullptr;
   const char *query_norm = nullptr, *key_norm = nullptr;
   const char *final_norm = nullptr, *head = nullptr;
 };
@@ -67,6 +75,10 @@ std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const H
 /// The same of BERT, with its heads for pretraining.
 std::vector<HuggingFaceTensor> bert_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
                                             std::int64_t vocab_rows);
+
+/// The same of T5, an encoder and a decoder.
+std::vector<HuggingFaceTensor> t5_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                          std::int64_t vocab_rows);
 
 struct HuggingFaceFamily {
   const char *name, *architecture;  ///< "model_type", and the class of the model with its head
@@ -85,6 +97,12 @@ struct HuggingFaceFamily {
   std::int64_t position_shift = 0;  ///< rows in front of the position table that no position has
   /// Tensors that follow from the configuration: of a layer's the ends of their names, of others the whole.
   std::vector<const char*> derived = {};
+  /// Other names under which files store the word table, next to its usual name or in place of it.
+  std::vector<const char*> word_copies = {};
+  bool files_untie_head = false;  ///< a head in the files other than the word table makes the model an untied one
+  /// A head is scaled if it is tied, for readers who do not know the family's key for it. An export then has a tied
+  /// head that is not scaled as a copy of the word table, of an untied model.
+  bool tied_head_is_scaled = false;
   /// What the other members do not say: reads and writes the rest of config.json. The first throws Error(checkpoint)
   /// naming a key that says something our model cannot do.
   void (*read)(const HuggingFaceKeys& keys, ModelConfig& model);
@@ -93,16 +111,35 @@ struct HuggingFaceFamily {
 
 const std::vector<HuggingFaceFamily>& hugging_face_families();
 /// Rows of it that are in a file of their own.
+HuggingFaceFamily hugging_face_llama();
+HuggingFaceFamily hugging_face_mistral();
+HuggingFaceFamily hugging_face_qwen2();
+HuggingFaceFamily hugging_face_qwen3();
+HuggingFaceFamily hugging_face_gemma();
 HuggingFaceFamily hugging_face_megatron_bert();
 HuggingFaceFamily hugging_face_bert();
+HuggingFaceFamily hugging_face_t5();
+HuggingFaceFamily hugging_face_mixtral();
+HuggingFaceFamily hugging_face_qwen3_moe();
+HuggingFaceFamily hugging_face_qwen2_moe();
 inline const HuggingFaceFamily& family_of(HuggingFaceFormat format) {
   return hugging_face_families()[static_cast<std::size_t>(format)];
 }
+/// Whether an export has the word table a second time, as the head.
+inline bool exports_head_copy(const ModelConfig& model, const HuggingFaceFamily& family) {
+  return family.tied_head_is_scaled && model.tie_embeddings && !model.scale_head;
+}
+
+/// Activations, with a gate or without, that they have a name for, as input files write them.
+std::vector<std::string> hugging_face_activations(bool gated);
+/// Whether these are names of the same activation: they have several for some.
+bool same_hugging_face_activation(std::string_view a, std::string_view b);
 
 /// rope_theta and rope_scaling of older files, rope_parameters with both of newer ones; where both are given the former
 /// scaling counts, as in transformers. A part of each head is rotated in families that know `fraction_if_absent`; in
 /// others (0) the key for it has no effect, and refuses a scaling with it.
 void read_rotation(const HuggingFaceKeys& keys, ModelConfig& model, double fraction_if_absent);
+void write_rotation(const ModelConfig& model, nlohmann::json& config);
 /// Its scaling, as both generations of transformers read it; null: none.
 nlohmann::json hugging_face_scaling(const ModelConfig& model);
 

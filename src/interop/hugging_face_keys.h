@@ -39,6 +39,11 @@ class HuggingFaceKeys {
            !value);
   }
   nlohmann::json object(const char* key) const { return has(key) ? object_at(config_, key) : nlohmann::json::object(); }
+  nlohmann::json array(const char* key) const {  ///< empty where it is absent
+    if (!has(key)) return nlohmann::json::array();
+    verify(config_.at(key).is_array(), ErrorKind::checkpoint, "\"{}\" is not an array", key);
+    return config_.at(key);
+  }
   /// The only text in an array of texts; "" where the key is absent or the array empty. `what` says what an array of
   /// several different ones would be.
   std::string same_text(const char* key, const char* what) const {

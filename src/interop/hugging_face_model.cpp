@@ -28,6 +28,9 @@ constexpr std::string_view kSizeKeys[] = {"preset",          "layers",          
                                           "vocab_multiple",  "norm_epsilon",     "init_std",
                                           "hidden_dropout",  "attention_dropout"};
 
+/// Keys of [moe] that belong to a model's form.
+constexpr std::string_view kMoeKeys[] = {"every", "layers", "renormalize", "shared_gate", "residual"};
+
 std::string in_words(const std::vector<std::string>& names) {
   if (names.size() == 1) return names[0];
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
@@ -35,13 +38,21 @@ std::string in_words(const std::vector<std::string>& names) {
 
 /// What an input file would have to say for the model to be of this family.
 std::vector<std::string> obstacles(const ModelConfig& model, const HuggingFaceFamily& family) {
+  if (model.family != family.form.family) return {fmt::format("model.family must be \"{}\"", family.form.family)};
   std::vector<std::string> found;
   Config ours, form;
   ours.model = model;
   form.model = family.form;
+  const bool experts = family.names.router != nullptr;
+  const auto in_form = [&](const Key& key) {
+    if (key.table == "moe") {
+      return experts && std::find(std::begin(kMoeKeys), std::end(kMoeKeys), key.name) != std::end(kMoeKeys);
+    }
+    return key.table == "model" &&
+           std::find(std::begin(kSizeKeys), std::end(kSizeKeys), key.name) == std::end(kSizeKeys);
+  };
   for (const Key& key : schema()) {
-    if (key.table != "model" || std::find(std::begin(kSizeKeys), std::end(kSizeKeys), key.name) != std::end(kSizeKeys))
-      continue;
+    if (!in_form(key)) continue;
     const auto free = std::find_if(family.free.begin(), family.free.end(),
                                    [&](const FreeKey& candidate) { return candidate.key == key.name; });
     std::vector<std::string> allowed = {print_value(key, form)};
@@ -52,6 +63,11 @@ std::vector<std::string> obstacles(const ModelConfig& model, const HuggingFaceFa
   const auto want = [&](bool holds, const char* text) {
     if (!holds) found.emplace_back(text);
   };
+  want((model.moe.experts > 0) == experts, experts ? "moe.experts must be given" : "moe.experts must be left out");
+  want(model.moe.bias_rate == 0, "moe.bias_rate must be left out, since the form has no place for a choice bias");
+  const bool shared = family.names.shared_expert != nullptr;
+  want((model.moe.shared_experts > 0) == shared,
+       shared ? "moe.shared_experts must be given" : "moe.shared_experts must be left out");
   const HuggingFaceSizes& sizes = family.sizes;
   want(sizes.groups != nullptr || model.query_groups == model.attention_heads,
        "model.query_groups must be model.attention_heads");
@@ -76,11 +92,19 @@ std::string_view one_name(std::string_view theirs) {
   return theirs == "swish" ? "silu" : theirs;
 }
 
+}  // namespace
+
+bool same_hugging_face_activation(std::string_view a, std::string_view b) {
+  return one_name(a) == one_name(b);
+}
+
+namespace {
+
 std::string our_activation(std::string theirs, const HuggingFaceFamily& family) {
   if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
   for (const ActivationRow& row : kActivations) {
     if (row.hugging_face == nullptr || row.gated != family.form.gated()) continue;
-    if (one_name(row.hugging_face) == one_name(theirs)) return std::string(row.name);
+    if (same_hugging_face_activation(row.hugging_face, theirs)) return std::string(row.name);
   }
   fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
        family.form.gated() ? " with a gate" : "");
@@ -120,21 +144,58 @@ void require_format(const ModelConfig& model, HuggingFaceFormat format) {
          name_of(format), fmt::join(found, fmt::format("\n  {}: ", name_of(format))));
 }
 
+namespace {
+
+/// What families with experts do not say of them.
+std::vector<std::string> lost_of_experts(const MoeConfig& moe, HuggingFaceFormat format) {
+  const MoeConfig standard;
+  std::vector<std::string> keys;
+  const bool dropless = moe.drop == "none";
+  if (!dropless && moe.capacity_factor * static_cast<double>(moe.top_k) < static_cast<double>(moe.experts)) {
+    keys.emplace_back("moe.capacity_factor");
+  }
+  if (moe.z_coefficient != standard.z_coefficient) keys.emplace_back("moe.z_coefficient");
+  if (!dropless && moe.drop != standard.drop) keys.emplace_back("moe.drop");
+  if (moe.jitter != standard.jitter) keys.emplace_back("moe.jitter");
+  if (keys.empty()) return {};
+  return {
+      fmt::format("config.json of {} has no place for {}: an import drops no tokens; set "
+                  "what you want where the model is trained further",
+                  name_of(format), fmt::join(keys, ", "))};
+}
+
+}  // namespace
+
+std::vector<std::string> lost_in_format(const ModelConfig& model, HuggingFaceFormat format) {
+  std::vector<std::string> lost;
+  if (model.moe.experts > 0) lost = lost_of_experts(model.moe, format);
+  const HuggingFaceSizes& sizes = family_of(format).sizes;
+  const std::string_view key = sizes.attention_dropout;
+  const bool shared =
+      std::find(sizes.hidden_dropout.begin(), sizes.hidden_dropout.end(), key) != sizes.hidden_dropout.end();
+  if (!shared || model.attention_dropout == model.hidden_dropout) return lost;
+  lost.push_back(
+      fmt::format("config.json of {} has one dropout, \"{}\": it says model.hidden_dropout = {}, and "
+                  "model.attention_dropout = {} is lost; set it where the model is trained further",
+                  name_of(format), key, model.hidden_dropout, model.attention_dropout));
+  return lost;
+}
+
 json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype) {
   const HuggingFaceFamily& family = family_of(format);
   const HuggingFaceSizes& sizes = family.sizes;
   json config = {{"model_type", family.name},
                  {"architectures", {family.architecture}},
                  {"vocab_size", model.vocab_size},
-                 {"tie_word_embeddings", model.tie_embeddings},
+                 {"tie_word_embeddings", model.tie_embeddings && !exports_head_copy(model, family)},
                  {"torch_dtype", dtype},
                  {"use_cache", true},
                  {sizes.hidden, model.hidden_size},
                  {sizes.layers, model.layers},
                  {sizes.heads, model.attention_heads},
                  {sizes.positions, model.max_position_embeddings},
-                 {sizes.initialization, model.init_std},
                  {sizes.attention_dropout, model.attention_dropout}};
+  if (sizes.initialization != nullptr) config[sizes.initialization] = model.init_std;
   if (sizes.groups != nullptr) config[sizes.groups] = model.query_groups;
   if (sizes.head_size != nullptr) config[sizes.head_size] = model.head_size();
   if (sizes.ffn != nullptr) config[sizes.ffn] = model.ffn_hidden_size;
@@ -173,7 +234,7 @@ void read_sizes(const HuggingFaceKeys& keys, const HuggingFaceFamily& family, Mo
   }
   if (!sizes.hidden_dropout.empty()) model.hidden_dropout = keys.number(sizes.hidden_dropout[0], model.hidden_dropout);
   model.attention_dropout = keys.number(sizes.attention_dropout, model.attention_dropout);
-  model.init_std = keys.number(sizes.initialization, 0.02);
+  if (sizes.initialization != nullptr) model.init_std = keys.number(sizes.initialization, 0.02);
   model.tie_embeddings = keys.flag("tie_word_embeddings", model.tie_embeddings);
 }
 
@@ -200,7 +261,12 @@ json with_usual_names(json config, const HuggingFaceFamily& family) {
 /// What export adds for import.
 void read_own(const json& own, HuggingFaceModel& imported) {
   imported.model.sequence_length = integer_at(own, "sequence_length", 1, imported.model.max_position_embeddings);
+  if (own.contains("decoder_sequence_length")) {
+    imported.model.decoder_sequence_length =
+        integer_at(own, "decoder_sequence_length", 1, imported.model.max_position_embeddings);
+  }
   imported.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
+  imported.model.tie_embeddings = HuggingFaceKeys(own).flag("tie_embeddings", imported.model.tie_embeddings);
   if (!own.contains("tokenizer")) return;
   Vocabulary vocabulary;
   vocabulary.tokenizer = text_at(own, "tokenizer", 64);
@@ -233,9 +299,9 @@ HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tens
   model = family.form;
   model.vocab_size = imported.vocab_rows;
   read_sizes(keys, family, model);
-  verify(model.layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", model.layers,
-         tensors);
   family.read(keys, model);
+  verify(model.layers + model.decoder_layers <= tensors, ErrorKind::checkpoint,
+         "{} layers, and the files have {} tensors", model.layers + model.decoder_layers, tensors);
   model.sequence_length = model.max_position_embeddings;
   if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), imported);
   return imported;

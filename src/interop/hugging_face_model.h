@@ -47,7 +47,11 @@ enum class HuggingFaceFormat {
   bloom,
   phi,
   megatron_bert,
-  bert
+  bert,
+  t5,
+  mixtral,
+  qwen3_moe,
+  qwen2_moe
 };
 std::vector<HuggingFaceFormat> hugging_face_formats();
 const char* name_of(HuggingFaceFormat format);
@@ -65,6 +69,9 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, Hu
 
 /// Whether a tensor of theirs is a buffer that follows from the configuration.
 bool is_derived(const std::string& name, HuggingFaceFormat format);
+
+/// What config.json of this format has no place for, and a model can do without: a line for people each.
+std::vector<std::string> lost_in_format(const ModelConfig& model, HuggingFaceFormat format);
 
 /// config.json.
 nlohmann::json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype);

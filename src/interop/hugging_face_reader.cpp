@@ -121,12 +121,15 @@ void HuggingFaceGather::read(const HuggingFaceTensor& tensor, std::span<float> n
 HuggingFaceReader::HuggingFaceReader(const std::string& folder, SafetensorsModel files, HuggingFaceFormat format,
                                      std::vector<HuggingFaceTensor> tensors)
     : files_(std::move(files)), tensors_(std::move(tensors)) {
-  const std::string prefix = family_of(format).names.prefix,
-                    head = std::string(family_of(format).names.head) + ".weight";
+  const HuggingFaceFamily& family = family_of(format);
+  const std::string prefix = family.names.prefix;
+  std::vector<std::string> copies(family.word_copies.begin(), family.word_copies.end());
   const std::vector<std::string> names = files_.names();
   const bool bare =
       std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
   std::set<std::string> unused(names.begin(), names.end());
+  tensors_.front().name = name_of_word_table(files_, family);
+  copies.push_back(std::string(family.names.head) + ".weight");
   for (HuggingFaceTensor& tensor : tensors_) {
     if (bare && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
     if (!files_.has(tensor.name) && files_.has(older_name(tensor.name))) tensor.name = older_name(tensor.name);
@@ -138,7 +141,8 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, SafetensorsModel
   }
   for (const std::string& name : unused) {
     if (is_derived(bare ? prefix + name : name, format)) continue;
-    verify(name == head && same_as_word_table(head), ErrorKind::checkpoint,
+    const bool copy = std::find(copies.begin(), copies.end(), name) != copies.end();
+    verify(copy && same_tables(files_, name, tensors_.front().name), ErrorKind::checkpoint,
            "{}: tensor {} has no place in the model of its config.json", folder, name);
   }
 }
@@ -162,15 +166,22 @@ std::vector<TensorSlice> HuggingFaceReader::slices() const {
   return slices;
 }
 
-/// A tied head that was saved as well must be the table that it is tied to.
-bool HuggingFaceReader::same_as_word_table(const std::string& head) const {
-  const HuggingFaceTensor& word = tensors_.front();
-  if (files_.entry(head).shape != word.shape) return false;
-  std::vector<float> a(static_cast<std::size_t>(word.shape[1])), b(a.size());
-  for (std::int64_t row = 0; row < word.shape[0]; ++row) {
-    files_.read(word.name, row * word.shape[1], a);
-    files_.read(head, row * word.shape[1], b);
-    if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0) return false;
+std::string name_of_word_table(const SafetensorsModel& files, const HuggingFaceFamily& family) {
+  const std::string usual = std::string(family.names.word) + ".weight";
+  if (files.has(usual)) return usual;
+  const auto found = std::find_if(family.word_copies.begin(), family.word_copies.end(),
+                                  [&](const char* copy) { return files.has(copy); });
+  return found != family.word_copies.end() ? *found : usual;
+}
+
+bool same_tables(const SafetensorsModel& files, const std::string& a, const std::string& b) {
+  const std::vector<std::int64_t>& shape = files.entry(a).shape;
+  if (shape.size() != 2 || files.entry(b).shape != shape) return false;
+  std::vector<float> one(static_cast<std::size_t>(shape[1])), other(one.size());
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    files.read(a, row * shape[1], one);
+    files.read(b, row * shape[1], other);
+    if (std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) != 0) return false;
   }
   return true;
 }

@@ -19,6 +19,8 @@
 
 namespace megatron {
 
+struct HuggingFaceFamily;
+
 /// A checkpoint's records, read as their tensors, one after the other.
 class HuggingFaceGather {
  public:
@@ -31,6 +33,12 @@ class HuggingFaceGather {
   OpenDatasets open_;
   std::vector<float> scratch_;  // of the largest whose rows lie differently there
 };
+
+/// The word table's name in the files, some of which have it under another than the family's; that one if they lack it.
+std::string name_of_word_table(const SafetensorsModel& files, const HuggingFaceFamily& family);
+
+/// Whether two tables in the files have the same numbers.
+bool same_tables(const SafetensorsModel& files, const std::string& a, const std::string& b);
 
 /// A model's files, read as our records.
 class HuggingFaceReader {
@@ -51,8 +59,6 @@ class HuggingFaceReader {
   std::vector<TensorSlice> slices() const;
 
  private:
-  bool same_as_word_table(const std::string& head) const;
-
   SafetensorsModel files_;
   std::vector<HuggingFaceTensor> tensors_;
   std::map<std::string, std::pair<const HuggingFaceTensor*, const HuggingFaceTensor::Record*>> records_;

@@ -48,4 +48,9 @@ json hugging_face_scaling(const ModelConfig& model) {
           {"original_max_position_embeddings", scaling.original_length}};
 }
 
+void write_rotation(const ModelConfig& model, nlohmann::json& config) {
+  config["rope_theta"] = model.rotary_base;
+  config["rope_scaling"] = hugging_face_scaling(model);
+}
+
 }  // namespace megatron

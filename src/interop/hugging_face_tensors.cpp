@@ -25,6 +25,11 @@ class TensorList {
     if (bias) add(theirs + ".bias", {{ours + ".bias", {out}, {out}}}, false);
   }
 
+  /// A weight [out, in] whose rows are their columns, in families that transpose no others.
+  void table(const std::string& theirs, const std::string& ours, std::int64_t out, std::int64_t in) {
+    add(theirs + ".weight", {{ours + ".weight", {out, in}, {out, in}}}, true);
+  }
+
   /// Query, key and value in one tensor each of weights and biases.
   void fused(const std::string& theirs, const std::string& ours, bool bias) {
     const std::int64_t d = model_.head_size(), h = model_.hidden_size, rows = model_.attention_heads * d;
@@ -80,6 +85,24 @@ class TensorList {
   std::vector<HuggingFaceTensor> tensors_;
 };
 
+void list_experts(const ModelConfig& model, const HuggingFaceNames& names, const std::string& theirs,
+                  const std::string& ours, TensorList& list) {
+  const MoeConfig& moe = model.moe;
+  const std::int64_t h = model.hidden_size, f = moe.ffn_hidden_size;
+  list.linear(theirs + names.router, ours + "router", moe.experts, h, false);
+  const auto expert = [&](const std::string& their_name, const std::string& own, std::int64_t width) {
+    list.linear(their_name + names.expert_gate, own + "gate", width, h, false);
+    list.linear(their_name + names.expert_up, own + "up", width, h, false);
+    list.linear(their_name + names.expert_down, own + "down", h, width, false);
+  };
+  for (std::int64_t k = 0; k < moe.experts; ++k) {
+    expert(fmt::format("{}{}{}.", theirs, names.expert, k), fmt::format("{}experts.{}.", ours, k), f);
+  }
+  if (names.shared_expert == nullptr) return;
+  expert(theirs + names.shared_expert, ours + "shared.", moe.shared_ffn());
+  list.linear(theirs + names.shared_gate, ours + "shared_gate", 1, h, false);
+}
+
 void list_layer(const ModelConfig& model, const HuggingFaceFamily& family, std::int64_t layer, TensorList& list) {
   const HuggingFaceNames& names = family.names;
   const std::string theirs = fmt::format("{}{}.", names.layer, layer), ours = fmt::format("layers.{}.", layer);
@@ -101,6 +124,7 @@ void list_layer(const ModelConfig& model, const HuggingFaceFamily& family, std::
     list.norm(theirs + names.key_norm, ours + "attention.key_norm", d, false);
   }
   list.linear(theirs + names.output, ours + "attention.output", h, queries, bias.attention_output);
+  if (model.moe.in_layer(layer)) return list_experts(model, names, theirs, ours + "moe.", list);
   if (names.gate != nullptr) list.linear(theirs + names.gate, ours + "mlp.gate", f, h, bias.feed_forward);
   list.linear(theirs + names.up, ours + "mlp.up", f, h, bias.feed_forward);
   list.linear(theirs + names.down, ours + "mlp.down", h, f, bias.feed_forward);
@@ -147,6 +171,56 @@ std::vector<HuggingFaceTensor> bert_tensors(const ModelConfig& model, const Hugg
   if (!model.tie_embeddings) list.vocabulary(std::string(names.head) + ".weight", "head.weight", true);
   list.linear("bert.pooler.dense", "pooler", h, h, true);
   list.linear("cls.seq_relationship", "order_head", kOrders, h, true);
+  return list.take();
+}
+
+namespace {
+
+/// One layer of either side. Its parts are numbered there: attention, of the decoder then attention to the encoder's
+/// output, and the feed-forward part.
+void list_t5_layer(const ModelConfig& model, const char* side, std::int64_t layer, TensorList& list) {
+  const std::string theirs = fmt::format("{}.block.{}.layer.", side, layer);
+  const std::string ours = fmt::format("{}.layers.{}.", side, layer);
+  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size,
+                     width = model.attention_heads * model.head_size();
+  int part = 0;
+  const auto norm = [&](const std::string& name) {
+    list.norm(fmt::format("{}{}.layer_norm", theirs, part), ours + name, h, false);
+  };
+  const auto attention = [&](const char* their_name, const std::string& name) {
+    const std::string before = fmt::format("{}{}.{}.", theirs, part, their_name);
+    norm(name + "_norm");
+    list.linear(before + "q", ours + name + ".query", width, h, false);
+    list.linear(before + "k", ours + name + ".key", width, h, false);
+    list.linear(before + "v", ours + name + ".value", width, h, false);
+    list.linear(before + "o", ours + name + ".output", h, width, false);
+    ++part;
+  };
+  attention("SelfAttention", "attention");
+  if (std::string_view(side) == "decoder") attention("EncDecAttention", "cross_attention");
+  norm("mlp_norm");
+  const std::string mlp = fmt::format("{}{}.DenseReluDense.", theirs, part);
+  if (model.gated()) list.linear(mlp + "wi_0", ours + "mlp.gate", f, h, false);
+  list.linear(mlp + (model.gated() ? "wi_1" : "wi"), ours + "mlp.up", f, h, false);
+  list.linear(mlp + "wo", ours + "mlp.down", h, f, false);
+}
+
+}  // namespace
+
+std::vector<HuggingFaceTensor> t5_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
+                                          std::int64_t vocab_rows) {
+  const std::int64_t h = model.hidden_size;
+  TensorList list(model, family, vocab_rows);
+  list.vocabulary(std::string(family.names.word) + ".weight", "embedding.word.weight", true);
+  for (const char* side : {"encoder", "decoder"}) {
+    const bool encoder = std::string_view(side) == "encoder";
+    list.table(fmt::format("{}.block.0.layer.0.SelfAttention.relative_attention_bias", side),
+               fmt::format("relative.{}", side), model.attention_heads, model.relative_buckets);
+    const std::int64_t layers = encoder ? model.layers : model.decoder_layers;
+    for (std::int64_t layer = 0; layer < layers; ++layer) list_t5_layer(model, side, layer, list);
+    list.norm(fmt::format("{}.final_layer_norm", side), encoder ? "encoder.final_norm" : "final_norm", h, false);
+  }
+  if (!model.tie_embeddings) list.vocabulary(std::string(family.names.head) + ".weight", "head.weight", true);
   return list.take();
 }
 

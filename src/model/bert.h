@@ -1,6 +1,6 @@
 // BERT: the layers of one pipeline stage, or of one of its chunks, assembled: embedding with types, blocks in which
-// every token sees all others of its sample, and the two heads (nn/bert_head.h). Pre-norm as Megatron's (Shoeybi et al.
-// 2019), post-norm as the original (Devlin et al. 2018).
+// every token sees all others of its sample, and the two heads of pretraining (nn/bert_head.h) or the head of a task
+// (nn/task_head.h). Pre-norm as Megatron's (Shoeybi et al. 2019), post-norm as the original (Devlin et al. 2018).
 #pragma once
 
 #include <array>
@@ -11,14 +11,17 @@
 #include "model/stage.h"
 #include "nn/bert_head.h"
 #include "nn/embedding.h"
+#include "nn/task_head.h"
 
 namespace megatron {
 
 /// Tokens of two texts with their types and the length of both together, targets of masked tokens with weights, and
-/// labels of their order.
+/// labels of their order. For a task, labels alone.
 BatchLayout bert_batch_layout(const Config& config);
-/// Masked tokens, and the order of the two texts.
+/// Masked tokens, and the order of the two texts; or the task.
 LossTerms bert_loss_terms(const Config& config);
+/// Those of the word table, which a task's head does not use.
+std::vector<std::vector<int>> bert_ties(const Config& config);
 
 class BertStage final : public Stage {
  public:
@@ -27,11 +30,12 @@ class BertStage final : public Stage {
             const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute = {}, int chunk = 0);
 
   std::span<const Link> receives() const override { return embedding_ ? std::span<const Link>() : link_; }
-  std::span<const Link> sends() const override { return head_ ? std::span<const Link>() : link_; }
+  std::span<const Link> sends() const override { return head_ || task_head_ ? std::span<const Link>() : link_; }
   std::unique_ptr<StageSaved> make_saved() const override;
   void forward(Context& context, const StageData& in, const StageData& out, StageSaved& saved) const override;
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const override;
-  /// Without types and lengths all tokens are of the first type and see all others.
+  /// Without types and lengths all tokens are of the first type and see all others. Error(configuration) with a task's
+  /// head.
   void infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
              Tensor logits) const override;
 
@@ -44,6 +48,7 @@ class BertStage final : public Stage {
   std::optional<Embedding> embedding_;
   std::optional<BlockStack> blocks_;
   std::optional<BertHead> head_;
+  std::optional<TaskHead> task_head_;  // instead of it
 };
 
 }  // namespace megatron

@@ -5,7 +5,9 @@
 
 #include "model/bert.h"
 #include "model/gpt.h"
+#include "model/moe_terms.h"
 #include "model/signature.h"
+#include "model/t5.h"
 #include "model/word_table.h"
 
 namespace megatron {
@@ -24,7 +26,7 @@ Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegi
 
 // The weights of the targets are data (train/losses.h): one cross entropy, under the name of loss.name.
 LossTerms decoder_loss_terms(const Config& config) {
-  return {{.name = config.loss.name}};
+  return with_moe_terms({{.name = config.loss.name}}, config.model);
 }
 
 constexpr std::array kFamilies = {
@@ -39,10 +41,19 @@ constexpr std::array kFamilies = {
                 .weights_signature = decoder_weights_signature},
     ModelFamily{.name = "bert",
                 .make_stages = stages_of<BertStage>,
-                .ties = word_table_ties,
+                .ties = bert_ties,
                 .batch_layout = bert_batch_layout,
                 .loss_terms = bert_loss_terms,
                 .flops = encoder_flops_per_token,
+                .signature = decoder_signature,
+                .resume_signature = decoder_resume_signature,
+                .weights_signature = decoder_weights_signature},
+    ModelFamily{.name = "t5",
+                .make_stages = make_t5_stages,
+                .ties = t5_ties,
+                .batch_layout = t5_batch_layout,
+                .loss_terms = decoder_loss_terms,
+                .flops = encoder_decoder_flops_per_token,
                 .signature = decoder_signature,
                 .resume_signature = decoder_resume_signature,
                 .weights_signature = decoder_weights_signature},
@@ -57,8 +68,8 @@ const ModelFamily& family_of(const ModelConfig& model) {
   return *found;
 }
 
-FlopsPerToken flops_per_token(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence) {
-  return family_of(model).flops(model, recomputed_layers, sequence);
+FlopsPerToken flops_per_token(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence) {
+  return family_of(model).flops(model, recomputed, sequence);
 }
 
 }  // namespace megatron

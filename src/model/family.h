@@ -1,7 +1,7 @@
 // The families of models (model.family): how the stages of one are made, what its batches hold, what a token of it
-// costs, and what a checkpoint says of it. A new family is a row in the table of family.cpp and its stages; no file
-// above this folder names one. Hugging Face's forms are rows of another table (interop/hugging_face_families.h), each
-// for one family.
+// costs, and what a checkpoint says of it. A new family is a row in the table of family.cpp and its stages; what
+// a run does with it follows from these. Hugging Face's forms are rows of another table
+// (interop/hugging_face_families.h), each for one family.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ struct ModelFamily {
   /// What the model minimises in training.
   LossTerms (*loss_terms)(const Config& config);
   /// As flops_per_token() says.
-  FlopsPerToken (*flops)(const ModelConfig& model, std::int64_t recomputed_layers, std::int64_t sequence);
+  FlopsPerToken (*flops)(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence);
   /// The facts that checkpoints hold of a model, and of such facts what a run must share to resume, or to start with
   /// the weights alone (model/signature.h). Facts may be a stranger's: functions take any object.
   nlohmann::json (*signature)(const Config& config);

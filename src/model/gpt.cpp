@@ -14,7 +14,8 @@ struct GptStage::Saved final : StageSaved {
 BatchLayout gpt_batch_layout(const Config& config) {
   const FieldReader reads_ids =
       config.model.position_embedding == "learned" ? FieldReader::embedding : FieldReader::attention;
-  const FieldSource ids = config.data.reset_position_ids ? FieldSource::sample : FieldSource::row_numbers;
+  const bool packed = config.task.given();  // several examples in a sample, each by itself
+  const FieldSource ids = config.data.reset_position_ids || packed ? FieldSource::sample : FieldSource::row_numbers;
   BatchLayout layout{
       .fields = {{.name = "tokens", .view = &Rows::tokens, .reader = FieldReader::embedding},
                  {.name = "targets", .view = &Rows::targets, .reader = FieldReader::head},
@@ -25,7 +26,7 @@ BatchLayout gpt_batch_layout(const Config& config) {
                   .shape = FieldShape::rows,
                   .source = FieldSource::row_numbers}},
       .sizes = {.rows = {config.model.sequence_length}, .samples = config.train.micro_batch_size}};
-  if (config.data.reset_attention_mask) {
+  if (config.data.reset_attention_mask || packed) {
     layout.fields.push_back(
         {.name = "document starts", .view = &Rows::document_starts, .shape = FieldShape::samples_by_rows});
   }
@@ -41,7 +42,7 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   int word = kNone;
   if (place.first || (place.last && model.tie_embeddings)) word = declare_word_table(builder, model, grid);
   if (place.first) embedding_.emplace(builder, word, embedding_sizes(model));
-  blocks_.emplace(builder, block_sizes(model, Sight::earlier), place, recompute);
+  blocks_.emplace(builder, block_sizes(model, grid, Sight::earlier), model.moe, place, recompute);
   if (place.last && !model.tie_embeddings) word = declare_head_table(builder, model);
   if (place.last) head_.emplace(builder, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "model/moe_terms.h"
 #include "model/rotary.h"
 
 namespace megatron {
@@ -21,9 +22,41 @@ Residual residual_of(const ModelConfig& model) {
                                                  : Residual::sequential;
 }
 
+MoeSizes moe_sizes(const ModelConfig& model, const MlpSizes& mlp, const ProcessGrid& grid, int own_terms) {
+  const MoeConfig& moe = model.moe;
+  const MoeTerms terms = moe_terms(model, own_terms);
+  MoeSizes sizes{.router = {.hidden = model.hidden_size,
+                            .experts = moe.experts,
+                            .top_k = moe.top_k,
+                            .renormalize = moe.renormalize,
+                            .random_drop = moe.drop == "random",
+                            .choice_bias = moe.bias_rate > 0,
+                            .balance_term = terms.balance,
+                            .z_term = terms.z,
+                            .deviation = model.init_std,
+                            .jitter = moe.jitter},
+                 .expert = mlp,
+                 .capacity_factor = moe.capacity_factor,
+                 .evaluation_capacity_factor = moe.evaluation_capacity_factor,
+                 .minimum_capacity = moe.minimum_capacity,
+                 .buffer = moe.drop == "none" ? moe.buffer : 0,
+                 .expert_ranks = &grid.expert()};
+  sizes.expert.ffn = moe.ffn_hidden_size;
+  return sizes;
+}
+
+DensePartSizes dense_part_sizes(const MoeConfig& moe, const MlpSizes& mlp) {
+  using Mix = DensePartSizes::Mix;
+  if (moe.residual) return {.mix = Mix::softmax, .mlp = mlp};
+  if (moe.shared_experts == 0) return {};
+  DensePartSizes sizes{.mix = moe.shared_gate ? Mix::sigmoid : Mix::sum, .mlp = mlp};
+  sizes.mlp.ffn = moe.shared_ffn();
+  return sizes;
+}
+
 }  // namespace
 
-BlockSizes block_sizes(const ModelConfig& model, Sight sight) {
+BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight sight, int own_terms) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
   const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
   BlockSizes sizes;
@@ -43,12 +76,16 @@ BlockSizes block_sizes(const ModelConfig& model, Sight sight) {
                      .dropout = model.attention_dropout,
                      .deviation = model.init_std,
                      .output_deviation = output_deviation};
+  sizes.attention.scaled = model.attention_scale == "head_size";
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
                .bias = model.bias.feed_forward,
                .activation = row_named(kActivations, model.activation).activation,
                .deviation = model.init_std,
                .output_deviation = output_deviation};
+  if (model.moe.experts > 0) {
+    sizes.moe = ExpertLayerSizes(moe_sizes(model, sizes.mlp, grid, own_terms), dense_part_sizes(model.moe, sizes.mlp));
+  }
   sizes.norm = norm_sizes(model);
   sizes.residual = residual_of(model);
   sizes.hidden_dropout = model.hidden_dropout;

@@ -1,6 +1,7 @@
 // Sizes of the layers of src/nn, as ModelConfig names them: for every family whose layers these are.
 #pragma once
 
+#include "comm/process_grid.h"
 #include "config/config.h"
 #include "nn/block.h"
 #include "nn/embedding.h"
@@ -11,7 +12,8 @@ namespace megatron {
 enum class Sight { earlier, all };
 
 NormSizes norm_sizes(const ModelConfig& model);
-BlockSizes block_sizes(const ModelConfig& model, Sight sight);
+/// With the experts of those layers that have them; `own_terms` are the terms of the model's loss in front of theirs.
+BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight sight, int own_terms = 1);
 /// Without types.
 EmbeddingSizes embedding_sizes(const ModelConfig& model);
 

@@ -1,17 +1,9 @@
 #include "model/layers.h"
 
+#include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
-
 namespace megatron {
-
-std::vector<std::int64_t> layers_per_chunk(const ModelConfig& model, const ParallelConfig& parallel) {
-  if (!parallel.layers_per_stage.empty()) return parallel.layers_per_stage;
-  const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
-  const std::int64_t each = exact_division(model.layers, chunks, "layers over pipeline stages and their chunks");
-  return std::vector<std::int64_t>(static_cast<std::size_t>(chunks), each);
-}
 
 ModelChunk chunk_at(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid, int chunk) {
   const std::vector<std::int64_t> split = layers_per_chunk(model, parallel);
@@ -23,10 +15,17 @@ ModelChunk chunk_at(const ModelConfig& model, const ParallelConfig& parallel, co
           .last = at + 1 == split.size()};
 }
 
-std::int64_t recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
-                               const RecomputeConfig& recompute) {
-  std::int64_t sum = 0;
-  for (const std::int64_t layers : layers_per_chunk(model, parallel)) sum += recompute.of_chunk(layers);
+RecomputedLayers recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
+                                   const RecomputeConfig& recompute) {
+  RecomputedLayers sum;
+  std::int64_t first = 0;
+  for (const std::int64_t layers : layers_per_chunk(model, parallel)) {
+    const std::int64_t recomputed = recompute.of_chunk(layers);
+    const std::int64_t before_decoder = std::clamp<std::int64_t>(model.layers - first, 0, recomputed);
+    sum.layers += before_decoder;
+    sum.decoder_layers += recomputed - before_decoder;
+    first += layers;
+  }
   return sum;
 }
 

@@ -1,7 +1,10 @@
 #include "model/signature.h"
 
+#include <algorithm>
+
 #include "config/print.h"
 #include "config/schema.h"
+#include "config/task.h"
 
 namespace megatron {
 
@@ -36,6 +39,32 @@ nlohmann::json decoder_signature(const Config& config) {
   if (model.scale_embeddings) facts["scale_embeddings"] = true;
   if (model.embedding_norm) facts["embedding_norm"] = true;
   if (model.head_bias) facts["head_bias"] = true;
+  if (model.has_decoder()) {
+    facts["decoder_layers"] = model.decoder_layers;
+    facts["decoder_sequence_length"] = model.decoder_sequence_length;
+  }
+  if (model.position_embedding == "relative") {
+    facts["relative"] = {{"buckets", model.relative_buckets}, {"max_distance", model.relative_max_distance}};
+  }
+  if (model.attention_scale != "head_size") facts["attention_scale"] = model.attention_scale;
+  if (model.scale_head) facts["scale_head"] = true;
+  if (const MoeConfig& moe = model.moe; moe.experts > 0) {
+    facts["moe"] = {{"experts", moe.experts},
+                    {"top_k", moe.top_k},
+                    {"ffn_hidden_size", moe.ffn_hidden_size},
+                    {"renormalize", moe.renormalize}};
+    if (moe.bias_rate > 0) facts["moe"]["choice_bias"] = true;
+    if (moe.shared_experts > 0) facts["moe"]["shared_experts"] = moe.shared_experts;
+    if (moe.shared_gate) facts["moe"]["shared_gate"] = true;
+    if (moe.residual) facts["moe"]["residual"] = true;
+    for (std::int64_t layer = 0; layer < std::max(model.layers, model.decoder_layers); ++layer) {
+      if (moe.in_layer(layer)) facts["moe"]["layers"].push_back(layer);
+    }
+  }
+  if (model.task_outputs > 0) {
+    facts["task"] = {{"name", config.task.name}, {"labels", model.task_classes()}};
+    if (config.task.name == "classification") facts["task"]["label_names"] = labels_of(config.task);
+  }
   return facts;
 }
 
@@ -47,6 +76,8 @@ nlohmann::json decoder_resume_signature(nlohmann::json facts) {
 nlohmann::json decoder_weights_signature(nlohmann::json facts) {
   facts = decoder_resume_signature(std::move(facts));
   facts.erase("sequence_length");
+  facts.erase("decoder_sequence_length");
+  facts.erase("task");  // a new head
   if (const auto rotary = facts.find("rotary"); rotary != facts.end() && rotary->is_object()) {
     rotary->erase("base");
     rotary->erase("scaling");

@@ -14,9 +14,9 @@ nlohmann::json decoder_signature(const Config& config);
 /// Of the facts of a checkpoint or run, those that must be equal for the one to resume from the other: all but the size
 /// of a table that the model does not have.
 nlohmann::json decoder_resume_signature(nlohmann::json facts);
-/// Those that must be equal for a new run to start with the weights. Weights serve shorter sequences and learn longer
-/// ones, to which rotations are stretched by another base (Xiong et al. 2023) or scaling; which channels turn, and the
-/// rows of a learned table, belong to the weights.
+/// Those that must be equal for a new run to start with the weights, of which a task's head may be new. Weights serve
+/// shorter sequences and learn longer ones, to which rotations are stretched by another base (Xiong et al. 2023) or
+/// scaling; which channels turn, and the rows of a learned table, belong to the weights.
 nlohmann::json decoder_weights_signature(nlohmann::json facts);
 
 }  // namespace megatron

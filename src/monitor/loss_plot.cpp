@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 #include "checkpoint/files.h"
-#include "text/text.h"
+#include "plots/axis.h"
+#include "plots/svg.h"
 
 namespace megatron {
 
@@ -22,51 +23,6 @@ constexpr const char* kRawColor = "#a9c1e0";
 constexpr const char* kSmoothColor = "#1c4f9c";
 constexpr const char* kRateColor = "#6b7280";
 constexpr const char* kEvaluationColors[] = {"#d1490c", "#1a7f45", "#8a3ffc", "#a56eff"};
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      case '\n':
-      case '\t': result += ' '; break;
-      default: result += c;
-    }
-  }
-  return result;
-}
-
-/// A linear map from data to the picture.
-struct Axis {
-  double low = 0, high = 1, from = 0, to = 1;
-  double operator()(double value) const { return from + (value - low) / (high - low) * (to - from); }
-};
-
-Axis axis_for(double low, double high, double from, double to) {
-  if (!(high > low)) {  // a single value: something around it
-    const double room = low != 0 ? std::abs(low) * 0.1 : 1;
-    low -= room;
-    high += room;
-  }
-  return {low, high, from, to};
-}
-
-/// 12000 as "12,000", small numbers in their shortest form.
-std::string tick_label(double value) {
-  if (std::abs(value) < 1000 || std::abs(value) >= 1e12) return fmt::format("{:.6g}", value);
-  std::string digits = fmt::format("{:.0f}", std::abs(value));
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, ",");
-  return (value < 0 ? "-" : "") + digits;
-}
-
-std::string points(const std::vector<std::pair<double, double>>& places) {
-  std::string text;
-  for (const auto& [x, y] : places) text += fmt::format("{}{:.1f},{:.1f}", text.empty() ? "" : " ", x, y);
-  return text;
-}
 
 class LossPicture {
  public:

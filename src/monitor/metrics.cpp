@@ -1,7 +1,5 @@
 #include "monitor/metrics.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,14 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "system/bounded_lines.h"
 #include "system/durable_file.h"
-#include "system/regular_file.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr std::size_t kLongestLine = 64 * 1024;
+constexpr std::size_t kMostLoads = 65536;  // of a line, each at most 10 bytes
+constexpr int kDeepest = 8;                // lines that are written have 4
 
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
@@ -29,48 +28,51 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Lines of a file, of which at most kLongestLine bytes are kept in memory.
-class BoundedLines {
- public:
-  explicit BoundedLines(const std::string& path) : file_(path, ErrorKind::filesystem) {}
-
-  /// The next line without its end; false at the end of the file. A longer line comes cut, with `too_long` true.
-  bool next(std::string& line, bool& too_long) {
-    line.clear();
-    too_long = false;
-    for (bool any = false;; any = true) {
-      if (at_ == block_.size() && !fill()) return any;
-      const char c = block_[at_++];
-      if (c == '\n') return true;
-      if (line.size() < kLongestLine) {
-        line += c;
-      } else {
-        too_long = true;
-      }
-    }
-  }
-
- private:
-  bool fill() {
-    block_.resize(std::min<std::uint64_t>(kLongestLine, file_.bytes() - read_));
-    file_.read(read_, block_.data(), block_.size());
-    read_ += block_.size();
-    at_ = 0;
-    return !block_.empty();
-  }
-
-  RegularFile file_;
-  std::uint64_t read_ = 0;  // bytes of the file
-  std::string block_;
-  std::size_t at_ = 0;
-};
-
 std::string members(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
   for (const auto& [name, value] : values) {
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", quoted(name), number(value));
   }
   return text;
+}
+
+/// One part in 10^6 of all choices is enough to plot.
+std::string shares(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) {
+    text += fmt::format("{}{}", text.empty() ? "" : ",", number(std::round(value * 1e6) / 1e6));
+  }
+  return text;
+}
+
+std::string experts_member(const std::optional<ExpertMetrics>& experts) {
+  if (!experts) return "";
+  std::size_t numbers = 0;
+  std::string load;
+  for (const auto& [layer, values] : experts->load) {
+    numbers += values.size();
+    if (numbers > kMostLoads) break;
+    load += fmt::format("{}{}:[{}]", load.empty() ? "" : ",", quoted(layer), shares(values));
+  }
+  return fmt::format(R"("experts":{{"dropped":{},"router_gap":{}{}}},)", number(experts->dropped),
+                     number(experts->router_gap), numbers > kMostLoads ? "" : fmt::format(R"(,"load":{{{}}})", load));
+}
+
+/// Whether the brackets outside of strings are nested no deeper than any line that is written. Deeper ones would only
+/// cost the parser's stack.
+bool is_flat(std::string_view line) {
+  int depth = 0;
+  bool inside = false;
+  for (std::size_t i = 0; i < line.size() && depth <= kDeepest; ++i) {
+    if (inside && line[i] == '\\') {
+      ++i;
+    } else if (line[i] == '"') {
+      inside = !inside;
+    } else if (!inside) {
+      depth += line[i] == '{' || line[i] == '[' ? 1 : line[i] == '}' || line[i] == ']' ? -1 : 0;
+    }
+  }
+  return depth <= kDeepest;
 }
 
 }  // namespace
@@ -84,21 +86,24 @@ std::string metrics_line(const TrainMetrics& metrics) {
   return fmt::format(
       R"({{"kind":"train","step":{},"loss":{},"losses":{{{}}},"grad_norm":{},"learning_rate":{},"samples":{},)"
       R"("tokens":{},"epoch":{},"global_batch_size":{},"step_seconds":{},"tokens_per_second":{},)"
-      R"("model_tflops_per_rank":{},"hardware_tflops_per_rank":{},"loss_scale":{},"skipped":{},"time":{}}})",
+      R"("model_tflops_per_rank":{},"hardware_tflops_per_rank":{},"loss_scale":{},"skipped":{},{}"time":{}}})",
       metrics.step, number(metrics.loss), losses, number(metrics.grad_norm), number(metrics.learning_rate),
       metrics.samples, metrics.tokens, number(metrics.epoch), metrics.global_batch_size, number(metrics.step_seconds),
       number(metrics.tokens_per_second), number(metrics.model_tflops_per_rank),
-      number(metrics.hardware_tflops_per_rank), number(metrics.loss_scale), metrics.skipped, number(metrics.time));
+      number(metrics.hardware_tflops_per_rank), number(metrics.loss_scale), metrics.skipped,
+      experts_member(metrics.experts), number(metrics.time));
 }
 
 std::string metrics_line(const EvaluationMetrics& metrics) {
   const bool several = metrics.losses.size() > 1;
   const std::string losses = several ? fmt::format(R"("losses":{{{}}},)", members(metrics.losses)) : "";
   const double of_perplexity = several ? metrics.losses.front().second : metrics.loss;
-  return fmt::format(
-      R"({{"kind":"eval","split":{},"step":{},"loss":{},{}"perplexity":{},"samples":{},"tokens":{},"time":{}}})",
-      quoted(metrics.split), metrics.step, number(metrics.loss), losses, number(perplexity(of_perplexity)),
-      metrics.samples, metrics.tokens, number(metrics.time));
+  const std::string measure =
+      metrics.accuracy ? fmt::format(R"("accuracy":{},"examples":{})", number(*metrics.accuracy), metrics.examples)
+                       : fmt::format(R"("perplexity":{})", number(perplexity(of_perplexity)));
+  return fmt::format(R"({{"kind":"eval","split":{},"step":{},"loss":{},{}{},"samples":{},"tokens":{},"time":{}}})",
+                     quoted(metrics.split), metrics.step, number(metrics.loss), losses, measure, metrics.samples,
+                     metrics.tokens, number(metrics.time));
 }
 
 std::string metrics_line(const TaskMetrics& metrics) {
@@ -108,71 +113,30 @@ std::string metrics_line(const TaskMetrics& metrics) {
       members(metrics.measures), metrics.samples, metrics.tokens, number(metrics.time));
 }
 
-MetricsWriter::MetricsWriter(std::string path, Log& log) : path_(std::move(path)), log_(log) {}
-
-MetricsWriter::~MetricsWriter() {
-  if (file_ >= 0) ::close(file_);
-}
-
-void MetricsWriter::write(const TrainMetrics& metrics) {
-  append(metrics_line(metrics));
-}
-
-void MetricsWriter::write(const EvaluationMetrics& metrics) {
-  append(metrics_line(metrics));
-}
-
-void MetricsWriter::write(const TaskMetrics& metrics) {
-  append(metrics_line(metrics));
-}
-
-bool MetricsWriter::ensure_open() {
-  struct stat status {};
-  if (file_ >= 0 && ::fstat(file_, &status) == 0 && status.st_nlink > 0) return true;
-  if (file_ >= 0) ::close(file_);
-  file_ = open_for_append(path_);
-  return file_ >= 0;
-}
+MetricsWriter::MetricsWriter(std::string path, Log& log, Also also)
+    : file_(std::move(path), log, "training continues, lines of the metrics are lost"), also_(std::move(also)) {}
 
 void MetricsWriter::append(std::string line) {
-  if (!ensure_open()) return warn_once(errno);
   line += '\n';
-  struct stat before {};
-  const bool known = ::fstat(file_, &before) == 0;
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(file_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error = written < 0 ? errno : ENOSPC;
-      // Take a torn line back, so that the next one does not continue it.
-      if (known && rest.size() < line.size() && ::ftruncate(file_, before.st_size) != 0) {
-        warn_once(errno);
-      }
-      return warn_once(error);
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  file_.append(line);
+  line.pop_back();
+  if (also_) also_(line);
 }
 
-void MetricsWriter::warn_once(int error) {
-  if (warned_) return;
-  warned_ = true;
-  log_.warning("cannot write {}: {}; training continues, lines of the metrics are lost", path_, std::strerror(error));
+bool parse_metrics_line(const std::string& line, nlohmann::json& object) {
+  if (!is_flat(line)) return false;
+  object = nlohmann::json::parse(line, nullptr, false);
+  return object.is_object();
 }
 
-std::int64_t visit_metrics(const std::string& path,
-                           const std::function<void(const nlohmann::json&, std::string_view)>& visit) {
+std::int64_t visit_metrics(const std::string& path, const VisitLine& visit) {
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
   std::int64_t passed_over = 0;
   BoundedLines lines(path);
   std::string line;
+  nlohmann::json object;
   for (bool too_long = false; lines.next(line, too_long);) {
-    // An object of one level of nesting is all that is ever written; deeper ones would only cost the parser's stack.
-    const auto depth = std::count(line.begin(), line.end(), '{') + std::count(line.begin(), line.end(), '[');
-    const bool readable = !too_long && depth <= 64;
-    const auto object = readable ? nlohmann::json::parse(line, nullptr, false) : nlohmann::json();
-    if (object.is_object()) {
+    if (!too_long && parse_metrics_line(line, object)) {
       visit(object, line);
     } else {
       ++passed_over;

@@ -1,8 +1,7 @@
 // metrics.jsonl: the machine-readable record of a run, one JSON object per line.
 //
-// One rank writes. Writing never ends the run: when the disk is full or the file cannot be opened a warning is given
-// once and lines are lost. A file that vanishes is begun anew. Readers must expect a torn last line (a job may be
-// killed at any time); visit_metrics and truncate_metrics do.
+// One rank writes, and never ends the run by it (system/record_file.h). Readers must expect a torn last line (a job may
+// be killed at any time); visit_metrics and truncate_metrics do.
 //
 // Numbers are the shortest decimals that read back as the same double; what is not finite is null.
 #pragma once
@@ -10,14 +9,24 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "system/log.h"
+#include "system/record_file.h"
 
 namespace megatron {
+
+/// The experts in the last step of a training line.
+struct ExpertMetrics {
+  double dropped = 0;     ///< share of all choices that found no place
+  double router_gap = 0;  ///< the least difference between the last chosen score of a token and the next one
+  /// By layer, the share of its choices that each expert has; rounded, and left out where lines would become too long.
+  std::vector<std::pair<std::string, std::vector<double>>> load;
+};
 
 /// {"kind":"train",...}: the steps since the line before, up to and with `step`. Fields are written in this order.
 struct TrainMetrics {
@@ -31,11 +40,13 @@ struct TrainMetrics {
   double step_seconds = 0, tokens_per_second = 0;  ///< the whole job's tokens
   double model_tflops_per_rank = 0, hardware_tflops_per_rank = 0;
   double loss_scale = 1;
-  std::int64_t skipped = 0;  ///< steps skipped for a non-finite loss or gradient since the line before
-  double time = 0;           ///< seconds since 1970, UTC
+  std::int64_t skipped = 0;                   ///< steps skipped for a non-finite loss or gradient since the line before
+  std::optional<ExpertMetrics> experts = {};  ///< of a model that has some
+  double time = 0;                            ///< seconds since 1970, UTC
 };
 
-/// {"kind":"eval",...}: an evaluation after `step` steps; the perplexity is added by the writer.
+/// {"kind":"eval",...}: an evaluation after `step` steps; where there is no accuracy, the perplexity is added by the
+/// writer.
 struct EvaluationMetrics {
   std::string split;  ///< "validation" or "test"
   std::int64_t step = 0;
@@ -44,6 +55,8 @@ struct EvaluationMetrics {
   std::vector<std::pair<std::string, double>> losses = {};
   std::int64_t samples = 0, tokens = 0;  ///< that the run has trained on by then
   double time = 0;                       ///< seconds since 1970, UTC
+  std::optional<double> accuracy = {};   ///< of a task with labels: the share of `examples` that was told right
+  std::int64_t examples = 0;             ///< of the evaluation, each of which counts once
 };
 
 /// {"kind":"task",...}: an evaluation task after `step` steps.
@@ -66,31 +79,31 @@ std::string metrics_line(const TaskMetrics& metrics);
 
 class MetricsWriter {
  public:
-  /// Appends to `path`; opened at the first line. `log` hears the one warning and must outlive the writer.
-  MetricsWriter(std::string path, Log& log);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  /// Appends to `path`; opened at the first line. `also` hears every line too, without its end. `log` hears the one
+  /// warning and must outlive the writer.
+  using Also = std::function<void(std::string_view line)>;
+  MetricsWriter(std::string path, Log& log, Also also = nullptr);
 
-  void write(const TrainMetrics& metrics);
-  void write(const EvaluationMetrics& metrics);
-  void write(const TaskMetrics& metrics);
+  void write(const TrainMetrics& metrics) { append(metrics_line(metrics)); }
+  void write(const EvaluationMetrics& metrics) { append(metrics_line(metrics)); }
+  void write(const TaskMetrics& metrics) { append(metrics_line(metrics)); }
 
  private:
   void append(std::string line);
-  bool ensure_open();
-  void warn_once(int error);
 
-  std::string path_;
-  Log& log_;
-  int file_ = -1;
-  bool warned_ = false;
+  RecordFile file_;
+  Also also_;
 };
 
+/// Whether a line is a JSON object, nested no deeper than lines that are written, which then is in `object`. Deeper
+/// ones would only cost the parser's stack.
+bool parse_metrics_line(const std::string& line, nlohmann::json& object);
+
 /// Calls `visit` with every whole JSON object of the file in order, and its text without the line end. Lines that are
-/// torn, longer than 64 KiB or no objects are passed over. Returns how many were; 0 also if there is no file.
-std::int64_t visit_metrics(const std::string& path,
-                           const std::function<void(const nlohmann::json& object, std::string_view text)>& visit);
+/// torn, longer than BoundedLines takes, no objects or nested too deep are passed over. Returns how many were; 0 also
+/// if there is no file.
+using VisitLine = std::function<void(const nlohmann::json& object, std::string_view text)>;
+std::int64_t visit_metrics(const std::string& path, const VisitLine& visit);
 
 /// What stands in front of a task's name in the list of evaluations that are due.
 inline constexpr const char* kTaskDue = "task ";

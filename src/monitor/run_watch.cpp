@@ -8,6 +8,9 @@
 #include <csignal>
 
 #include "monitor/progress.h"
+#include "system/terminal_window.h"
+#include "text/characters.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -153,12 +156,12 @@ std::string RunWatch::bar(double now) const {
   const std::int64_t done = std::max<std::int64_t>(0, step_ - 1);
   std::string counts = fmt::format(" {}/{}", done, steps_);
   const Terminal& terminal = log_.terminal();
-  const int room = terminal.columns - 1 - static_cast<int>(counts.size());
+  const int room = columns_now(terminal) - 1 - static_cast<int>(counts.size());
   const int width = std::clamp(room - static_cast<int>(words.size()) - 2, 8, 30);
   const double within = stepping ? passes_.fraction() : 0;
   const double fraction = (static_cast<double>(done) + within) / static_cast<double>(std::max<std::int64_t>(1, steps_));
   const auto full = static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) * width);
-  words.resize(std::min(words.size(), static_cast<std::size_t>(std::max(0, room - width - 2))));
+  words = first_characters(printable(words), static_cast<std::size_t>(std::max(0, room - width - 2)));
   const std::string filled(full, '='), empty(static_cast<std::size_t>(width) - full, ' ');
   return terminal.colour ? fmt::format("[\x1b[32m{}\x1b[0m{}]{}{}", filled, empty, counts, words)
                          : fmt::format("[{}{}]{}{}", filled, empty, counts, words);

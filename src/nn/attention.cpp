@@ -24,13 +24,6 @@ ColumnParallelLinear declare_qkv(ParameterBuilder& builder, const std::string& n
   return {builder.store(), weight, bias, 3, h};
 }
 
-RowParallelLinear declare_output(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
-  const int weight = builder.row_parallel_weight(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
-                                                 sizes.output_deviation);
-  const int bias = sizes.output_bias ? builder.replicated_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
-  return {builder.store(), weight, bias};
-}
-
 // Of this rank's heads; all layers' are the same.
 int declare_slopes(ParameterBuilder& builder, const AttentionSizes& sizes) {
   if (!sizes.alibi) return kNone;
@@ -52,6 +45,18 @@ int declare_norm(ParameterBuilder& builder, const std::string& name, const Atten
 
 }  // namespace
 
+float attention_scale(const AttentionSizes& sizes) {
+  return sizes.scaled ? 1 / std::sqrt(static_cast<float>(sizes.head_size)) : 1;
+}
+
+RowParallelLinear declare_attention_output(ParameterBuilder& builder, const std::string& name,
+                                           const AttentionSizes& sizes) {
+  const int weight = builder.row_parallel_weight(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
+                                                 sizes.output_deviation);
+  const int bias = sizes.output_bias ? builder.replicated_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
+  return {builder.store(), weight, bias};
+}
+
 Attention::Attention(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes,
                      std::int64_t layer)
     : store_(&builder.store()),
@@ -65,7 +70,7 @@ Attention::Attention(ParameterBuilder& builder, const std::string& name, const A
       query_norm_(declare_norm(builder, name + ".query_norm", sizes)),
       key_norm_(declare_norm(builder, name + ".key_norm", sizes)),
       qkv_(declare_qkv(builder, name, sizes)),
-      output_(declare_output(builder, name, sizes)) {}
+      output_(declare_attention_output(builder, name, sizes)) {}
 
 Attention::Parts Attention::parts(Tensor qkv) const {
   const std::int64_t d = sizes_.head_size, query = local_heads_ * d, key = local_groups_ * d;
@@ -151,7 +156,15 @@ AttentionMask Attention::mask(const Context& context) const {
   mask.document_starts = context.rows().document_starts;
   if (context.cache != nullptr) mask.query_offsets = context.cache->offsets;
   if (slopes_ != kNone) mask.slopes = store_->constant(slopes_);
+  if (sizes_.distance_table != kNone) {
+    mask.distance_bias = store_->at(sizes_.distance_table).value;
+    mask.distance_buckets = sizes_.distance_buckets;
+  }
   return mask;
+}
+
+Tensor Attention::distance_gradient() const {
+  return sizes_.distance_table == kNone ? Tensor() : store_->at(sizes_.distance_table).gradient;
 }
 
 void Attention::append(Context& context, Parts& in) const {
@@ -161,10 +174,6 @@ void Attention::append(Context& context, Parts& in) const {
   context.ops.append_rows({.x = in.value, .offsets = pass.offsets, .y = layer.values});
   in.key = layer.keys.slice(0, 0, pass.rows);
   in.value = layer.values.slice(0, 0, pass.rows);
-}
-
-float Attention::scale() const {
-  return 1 / std::sqrt(static_cast<float>(sizes_.head_size));
 }
 
 void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
@@ -185,7 +194,7 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
                                  .v = in.value,
                                  .out = saved.out.split_last(local_heads_),
                                  .log_sum_exp = saved.log_sum_exp,
-                                 .scale = scale(),
+                                 .scale = attention_scale(sizes_),
                                  .mask = mask(context),
                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
@@ -207,9 +216,10 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
                                   .dq = gradient.query,
                                   .dk = gradient.key,
                                   .dv = gradient.value,
-                                  .scale = scale(),
+                                  .scale = attention_scale(sizes_),
                                   .mask = mask(context),
-                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
+                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_),
+                                  .ddistance_bias = distance_gradient()});
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});

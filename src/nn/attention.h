@@ -16,15 +16,24 @@ namespace megatron {
 struct AttentionSizes {
   std::int64_t hidden = 0, heads = 0, groups = 0, head_size = 0;  ///< of the whole model
   bool bias = true, output_bias = true;                           ///< of query, key and value; of the output
-  bool causal = true;       ///< a query sees no later position; else all up to its sample's length
-  std::int64_t window = 0;  ///< positions that a query sees, its own included; 0: all before it
-  bool alibi = false;       ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
+  bool causal = true;          ///< a query sees no later position; else all up to its sample's length
+  std::int64_t window = 0;     ///< positions that a query sees, its own included; 0: all before it
+  bool alibi = false;          ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
+  int distance_table = kNone;  ///< declared by the model: a learned bias of scores by distance (Raffel et al. 2020)
+  DistanceBuckets distance_buckets = {};
+  bool scaled = true;                           ///< scores are divided by √head_size
   std::vector<float> inverse_frequencies = {};  ///< of rotations of queries and keys (Su et al. 2021); empty: none
   bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)
   double norm_epsilon = 1e-5;                   ///< of that
   double dropout = 0;
   double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
 };
+
+/// What scores are multiplied with.
+float attention_scale(const AttentionSizes& sizes);
+/// Declares NAME.output.{weight,bias}: the projection of all heads' results.
+RowParallelLinear declare_attention_output(ParameterBuilder& builder, const std::string& name,
+                                           const AttentionSizes& sizes);
 
 class Attention {
  public:
@@ -67,9 +76,9 @@ class Attention {
   void normalise(Context& context, Saved& saved) const;
   void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;
   AttentionMask mask(const Context& context) const;
+  Tensor distance_gradient() const;  ///< absent where there is no such bias
   /// Adds the pass's keys and values to the cache; `in` has those that queries see afterwards.
   void append(Context& context, Parts& in) const;
-  float scale() const;
 
   const ParameterStore* store_;
   AttentionSizes sizes_;

@@ -1,5 +1,5 @@
 // BERT's heads: the final norm of a pre-norm model; a dense layer, activation and norm in front of logits over the
-// vocabulary, of masked tokens; and the order of sentences (sentence_order.h).
+// vocabulary, of masked tokens; and which of two texts comes first (pooled_classifier.h).
 //
 // The dense layer is whole on every tensor rank and works on the rows outside the region: under sequence parallelism on
 // a share of them.
@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "nn/norm.h"
-#include "nn/sentence_order.h"
+#include "nn/pooled_classifier.h"
 #include "nn/vocabulary_loss.h"
 
 namespace megatron {
@@ -30,7 +30,7 @@ class BertHead {
     Tensor product, activated;  ///< [s(/t), b, h]: of the dense layer, before its bias and after the activation
     Norm::Saved norm;
     VocabularyLoss::Saved language_model;
-    SentenceOrder::Saved sentence_order;
+    PooledClassifier::Saved sentence_order;
   };
 
   /// Uses `word`, the output matrix (declared by the model), and declares final_norm.…, head.dense.{weight,bias},
@@ -56,7 +56,7 @@ class BertHead {
   int dense_weight_, dense_bias_;
   Norm norm_;
   VocabularyLoss language_model_;
-  SentenceOrder sentence_order_;
+  PooledClassifier sentence_order_;
   int last_parameter_;
 };
 

@@ -15,14 +15,38 @@
 namespace megatron {
 
 /// Where in a layer a dropout mask is used.
-enum class RandomSite : std::uint64_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
+enum class RandomSite : std::uint64_t {
+  embedding = 0,  ///< before the first layer (layer -1)
+  attention = 1,
+  attention_output = 2,
+  mlp_output = 3,
+  cross_attention = 4,
+  cross_attention_output = 5,
+  decoder_embedding = 6,  ///< of an encoder-decoder, whose two streams draw different masks (layer -1)
+  pooled = 7,             ///< of what a task's head reads (layer -1)
+  place_order = 6,        ///< which tokens find a place in an expert (layers from 0 on)
+  router_input = 7,       ///< noise of what a router reads (layers from 0 on)
+};
 
-/// What a forward pass may be asked for of each target, f32 [s·b] in the order of the logits' rows, the same on every
-/// tensor rank. It sets these; absent ones are not computed.
+/// What a forward pass may be asked for, the same on every tensor rank. It sets these; absent ones are not computed. Of
+/// each target, f32 [s·b] in the order of the logits' rows: the first three. Of a task's head: the scores.
 struct TargetResults {
   Tensor losses;        ///< -ln(probability of the target), without its weight
   Tensor maximum;       ///< the largest logit
   Tensor target_logit;  ///< equal to `maximum` where no token is likelier than the target
+  Tensor scores = {};   ///< f32 [labels, classes]: the logits of each sample's classes
+};
+
+/// What a decoder's layers see of the encoder: its output, [s(/t), b, h] of the encoder's stream.
+struct EncoderMemory {
+  ConstTensor states;
+  Tensor gradient;  ///< in a backward: layers add theirs
+};
+
+/// What the routers of a step's forwards add up on this rank (TallyRoutesArgs).
+struct RouteTally {
+  Tensor choices;    ///< f64 [layers with experts, experts + 1]
+  Tensor least_gap;  ///< f64 [1]
 };
 
 struct Context {
@@ -45,6 +69,9 @@ struct Context {
   std::span<const double> gradient_scales = {};
   const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
   const CachePass* cache = nullptr;        ///< if set: attention also sees the tokens of earlier passes
+  EncoderMemory memory = {};               ///< of an encoder-decoder's decoder layers
+  bool experts_take_all = false;           ///< each has room for all tokens of a sample
+  const RouteTally* routes = nullptr;      ///< set where the forward of a training step counts choices of experts
 
   /// f64 [1] of one term; absent where losses are.
   Tensor loss_sum(int term) const { return loss_sums ? loss_sums.slice(0, term, 1) : Tensor(); }
@@ -71,11 +98,11 @@ struct Context {
   Context saving_in(Arena& arena, WeightGradients& policy) const {
     // Names every member: one that is added and forgotten here does not compile.
     const auto& [ops_, region_, saved_, scratch_, batch, type, training_, seed_, step_, gradients_, gathers_, at,
-                 losses, scales, asked, cached] = *this;
+                 losses, scales, asked, cached, memory_, take_all, tally] = *this;
     static_cast<void>(saved_);
     static_cast<void>(gradients_);
-    return {ops_,  region_, arena,    scratch_, batch,  type,   training_, seed_,
-            step_, policy,  gathers_, at,       losses, scales, asked,     cached};
+    return {ops_,     region_, arena,  scratch_, batch, type,   training_, seed_,    step_, policy,
+            gathers_, at,      losses, scales,   asked, cached, memory_,   take_all, tally};
   }
 
   /// The same for layers on another stream.
@@ -95,9 +122,37 @@ struct Context {
     return dropout;
   }
 
+  /// The order in which a layer's experts take the tokens of a sample: by chance in training, else by position.
+  PlaceOrder place_order(std::int64_t layer) const {
+    if (!training) return {};
+    const auto site = static_cast<std::uint64_t>(layer + 1) * 8 + static_cast<std::uint64_t>(RandomSite::place_order);
+    return {.random = true,
+            .key = random_key(seed, step, site),
+            .positions = rows().positions,
+            .first_sample = micro_batch.first_sample};
+  }
+
+  /// The noise of what a layer's router reads, in training: of `count` rows of the sequence from `first_row` on.
+  Jitter router_jitter(double amount, std::int64_t layer, std::int64_t first_row, std::int64_t count) const {
+    if (!training || amount == 0) return {};
+    const auto site = static_cast<std::uint64_t>(layer + 1) * 8 + static_cast<std::uint64_t>(RandomSite::router_input);
+    return {.amount = static_cast<float>(amount),
+            .key = random_key(seed, step, site),
+            .positions = rows().positions.slice(0, first_row, count),
+            .first_sample = micro_batch.first_sample};
+  }
+
+  /// The mask over one row of each sample, [1, b, h], that is the same on every tensor rank.
+  Dropout pooled_dropout(double probability) const {
+    Dropout dropout = dropout_at(probability, -1, RandomSite::pooled);
+    if (dropout.probability > 0) dropout.positions = rows().positions.slice(0, 0, 1);
+    return dropout;
+  }
+
   /// The mask over attention probabilities; `first_head` is the global index of local head 0.
-  Dropout attention_dropout(double probability, std::int64_t layer, std::int64_t first_head) const {
-    Dropout dropout = dropout_at(probability, layer, RandomSite::attention);
+  Dropout attention_dropout(double probability, std::int64_t layer, std::int64_t first_head,
+                            RandomSite site = RandomSite::attention) const {
+    Dropout dropout = dropout_at(probability, layer, site);
     dropout.positions = rows().positions;
     dropout.first_head = first_head;
     return dropout;

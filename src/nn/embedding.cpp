@@ -29,7 +29,11 @@ std::vector<Embedding::WholeTable> Embedding::declare_tables(ParameterBuilder& b
   const auto declare = [&](const char* name, std::int64_t rows, ConstTensor Rows::*ids) {
     if (rows > 0) tables.push_back({builder.replicated_matrix(name, rows, sizes.hidden, sizes.deviation), ids});
   };
-  declare("embedding.position.weight", sizes.positions, &Rows::position_ids);
+  if (sizes.position_table != kNone) {
+    tables.push_back({sizes.position_table, &Rows::position_ids});
+  } else {
+    declare("embedding.position.weight", sizes.positions, &Rows::position_ids);
+  }
   declare("embedding.type.weight", sizes.types, &Rows::types);
   return tables;
 }
@@ -63,7 +67,7 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
                                    .accumulate = true});
   }
   if (norm_) norm_->forward(context, sum, y, saved.norm);
-  const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
+  const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, sizes_.dropout_site);
   if (dropout.probability > 0) {
     context.ops.dropout_add_forward({.x = y, .bias = {}, .residual = {}, .y = y, .dropout = dropout});
   }
@@ -72,7 +76,7 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
 void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const {
   const Range range(context.ops.ranges(), "embedding");
   const ArenaScope scope(context.scratch);
-  const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, RandomSite::embedding);
+  const Dropout dropout = context.hidden_dropout(sizes_.dropout, -1, sizes_.dropout_site);
   if (dropout.probability > 0) {
     context.ops.dropout_add_backward({.dy = dy, .dx = dy, .dbias = {}, .dropout = dropout});
   }
@@ -84,11 +88,14 @@ void Embedding::backward(Context& context, Tensor dy, const Saved& saved) const 
   }
   if (sizes_.scale != 1) context.ops.scale(dy, sizes_.scale);
   const Parameter& word = store_->at(word_);
-  const ConstTensor whole = context.region.enter(context.scratch, dy);
-  context.ops.embedding_backward({.ids = as_vector(context.rows().tokens),
-                                  .dy = as_matrix(whole),
-                                  .first_row = word.box.offset[0],
-                                  .dweight = word.gradient});
+  WeightProduct look_up{.layer = WeightProduct::Layer::look_up,
+                        .dy = dy,
+                        .x = as_vector(context.rows().tokens),
+                        .gradient = word.gradient,
+                        .first_row = word.box.offset[0]};
+  WeightGradients& gradients = sizes_.with_head ? context.weight_gradients : immediate_weight_gradients();
+  if (sizes_.with_head) look_up.dy = gradients.keep(context, dy, {});
+  gradients.add(context, look_up, gradients.start_gather(context, look_up));
 }
 
 }  // namespace megatron

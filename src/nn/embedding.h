@@ -14,10 +14,15 @@ namespace megatron {
 struct EmbeddingSizes {
   std::int64_t padded_vocab = 0, hidden = 0;
   std::int64_t positions = 0;          ///< rows of the position table; 0: there is none
+  int position_table = kNone;          ///< that table, where the model declares it: other layers use it too
   std::int64_t types = 0;              ///< rows of the type table; 0: there is none
   double scale = 1;                    ///< of the words' embeddings
   std::optional<NormSizes> norm = {};  ///< of the sum; none if absent
   double dropout = 0, deviation = 0.02;
+  RandomSite dropout_site = RandomSite::embedding;
+  /// A head on this rank multiplies with the same table: then the look-up's gradient is handed to
+  /// context.weight_gradients as the head's product is, so that both are added in one order whatever is deferred.
+  bool with_head = false;
 };
 
 class Embedding {
@@ -26,14 +31,13 @@ class Embedding {
     Norm::Saved norm;  ///< its x lies in context.saved
   };
 
-  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight,
-  /// embedding.type.weight and embedding.norm.…, if there are such.
+  /// Uses `word` (declared by the model: it may be tied to the head) and declares embedding.position.weight, unless the
+  /// model has, embedding.type.weight and embedding.norm.…, if there are such.
   Embedding(ParameterBuilder& builder, int word, const EmbeddingSizes& sizes);
 
   /// y[s(/t), b, h] = dropout(norm(scale · word[tokens] (+ position[position_ids]) (+ type[types]))); sets y.
   void forward(Context& context, Tensor y, Saved& saved) const;
-  /// Adds the tables' gradients, which are never deferred: on one stage that would be another order than the head's. dy
-  /// is used up (overwritten).
+  /// Adds the tables' gradients. dy is used up (overwritten).
   void backward(Context& context, Tensor dy, const Saved& saved) const;
 
  private:

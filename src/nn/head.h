@@ -10,6 +10,7 @@ struct HeadSizes {
   std::int64_t vocab = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
   NormSizes norm;
   bool bias = false;  ///< of the logits
+  double scale = 1;   ///< of what the logits are made of
   int loss_term = 0;  ///< the term of the model's loss that this head computes
 };
 
@@ -24,13 +25,17 @@ class Head {
   /// there is one.
   Head(ParameterBuilder& builder, int word, const HeadSizes& sizes);
 
-  /// VocabularyLoss' forward, backward and logits, of the norm of x.
+  /// VocabularyLoss' forward, backward and logits, of the scaled norm of x.
   void forward(Context& context, ConstTensor x, Saved& saved) const;
   void backward(Context& context, Saved& saved, Tensor dx) const;
   void logits(Context& context, ConstTensor x, Tensor logits) const;
 
  private:
+  /// Sets `normed` to the scaled norm of x.
+  void normalize(Context& context, ConstTensor x, Tensor normed, Norm::Saved& saved) const;
+
   const ParameterStore* store_;
+  double scale_;
   Norm norm_;
   VocabularyLoss loss_;
   int last_parameter_;

@@ -6,6 +6,7 @@ Parameter ParameterBuilder::split(const std::string& name, Shape shape, int dime
   Parameter parameter;
   parameter.name = name;
   parameter.global_shape = shape;
+  parameter.copies = copies_;
   parameter.box.extent = shape;
   parameter.box.offset = shape;
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
@@ -26,6 +27,7 @@ Parameter ParameterBuilder::whole(const std::string& name, Shape shape) const {
   Parameter parameter;
   parameter.name = name;
   parameter.global_shape = shape;
+  parameter.copies = copies_;
   parameter.box = {shape, shape};
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
   parameter.tensor = region_.sequence_parallel() ? Placement::partial : Placement::replica;
@@ -81,6 +83,13 @@ int ParameterBuilder::repeated_bias(const std::string& name, std::int64_t size) 
   parameter.tensor = Placement::replica;
   parameter.decay = false;
   return store_.declare(std::move(parameter));
+}
+
+int ParameterBuilder::untrained_vector(const std::string& name, std::int64_t size, std::int64_t row) {
+  Parameter parameter = whole(name, {size});
+  parameter.tensor = Placement::replica;
+  parameter.decay = false;
+  return store_.declare_state({std::move(parameter), row});
 }
 
 int ParameterBuilder::repeated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,

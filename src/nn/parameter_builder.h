@@ -12,6 +12,12 @@ namespace megatron {
 class ParameterBuilder {
  public:
   ParameterBuilder(ParameterStore& store, const TensorRegion& region) : store_(store), region_(region) {}
+  /// The same for parameters of experts, of which only some data ranks hold copies.
+  ParameterBuilder of_experts() const {
+    ParameterBuilder builder(store_, region_);
+    builder.copies_ = CopyGroup::experts;
+    return builder;
+  }
 
   ParameterStore& store() const { return store_; }
   const TensorRegion& region() const { return region_; }
@@ -35,6 +41,8 @@ class ParameterBuilder {
   /// parallelism too: each computes the whole gradient.
   int repeated_bias(const std::string& name, std::int64_t size);
   int repeated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
+  /// Numbers [size] that every tensor rank holds whole and no gradient trains (ModelState).
+  int untrained_vector(const std::string& name, std::int64_t size, std::int64_t row);
 
  private:
   Parameter whole(const std::string& name, Shape shape) const;
@@ -42,6 +50,7 @@ class ParameterBuilder {
 
   ParameterStore& store_;
   const TensorRegion& region_;
+  CopyGroup copies_ = CopyGroup::dense;
 };
 
 }  // namespace megatron

@@ -28,6 +28,11 @@ TensorRegion::Entering ImmediateWeightGradients::start_gather(Context& context, 
 void ImmediateWeightGradients::add(Context& context, WeightProduct product, TensorRegion::Entering gathered) {
   gathered.gathered.wait();
   product.outside() = gathered.whole;
+  if (product.layer == WeightProduct::Layer::look_up) {
+    context.ops.embedding_backward(
+        {.ids = product.x, .dy = as_matrix(product.dy), .first_row = product.first_row, .dweight = product.gradient});
+    return;
+  }
   const ConstTensor dy = as_matrix(product.dy), x = as_matrix(product.x);
   // By the layout alone, never by what happens to be in flight: another cut may be other bits. A row-parallel layer in
   // one piece: it has no sum in flight, and halves cost more.

@@ -16,15 +16,18 @@ struct Context;
 
 /// gradient [out, in] += dyᵀ · x over all rows. A column-parallel layer's x, a row-parallel one's dy lie outside the
 /// tensor region, and are gathered under sequence parallelism. A whole layer, which no region has a part of, has both
-/// outside: its rows are this rank's, and nothing is gathered.
+/// outside: its rows are this rank's, and nothing is gathered. A look-up is the product with its ids as one-hot rows: x
+/// are the ids, i32 [n], and dy is outside.
 struct WeightProduct {
-  enum class Layer { column_parallel, row_parallel, whole };
+  enum class Layer { column_parallel, row_parallel, whole, look_up };
 
   Layer layer = Layer::column_parallel;
   ConstTensor dy, x;
   Tensor gradient;
 
-  ConstTensor& outside() { return layer == Layer::row_parallel ? dy : x; }
+  std::int64_t first_row = 0;  ///< of a look-up: the table's that the gradient begins with
+
+  ConstTensor& outside() { return layer == Layer::row_parallel || layer == Layer::look_up ? dy : x; }
 };
 
 class WeightGradients {

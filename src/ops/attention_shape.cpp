@@ -30,6 +30,12 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
     internal_check(mask.slopes.dtype() == DType::f32 && mask.slopes.contiguous() && mask.slopes.shape() == Shape{heads},
                    "attention: slopes are f32 [a]");
   }
+  if (mask.distance_bias) {
+    internal_check(mask.distance_buckets.valid(), "attention: the buckets of distances make no rule");
+    internal_check(mask.distance_bias.dtype() == type_ && mask.distance_bias.contiguous() &&
+                       mask.distance_bias.shape() == Shape{heads, mask.distance_buckets.buckets},
+                   "attention: the bias of distances is [a, buckets] of the activations' type");
+  }
   if (dropout.probability > 0) {
     internal_check(dropout.positions.dtype() == DType::i32 && dropout.positions.contiguous() &&
                        dropout.positions.shape() == Shape{queries},
@@ -48,6 +54,14 @@ void AttentionShape::check(const ConstTensor& x, std::int64_t rows, std::int64_t
 void AttentionShape::check_log_sum_exp(const ConstTensor& x) const {
   internal_check(x.dtype() == DType::f32 && x.contiguous() && x.shape() == Shape({samples, heads, queries}),
                  "attention: log_sum_exp is f32 [b, a, s_q]");
+}
+
+void AttentionShape::check_distance_gradient(const Tensor& x, const AttentionMask& mask) const {
+  if (!x) return;
+  internal_check(static_cast<bool>(mask.distance_bias),
+                 "attention: the gradient of a bias of distances that is not there");
+  internal_check(x.dtype() == DType::f32 && x.contiguous() && x.shape() == mask.distance_bias.shape(),
+                 "attention: the gradient of the bias of distances is f32 [a, buckets]");
 }
 
 }  // namespace megatron

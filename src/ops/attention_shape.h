@@ -18,6 +18,8 @@ class AttentionShape {
   void check_queries(const ConstTensor& x) const { check(x, queries, heads); }
   void check_keys(const ConstTensor& x) const { check(x, keys, key_heads); }
   void check_log_sum_exp(const ConstTensor& x) const;
+  /// The gradient of `mask`'s distance_bias, optional.
+  void check_distance_gradient(const Tensor& x, const AttentionMask& mask) const;
 
   std::int64_t queries, keys, samples, heads, key_heads, head_size;
   std::int64_t heads_per_key_head;

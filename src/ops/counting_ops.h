@@ -11,8 +11,10 @@
 
 namespace megatron {
 
-/// The part of the scores' square [keys, keys] that a mask leaves: half of a causal one (its diagonal not counted), and
-/// less where a query sees the last `window` positions alone.
+/// The area that a mask leaves of one head's scores [queries, keys], of queries that `offset` keys are in front of; the
+/// pairs on its edges count half, so that a causal square is half of a square.
+double visible_pairs(std::int64_t queries, std::int64_t keys, std::int64_t offset, bool causal, std::int64_t window);
+/// The part of a square [keys, keys] that this is, without an offset.
 double visible_share(std::int64_t keys, bool causal, std::int64_t window);
 
 /// Verbs that do nothing; the fused ones do so one after the other.
@@ -24,6 +26,7 @@ class IdleOps : public Ops {
   }
   MEGATRON_VERBS(MEGATRON_VERB)
 #undef MEGATRON_VERB
+  void read(ConstTensor, void*) override {}
 
  private:
   template <class... Arguments>
@@ -33,7 +36,8 @@ class IdleOps : public Ops {
 class CountingOps : public IdleOps {
  public:
   double matmul_flops() const { return matmul_flops_; }
-  double attention_flops() const { return attention_flops_; }  ///< by visible_share()
+  /// By visible_pairs(); of queries with offsets, which are the device's, as if they were the last of the keys.
+  double attention_flops() const { return attention_flops_; }
 
   void matmul(const MatmulArgs&) override;
   void attention_forward(const AttentionForwardArgs&) override;

@@ -7,7 +7,8 @@
 //     comment says `may alias`.
 //   * "n" rows stand for all leading dimensions together: [s, b, h] is n = s*b rows of h. Statistics, gradients of
 //     parameters and scalars are f32 (or f64 where said); sums accumulate in f32 at least.
-//   * No verb returns a host scalar: norms, factors and losses are one-element tensors.
+//   * No verb returns a host scalar: norms, factors and losses are one-element tensors. What the host must decide by it
+//     gets from read(), which waits.
 //   * A backend throws Error(configuration) naming verb and dtype where it lacks one.
 // CPU: src/cpu, one file per family. Counting (FLOPs and working memory for --dry-run): counting_ops.h.
 #pragma once
@@ -15,7 +16,10 @@
 #include <cstdint>
 
 #include "base/activations.h"
+#include "base/distance_buckets.h"
 #include "base/normalizations.h"
+#include "ops/expert_routing.h"
+#include "ops/mixed_rows.h"
 #include "ops/verbs.h"
 #include "tensor/tensor.h"
 
@@ -162,6 +166,8 @@ struct AttentionMask {
   ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding, and may hold anything
   ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query, never less than the last's
   ConstTensor slopes;           ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
+  ConstTensor distance_bias;  ///< optional, [a, buckets]: T5, [head, bucket of key position - query position] is added
+  DistanceBuckets distance_buckets;  ///< of distance_bias; nothing else reads it
 };
 
 /// out = softmax(scale · q kᵀ + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
@@ -182,6 +188,7 @@ struct AttentionBackwardArgs {
   float scale = 1;
   AttentionMask mask;
   Dropout dropout;
+  Tensor ddistance_bias = {};  ///< adds, f32 [a, buckets], optional: of the mask's distance_bias, always the same bits
 };
 
 /// y[i] = weight[ids[i] - first_row] where that row is here, else 0 (vocabulary-parallel look-up).
@@ -297,6 +304,10 @@ class Ops {
   /// step says in workspace_bytes() how much it is; a verb that needs more than was reserved allocates it, and keeps
   /// it.
   virtual void reserve(std::size_t bytes) = 0;
+
+  /// The host has the values of `x` in `host`, of as many bytes, when this returns: it waits for the verbs so far.
+  /// Counting operations leave `host` as it is.
+  virtual void read(ConstTensor x, void* host) = 0;
 
   /// The profiler that is told which phase and layer the verbs belong to (base/ranges.h); null: there is none.
   virtual Ranges* ranges() {

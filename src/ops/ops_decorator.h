@@ -28,6 +28,9 @@ class OpsDecorator : public Ops {
   void reserve(std::size_t bytes) override {
     ops_->reserve(bytes);
   }
+  void read(ConstTensor x, void* host) override {
+    ops_->read(x, host);
+  }
   Ranges* ranges() override {
     return ops_->ranges();
   }

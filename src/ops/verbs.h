@@ -2,8 +2,8 @@
 // them without computing are made of this list; a backend and its tests are what else a new verb touches.
 #pragma once
 
-/// What they compute is said with their arguments in ops.h. fill: sets, any dtype; copy: y = x, converting between
-/// float dtypes, of the same element count; add: y += x; scale: y *= factor.
+/// What they compute is said with their arguments in ops.h, expert_routing.h and mixed_rows.h. fill: sets, any dtype;
+/// copy: y = x, converting between float dtypes, of the same element count; add: y += x; scale: y *= factor.
 #define MEGATRON_VERBS(VERB)                                                       \
   VERB(matmul, (const MatmulArgs& args), (args))                                   \
   VERB(add_bias, (const AddBiasArgs& args), (args))                                \
@@ -24,6 +24,18 @@
   VERB(cross_entropy_rescale, (const CrossEntropyRescaleArgs& args), (args))       \
   VERB(cross_entropy_loss, (const CrossEntropyLossArgs& args), (args))             \
   VERB(cross_entropy_backward, (const CrossEntropyBackwardArgs& args), (args))     \
+  VERB(route_forward, (const RouteForwardArgs& args), (args))                      \
+  VERB(plan_routes, (const PlanRoutesArgs& args), (args))                          \
+  VERB(route_losses, (const RouteLossesArgs& args), (args))                        \
+  VERB(route_backward, (const RouteBackwardArgs& args), (args))                    \
+  VERB(tally_routes, (const TallyRoutesArgs& args), (args))                        \
+  VERB(shift_choice_bias, (const ShiftChoiceBiasArgs& args), (args))               \
+  VERB(dispatch_rows, (const DispatchRowsArgs& args), (args))                      \
+  VERB(combine_rows, (const CombineRowsArgs& args), (args))                        \
+  VERB(combine_gates_backward, (const CombineGatesBackwardArgs& args), (args))     \
+  VERB(mix_rows_forward, (const MixRowsForwardArgs& args), (args))                 \
+  VERB(mix_rows_backward, (const MixRowsBackwardArgs& args), (args))               \
+  VERB(jitter_rows, (const JitterRowsArgs& args), (args))                          \
   VERB(adamw, (const AdamWArgs& args), (args))                                     \
   VERB(sgd, (const SgdArgs& args), (args))                                         \
   VERB(square_sum, (const SquareSumArgs& args), (args))                            \

@@ -24,7 +24,7 @@ UpdateRule update_rule(const std::string& name) {
   fail(ErrorKind::configuration, "optimizer.name = \"{}\" is not available: use \"adamw\" or \"sgd\"", name);
 }
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings) {
+std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const OptimizerSettings& settings) {
   const int tensors = settings.moments() + (store.values().dtype() == DType::f32 ? 0 : 1);
   return static_cast<std::size_t>(tensors * elements_of(store.owned_by(shard))) * sizeof(float);
 }
@@ -32,23 +32,24 @@ std::size_t Optimizer::state_bytes(const ParameterStore& store, int shard, const
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
                      ParameterAllGather* gathers)
     : store_(store), settings_(settings), ops_(ops), gathers_(gathers) {
-  internal_check(gathers != nullptr || store.shards() == 1, "an optimizer of shards needs gathers");
-  const int shard = gathers != nullptr ? gathers->shard() : 0;
+  internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
+  const Shard shard = gathers != nullptr ? gathers->shard() : Shard{};
   owned_ = store.owned_by(shard);
   std::int64_t elements = 0;
   for (const FlatRange& range : owned_) {
     positions_.push_back(elements);
     elements += range.count;
     std::vector<Part>& parts = parts_.emplace_back();
-    bool follows_owner = false;
+    const Parameter* counted = nullptr;  // the one before, if it counts
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
         // Gaps hold zeros: one range, and one launch, spans the neighbours that count.
         if (parameter.owner) {
-          if (!follows_owner) in_norm_.push_back(part);
-          in_norm_.back().count = part.end() - in_norm_.back().first;
+          std::vector<FlatRange>& ranges = in_norm(parameter.copies);
+          if (counted == nullptr || counted->copies != parameter.copies) ranges.push_back(part);
+          ranges.back().count = part.end() - ranges.back().first;
         }
-        follows_owner = parameter.owner;
+        counted = parameter.owner ? &parameter : nullptr;
         // Every tensor rank has computed the gradient of such a copy by itself: a bad number may be in one alone. Of
         // other copies it was summed over all that hold one, and is in the norm through the owner's.
         if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
@@ -98,7 +99,7 @@ void Optimizer::initialize(std::uint64_t seed) {
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
   if (has_master_copy()) ops_.copy(state(range).master, in(store_.values(), range));
-  if (store_.shards() > 1) gathers_->start(index);
+  if (store_.sharded()) gathers_->start(index);
 }
 
 void Optimizer::set_values_from_master() {
@@ -110,9 +111,12 @@ void Optimizer::add_square_sum(const std::vector<FlatRange>& ranges, Tensor tota
   for (const FlatRange& range : ranges) ops_.square_sum({.x = in(store_.gradients(), range), .total = total});
 }
 
-void Optimizer::add_square_sums(Tensor counted, Tensor copies) {
-  add_square_sum(in_norm_, counted);
-  add_square_sum(copies_, copies);
+void Optimizer::add_counted_squares(CopyGroup group, Tensor total) {
+  add_square_sum(in_norm(group), total);
+}
+
+void Optimizer::add_squares_of_copies(Tensor total) {
+  add_square_sum(copies_, total);
 }
 
 void Optimizer::wait_for_values() {

@@ -52,9 +52,10 @@ class Optimizer {
   /// there are shards.
   void set_values_from_master();
 
-  /// Adds the sums of squares of this rank's gradients, with their scale: of those that it counts in the model's norm,
-  /// and of copies that another rank counts and this one has computed itself. Both f64 [1].
-  void add_square_sums(Tensor counted, Tensor copies);
+  /// Adds sums of squares of this rank's gradients, with their scale: of a copy group's parameters that it counts in
+  /// the model's norm, and of all that another tensor rank counts and this one has computed itself. Both f64 [1].
+  void add_counted_squares(CopyGroup group, Tensor total);
+  void add_squares_of_copies(Tensor total);
   /// Until values that are on their way have arrived. Collective over the copies where there are shards.
   void wait_for_values();
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
@@ -76,11 +77,12 @@ class Optimizer {
   Tensor v() const { return v_; }  ///< as m
   Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
   std::size_t state_bytes() const { return memory_.bytes(); }
+  int moments() const { return settings_.moments(); }
   double clip_norm() const { return settings_.clip_norm; }
-  int shards() const { return store_.shards(); }
+  bool sharded() const { return store_.sharded(); }
 
-  /// Bytes of optimizer state of a rank of the copies, for a store that is allocated (or planned).
-  static std::size_t state_bytes(const ParameterStore& store, int shard, const OptimizerSettings& settings);
+  /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
+  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const OptimizerSettings& settings);
 
  private:
   /// A maximal part of an owned range with one property.
@@ -89,6 +91,7 @@ class Optimizer {
     bool decay;
   };
 
+  std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
@@ -101,8 +104,9 @@ class Optimizer {
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
   std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
-  std::vector<FlatRange> in_norm_;        // what this rank counts in the norm, gaps included
-  std::vector<FlatRange> copies_;         // what another tensor rank counts, of a gradient that both computed
+  std::vector<FlatRange> in_norm_;        // what this rank counts in the norm, gaps included, but for experts
+  std::vector<FlatRange> experts_in_norm_;
+  std::vector<FlatRange> copies_;  // what another tensor rank counts, of a gradient that both computed
   Buffer memory_;
   Tensor m_, v_, master_copy_;
   std::int64_t updates_ = 0;

@@ -1,5 +1,6 @@
 #include "optim/update_step.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -7,31 +8,39 @@
 
 namespace megatron {
 
-UpdateStep::Tensors UpdateStep::place(Arena& arena, std::size_t terms) {
+UpdateStep::Tensors UpdateStep::place(Arena& arena, std::size_t terms, std::size_t counts) {
+  const std::int64_t all = sums(terms, counts);
   Tensors tensors;
-  tensors.sums = arena.allocate("sums of a step", {sums(terms)}, DType::f64);
+  tensors.with_model = arena.allocate("sums of a step", {all + 1}, DType::f64);
+  tensors.sums = tensors.with_model.slice(0, 0, all);
+  tensors.model_square_sum = tensors.with_model.slice(0, all, 1);
+  if (counts > 0) {
+    tensors.counts = tensors.sums.slice(0, sums(terms), static_cast<std::int64_t>(counts));
+    tensors.own = arena.allocate("this rank's number", {1}, DType::f64);
+  }
   tensors.decision = arena.allocate("decision", {sizeof(Decision) / sizeof(float)}, DType::f32);
-  tensors.model_square_sum = arena.allocate("square sum of the model", {1}, DType::f64);
   tensors.zero = arena.allocate("zero", {1}, DType::f64);
   return tensors;
 }
 
-std::size_t UpdateStep::bytes(std::size_t terms) {
+std::size_t UpdateStep::bytes(std::size_t terms, std::size_t counts) {
   Arena sizing("update step");
-  place(sizing, terms);
+  place(sizing, terms, counts);
   return sizing.high_water();
 }
 
-UpdateStep::UpdateStep(Optimizer& optimizer, const ProcessGrid& grid, std::size_t terms, Device& device, Ops& ops)
+UpdateStep::UpdateStep(Optimizer& optimizer, const ProcessGrid& grid, std::size_t terms, Device& device, Ops& ops,
+                       std::size_t counts)
     : optimizer_(optimizer),
       grid_(grid),
       device_(device),
       ops_(ops),
       terms_(static_cast<std::int64_t>(terms)),
-      memory_(device, bytes(terms)),
-      loss_sums_(terms) {
+      memory_(device, bytes(terms, counts)),
+      loss_sums_(terms),
+      counts_(counts) {
   Arena arena("update step", memory_);
-  tensors_ = place(arena, terms);
+  tensors_ = place(arena, terms, counts);
   ops.fill(tensors_.zero, 0);
   const auto* const end = static_cast<const std::byte*>(tensors_.decision.data()) + tensors_.decision.bytes();
   read_bytes_ = static_cast<std::size_t>(end - memory_.data());
@@ -42,16 +51,40 @@ Tensor UpdateStep::number(std::size_t offset) const {
   return tensors_.decision.slice(0, static_cast<std::int64_t>(offset / sizeof(float)), 1);
 }
 
-void UpdateStep::sum_up(ConstTensor losses) {
+// Whether the norm needs other ranks' experts by a sum of their own. With shards the one over all copies has them.
+bool UpdateStep::norm_over_experts() const {
+  return grid_.shape().expert > 1 && !optimizer_.sharded();
+}
+
+// Of the ranks that share experts out each counts its own, and the first counts what is the same on all.
+void UpdateStep::add_squares() {
+  const Tensor counted = tensors_.sums.slice(0, 0, 1);
+  const bool first = grid_.expert().rank() == 0;
+  optimizer_.add_counted_squares(CopyGroup::experts, counted);
+  if (norm_over_experts() && !first) ops_.copy(counted, tensors_.model_square_sum);
+  optimizer_.add_counted_squares(CopyGroup::dense, counted);
+  if (norm_over_experts() && first) ops_.copy(counted, tensors_.model_square_sum);
+  optimizer_.add_squares_of_copies(tensors_.sums.slice(0, 1, 1));
+}
+
+void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
   const Tensor sums = tensors_.sums;
   ops_.fill(sums, 0);
-  optimizer_.add_square_sums(sums.slice(0, 0, 1), sums.slice(0, 1, 1));
+  add_squares();
   if (terms_ > 0) {
     if (grid_.tensor().rank() == 0) ops_.copy(losses, sums.slice(0, 2, terms_));
     ops_.copy(losses, sums.slice(0, 2 + terms_, terms_));
   }
-  grid_.model().all_reduce(sums);
-  ops_.copy(sums.slice(0, 0, 1), tensors_.model_square_sum);
+  if (tensors_.counts) {
+    if (grid_.tensor().rank() == 0) ops_.copy(counted.counts, tensors_.counts);
+    ops_.copy(counted.own, tensors_.own);
+  }
+  grid_.model().all_reduce(norm_over_experts() ? tensors_.with_model : sums);
+  if (norm_over_experts()) {
+    grid_.expert().all_reduce(tensors_.model_square_sum);
+  } else {
+    ops_.copy(sums.slice(0, 0, 1), tensors_.model_square_sum);
+  }
   grid_.copies().all_reduce(sums);
 }
 
@@ -62,7 +95,7 @@ void UpdateStep::decide(double gradient_scale) {
                unused_factor = number(offsetof(Decision, unused_factor)),
                unused_skip = number(offsetof(Decision, unused_skip)), skip = number(offsetof(Decision, skip)),
                bad_loss = number(offsetof(Decision, bad_loss));
-  ops_.clip_factor({.square_sum = optimizer_.shards() > 1 ? sums.slice(0, 0, 1) : tensors_.model_square_sum,
+  ops_.clip_factor({.square_sum = optimizer_.sharded() ? sums.slice(0, 0, 1) : tensors_.model_square_sum,
                     .maximum = static_cast<float>(optimizer_.clip_norm()),
                     .loss_scale = gradient_scale,
                     .norm = number(offsetof(Decision, norm)),
@@ -85,10 +118,11 @@ void UpdateStep::decide(double gradient_scale) {
   ops_.add(bad_loss, skip);
 }
 
-StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses) {
+StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses, const StepCounts& counted) {
   internal_check(losses.empty() ? terms_ == 0 : losses.elements() == terms_, "the sums of other terms of the loss");
+  internal_check(counted.counts.elements() == tensors_.counts.elements(), "counts of another number");
   optimizer_.wait_for_values();
-  sum_up(losses);
+  sum_up(losses, counted);
   decide(settings.gradient_scale);
   const Ticket read = device_.start_copy_to_host(here_.data(), memory_.data(), read_bytes_, device_.mark());
   optimizer_.start_update(settings, number(offsetof(Decision, factor)), number(offsetof(Decision, skip)));
@@ -103,8 +137,15 @@ StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses) 
 StepVerdict UpdateStep::read() {
   Decision decision{};
   std::memcpy(&decision, here_.data() + read_bytes_ - sizeof decision, sizeof decision);
-  std::memcpy(loss_sums_.data(), here_.data() + 2 * sizeof(double), loss_sums_.size() * sizeof(double));
-  return {loss_sums_, decision.norm, decision.skip != 0, decision.bad_loss != 0};
+  const auto* const sums = reinterpret_cast<const double*>(here_.data());
+  std::copy_n(sums + 2, loss_sums_.size(), loss_sums_.begin());
+  StepVerdict verdict{loss_sums_, decision.norm, decision.skip != 0, decision.bad_loss != 0};
+  if (counts_.empty()) return verdict;
+  std::copy_n(sums + UpdateStep::sums(loss_sums_.size()), counts_.size(), counts_.begin());
+  const auto* const own = static_cast<const std::byte*>(tensors_.own.data());
+  std::memcpy(&verdict.own, here_.data() + (own - memory_.data()), sizeof verdict.own);
+  verdict.counts = counts_;
+  return verdict;
 }
 
 }  // namespace megatron

@@ -2,8 +2,8 @@
 
 namespace megatron {
 
-GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, int shard)
-    : grid_(grid), store_(store), sums_(store.buckets().size()), not_started_(sums_.size()) {
+GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard)
+    : grid_(grid), store_(store), shard_(shard), sums_(store.buckets().size()), not_started_(sums_.size()) {
   const std::vector<FlatRange> owned = store.owned_by(shard);
   // Which group sums which parameters: norms of query and key heads, and under sequence parallelism all norms, whole
   // biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
@@ -44,14 +44,14 @@ void GradientReducer::reduce_from(std::int64_t element) {
     const Bucket whole = store_.buckets()[bucket];
     Communicator& copies = grid_.copies(whole.copies);
     const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
-    if (store_.shards() == 1) {
+    if (!store_.sharded()) {
       sums_[bucket] = copies.start_all_reduce(gradients);
     } else {
-      const FlatRange part = store_.part_of(bucket, copies.rank());
+      const FlatRange part = store_.part_of(bucket, shard_);
       sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
     }
   }
-  grid_.copies().progress();
+  grid_.copies().progress();  // of every copy group: they share their transport
 }
 
 void GradientReducer::finish(Ops& ops, Arena& scratch) {

@@ -1,9 +1,10 @@
 // GradientReducer: sums of gradients over the ranks that hold the same part of a parameter and each have a part of its
 // gradient. Afterwards every one of them has the same gradient, bit for bit. In place in store.gradients().
 //
-// The copies first, bucket by bucket, while the backward still runs if reduce_from() is called (it runs against the
-// order of the buffer); then the other groups, in the order in which the constructor adds them. The sums are the same
-// numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums of its own part alone.
+// The copies first, each bucket over those of its group, while the backward still runs if reduce_from() is called (it
+// runs against the order of the buffer); then the other groups, in the order in which the constructor adds them. The
+// sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums of
+// its own part alone.
 #pragma once
 
 #include <vector>
@@ -17,9 +18,9 @@ class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.
   GradientReducer(const ProcessGrid& grid, const ParameterStore& store)
-      : GradientReducer(grid, store, grid.copies().rank()) {}
-  /// With the other groups' sums of what the rank `shard` of this rank's copies owns: for planning.
-  GradientReducer(const ProcessGrid& grid, const ParameterStore& store, int shard);
+      : GradientReducer(grid, store, shard_at(grid.at(), grid.shape())) {}
+  /// With the other groups' sums of what another of this rank's copies owns: for planning.
+  GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard);
 
   /// In the backward of a step's last micro-batch: nothing more is added to the gradients from this flat element on.
   /// Starts the sums of the buckets that lie there, and moves along what is in flight.
@@ -46,6 +47,7 @@ class GradientReducer {
 
   const ProcessGrid& grid_;
   const ParameterStore& store_;
+  Shard shard_;
   std::vector<Pending> sums_;  // by bucket; started from the back
   std::size_t not_started_;    // a count from the first
   std::vector<Axis> axes_;     // of more than one rank, in the order of their sums

@@ -13,10 +13,15 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-Tensor allocate_constant(Arena& arena, const std::vector<float>& numbers) {
-  return arena.allocate("a constant", {static_cast<std::int64_t>(numbers.size())}, DType::f32);
-}
 }  // namespace
+
+Shards all_copies(const GridShape& shape) {
+  return {shape.copies(CopyGroup::dense), shape.copies(CopyGroup::experts)};
+}
+
+Shard shard_at(const GridCoordinates& at, const GridShape& shape) {
+  return {copy_rank(CopyGroup::dense, at, shape), copy_rank(CopyGroup::experts, at, shape)};
+}
 
 int ParameterStore::declare(Parameter parameter, bool adjacent) {
   internal_check(values_.empty(), "parameter declared after the store was allocated");
@@ -37,13 +42,23 @@ int ParameterStore::declare_constant(const std::string& name, std::vector<float>
   return static_cast<int>(constants_.size()) - 1;
 }
 
+int ParameterStore::declare_state(ModelState state) {
+  internal_check(values_.empty(), "state declared after the store was allocated");
+  internal_check(names_.insert(state.name).second, "two parameters of one name on one rank");
+  states_.push_back(std::move(state));
+  return static_cast<int>(states_.size()) - 1;
+}
+
 std::size_t ParameterStore::constant_bytes() const {
-  std::size_t bytes = 0;
+  std::int64_t elements = 0, largest = 0;
   for (const Constant& constant : constants_) {
-    bytes += static_cast<std::size_t>(round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment)) *
-             sizeof(float);
+    elements += round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment);
   }
-  return bytes;
+  for (const ModelState& state : states_) {
+    elements += round_up(state.elements(), kAlignment);
+    largest = std::max(largest, state.elements());
+  }
+  return static_cast<std::size_t>(elements + round_up(largest, kAlignment)) * sizeof(float);
 }
 
 void ParameterStore::mark_tied(int index, int tie, bool owner) {
@@ -64,9 +79,12 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
 
 // A bucket ends before and after a parameter that is tied (with shards), where the
 // next one is copied by other ranks, and when it has enough; never between parameters that must lie side by side.
-void ParameterStore::lay_out(std::int64_t bucket_elements) {
+void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
+  internal_check(shards.experts >= 1 && shards.dense % shards.experts == 0,
+                 "copies of experts are some of those of dense parameters");
+  shards_ = shards;
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
-  const auto alone = [&](const Parameter& parameter) { return shards_ > 1 && parameter.tie != kNone; };
+  const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };
   const Parameter* last = nullptr;
   Bucket bucket;  // the one that is open
   for (Parameter& parameter : parameters_) {
@@ -90,22 +108,23 @@ void ParameterStore::lay_out(std::int64_t bucket_elements) {
 
 void ParameterStore::close_bucket(Bucket& bucket) {
   if (bucket.count == 0) return;
-  if (shards_ > 1) {
-    bucket.count = round_up(bucket.count, kAlignment * shards_);  // every shard's part begins aligned, too
+  if (sharded()) {
+    bucket.count =
+        round_up(bucket.count, kAlignment * shards_.of(bucket.copies));  // every shard's part begins aligned, too
     flat_elements_ = bucket.end();
   }
   buckets_.push_back(bucket);
   bucket = {};
 }
 
-FlatRange ParameterStore::part_of(std::size_t bucket, int shard) const {
-  const FlatRange whole = buckets_[bucket];
-  const std::int64_t count = whole.count / shards_;
-  return {whole.first + shard * count, count};
+FlatRange ParameterStore::part_of(std::size_t bucket, Shard shard) const {
+  const Bucket whole = buckets_[bucket];
+  const std::int64_t count = whole.count / shards_.of(whole.copies);
+  return {whole.first + shard.of(whole.copies) * count, count};
 }
 
-std::vector<FlatRange> ParameterStore::owned_by(int shard) const {
-  if (shards_ == 1) return {{0, flat_elements_}};
+std::vector<FlatRange> ParameterStore::owned_by(Shard shard) const {
+  if (!sharded()) return {{0, flat_elements_}};
   std::vector<FlatRange> owned;
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, shard));
   return owned;
@@ -121,16 +140,15 @@ std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, cons
   return parts;
 }
 
-void ParameterStore::allocate(Device& device, DType value_type, int shards, std::int64_t bucket_elements) {
-  shards_ = shards;
-  lay_out(bucket_elements);
+void ParameterStore::allocate(Device& device, DType value_type, Shards shards, std::int64_t bucket_elements) {
+  lay_out(shards, bucket_elements);
   const Tensor values = allocate_flat(value_buffer_, device, value_type);
   set_views(values, allocate_flat(gradient_buffer_, device, DType::f32));
   allocate_constants(device);
 }
 
 void ParameterStore::allocate_values(Device& device, DType value_type) {
-  lay_out(kBucketElements);
+  lay_out({}, kBucketElements);
   set_views(allocate_flat(value_buffer_, device, value_type), {});
   allocate_constants(device);
 }
@@ -142,22 +160,37 @@ Tensor ParameterStore::allocate_flat(Buffer& buffer, Device& device, DType type)
 
 void ParameterStore::allocate_constants(Device& device) {
   constant_buffer_ = Buffer(device, constant_bytes());
-  Arena constants("constants", constant_buffer_);
-  for (Constant& constant : constants_) {
-    const Tensor tensor = allocate_constant(constants, constant.numbers);
-    device.copy_to_device(tensor.data(), constant.numbers.data(), tensor.bytes());
-    constant.tensor = tensor;
-  }
+  Arena arena("constants", constant_buffer_);
+  place_constants(arena);
+  const auto upload = [&](Tensor tensor, const std::vector<float>& numbers) {
+    device.copy_to_device(tensor.data(), numbers.data(), tensor.bytes());
+  };
+  for (const Constant& constant : constants_) upload(constant.tensor, constant.numbers);
+  if (states_.empty()) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(zeros_.elements()));
+  upload(zeros_, zeros);
+  for (const ModelState& state : states_) upload(state.value, zeros);
 }
 
-void ParameterStore::allocate_sizing(DType value_type, int shards, std::int64_t bucket_elements) {
-  shards_ = shards;
-  lay_out(bucket_elements);
+void ParameterStore::place_constants(Arena& arena) {
+  for (Constant& constant : constants_) {
+    constant.tensor = arena.allocate("a constant", {static_cast<std::int64_t>(constant.numbers.size())}, DType::f32);
+  }
+  std::int64_t largest = 0;
+  for (ModelState& state : states_) {
+    state.value = arena.allocate("a state", state.box.extent, DType::f32);
+    largest = std::max(largest, state.elements());
+  }
+  if (largest > 0) zeros_ = arena.allocate("moments of states", {largest}, DType::f32);
+}
+
+void ParameterStore::allocate_sizing(DType value_type, Shards shards, std::int64_t bucket_elements) {
+  lay_out(shards, bucket_elements);
   Arena values("values"), gradients("gradients");
   set_views(values.allocate("values", {flat_elements_}, value_type),
             gradients.allocate("gradients", {flat_elements_}, DType::f32));
   Arena constants("constants");
-  for (Constant& constant : constants_) constant.tensor = allocate_constant(constants, constant.numbers);
+  place_constants(constants);
 }
 
 void ParameterStore::initialize(Ops& ops, std::uint64_t seed) {

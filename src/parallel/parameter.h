@@ -47,7 +47,8 @@ struct Parameter {
   Placement tensor = Placement::replica;
   CopyGroup copies = CopyGroup::dense;  ///< ranks that hold the same box, over which the gradient must be summed
   int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
-  bool owner = true;  ///< exactly one rank of each model counts each element; each copy of the model has such a rank
+  bool owner = true;  ///< exactly one rank of each copy of the model counts each element. A copy of the model is tensor
+                      ///< × pipeline; of its experts tensor × pipeline × expert
   bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
   Initialization initialization;
 
@@ -57,6 +58,12 @@ struct Parameter {
   Tensor gradient;         ///< f32, same shape
 
   std::int64_t elements() const { return box.extent.elements(); }
+};
+
+/// Numbers of the model that no gradient trains: a router's choice bias. f32, 0 at first, equal on all ranks of a
+/// stage, and changed by the same rule on each. Checkpoints hold them as tensors whose moments are 0.
+struct ModelState : Parameter {
+  std::int64_t row = 0;  ///< of the counts that change it: the layer's among those that have such numbers
 };
 
 /// What a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the box on,
@@ -83,6 +90,22 @@ struct Bucket : FlatRange {
   CopyGroup copies = CopyGroup::dense;
 };
 
+/// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
+struct Shards {
+  int dense = 1, experts = 1;
+  int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
+};
+
+/// Which of them a rank is.
+struct Shard {
+  int dense = 0, experts = 0;
+  int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
+};
+
+/// Every rank of each copy group.
+Shards all_copies(const GridShape& shape);
+Shard shard_at(const GridCoordinates& at, const GridShape& shape);
+
 class ParameterStore {
  public:
   static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
@@ -100,15 +123,17 @@ class ParameterStore {
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
   int declare_constant(const std::string& name, std::vector<float> numbers);
 
+  /// Registers numbers that are not trained and that checkpoints hold. Returns their index among states().
+  int declare_state(ModelState state);
+
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
-  /// can be declared. With `shards` above 1 (ranks of the copies that share the optimizer's state) every bucket is
-  /// padded so that it can be cut into as many equal parts, and a tied parameter is a separate bucket: its parts are
-  /// then the same elements on each of its stages.
-  void allocate(Device& device, DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
+  /// can be declared. With `shards` every bucket is padded so that it can be cut into as many equal parts as its group
+  /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
+  void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
   /// As allocate, but with addresses that must not be dereferenced: for planning.
-  void allocate_sizing(DType value_type, int shards = 1, std::int64_t bucket_elements = kBucketElements);
+  void allocate_sizing(DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
 
   /// Sets f32 values from their Initialization and gradients to 0. (Optimizer::initialize does values of any type.)
   void initialize(Ops& ops, std::uint64_t seed);
@@ -123,7 +148,11 @@ class ParameterStore {
   Tensor joint_gradient(int index, int count, std::int64_t columns) const;
 
   ConstTensor constant(int index) const { return constants_[static_cast<std::size_t>(index)].tensor; }
-  std::size_t constant_bytes() const;
+  std::size_t constant_bytes() const;  ///< of states too
+  const std::vector<ModelState>& states() const { return states_; }
+  const ModelState& state(int index) const { return states_[static_cast<std::size_t>(index)]; }
+  /// f32 [count] for a state with this number of elements: stands for its optimizer's moments in a checkpoint.
+  Tensor zeros(std::int64_t count) const { return zeros_.slice(0, 0, count); }
 
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< of this rank, without gaps
@@ -133,38 +162,41 @@ class ParameterStore {
   /// All parameters, in pieces that end after a parameter and hold about bucket_elements of one copy group each: what
   /// is summed as one, perhaps while the backward still runs.
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  int shards() const { return shards_; }
+  bool sharded() const { return shards_.dense > 1; }
   /// The part of a bucket that belongs to a rank of its copies, where there are shards.
-  FlatRange part_of(std::size_t bucket, int shard) const;
-  /// What a rank of the copies keeps the optimizer's state of: its part of every bucket, or all there is (in one range)
-  /// where there are no shards. In the buffer's order.
-  std::vector<FlatRange> owned_by(int shard) const;
+  FlatRange part_of(std::size_t bucket, Shard shard) const;
+  /// What a rank keeps the optimizer's state of: its part of every bucket, or all there is (in one range) where there
+  /// are no shards. In the buffer's order.
+  std::vector<FlatRange> owned_by(Shard shard) const;
   /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
   static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
 
  private:
   Tensor allocate_flat(Buffer& buffer, Device& device, DType type) const;
   void allocate_constants(Device& device);
+  void place_constants(Arena& arena);
   void set_views(Tensor values, Tensor gradients);
-  void lay_out(std::int64_t bucket_elements);
+  void lay_out(Shards shards, std::int64_t bucket_elements);
   void close_bucket(Bucket& bucket);
   Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
 
   struct Constant {
     std::string name;
     std::vector<float> numbers;
-    ConstTensor tensor;
+    Tensor tensor;
   };
 
   std::vector<Parameter> parameters_;
   std::set<std::string> names_;
   std::vector<Constant> constants_;
+  std::vector<ModelState> states_;
+  Tensor zeros_;  // of the largest state's size
   Buffer constant_buffer_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
   std::vector<Bucket> buckets_;
-  int shards_ = 1;
+  Shards shards_;
 };
 
 }  // namespace megatron

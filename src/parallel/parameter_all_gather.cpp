@@ -5,7 +5,7 @@
 namespace megatron {
 
 ParameterAllGather::ParameterAllGather(const ProcessGrid& grid, const ParameterStore& store)
-    : grid_(grid), store_(store), gathers_(store.shards() > 1 ? store.buckets().size() : 0) {}
+    : grid_(grid), store_(store), gathers_(store.sharded() ? store.buckets().size() : 0) {}
 
 ParameterAllGather::~ParameterAllGather() {
   if (std::uncaught_exceptions() > 0) return;

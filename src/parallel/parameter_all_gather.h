@@ -1,6 +1,6 @@
-// ParameterAllGather: the distributed optimizer's second half. Every rank of the copies updates its part of each bucket
-// of values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward needs
-// first comes first.
+// ParameterAllGather: the distributed optimizer's second half. Every rank of a bucket's copies updates its part of the
+// bucket's values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward
+// needs first comes first.
 //
 // A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values (wait_for),
 // in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
@@ -26,7 +26,7 @@ class ParameterAllGather {
   /// Waits for what is in flight, unless an exception unwinds.
   ~ParameterAllGather();
 
-  int shard() const { return grid_.copies().rank(); }  ///< what this rank updates
+  Shard shard() const { return shard_at(grid_.at(), grid_.shape()); }  ///< what this rank updates
 
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
   /// finished.
@@ -35,7 +35,7 @@ class ParameterAllGather {
   void wait_for(std::int64_t end);
   void finish() { wait_for(store_.flat_elements()); }
   bool in_flight() const { return waited_for_ < started_; }
-  /// Moves along what is in flight.
+  /// Moves along what is in flight, of every copy group: they share their transport.
   void progress() const {
     if (in_flight()) grid_.copies().progress();
   }

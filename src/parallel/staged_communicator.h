@@ -47,6 +47,7 @@ class StagedCommunicator final : public Communicator {
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override;
   std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override;
   std::uint64_t do_broadcast(Tensor values, int root) override;
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override;
   std::uint64_t do_send(ConstTensor values, int to, int channel) override;
   std::uint64_t do_receive(Tensor values, int from, int channel) override;
   void do_barrier() override { host_.barrier(); }

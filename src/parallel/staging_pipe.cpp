@@ -15,7 +15,12 @@ std::size_t bytes_of(const StagedOperation& operation, std::int64_t elements) {
 
 // Ranks' parts that lie side by side in a buffer.
 int StagingPipe::parts_of(const StagedOperation& operation) const {
-  return operation.verb == Verb::all_gather || operation.verb == Verb::reduce_scatter ? host_.size() : 1;
+  switch (operation.verb) {
+    case Verb::all_gather:
+    case Verb::reduce_scatter: return host_.size();
+    case Verb::all_to_all: return 2 * host_.size();  // those to send, then those to receive
+    default: return 1;
+  }
 }
 
 bool StagingPipe::advance() {
@@ -68,16 +73,19 @@ bool StagingPipe::finish() {
   return true;
 }
 
-// A gather's own part goes to its place among the others', a scatter's whole is the parts of all ranks.
+// A gather's own part goes to its place among the others', a scatter's whole is the parts of all ranks. An all-to-all's
+// own part stays where it is: its place is left as it was.
 void StagingPipe::copy_out(MessageChunk& chunk) {
   const StagedOperation& operation = *chunk.operation;
   chunk.copied_out = {};
   if (operation.input.empty()) return;
   const auto* from = static_cast<const std::byte*>(operation.input.data());
-  const int parts = operation.verb == Verb::reduce_scatter ? host_.size() : 1;
+  const bool exchange = operation.verb == Verb::all_to_all;
+  const int parts = exchange || operation.verb == Verb::reduce_scatter ? host_.size() : 1;
   const int place = operation.verb == Verb::all_gather ? host_.rank() : 0;
   const std::size_t bytes = bytes_of(operation, chunk.count);
   for (int part = 0; part < parts; ++part) {
+    if (exchange && part == host_.rank()) continue;
     chunk.copied_out = device_.start_copy_to_host(chunk.buffer + static_cast<std::size_t>(place + part) * bytes,
                                                   from + bytes_of(operation, part * operation.elements + chunk.first),
                                                   bytes, operation.started);
@@ -89,10 +97,12 @@ void StagingPipe::copy_in(MessageChunk& chunk) {
   chunk.copied_in = {};
   if (operation.output.empty()) return;
   auto* to = static_cast<std::byte*>(operation.output.data());
-  const int parts = operation.verb == Verb::all_gather ? host_.size() : 1;
-  const int place = operation.verb == Verb::reduce_scatter ? host_.rank() : 0;
+  const bool exchange = operation.verb == Verb::all_to_all;
+  const int parts = exchange || operation.verb == Verb::all_gather ? host_.size() : 1;
+  const int place = exchange ? host_.size() : operation.verb == Verb::reduce_scatter ? host_.rank() : 0;
   const std::size_t bytes = bytes_of(operation, chunk.count);
   for (int part = 0; part < parts; ++part) {
+    if (exchange && part == host_.rank()) continue;
     chunk.copied_in = device_.start_copy_to_device(to + bytes_of(operation, part * operation.elements + chunk.first),
                                                    chunk.buffer + static_cast<std::size_t>(place + part) * bytes, bytes,
                                                    operation.started);
@@ -110,6 +120,10 @@ Pending StagingPipe::start(const MessageChunk& chunk) {
     case Verb::all_gather: return host_.start_all_gather(own(), whole);
     case Verb::reduce_scatter: return host_.start_reduce_scatter(whole, own());
     case Verb::broadcast: return host_.start_broadcast(whole, operation.peer);
+    case Verb::all_to_all: {
+      const std::int64_t all = chunk.count * host_.size();
+      return host_.start_all_to_all(whole.slice(0, 0, all), whole.slice(0, all, all));
+    }
     case Verb::send: return host_.start_send(whole, operation.peer, operation.channel);
     case Verb::receive: return host_.start_receive(whole, operation.peer, operation.channel);
     default: fail(ErrorKind::internal, "a verb that cannot be staged");

@@ -65,12 +65,16 @@ ExecutorMemory PipelineExecutor::memory_for(const Lists& lists) const {
   const std::size_t gradient = gradient_buffers_.empty() ? 0 : gradient_buffers_.front().place.arena.high_water();
   for (const std::vector<Action>* list : lists) {
     int micro_batches = 0;
+    const bool evaluates = std::all_of(list->begin(), list->end(),
+                                       [](const Action& action) { return action.kind == Action::Kind::forward; });
     for (const Action& action : *list) {
       const auto slot = static_cast<std::size_t>(action.slot);
       if (slot >= memory.slots.size()) memory.slots.resize(slot + 1);
       const Bytes& bytes = chunk_bytes_[static_cast<std::size_t>(action.chunk)];
+      // An evaluation that was not played takes no more than a training step's forward.
+      const std::size_t forward = evaluates && bytes.evaluation > 0 ? bytes.evaluation : bytes.forward;
       memory.slots[slot] =
-          std::max(memory.slots[slot], action.kind == Action::Kind::forward ? bytes.forward : bytes.backward);
+          std::max(memory.slots[slot], action.kind == Action::Kind::forward ? forward : bytes.backward);
       micro_batches = std::max(micro_batches, action.micro_batch + 1);
     }
     const auto buffers = static_cast<std::size_t>(gradient_buffers(grid_.pipeline().size(), micro_batches, chunks));
@@ -155,7 +159,9 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .weight_gradients = action.kind == Action::Kind::backward_input ? deferred : immediate,
                     .gathers = settings.gathers,
                     .loss_sums = action.kind == Action::Kind::forward ? settings.loss_sums : Tensor(),
-                    .gradient_scales = settings.gradient_scales};
+                    .gradient_scales = settings.gradient_scales,
+                    .experts_take_all = settings.experts_take_all,
+                    .routes = action.kind == Action::Kind::forward ? settings.routes : nullptr};
     if (!settings.results.empty()) context.results = &settings.results[static_cast<std::size_t>(action.micro_batch)];
     switch (action.kind) {
       case Action::Kind::forward: {
@@ -176,7 +182,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
     }
     // Layers give back nothing of a slot before it starts again, so that the end of an action is its most.
     const bool forward = action.kind == Action::Kind::forward;
-    std::size_t& bytes = forward ? chunk_bytes_[chunk].forward : chunk_bytes_[chunk].backward;
+    Bytes& of_chunk = chunk_bytes_[chunk];
+    std::size_t& bytes = !forward ? of_chunk.backward : settings.training ? of_chunk.forward : of_chunk.evaluation;
     bytes = std::max(bytes, slot.place.arena.used());
   }
   for (Slot& slot : slots_) slot.place.wait_for_sends();

@@ -33,6 +33,8 @@ struct PassSettings {
   Tensor loss_sums = {};                         ///< f64, by term of the loss: every stage's forwards add theirs
   std::span<const double> gradient_scales = {};  ///< by term, for backward actions (nn/context.h)
   std::span<const TargetResults> results = {};   ///< by micro-batch, or none: what the model's end is asked for
+  bool experts_take_all = false;                 ///< Context::experts_take_all
+  const RouteTally* routes = nullptr;            ///< Context::routes, of forward actions
 };
 
 /// Bytes of an executor's arenas.
@@ -103,9 +105,9 @@ class PipelineExecutor {
   const TensorRegion& region_;
   const int previous_, next_;  // ranks of the pipeline's ring
   struct Bytes {
-    std::size_t forward = 0, backward = 0;
+    std::size_t forward = 0, backward = 0, evaluation = 0;  // the last: of a forward outside of training
   };
-  std::vector<Bytes> chunk_bytes_;  // the most a slot has held of each chunk, at the end of either
+  std::vector<Bytes> chunk_bytes_;  // the most a slot has held of each chunk, at the end of each
   std::vector<Slot> slots_;
   std::vector<GradientBuffer> gradient_buffers_;
   std::size_t gradients_sent_ = 0;

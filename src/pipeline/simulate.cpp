@@ -15,6 +15,7 @@ struct Channel {
     int what;  // the message that is meant
   };
   std::vector<End> sends, receives;
+  double transfer = 0;  // seconds
 };
 
 /// A started send: when it has been received is the channel's to say.
@@ -36,6 +37,10 @@ class Simulator {
     }
     outputs_.resize(schedules.size());
     gradients_.resize(schedules.size());
+    for (int stage = 0; options.transfer && stage < stages_; ++stage) {
+      outputs_[stage].transfer = options.transfer(stage, (stage + 1) % stages_);
+      gradients_[stage].transfer = options.transfer(stage, (stage + stages_ - 1) % stages_);
+    }
     state_.resize(schedules.size());
     for (int stage = 0; stage < stages_; ++stage) {
       state_[stage].slot_sends.resize(slot_count(schedules[stage]));
@@ -99,8 +104,9 @@ class Simulator {
     return at == 0 ? Link{} : link(gradients_, stage, at, action.micro_batch);
   }
 
-  double seconds(Action::Kind kind) const {
-    switch (kind) {
+  double seconds(int stage, const Action& action) const {
+    if (options_.seconds) return options_.seconds(stage, action);
+    switch (action.kind) {
       case Action::Kind::forward: return options_.forward_seconds;
       case Action::Kind::backward: return options_.backward_seconds;
       case Action::Kind::backward_input: return options_.backward_seconds * options_.input_share;
@@ -112,9 +118,9 @@ class Simulator {
   /// When the message is in the receiver's memory, if that is known by now.
   std::optional<double> arrival(const Channel& channel, std::size_t number) const {
     if (number >= channel.sends.size()) return std::nullopt;
-    if (options_.sends == SendMode::buffered) return channel.sends[number].time;
+    if (options_.sends == SendMode::buffered) return channel.sends[number].time + channel.transfer;
     if (number >= channel.receives.size()) return std::nullopt;
-    return std::max(channel.sends[number].time, channel.receives[number].time);
+    return std::max(channel.sends[number].time, channel.receives[number].time) + channel.transfer;
   }
 
   void post_receive(int stage, std::size_t index) {
@@ -155,7 +161,7 @@ class Simulator {
       if (!arrived || channel->sends[number].what != channel->receives[number].what) return false;
       clock = std::max(clock, *arrived);
     }
-    const double finish = clock + seconds(action.kind);
+    const double finish = clock + seconds(stage, action);
     result_.spans[stage][state.next] = {clock, finish};
     state.clock = finish;
     state.last_send = {};
@@ -212,8 +218,9 @@ class Simulator {
       const auto& list = schedules_[stage];
       int in_flight = 0, most = 0;
       for (std::size_t i = 0; i < state_[stage].next; ++i) {
-        busy += seconds(list[i].kind);
-        result_.makespan = std::max(result_.makespan, result_.spans[stage][i].finish);
+        const Simulation::Span& span = result_.spans[stage][i];
+        busy += span.finish - span.start;
+        result_.makespan = std::max(result_.makespan, span.finish);
         if (list[i].kind == Action::Kind::forward) most = std::max(most, ++in_flight);
         if (list[i].kind == Action::Kind::backward || list[i].kind == Action::Kind::backward_weight) --in_flight;
       }

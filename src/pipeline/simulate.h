@@ -4,12 +4,13 @@
 // The model is that of the executor. A stage performs its list in order. A forward takes its slot when the earlier
 // output out of that slot has been received, a backward its gradient buffer likewise; then the action's receive is
 // posted (or, to study what that is good for, already before the preceding action, into memory outside the slots); then
-// the action waits for its input, computes, and starts its send. Moving the data takes no time. Stages are a ring of
-// model chunks: chunk c of stage r follows stage r - 1's chunk c, and stage 0's chunk c follows the last stage's chunk
-// c - 1. A stage has one channel to each neighbour for outputs and one for gradients; the n-th receive of a channel
-// gets the n-th send, whatever either means.
+// the action waits for its input, computes, and starts its send. Moving the data takes no time unless
+// SimulationOptions::transfer says otherwise. Stages are a ring of model chunks: chunk c of stage r follows stage r -
+// 1's chunk c, and stage 0's chunk c follows the last stage's chunk c - 1. A stage has one channel to each neighbour
+// for outputs and one for gradients; the n-th receive of a channel gets the n-th send, whatever either means.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ struct SimulationOptions {
   SendMode sends = SendMode::nonblocking;
   bool receive_ahead = false;  ///< post every receive before the preceding action
   int gradient_buffers = 2;    ///< of each stage, taken in turn: see gradient_buffers() of schedule.h
+  /// If set: what this stage's action takes, in place of the seconds above. The same each time that it is asked.
+  std::function<double(int stage, const Action& action)> seconds = {};
+  /// If set: seconds from a send's start, both ends being ready, until its data has arrived at that neighbour.
+  std::function<double(int from, int to)> transfer = {};
 };
 
 struct Simulation {

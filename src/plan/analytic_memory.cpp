@@ -46,7 +46,8 @@ AnalyticMemory analytic_memory(const Config& config) {
   AnalyticMemory published;
   published.bytes_per_parameter = distributed ? 6 + 12 / static_cast<double>(config.parallel.data) : 18;
 
-  const auto s = static_cast<double>(model.sequence_length), b = static_cast<double>(config.train.micro_batch_size);
+  const auto s = static_cast<double>(model.sequence_length);
+  const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);
   const auto h = static_cast<double>(model.hidden_size), t = static_cast<double>(config.parallel.tensor);
   const Layer layer = analytic_layer(config);
   published.layer = layer.formula;
@@ -65,7 +66,9 @@ AnalyticMemory analytic_memory(const Config& config) {
   const double embedding = (8 * s * b + s * b * h) / t;
   published.activations = in_flight(config) * (of_layers + embedding);
   if (config.parallel.pipeline == 1) {
-    published.activations += 4 * s * b * h * (1 + static_cast<double>(model.padded_vocab()) / h) / t;
+    const double norm = 2 * s * b * h / t, vocabulary = static_cast<double>(model.padded_vocab());
+    published.activations += norm;
+    if (model.task_outputs == 0) published.activations += norm + 4 * s * b * vocabulary / t;  // the head's rows
   }
   return published;
 }
@@ -74,6 +77,10 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   const AnalyticMemory published = analytic_memory(config);
   const auto parameters = static_cast<double>(first_stage.parameters);
   const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
+  const std::string state_line = fmt::format(
+      "published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n", published.bytes_per_parameter,
+      format_bytes(published.bytes_per_parameter * parameters), state / parameters, format_bytes(state));
+  if (config.model.has_decoder()) return state_line;  // no formula of activations is published for two streams
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;
   if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 values are twice as large, and need no copy");
@@ -87,9 +94,7 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   if (config.parallel.pipeline > 1) reasons.emplace_back("slots also hold what comes from other stages and goes there");
   if (row_named(kSchedules, config.parallel.schedule).splits_backward)
     reasons.emplace_back("and what the weight gradients wait for");
-  return fmt::format("published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n",
-                     published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
-                     state / parameters, format_bytes(state)) +
+  return state_line +
          fmt::format("          activations {} a layer{}, {} in all; here {}\n", published.layer,
                      recomputes ? " that is not recomputed" : "", format_bytes(published.activations),
                      format_bytes(static_cast<double>(first_stage.activations))) +

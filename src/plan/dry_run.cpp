@@ -56,7 +56,8 @@ std::string describe_splits(const Config& config, const Datasets& datasets) {
 
 int count_ranks(const ParallelConfig& parallel) {
   double ranks = 1;
-  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, parallel.data}) {
+  const std::int64_t data = parallel.data > 0 ? parallel.data : parallel.expert;  // no fewer can share the experts out
+  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, data}) {
     ranks *= static_cast<double>(std::max<std::int64_t>(1, extent));
   }
   verify(ranks < 1 << 30, ErrorKind::configuration, "parallel: {} ranks are more than there can be", ranks);
@@ -112,7 +113,8 @@ std::string dry_run(Config config, int ranks) {
   if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
   const bool built = on_host_memory(config.run) || cuda_build().cuda;
   if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
-  const Machine machine = measure_machine(config);
+  Machine machine = measure_machine(config);
+  if (facts && machine.free_memory) *machine.free_memory += facts->host_bytes;  // this program holds them once
   const MachinePlan here = plan_for_machine(config, stages, facts ? &*facts : nullptr, machine, ranks);
   text += wrapped(here.text);
   if (!facts || !built || !in_numbers.empty() || !not_in_numbers.empty()) return text;

@@ -79,9 +79,10 @@ std::string describe_time(const Config& config, double seconds, const MachineSpe
 }
 
 // What there is to say about running here, and what is in the way of it.
-void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const Machine& machine, int ranks_here,
-                   MachinePlan& plan) {
-  const double needed = bytes_needed(config, stages) * ranks_here / ranks_of(config);
+void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts& data,
+                   const Machine& machine, int ranks_here, MachinePlan& plan) {
+  const double needed =
+      bytes_needed(config, stages) * ranks_here / ranks_of(config) + static_cast<double>(data.host_bytes) * ranks_here;
   const bool known = machine.free_memory.has_value();
   const double free = known ? static_cast<double>(*machine.free_memory) : needed;
   auto out = std::back_inserter(plan.text);
@@ -146,7 +147,7 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
                                          format_bytes(static_cast<double>(*machine.free_disk))));
   }
   if (on_host_memory(config.run)) {
-    describe_here(config, stages, machine, ranks_here, plan);
+    describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, plan);
   } else {
     plan.text += "machine   the memory and speed of GPUs are not examined\n";
   }

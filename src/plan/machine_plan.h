@@ -14,7 +14,7 @@ namespace megatron {
 struct Machine {
   std::string name;
   int cores = 1;
-  std::optional<std::size_t> free_memory{};  ///< unknown: enough
+  std::optional<std::size_t> free_memory{};  ///< for ranks to come, with all that they hold; unknown: enough
   std::optional<std::int64_t> free_disk{};   ///< in run.directory; unknown: enough
   MachineSpeed speed{};                      ///< 0: not measured
 };

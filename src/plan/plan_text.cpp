@@ -24,9 +24,21 @@ namespace {
 constexpr std::int64_t kMostPasses = 1 << 20, kMostRanksOfStages = 1 << 25, kMostMicroBatches = 1 << 22;
 constexpr std::int64_t kMostShares = 1 << 23, kMostKept = 1 << 22;
 
+// "12 layers", "12 + 12 layers".
+std::string layers_in_words(const ModelConfig& model) {
+  if (!model.has_decoder()) return counted(model.layers, "layer");
+  return fmt::format("{} + {} layers", model.layers, model.decoder_layers);
+}
+
+// "512", "512 + 128".
+std::string lengths_in_words(const ModelConfig& model) {
+  if (!model.has_decoder()) return fmt::to_string(model.sequence_length);
+  return fmt::format("{} + {}", model.sequence_length, model.decoder_sequence_length);
+}
+
 void require_plannable(const Config& config, const GridShape& shape) {
   const std::vector<std::int64_t> counts = micro_batch_counts(config);
-  const std::int64_t layers = config.model.layers, count = *std::max_element(counts.begin(), counts.end());
+  const std::int64_t layers = config.model.all_layers(), count = *std::max_element(counts.begin(), counts.end());
   verify(layers * count <= kMostPasses, ErrorKind::configuration,
          "{} layers x {} micro-batches on each data rank are {} passes through a layer in one step, more than {}: too "
          "many to plan; raise train.micro_batch_size or the number of data ranks, or lower train.global_batch_size",
@@ -139,10 +151,10 @@ std::string describe_recomputation(const Config& config) {
            "again in any case\n";
   }
   if (config.recompute.mode != "full") return "";
-  const std::int64_t layers = recomputed_layers(config.model, config.parallel, config.recompute);
+  const RecomputedLayers layers = recomputed_layers(config.model, config.parallel, config.recompute);
   const double extra = flops_per_token(config.model, layers).hardware / flops_per_token(config.model).model - 1;
-  return fmt::format("recompute {} of {} layers keep their input alone: {:.1f} % more operations\n", layers,
-                     config.model.layers, 100 * extra);
+  return fmt::format("recompute {} of {} layers keep their input alone: {:.1f} % more operations\n", layers.all(),
+                     config.model.all_layers(), 100 * extra);
 }
 
 // "4 x 2.13 GiB", or "1 x 2.20 GiB + 9 x 1.90 GiB" where some are larger.
@@ -222,20 +234,21 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   for (const MemoryPlan& plan : stages) parameters += plan.stage_parameters;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "grid      {} = tensor {}{} x data {} x pipeline {} (tensor fastest){}\n",
+  fmt::format_to(out, "grid      {} = tensor {}{} x data {} x pipeline {} (tensor fastest){}{}\n",
                  counted(shape.ranks(), "rank"), shape.tensor,
                  shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.data, shape.pipeline,
-                 config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "");
+                 config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "",
+                 shape.expert > 1 ? fmt::format(", experts shared out over {} data ranks", shape.expert) : "");
   text += describe_idle_options(config);
   fmt::format_to(out, "threads   {} per rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   const ModelConfig& model = config.model;
   fmt::format_to(out,
                  "model     {}{} parameters; {}, hidden {}, {}{}, {}feed-forward {}, sequence {}, "
                  "vocabulary {} (padded to {})\n",
-                 model.family != "gpt" ? model.family + ": " : "", parameters, counted(model.layers, "layer"),
+                 model.family != "gpt" ? model.family + ": " : "", parameters, layers_in_words(model),
                  model.hidden_size, counted(model.attention_heads, "head"),
                  model.query_groups != model.attention_heads ? " in " + counted(model.query_groups, "group") : "",
-                 model.gated() ? "gated " : "", model.ffn_hidden_size, model.sequence_length, model.vocab_size,
+                 model.gated() ? "gated " : "", model.ffn_hidden_size, lengths_in_words(model), model.vocab_size,
                  model.padded_vocab());
   fmt::format_to(
       out, "batch     {} = {} x {} x {}; {} tokens per step\n", counted(config.train.global_batch_size, "sample"),

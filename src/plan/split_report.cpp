@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "config/split.h"
+#include "text/byte_text.h"
 #include "train/family_samples.h"
 
 namespace megatron {
@@ -125,7 +126,29 @@ class Report {
 
 }  // namespace
 
+namespace {
+
+SplitReport report_examples(const TaskData& task) {
+  SplitReport report;
+  const auto add = [&](const char* split, const std::string& what) {
+    report.lines.push_back(fmt::format("{:<10} {}", split, what));
+  };
+  const auto described = [](const TaskSet& set) {
+    return fmt::format("{}, {} per rank", set.summary, format_bytes(static_cast<double>(set.bytes)));
+  };
+  const auto evaluated = [&](const std::optional<TaskSet>& set, const char* key) {
+    return set ? described(*set) + "; each evaluation takes all of them" : fmt::format("none, without data.{}", key);
+  };
+  add("training", described(task.train()));
+  add("validation", evaluated(task.validation(), "validation"));
+  add("test", evaluated(task.test(), "test"));
+  return report;
+}
+
+}  // namespace
+
 SplitReport report_splits(const Config& config, const Datasets& datasets) {
+  if (datasets.task() != nullptr) return report_examples(*datasets.task());
   return Report(config, datasets).run();
 }
 

@@ -48,7 +48,7 @@ MachineSpeed measure_speed(const Config& config) {
   const std::int64_t f = std::clamp<std::int64_t>(kMostElements / h, 1, model.ffn_hidden_size / config.parallel.tensor);
   const double flops_of_row = 2.0 * static_cast<double>(h) * static_cast<double>(f);
   const std::int64_t rows =
-      std::clamp<std::int64_t>(config.train.micro_batch_size * model.sequence_length, 1,
+      std::clamp<std::int64_t>(config.train.micro_batch_size * model.task_choices * model.sequence_length, 1,
                                std::max<std::int64_t>(16, std::llround(kMostFlops / flops_of_row)));
   const auto matrix = [&](std::int64_t high, std::int64_t wide) {
     return Buffer(*backend.device, static_cast<std::size_t>(high * wide) * sizeof(float));
@@ -74,20 +74,28 @@ MachineSpeed measure_speed(const Config& config) {
 double work_seconds(const Config& config, const MemoryPlan& plan, const MachineSpeed& speed) {
   const ModelConfig& model = config.model;
   const ParallelConfig& parallel = config.parallel;
-  const double tokens = static_cast<double>(config.train.global_batch_size * model.sequence_length / parallel.data);
-  const double layers = static_cast<double>(model.layers) / static_cast<double>(parallel.pipeline);
+  const double samples = static_cast<double>(config.train.global_batch_size * model.task_choices) /
+                         static_cast<double>(parallel.data);  // as many as columns
+  const auto stages = static_cast<double>(parallel.pipeline);
+  // Rows that go through a layer of one stage. A decoder's layer that sees an encoder has half as many parts again.
+  const auto encoder_rows = static_cast<double>(model.layers * model.sequence_length);
+  const auto decoder_rows = 1.5 * static_cast<double>(model.decoder_layers * model.decoder_sequence_length);
+  const double rows = samples * (encoder_rows + decoder_rows) / stages;
+  const double head_rows =
+      samples * static_cast<double>(model.has_decoder() ? model.decoder_sequence_length : model.sequence_length);
   const auto tensor = static_cast<double>(parallel.tensor), h = static_cast<double>(model.hidden_size);
   const double f = static_cast<double>(model.ffn_hidden_size) / tensor;
-  double elements = tokens * layers * (kBlockElements * h + kMlpElements * f);
-  elements += tokens * kHeadElements * static_cast<double>(model.padded_vocab()) / tensor /
-              static_cast<double>(parallel.pipeline);
-  const double updated =
-      static_cast<double>(plan.parameters) / static_cast<double>(config.optimizer.distributed ? parallel.data : 1);
-  elements += kUpdateElements * updated;
+  double elements = rows * (kBlockElements * h + kMlpElements * f);
+  if (model.task_outputs == 0) {  // the head of a task has one row per column
+    elements += head_rows * kHeadElements * static_cast<double>(model.padded_vocab()) / tensor / stages;
+  }
+  elements += kUpdateElements * static_cast<double>(plan.updated);
   double numbers = 0;  // of dropout
-  if (model.hidden_dropout > 0) numbers += tokens * (2 * layers + 1) * h;
+  if (model.hidden_dropout > 0) {
+    numbers += (2 * rows + samples * static_cast<double>(model.sequence_length)) * h;
+  }
   if (model.attention_dropout > 0) {
-    numbers += tokens * layers * static_cast<double>(model.attention_heads * model.sequence_length) / 2 / tensor;
+    numbers += rows * static_cast<double>(model.attention_heads * model.sequence_length) / 2 / tensor;
   }
   const double moved = plan.forward_and_backward_bytes + plan.gradient_bytes;
   return (plan.matmul_flops + kAttentionSlowness * plan.attention_flops) / speed.flops_per_second +

@@ -19,6 +19,7 @@ Preprocessor::Preprocessor(PreprocessJob job)
     : job_(std::move(job)),
       tokenizer_(make_tokenizer(job_.tokenizer)),
       encoder_(tokenizer_->make_encoder(job_.special_tokens)),
+      append_eod_(job_.append_eod.value_or(job_.sentences == SentenceMode::none || tokenizer_->continues().empty())),
       splitter_(job_.sentences, job_.language),
       files_(job_.output) {
   verify(!job_.inputs.paths.empty(), ErrorKind::configuration, "give at least one --input");
@@ -106,7 +107,7 @@ class Preprocessor::BlockReader {
       if (error.kind() != ErrorKind::data) throw;
       throw BadDocument{error.what()};
     }
-    if (!ids_.empty() && owner_.job_.append_eod) add_end();
+    if (!ids_.empty() && owner_.append_eod_) add_end();
   }
   void encode_sentence(std::string_view sentence) {
     while (!sentence.empty() && is_space(sentence.front())) sentence.remove_prefix(1);

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,9 @@ struct PreprocessJob {
   std::string output;  ///< PREFIX
   TokenizerChoice tokenizer;
   SpecialTokens special_tokens = SpecialTokens::text;
-  bool append_eod = true;  ///< to the last sentence, where sentences are kept
+  /// To each document, and so to its last sentence. Default: unless sentences are kept for a tokenizer that tells words
+  /// (BERT, T5): the token would be a word of the last one.
+  std::optional<bool> append_eod;
   SentenceMode sentences = SentenceMode::none;
   std::string language = "en";  ///< of SentenceMode::icu
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
@@ -60,6 +63,7 @@ class Preprocessor {
   std::uint64_t input_bytes() const { return corpus_->bytes(); }
   std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  bool appends_eod() const { return append_eod_; }
   /// Of all files, in their order; reads some of each.
   std::vector<InputIdentity> identify_inputs() const;
 
@@ -84,6 +88,7 @@ class Preprocessor {
   PreprocessJob job_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Encoder> encoder_;
+  bool append_eod_;
   SentenceSplitter splitter_;
   std::unique_ptr<TextCorpus> corpus_;
   std::vector<std::vector<Segment>> blocks_;

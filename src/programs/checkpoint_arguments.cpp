@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "config/suggestions.h"
+#include "programs/guide.h"
 #include "programs/program.h"
 
 namespace megatron {
@@ -31,10 +32,10 @@ const std::vector<Command> kCommands = {
      {"weights-only", "tolerance"}},
     {"merge", "SOURCE TARGET", "into one rank's file", 2, {}},
     {"reshape",
-     "SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D]",
+     "SOURCE TARGET --tensor T --pipeline P [--virtual-stages V] [--data D] [--expert E]",
      "for another layout",
      2,
-     {"tensor", "pipeline", "virtual-stages", "data"}},
+     {"tensor", "pipeline", "virtual-stages", "data", "expert"}},
     {"export",
      "SOURCE TARGET [--format F] [--dtype T] [--max-shard-size S]",
      "to Hugging Face's safetensors and config.json",
@@ -70,9 +71,10 @@ po::options_description options(CheckpointArguments& arguments) {
   add("pipeline", po::value(&arguments.pipeline)->value_name("P"), "pipeline stages");
   add("virtual-stages", po::value(&arguments.virtual_stages)->value_name("V"), "model chunks of each stage; default 1");
   add("data", po::value(&arguments.data)->value_name("D"), "data ranks that share the writing; default 1");
+  add("expert", po::value(&arguments.expert)->value_name("E"), "data ranks that share the experts out; default 1");
   add("format", po::value(&arguments.format)->value_name("F"),
       fmt::format("{}; default: what the model is", names_of_formats()).c_str());
-  add("dtype", po::value(&arguments.dtype)->value_name("T"), "fp32 (the default), bf16 or fp16");
+  add("dtype", po::value(&arguments.dtype)->value_name("fp32|bf16|fp16"), "default: fp32");
   add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
       "bytes of a file, also as 500MB or 2GiB; default 5GB");
   add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
@@ -131,14 +133,35 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
   }
   verify(arguments.tolerance >= 0 && arguments.tolerance <= 1e300, ErrorKind::configuration,
          "--tolerance {}: 0 or more", arguments.tolerance);
-  for (const int extent : {arguments.tensor, arguments.pipeline, arguments.virtual_stages, arguments.data}) {
+  for (const int extent :
+       {arguments.tensor, arguments.pipeline, arguments.virtual_stages, arguments.data, arguments.expert}) {
     verify(extent >= 1 && extent <= 1 << 20, ErrorKind::configuration,
-           "--tensor, --pipeline, --virtual-stages and --data: 1 or more");
+           "--tensor, --pipeline, --virtual-stages, --data and --expert: 1 or more");
   }
   if (arguments.command == "reshape") {
     verify(values.count("tensor") > 0 && values.count("pipeline") > 0, ErrorKind::configuration,
            "reshape: give --tensor T and --pipeline P; see --help");
   }
+}
+
+/// The commands with their options, for manual and shells; the program's own options are the others.
+Guide checkpoint_guide(const po::options_description& described) {
+  const std::vector<GuideOption> all = guide_options(described);
+  const auto belongs = [](const Command& command, const GuideOption& option) {
+    return std::find(command.options.begin(), command.options.end(), option.name) != command.options.end();
+  };
+  Guide guide{.program = "megatron_checkpoint", .options = {}, .operands = {}, .commands = {}};
+  for (const Command& command : kCommands) {
+    guide.commands.push_back(
+        {.name = command.name, .arguments = command.arguments, .about = command.about, .options = {}});
+    std::copy_if(all.begin(), all.end(), std::back_inserter(guide.commands.back().options),
+                 [&](const GuideOption& option) { return belongs(command, option); });
+  }
+  std::copy_if(all.begin(), all.end(), std::back_inserter(guide.options), [&](const GuideOption& option) {
+    return std::none_of(kCommands.begin(), kCommands.end(),
+                        [&](const Command& command) { return belongs(command, option); });
+  });
+  return guide;
 }
 
 /// 5GB, 500MB, 2GiB, or bytes.
@@ -166,6 +189,7 @@ std::int64_t bytes_of(const std::string& text) {
 CheckpointArguments parse_checkpoint_arguments(int argc, char** argv) {
   CheckpointArguments arguments;
   po::options_description all = options(arguments);
+  answer_guide(checkpoint_guide(all), argc, argv);
   all.add(positional_options(arguments));
   po::positional_options_description positional;
   positional.add("command", 1).add("source", 1).add("target", 1);

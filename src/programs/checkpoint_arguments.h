@@ -9,7 +9,7 @@ namespace megatron {
 
 struct CheckpointArguments {
   std::string command, source, target;
-  int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1;
+  int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1, expert = 1;
   double tolerance = 0;
   bool tensors = false, weights_only = false, no_comparison = false, version = false, help = false;
   std::string format, dtype = "fp32", max_shard_size = "5GB", logits;

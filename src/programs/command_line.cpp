@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/suggestions.h"
+#include "programs/guide.h"
 
 namespace megatron {
 
@@ -57,6 +58,7 @@ void check_keys(const std::vector<std::string>& words) {
 
 po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
                                      const po::positional_options_description& positional, const WordAdvice& advice) {
+  answer_guide(make_guide(std::filesystem::path(argv[0]).filename().string(), options, positional), argc, argv);
   if (options.find_nothrow("set", false) != nullptr) check_keys({argv + 1, argv + argc});
   po::options_description all;
   all.add(options).add_options()(kSurplus, po::value<std::vector<std::string>>());

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "bench/benchmark.h"
+#include "bench/benchmark_experts.h"
 #include "bench/benchmark_generation.h"
 #include "bench/benchmark_memory.h"
 #include "bench/benchmark_overlap.h"
@@ -22,9 +23,6 @@ namespace megatron {
 namespace {
 
 namespace po = boost::program_options;
-
-constexpr const char *kPipelineCase = "pipeline_bubbles", *kMemoryCase = "memory", *kOverlapCase = "overlap",
-                     *kGenerationCase = "generate";
 
 struct Arguments {
   std::string name;
@@ -43,8 +41,8 @@ po::options_description options(Arguments& arguments) {
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
   add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads per rank (default: 1)");
-  add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("DEVICE"),
-      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where every rank sees one; of cases of training steps");
+  add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("auto|cpu|cuda"),
+      "auto: a CUDA device where every rank sees one; of cases of training steps");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
       "only the training: no matrix products, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
@@ -69,36 +67,17 @@ std::vector<BenchmarkCase> chosen_cases(const std::string& name, int ranks) {
   return cases;
 }
 
-void print_cases() {
-  std::cout << "Cases\n";
-  for (const BenchmarkCase& benchmark : benchmark_cases()) {
-    std::cout << fmt::format("  {:<20}{} rank{}{}: {}\n", benchmark.name, benchmark.ranks,
-                             benchmark.ranks == 1 ? "" : "s", benchmark.gpu ? ", on a GPU" : "", benchmark.title);
-  }
-  std::cout << fmt::format("  {:<20}1 rank: the pipeline schedules' bubbles, measured against formulas\n",
-                           kPipelineCase);
-  std::cout << fmt::format("  {:<20}1 rank: tokens per second of GPT-2 124M, against memory bandwidth and training\n",
-                           kGenerationCase);
-  std::cout << fmt::format("  {:<20}2 ranks: steps with communication under computation and without\n", kOverlapCase);
-  std::cout << fmt::format("  {:<20}no ranks: memory of a rank with and without each option, planned\n", kMemoryCase);
-}
-
-void print_help() {
-  Arguments unused;
-  std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << '\n';
-  print_cases();
-}
-
-void run_memory_case(bool json) {
+void run_memory_case(const Arguments& arguments, MpiSession& session) {
+  if (session.rank() != 0) return;
   const std::vector<MemoryCase> cases = memory_cases();
-  if (!json) std::cout << '\n' << describe(cases) << std::flush;
+  if (!arguments.json) std::cout << '\n' << describe(cases) << std::flush;
   for (const MemoryCase& benchmark : cases) {
-    if (json) std::cout << to_json(benchmark) << std::flush;
+    if (arguments.json) std::cout << to_json(benchmark) << std::flush;
   }
 }
 
 /// Bubbles of the pipeline's schedules: needs one rank, and starts threads for the others.
-void run_pipeline_case(const Arguments& arguments) {
+void run_pipeline_case(const Arguments& arguments, MpiSession&) {
   constexpr double seconds = 10e-3;
   const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 5;
   std::vector<PipelineBubble> bubbles;
@@ -130,24 +109,77 @@ void run_overlap_case(const Arguments& arguments, MpiSession& session) {
   }
 }
 
+/// A mixture of experts next to a dense model, on one rank; whole experts next to divided ones, on two.
+void run_experts_case(const Arguments& arguments, MpiSession& session) {
+  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 7;
+  const std::vector<ExpertsTimes> times = measure_experts(experts_cases(session.size()), rounds, session.world());
+  if (session.rank() != 0) return;
+  if (!arguments.json) std::cout << '\n' << describe(times) << std::flush;
+  for (const ExpertsTimes& each : times) {
+    if (arguments.json) std::cout << to_json(each) << std::flush;
+  }
+}
+
+/// A case that is not one model's training steps.
+struct SpecialCase {
+  const char *name, *title;
+  int fewest_ranks, most_ranks;
+  bool one_thread;
+  void (*run)(const Arguments&, MpiSession&);
+};
+
+constexpr int kAnyRanks = 1 << 30;
+constexpr SpecialCase kSpecialCases[] = {
+    {"pipeline_bubbles", "1 rank: the pipeline schedules' bubbles, measured against formulas", 1, 1, false,
+     run_pipeline_case},
+    {"generate", "1 rank: tokens per second of GPT-2 124M, against memory bandwidth and training", 1, 1, true,
+     run_generation_case},
+    {"overlap", "2 ranks: steps with communication under computation and without", 2, 2, false, run_overlap_case},
+    {"moe", "1 rank: mixtures of experts against a dense model; 2 ranks: experts divided between them and whole", 1, 2,
+     true, run_experts_case},
+    {"memory", "no ranks: memory of a rank with and without each option, planned", 1, kAnyRanks, false,
+     run_memory_case},
+};
+
+/// The case of this name for these ranks and threads; null: it is none of the special ones.
+const SpecialCase* special_case(const std::string& name, int ranks, int threads) {
+  for (const SpecialCase& each : kSpecialCases) {
+    if (each.name != name) continue;
+    verify(ranks >= each.fewest_ranks, ErrorKind::configuration,
+           "--case {} is of {} ranks, not {}: scripts/launch.sh {} ...", name, each.fewest_ranks, ranks,
+           each.fewest_ranks);
+    verify(ranks <= each.most_ranks, ErrorKind::configuration, "--case {} is of {}, not {}", name,
+           each.most_ranks == 1 ? "1 rank" : fmt::format("at most {} ranks", each.most_ranks), ranks);
+    verify(!each.one_thread || threads == 1, ErrorKind::configuration, "--case {} is of 1 thread, not {}", name,
+           threads);
+    return &each;
+  }
+  return nullptr;
+}
+
+void print_cases() {
+  std::cout << "Cases\n";
+  for (const BenchmarkCase& benchmark : benchmark_cases()) {
+    std::cout << fmt::format("  {:<20}{} rank{}{}: {}\n", benchmark.name, benchmark.ranks,
+                             benchmark.ranks == 1 ? "" : "s", benchmark.gpu ? ", on a GPU" : "", benchmark.title);
+  }
+  for (const SpecialCase& each : kSpecialCases) std::cout << fmt::format("  {:<20}{}\n", each.name, each.title);
+}
+
+void print_help() {
+  Arguments unused;
+  std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << '\n';
+  print_cases();
+}
+
 int run(const Arguments& arguments, MpiSession& session) {
-  const bool pipeline = arguments.name == kPipelineCase;
-  verify(!pipeline || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
-         kPipelineCase, session.size());
-  const bool generation = arguments.name == kGenerationCase;
-  verify(!generation || session.size() == 1, ErrorKind::configuration, "--case {} is of 1 rank, not {}: no launcher",
-         kGenerationCase, session.size());
-  verify(!generation || arguments.settings.threads == 1, ErrorKind::configuration, "--case {} is of 1 thread, not {}",
-         kGenerationCase, arguments.settings.threads);
-  const bool memory = arguments.name == kMemoryCase, overlap = arguments.name == kOverlapCase;
-  verify(!overlap || session.size() == 2, ErrorKind::configuration,
-         "--case {} is of 2 ranks, not {}: scripts/launch.sh 2 ...", kOverlapCase, session.size());
-  const bool special = pipeline || memory || overlap || generation;
-  const auto cases = special ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
+  const int threads = arguments.settings.threads;
+  const SpecialCase* special = special_case(arguments.name, session.size(), threads);
+  const auto cases = special != nullptr ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
-  if (speaks && !arguments.json && !memory) {
+  if (speaks && !arguments.json && (special == nullptr || special->run != run_memory_case)) {
     std::cout << fmt::format("{} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
-                             arguments.settings.threads, arguments.settings.threads == 1 ? "" : "s");
+                             threads, threads == 1 ? "" : "s");
   }
   for (const BenchmarkCase& benchmark : cases) {
     BenchmarkSettings settings = arguments.settings;
@@ -158,11 +190,13 @@ int run(const Arguments& arguments, MpiSession& session) {
     if (!speaks) continue;
     std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
   }
-  const bool all_of_one = arguments.name.empty() && session.size() == 1;
-  if (pipeline || all_of_one) run_pipeline_case(arguments);
-  if (generation || (all_of_one && arguments.settings.threads == 1)) run_generation_case(arguments, session);
-  if (overlap || (arguments.name.empty() && session.size() == 2)) run_overlap_case(arguments, session);
-  if (speaks && (memory || all_of_one)) run_memory_case(arguments.json);
+  if (special != nullptr) special->run(arguments, session);
+  if (!arguments.name.empty()) return 0;
+  for (const SpecialCase& each : kSpecialCases) {
+    const bool fits = session.size() >= each.fewest_ranks && session.size() <= each.most_ranks;
+    const bool planned = each.most_ranks == kAnyRanks;  // without ranks: with the cases of one
+    if (fits && (!planned || session.size() == 1) && (!each.one_thread || threads == 1)) each.run(arguments, session);
+  }
   return 0;
 }
 

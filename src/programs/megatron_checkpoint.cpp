@@ -78,7 +78,8 @@ void info(const CheckpointArguments& arguments) {
     const ParallelConfig parallel =
         parse_config_text(config->get<std::string>(), path + " (its configuration)").parallel;
     line("trained on",
-         fmt::format("tensor {} x pipeline {} x data {} ranks", parallel.tensor, parallel.pipeline, parallel.data));
+         fmt::format("tensor {} x pipeline {} x data {} ranks{}", parallel.tensor, parallel.pipeline, parallel.data,
+                     parallel.expert > 1 ? fmt::format(", expert {}", parallel.expert) : ""));
   }
   for (const auto& fact : state.facts.items()) {
     line("", fmt::format("{} = {}", fact.key(), fact_text(fact.key(), fact.value())));
@@ -174,7 +175,8 @@ void print_conversion(const CheckpointArguments& arguments, const ConversionRepo
                               compared.not_numbers, compared.logits.size()));
   }
   if (arguments.logits.empty()) return;
-  const nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
+  nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
+  if (!compared.encoder_tokens.empty()) numbers["encoder_tokens"] = compared.encoder_tokens;
   write_durably(arguments.logits, numbers.dump() + "\n");
 }
 
@@ -184,6 +186,7 @@ void export_model(const CheckpointArguments& arguments) {
     run_as_threads(1, [&](Communicator& world) {
       const ConversionReport report = export_checkpoint(source, arguments.target, world, chosen);
       print_conversion(arguments, report);
+      for (const std::string& line : report.lost) print_warning(line);
       if (!report.has_tokenizer) fmt::print("the run has no files of its tokenizer: none were written\n");
     });
   });
@@ -195,6 +198,10 @@ void import_model(const CheckpointArguments& arguments) {
   run_as_threads(1, [&](Communicator& world) {
     const ConversionReport report = import_checkpoint(arguments.source, arguments.target, world, chosen);
     print_conversion(arguments, report);
+    if (report.zero_rows > 0) {
+      fmt::print("the last {} tokens of the vocabulary are not in the model ([BOS], [EOS], sentinels): rows of zeros\n",
+                 report.zero_rows);
+    }
     if (report.has_tokenizer) return;
     if (!report.unsupported_tokenizer.empty()) print_warning(report.unsupported_tokenizer);
     print_warning("nothing says which vocabulary the model has; to train it give --data-prefix PREFIX");
@@ -212,7 +219,8 @@ void merge(const CheckpointArguments& arguments) {
 
 void reshape(const CheckpointArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  const GridShape shape{.tensor = arguments.tensor, .data = arguments.data, .pipeline = arguments.pipeline};
+  const GridShape shape{
+      .tensor = arguments.tensor, .data = arguments.data, .pipeline = arguments.pipeline, .expert = arguments.expert};
   convert(arguments.source, [&](const CheckpointReader& source) {
     const Config config = config_for_layout(source, shape, arguments.virtual_stages);
     const auto layout = [&](int rank) { return saved_layout(config, rank); };

@@ -79,8 +79,8 @@ class ProgressLine {
   double last_ = 0;
 };
 
-void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& all, std::uint64_t bytes,
-                   double seconds) {
+void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector<BlockSummary>& all,
+                   std::uint64_t bytes, double seconds) {
   BlockSummary sum;
   std::uint64_t shards = 0;
   for (const BlockSummary& block : all) {
@@ -94,6 +94,9 @@ void print_summary(const PreprocessJob& job, const std::vector<BlockSummary>& al
              sum.documents, sum.tokens, job.tokenizer.name, shards, shards == 1 ? "" : "s",
              format_bytes(static_cast<double>(bytes)), seconds,
              format_bytes(static_cast<double>(bytes) / std::max(seconds, 1e-9)));
+  if (!job.append_eod && !appends_eod) {
+    fmt::print("the last sentences of documents have no end-of-document token; --append-eod adds it\n");
+  }
   if (sum.empty > 0) fmt::print("{} empty documents left out\n", sum.empty);
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
@@ -182,7 +185,9 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
     preprocessor->finish(world.rank() == 0);
     return "";
   });
-  if (world.rank() == 0) print_summary(job, all, preprocessor->input_bytes(), progress.seconds());
+  if (world.rank() == 0) {
+    print_summary(job, preprocessor->appends_eod(), all, preprocessor->input_bytes(), progress.seconds());
+  }
 }
 
 po::options_description preprocess_options(PreprocessJob& job) {
@@ -191,32 +196,37 @@ po::options_description preprocess_options(PreprocessJob& job) {
   options.add_options()("input", po::value(&job.inputs.paths)->multitoken()->value_name("FILE..."),
                         "text to read, also gzip; a folder stands for all files in it and below");
   options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
-  options.add_options()("tokenizer", po::value(&job.tokenizer.name)->value_name("NAME")->default_value("byte"),
-                        "byte (no vocabulary), gpt2 (byte-level BPE), bert-uncased or bert-cased (WordPiece)");
+  options.add_options()("tokenizer",
+                        po::value(&job.tokenizer.name)->value_name(kTokenizerChoices)->default_value("byte"),
+                        "byte (no vocabulary), gpt2 (byte-level BPE), bert-uncased or bert-cased (WordPiece), "
+                        "sentencepiece (a .model file), unigram (T5's kind of tokenizer.json)");
   options.add_options()(
       "vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
       "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), or a tokenizer.json "
-      "alone; bert-*: vocab.txt or a tokenizer.json");
+      "alone; bert-*: vocab.txt or a tokenizer.json; sentencepiece: spiece.model, tokenizer.model; unigram: a "
+      "tokenizer.json");
   options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"),
                         "gpt2; default: merges.txt next to vocab.json");
-  options.add_options()("extra-ids", po::value(&job.tokenizer.extra_ids)->value_name("N")->default_value(0),
-                        "bert-*: add the tokens <extra_id_0> ... (N of them) that the vocabulary lacks; [BOS] and "
-                        "[EOS] always are");
   options.add_options()(
-      "format", po::value(&job.inputs.format)->value_name("F"),
-      "jsonl or text; by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
+      "extra-ids", po::value(&job.tokenizer.extra_ids)->value_name("N")->default_value(0),
+      "add the tokens <extra_id_0> ... (N of them) that the vocabulary lacks: bert-*: ids count up, "
+      "after [BOS] and [EOS], which always are added; sentencepiece, unigram: they count down, as T5's");
+  options.add_options()("format", po::value(&job.inputs.format)->value_name("jsonl|text"),
+                        "by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
   options.add_options()("json-key", po::value(&job.inputs.json_key)->value_name("KEY")->default_value("text"),
                         "the text's key in each JSON object");
   options.add_options()(
       "special-tokens",
-      "gpt2, bert-*: special tokens written in a text, such as <|im_end|>, become those tokens, also the one "
+      "but for byte: special tokens written in a text, such as <|im_end|>, become those tokens, also the one "
       "that ends documents; default: they are text");
-  options.add_options()("no-append-eod", "do not end documents with the end-of-document token");
+  options.add_options()("no-append-eod",
+                        "do not end documents with the end-of-document token; the default with sentences "
+                        "(BERT, T5), but for byte and gpt2");
+  options.add_options()("append-eod", "end documents with it all the same");
   options.add_options()("split-sentences", "keep where sentences begin (BERT, T5): the same as --sentences icu");
-  options.add_options()(
-      "sentences", po::value<std::string>()->value_name("MODE"),
-      "the same, by MODE: icu (ICU's rules and abbreviations; a blank line also ends one), lines (each "
-      "line is one), array (the JSON key holds an array of strings)");
+  options.add_options()("sentences", po::value<std::string>()->value_name("icu|lines|array"),
+                        "the same: icu (ICU's rules and abbreviations; a blank line also ends one), lines (each "
+                        "line is one), array (the JSON key holds an array of strings)");
   options.add_options()("language", po::value(&job.language)->value_name("L")->default_value("en"),
                         "icu: of the rules and abbreviations");
   options.add_options()("shard-bytes", po::value(&job.shard_bytes)->value_name("N")->default_value(job.shard_bytes),
@@ -241,7 +251,9 @@ void run(Communicator& world, int argc, char** argv, std::optional<TargetLock>& 
         const std::string command = suggest_preprocess_tool(word);
         return command.empty() ? "text is given as --input " + word : "did you mean the command '" + command + "'?";
       });
-  job.append_eod = found.count("no-append-eod") == 0;
+  const bool ends = found.count("append-eod") > 0, no_ends = found.count("no-append-eod") > 0;
+  verify(!ends || !no_ends, ErrorKind::configuration, "--append-eod and --no-append-eod: leave one of the two out");
+  if (ends || no_ends) job.append_eod = ends;
   if (found.count("special-tokens") > 0) job.special_tokens = SpecialTokens::tokens;
   job.inputs.skip_bad = found.count("skip-bad") > 0;
   if (found.count("sentences") > 0) job.sentences = sentence_mode(found["sentences"].as<std::string>());
@@ -273,6 +285,11 @@ int run_and_agree(MpiSession& session, int argc, char** argv) {
 
 /// Answers what needs no MPI. Returns whether there was anything.
 bool answered(int argc, char** argv) {
+  PreprocessJob unused;
+  const Guide guide = make_guide("megatron_preprocess", preprocess_options(unused),
+                                 po::positional_options_description(), preprocess_commands());
+  answer_guide(guide, argc, argv);
+  if (argc > 1 && find_preprocess_tool(argv[1]) != nullptr) answer_guide(guide, argc - 1, argv + 1);
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--version") {

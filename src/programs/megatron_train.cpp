@@ -13,12 +13,12 @@
 
 #include "config/parse.h"
 #include "config/print.h"
-#include "data/kept_tokenizer.h"
 #include "data/samples.h"
 #include "job/hang_watch.h"
 #include "job/run_limits.h"
 #include "plan/dry_run.h"
 #include "programs/program.h"
+#include "programs/run_views.h"
 #include "run/run.h"
 #include "run/verify_layout.h"
 #include "system/log.h"
@@ -33,10 +33,11 @@ struct Arguments {
   std::string input, samples;
   std::vector<std::string> overrides;
   int ranks = 0;
+  RunViews views;
   bool dry_run = false, verify = false, fresh = false, print_config = false, version = false, help = false;
 
   /// Asks for something that needs neither MPI nor ranks.
-  bool answers_only() const { return dry_run || print_config || !samples.empty(); }
+  bool answers_only() const { return dry_run || print_config || !samples.empty() || views.any(); }
 };
 
 po::options_description options(Arguments& arguments) {
@@ -60,6 +61,7 @@ po::options_description options(Arguments& arguments) {
       "prints every key that has a value; what is derived from ranks and data is in the run's config.toml");
   add("print-samples", po::value(&arguments.samples)->value_name("[FIRST:]COUNT"),
       "prints training samples in order as JSON lines: token ids, and the text where the data's tokenizer is there");
+  add_run_views(described, arguments.views);
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -77,6 +79,14 @@ Arguments parse_arguments(int argc, char** argv) {
                : std::string("there is one input file; its keys are set with --set TABLE.KEY=VALUE");
   });
   if (arguments.help || arguments.version) return arguments;
+  check_run_views(arguments.views, arguments.input);
+  if (arguments.views.any()) {
+    const bool trains = arguments.dry_run || arguments.verify || arguments.fresh || arguments.print_config ||
+                        !arguments.samples.empty() || !arguments.overrides.empty() || values.count("ranks") > 0;
+    verify(!trains, ErrorKind::configuration,
+           "--watch, --report and --tensorboard look at a run; options for training or planning do not go with them");
+    return arguments;
+  }
   verify(!arguments.input.empty(), ErrorKind::configuration,
          "give an input file: megatron_train INPUT.toml; see --help");
   verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
@@ -109,7 +119,7 @@ Config read_input(const Arguments& arguments, bool enabled, std::vector<std::str
       return problems;  // it cannot be opened
     }
     try {
-      const Datasets datasets(config);
+      const Datasets datasets(arguments.fresh ? without_own_run(config) : config);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::filesystem) return problems;
       problems.push_back({{"data.train", "data.validation", "data.test"}, error.what(), ""});
@@ -137,7 +147,7 @@ void print_training_samples(const Config& config, const std::string& range) {
   const std::uint64_t first = colon == std::string::npos ? 0 : number(range.substr(0, colon));
   const std::uint64_t count = number(colon == std::string::npos ? range : range.substr(colon + 1));
   const Datasets datasets(config);
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(datasets.sources());
+  const std::shared_ptr<const Tokenizer> tokenizer = datasets.tokenizer();
   DecodeTokens decode;
   if (tokenizer != nullptr) decode = [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); };
   print_samples(*datasets.train().samples, first, count, decode, std::cout);
@@ -177,7 +187,8 @@ int main(int argc, char** argv) {
   const bool enabled = launcher_rank() == 0;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
-    if (!arguments.help && !arguments.version) config = read_input(arguments, enabled, notes);
+    const bool needs_input = !arguments.help && !arguments.version && !arguments.views.any();
+    if (needs_input) config = read_input(arguments, enabled, notes);
     done = arguments.help || arguments.version || arguments.answers_only();
     if (!enabled) return 0;
     if (done || arguments.verify) {  // a run has them in its log
@@ -189,6 +200,8 @@ int main(int argc, char** argv) {
       std::cout << "usage: megatron_train INPUT.toml [options]\n\n" << options(unused);
     } else if (arguments.version) {
       std::cout << version_report("megatron_train");
+    } else if (arguments.views.any()) {
+      return show_runs(arguments.views);
     }
     if (arguments.print_config) std::cout << print_config(config);
     if (arguments.dry_run) std::cout << dry_run(config, arguments.ranks);

@@ -30,10 +30,10 @@ void add_model_options(po::options_description& described, ModelOptions& options
       "ranks that share each layer's matrices");
   add("pipeline", po::value(&options.pipeline)->default_value(1)->value_name("P"),
       fmt::format("stages that share the layers; the ranks that are left share the {}", shared).c_str());
-  add("precision", po::value(&options.precision)->default_value("fp32")->value_name("NAME"),
-      "of weights and arithmetic: fp32, bf16, fp16, or checkpoint for the one the model was trained with");
-  add("device", po::value(&options.device)->default_value("auto")->value_name("DEVICE"),
-      "\"cpu\", \"cuda\", or \"auto\": a CUDA device where there is one");
+  add("precision", po::value(&options.precision)->default_value("fp32")->value_name("fp32|bf16|fp16|checkpoint"),
+      "of weights and arithmetic; checkpoint: the one the model was trained with");
+  add("device", po::value(&options.device)->default_value("auto")->value_name("auto|cpu|cuda"),
+      "auto: a CUDA device where there is one");
   add("threads", po::value(&options.threads)->default_value(1)->value_name("N"), "threads per rank on the CPU");
   add("vocab-file", po::value(&options.vocab_file)->value_name("FILE"),
       "vocab.json, or a tokenizer.json alone; default: those in the run's folder tokenizer/, where training keeps "

@@ -56,16 +56,16 @@ class SampleCorpus final : public PreprocessTool {
 class Import final : public PreprocessTool {
  public:
   Import() {
-    option("tokenizer", &tokenizer_.name, "NAME",
-           "whose tokens they are: byte gpt2 bert-uncased bert-cased; or, without its files,");
+    option("tokenizer", &tokenizer_.name, kTokenizerChoices, "whose tokens they are; or, without its files,");
     option("vocab-size", &vocab_size_, "N", "the number of ids,");
     option("eod-id", &eod_id_, "ID", "and the one that ends documents");
     option("vocab-file", &tokenizer_.vocab_file, "FILE",
-           "gpt2: vocab.json, or a tokenizer.json alone; bert-*: vocab.txt or a tokenizer.json");
+           "gpt2: vocab.json, or a tokenizer.json alone; bert-*: vocab.txt or a tokenizer.json; sentencepiece: a "
+           ".model file; unigram: a tokenizer.json");
     option("merge-file", &tokenizer_.merge_file, "FILE", "gpt2; default: merges.txt next to vocab.json");
-    option("extra-ids", &tokenizer_.extra_ids, "N (=0)", "bert-*: with the tokens <extra_id_0> ..., N of them");
+    option("extra-ids", &tokenizer_.extra_ids, "N (=0)", "not byte, gpt2: with the tokens <extra_id_0> ..., N of them");
     option(
-        "documents", &documents_, "MODE (=exact)",
+        "documents", &documents_, "exact|joined|sentences|sequences (=exact)",
         "exact: each sequence is a document, and it is an error if Megatron's are not; joined: the sequences of each "
         "document together; sentences: the same, with its sequences as sentences; sequences: each sequence, whatever "
         "the documents are");
@@ -132,8 +132,8 @@ class Import final : public PreprocessTool {
 class Export final : public PreprocessTool {
  public:
   Export() {
-    option("dtype", &dtype_, "TYPE",
-           "of the tokens: uint8 int8 int16 uint16 int32 int64; as Megatron chooses if not given: uint16 for "
+    option("dtype", &dtype_, "uint8|int8|int16|uint16|int32|int64",
+           "of the tokens; as Megatron chooses if not given: uint16 for "
            "vocabularies below 65500, else int32");
     flag("overwrite", &overwrite_, "replace other files of these names (equal ones always may be)");
   }
@@ -228,6 +228,18 @@ std::string suggest_preprocess_tool(const std::string& word) {
   std::vector<std::string> names;
   for (const auto& make_tool : kTools) names.emplace_back(make_tool()->name());
   return suggest_choice(word, names);
+}
+
+std::vector<GuideCommand> preprocess_commands() {
+  std::vector<GuideCommand> commands;
+  for (const auto& make_tool : kTools) {
+    const auto tool = make_tool();
+    commands.push_back({.name = std::string(tool->name()),
+                        .arguments = std::string(tool->arguments()),
+                        .about = std::string(tool->about()),
+                        .options = guide_options(tool->options())});
+  }
+  return commands;
 }
 
 std::string list_preprocess_tools() {

@@ -8,8 +8,10 @@
 #include "system/durable_file.h"
 #include "system/file_lock.h"
 #include "text/byte_text.h"
-#include "tokenizer/bpe_trainer.h"
-#include "tokenizer/word_piece_trainer.h"
+#include "tokenizer/unigram_vocabulary.h"
+#include "tokenizer_training/bpe_trainer.h"
+#include "tokenizer_training/unigram_trainer.h"
+#include "tokenizer_training/word_piece_trainer.h"
 
 namespace megatron {
 
@@ -18,14 +20,15 @@ namespace {
 class TrainTokenizer final : public PreprocessTool {
  public:
   TrainTokenizer() {
-    option("type", &type_, "TYPE (=bpe)", "bpe (byte-level BPE), or wordpiece (BERT's)");
+    option("type", &type_, "bpe|wordpiece|unigram (=bpe)", "byte-level BPE, BERT's WordPiece or T5's Unigram");
     flag("cased", &cased_, "wordpiece: keep case and accents");
     list("input", &inputs_.paths, "FILE...", "text to learn from, also gzip; a folder stands for all files in it");
-    option("output", &output_, "FOLDER", "where vocab.json and merges.txt, or vocab.txt, go");
+    option("output", &output_, "FOLDER", "where vocab.json and merges.txt, vocab.txt or tokenizer.json go");
     option("vocab-size", &vocab_size_, "N (=32768)",
-           "tokens, with the 256 bytes and <|endoftext|>, or [PAD] ... [MASK]");
-    option("least-count", &least_count_, "N (=2)", "how often a pair must occur to become a token");
-    option("format", &inputs_.format, "F", "jsonl or text; by the extension if not given");
+           "tokens, with the 256 bytes and <|endoftext|>, or [PAD] ... [MASK], or <pad> </s> <unk> and --extra-ids");
+    option("extra-ids", &extra_ids_, "N (=0)", "unigram: sentinels <extra_id_0> ...; T5 has 100");
+    option("least-count", &least_count_, "N (=2)", "how often a pair, or for unigram a substring, must occur");
+    option("format", &inputs_.format, "jsonl|text", "by the extension if not given");
     option("json-key", &inputs_.json_key, "KEY (=text)", "the text's key in each JSON object");
     flag("skip-bad", &inputs_.skip_bad, "leave bad documents out");
     flag("overwrite", &overwrite_, "replace another vocabulary that is in this folder (an equal one always may be)");
@@ -34,20 +37,23 @@ class TrainTokenizer final : public PreprocessTool {
   std::string_view arguments() const override { return "--input FILE... --output FOLDER [--type TYPE]"; }
   std::string_view about() const override {
     return "Makes a vocabulary from text: byte-level BPE in the files of GPT-2's (--tokenizer gpt2 --vocab-file "
-           "FOLDER/vocab.json), or BERT's WordPiece (--tokenizer bert-uncased --vocab-file FOLDER/vocab.txt)";
+           "FOLDER/vocab.json), BERT's WordPiece (--tokenizer bert-uncased --vocab-file FOLDER/vocab.txt), or T5's "
+           "Unigram (--tokenizer unigram --vocab-file FOLDER/tokenizer.json)";
   }
   std::string run() override {
     const auto start = std::chrono::steady_clock::now();
     TextCorpus corpus(inputs_);
-    const bool bpe = type_ == "bpe";
-    const std::string first_file = output_ + "/" + (bpe ? kVocabFile : kWordPieceFile);
+    const Type& type = this->type();
+    const std::string first_file = output_ + "/" + type.file;
     prepare_prefix(first_file, "--output");
     const TargetLock lock(first_file);
-    std::string text = bpe ? train_bpe(corpus) : train_word_piece(corpus);
+    std::string text = (this->*type.train)(corpus);
     text +=
         fmt::format(" in {:.1f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (made_ < vocab_size_) {
-      text += fmt::format("\nno further pair occurs {} times: more text would make more tokens", least_count_);
+      text += type_ == "unigram"
+                  ? "\nno further piece makes the text more probable: more text would make more tokens"
+                  : fmt::format("\nno further pair occurs {} times: more text would make more tokens", least_count_);
     }
     if (bad_ > 0) text += fmt::format("\n{} bad document{} left out (--skip-bad)", bad_, bad_ == 1 ? "" : "s");
     return text;
@@ -57,16 +63,34 @@ class TrainTokenizer final : public PreprocessTool {
   void check() const override {
     verify(!inputs_.paths.empty() && !output_.empty() && names_.empty(), ErrorKind::configuration,
            "train-tokenizer: give --input FILE... and --output FOLDER; see --help");
-    verify(type_ == "bpe" || type_ == "wordpiece", ErrorKind::configuration, "--type {}: choose one of: bpe wordpiece",
-           type_);
     verify(type_ == "wordpiece" || !cased_, ErrorKind::configuration,
-           "--cased: byte-level BPE keeps case anyway; it is for --type wordpiece");
-    verify(type_ != "bpe" || (vocab_size_ > 257 && vocab_size_ <= kMost), ErrorKind::configuration,
-           "--vocab-size {}: more than 257 (the bytes and <|endoftext|>), at most {}", vocab_size_, kMost);
-    verify(type_ == "bpe" || (vocab_size_ >= kSmallestWordPieceVocabulary && vocab_size_ <= kMost),
-           ErrorKind::configuration, "--vocab-size {}: at least {}, at most {}", vocab_size_,
-           kSmallestWordPieceVocabulary, kMost);
+           "--cased: {} keeps case anyway; it is for --type wordpiece", type_);
+    verify(type_ == "unigram" || extra_ids_ == 0, ErrorKind::configuration,
+           "--extra-ids {}: sentinels are made with --type unigram; for others, megatron_preprocess adds them",
+           extra_ids_);
+    verify(extra_ids_ >= 0 && extra_ids_ <= kMostExtraIds, ErrorKind::configuration,
+           "--extra-ids {}: at least 0, at most {}", extra_ids_, kMostExtraIds);
+    const Type& type = this->type();
+    verify(vocab_size_ >= type.smallest + extra_ids_ && vocab_size_ <= kMost, ErrorKind::configuration,
+           "--vocab-size {}: at least {}{}, at most {}", vocab_size_, type.smallest + extra_ids_, type.what, kMost);
     verify(least_count_ > 0, ErrorKind::configuration, "--least-count {}: at least 1", least_count_);
+  }
+
+  struct Type {
+    const char *name, *file;
+    std::int64_t smallest;
+    const char* what;  ///< the smallest is
+    std::string (TrainTokenizer::*train)(TextCorpus& corpus);
+  };
+  const Type& type() const {
+    static constexpr Type kTypes[] = {
+        {"bpe", kVocabFile, 258, " (the bytes, <|endoftext|> and one more)", &TrainTokenizer::train_bpe},
+        {"wordpiece", kWordPieceFile, kSmallestWordPieceVocabulary, "", &TrainTokenizer::train_word_piece},
+        {"unigram", kTokenizerFile, kSmallestUnigramVocabulary, " (with --extra-ids)", &TrainTokenizer::train_unigram}};
+    for (const Type& row : kTypes) {
+      if (type_ == row.name) return row;
+    }
+    fail(ErrorKind::configuration, "--type {}: choose one of: bpe wordpiece unigram", type_);
   }
 
   template <class Trainer>
@@ -108,6 +132,20 @@ class TrainTokenizer final : public PreprocessTool {
                        cased_ ? "for bert-cased" : "for bert-uncased", format_bytes(static_cast<double>(bytes)), words);
   }
 
+  std::string train_unigram(TextCorpus& corpus) {
+    constexpr std::int64_t kSpecialTokens = 3;
+    UnigramTrainer trainer;
+    read(corpus, trainer);
+    const std::uint64_t words = trainer.distinct_words(), bytes = trainer.bytes();
+    require_words(words);
+    const auto pieces = trainer.train(vocab_size_ - kSpecialTokens - extra_ids_, least_count_);
+    made_ = static_cast<std::int64_t>(pieces.size()) + kSpecialTokens + extra_ids_;
+    const std::string json = write_unigram_json(pieces, extra_ids_);
+    write({{kTokenizerFile, json}});
+    return fmt::format("{}: {} tokens ({} sentinels) from {} of text with {} different words", output_, made_,
+                       extra_ids_, format_bytes(static_cast<double>(bytes)), words);
+  }
+
   void write(const std::vector<TokenizerFile>& contents) const {
     Publication files;
     std::vector<std::string> names;
@@ -128,7 +166,7 @@ class TrainTokenizer final : public PreprocessTool {
   static constexpr auto kMost = static_cast<std::int64_t>(kMostTokens);
   TextInputs inputs_;
   std::string output_, type_ = "bpe";
-  std::int64_t vocab_size_ = 32768, least_count_ = 2;
+  std::int64_t vocab_size_ = 32768, least_count_ = 2, extra_ids_ = 0;
   bool overwrite_ = false, cased_ = false;
   std::int64_t made_ = 0;  // tokens
   std::uint64_t bad_ = 0;  // documents

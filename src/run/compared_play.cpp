@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "run/expert_report.h"
 
 namespace megatron {
 
@@ -35,6 +36,7 @@ PlayedSteps play_guide(Trainer& trainer, Device& device, std::int64_t steps, Log
     });
     guide.losses.push_back(result.loss);
     guide.norms.push_back(result.gradient_norm);
+    guide.gaps.push_back(result.experts.least_gap);
     log.info("reference step {} of {}: loss {:.6f}, {:.1f} s", step + 1, steps, result.loss,
              Timers::steady_seconds() - start);
   }
@@ -58,7 +60,12 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
       compared.gradients = compare_tensors(world, at(expected.gradients, step), held, unit, device);
       set_tensors(world, at(guide.gradients, step), held, loss_scale, device);
     });
-    if (own != nullptr) own->losses.push_back(result.loss);
+    const double gap = with_agreed_gap(result.experts, grid).least_gap;
+    if (own != nullptr) {
+      own->losses.push_back(result.loss);
+      own->gaps.push_back(gap);
+    }
+    compared.gap = {gap, expected.gaps[index]};
     compared.loss = {result.loss, expected.losses[index]};
     compared.norm = {result.gradient_norm, guide.norms[index]};
     // Each rank has read the loss by itself, and must not part from the others over it.

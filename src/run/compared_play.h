@@ -19,6 +19,7 @@ namespace megatron {
 /// A play's numbers on all ranks; its tensors on rank 0 alone, in host memory.
 struct PlayedSteps {
   std::vector<double> losses, norms;    ///< by step
+  std::vector<double> gaps;             ///< by step, of the router (train/expert_use.h)
   std::vector<WholeTensors> gradients;  ///< by step
   WholeTensors parameters;              ///< after the last step; of the guide only
 

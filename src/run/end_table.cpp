@@ -33,10 +33,6 @@ RankReport RankReport::from_text(const std::string& text) {
 
 namespace {
 
-struct Spread {
-  double least = 0, mean = 0, most = 0;
-};
-
 template <class Get>
 Spread spread(const std::vector<RankReport>& ranks, Get get) {
   Spread result{get(ranks.front()), 0, get(ranks.front())};
@@ -85,6 +81,19 @@ std::string end_table(const std::vector<RankReport>& ranks) {
   row("sent", [](const RankReport& rank) { return rank.sent_bytes; });
   text.pop_back();
   return text;
+}
+
+ProgramEnd end_facts(const std::vector<RankReport>& ranks) {
+  ProgramEnd end;
+  for (std::size_t i = 0; i < kSectionCount; ++i) {
+    end.seconds.emplace_back(name_of(static_cast<Section>(i)),
+                             spread(ranks, [i](const RankReport& rank) { return rank.seconds[i]; }));
+  }
+  end.bytes = {{"predicted", spread(ranks, [](const RankReport& rank) { return rank.planned_bytes; })},
+               {"used", spread(ranks, [](const RankReport& rank) { return rank.used_bytes; })},
+               {"peak resident", spread(ranks, [](const RankReport& rank) { return rank.peak_resident_bytes; })},
+               {"sent", spread(ranks, [](const RankReport& rank) { return rank.sent_bytes; })}};
+  return end;
 }
 
 }  // namespace megatron

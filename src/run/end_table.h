@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/timers.h"
+#include "report/history.h"
 
 namespace megatron {
 
@@ -22,5 +23,8 @@ struct RankReport {
 
 /// Time of each section, min / average / max over ranks and its share; then memory against prediction.
 std::string end_table(const std::vector<RankReport>& ranks);
+
+/// The rows of the table for history.jsonl; its time, step and reason are the caller's.
+ProgramEnd end_facts(const std::vector<RankReport>& ranks);
 
 }  // namespace megatron

@@ -6,7 +6,6 @@
 #include "checkpoint/files.h"
 #include "comm/agreement.h"
 #include "config/print.h"
-#include "data/kept_tokenizer.h"
 #include "job/cores.h"
 #include "job/node_memory.h"
 #include "job/run_lock.h"
@@ -14,6 +13,7 @@
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
 #include "plan/split_report.h"
+#include "report/history.h"
 #include "run/finished_run.h"
 #include "run/run_start.h"
 #include "run/shared_directory.h"
@@ -68,9 +68,25 @@ TimeLimits time_limits(const Config& config, const RunEnvironment& environment) 
   return {.started = environment.started, .max_minutes = config.run.max_minutes, .job_ends = environment.job_ends};
 }
 
+// For history.jsonl. Rank 0's.
+ProgramStart program_start(const RunEnvironment& environment, const Config& config, const Compute& compute,
+                           const std::vector<std::string>& hosts, std::int64_t step) {
+  return {.time = wall_seconds(),
+          .version = environment.version,
+          .step = step,
+          .ranks = static_cast<std::int64_t>(hosts.size()),
+          .hosts = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size()),
+          .host = environment.host,
+          .device = compute.backend.device->description(),
+          .transport = compute.description,
+          .job = environment.job,
+          .threads = config.run.threads,
+          .config = print_config(config)};
+}
+
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
-                const Compute& compute, const std::vector<MemoryPlan>& stages, const DataFacts& data, bool resumed) {
-  const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
+                const Compute& compute, const std::vector<std::string>& hosts, const std::vector<MemoryPlan>& stages,
+                const DataFacts& data, bool resumed) {
   const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
   if (!log.enabled()) return;
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
@@ -84,8 +100,10 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   if (!compute.description.empty()) log.info("transport {}", compute.description);
   log.info(std::string_view(describe_plan(config, stages)));
   // A resumed run has shown its speed before.
-  const Machine machine = resumed ? examine_machine(config) : measure_machine(config);
+  Machine machine = resumed ? examine_machine(config) : measure_machine(config);
   const auto ranks_here = static_cast<int>(std::count(hosts.begin(), hosts.end(), environment.host));
+  // The ranks hold their examples already, so that less is free.
+  if (machine.free_memory) *machine.free_memory += data.host_bytes * static_cast<std::size_t>(ranks_here);
   log.info(std::string_view(wrapped(plan_for_machine(config, stages, &data, machine, ranks_here).text)));
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
 }
@@ -99,7 +117,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   };
   tell_phase("start");
   std::vector<std::string> warnings = environment.notes;
-  ResolvedRun resolved = agree_on_run(given, world, warnings);
+  ResolvedRun resolved = agree_on_run(given, world, warnings, environment.fresh);
   tell_phase("checkpoint");
   if (environment.fresh) {
     resolved.config.run.directory = choose_fresh_directory(world, resolved.config.run.directory, log);
@@ -131,13 +149,15 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const ProcessGrid grid(world, shape, compute.transport.get());
   const std::vector<MemoryPlan> stages = plan_stages(config, shape, compute.transport_kind);
-  log_banner(log, world, environment, config, compute, stages, datasets.facts(), own.has_value());
+  const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
+  log_banner(log, world, environment, config, compute, hosts, stages, datasets.facts(), own.has_value());
   log.info(std::string_view(wrapped("order     " + datasets.train().samples->description())));
   for (const std::string& note : datasets.notes()) log.warning(std::string_view(note));
   const SplitReport splits = report_splits(config, datasets);
   for (const std::string& line : splits.lines) log.info(std::string_view(line));
   for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
+  // What is free is without a task's examples, which every rank has read by now.
   require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
                  "use fewer ranks per node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");
@@ -149,7 +169,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   loop.load(own);
   write_config(world, config);  // not before: a checkpoint of another model is refused and its run left as it was
   agree(world, [&] {
-    if (world.rank() == 0) keep_tokenizer(config.run.directory, datasets.sources(), log);
+    if (world.rank() == 0) datasets.keep_tokenizer(config.run.directory, log);
   });
   agree(
       world,
@@ -158,6 +178,10 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
         truncate_metrics(config.run.directory + "/metrics.jsonl", loop.step(), loop.evaluations_due());
       },
       ErrorKind::filesystem);
+  if (log.enabled()) {
+    const ProgramStart start = program_start(environment, config, compute, hosts, loop.step());
+    add_to_history(config.run.directory, history_line(start), log);
+  }
   return loop.run();
 }
 

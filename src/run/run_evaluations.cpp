@@ -15,6 +15,16 @@ namespace {
 // In a checkpoint's loop state: what it has yet to be evaluated on, and of which samples evaluations are.
 constexpr const char *kEvaluationsDue = "evaluations_due", *kEvaluatedOn = "evaluated_on";
 
+std::optional<double> accuracy_of(const EvaluatedLoss& loss) {
+  return loss.labels ? std::optional(loss.labels->accuracy()) : std::nullopt;
+}
+
+std::string measure_of(const EvaluatedLoss& loss) {
+  if (!loss.labels) return fmt::format("perplexity {:.3f}", perplexity(loss.terms[0]));
+  return fmt::format("accuracy {:.2f} % ({} of {})", 100 * loss.labels->accuracy(), loss.labels->all_right(),
+                     loss.labels->all_examples());
+}
+
 }  // namespace
 
 double wall_seconds() {
@@ -69,10 +79,12 @@ bool RunEvaluations::evaluate_split(const std::string& split, const std::functio
                                            .losses = losses,
                                            .samples = trainer_.samples(),
                                            .tokens = trainer_.tokens(),
-                                           .time = wall_seconds()});
+                                           .time = wall_seconds(),
+                                           .accuracy = accuracy_of(*loss),
+                                           .examples = loss->labels ? loss->labels->all_examples() : 0});
   tell("the " + split + " loss", loss->total,
-       fmt::format("{} loss {:.4f}, perplexity {:.3f} after step {}{}", split, loss->total, perplexity(loss->terms[0]),
-                   trainer_.step(), losses_by_name(losses)));
+       fmt::format("{} loss {:.4f}, {} after step {}{}", split, loss->total, measure_of(*loss), trainer_.step(),
+                   losses_by_name(losses)));
   return true;
 }
 

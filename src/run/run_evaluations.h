@@ -13,6 +13,7 @@
 #include "monitor/metrics.h"
 #include "monitor/progress.h"
 #include "monitor/run_watch.h"
+#include "monitor/tensorboard.h"
 #include "system/log.h"
 #include "train/evaluation_tasks.h"
 #include "train/trainer.h"
@@ -23,11 +24,13 @@ namespace megatron {
 struct RunOutputs {
   RunOutputs(const Config& config, Log& output)
       : log(output),
-        metrics(config.run.directory + "/metrics.jsonl", output),
+        events(config.run.directory, output),
+        metrics(config.run.directory + "/metrics.jsonl", output, [this](std::string_view line) { events.add(line); }),
         progress(output, config.train.steps),
         plot(config.run.directory, config.run.directory, output) {}
 
   Log& log;
+  TensorBoardEvents events;  // begun only where run.tensorboard asks for them
   MetricsWriter metrics;
   Progress progress;
   LossPlot plot;

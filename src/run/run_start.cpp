@@ -36,16 +36,17 @@ void require_same_config(Communicator& world, const Config& config) {
   });
 }
 
-// Token shards may lie on each node's own disk: one stale copy would train copies of the model apart.
+// Data may lie on each node's own disk: one stale copy would train copies of the model apart.
 void require_same_data(Communicator& world, const Datasets& datasets) {
   const std::string mine = datasets.fingerprint(), root = world.broadcast_text(mine, 0);
   verify(!world.any_rank(mine != root), ErrorKind::data,
-         "the ranks see different token shards under the same names; copy the same files to every node");
+         "the ranks see different {} under the same names; copy the same files to every node",
+         datasets.task() != nullptr ? "files of examples" : "token shards");
 }
 
 }  // namespace
 
-ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings) {
+ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings, bool fresh) {
   require_same_config(world, config);
   reject_unsupported_keys(config);
   config.run = choose_device(config.run, world, warnings);
@@ -53,7 +54,7 @@ ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::st
   std::unique_ptr<Datasets> datasets;
   agree(world, [&] {
     try {
-      datasets = std::make_unique<Datasets>(config);
+      datasets = std::make_unique<Datasets>(fresh ? without_own_run(config) : config);
     } catch (const Error& error) {
       std::vector<std::string> problems = {error.what()};
       for (const Violation& violation : check_with_ranks(config, world.size())) problems.push_back(violation.whole());

@@ -32,7 +32,8 @@ struct ResolvedRun {
 };
 
 /// `config` as parsed; comes back resolved for the world's ranks and its run.device chosen, with warnings for rank 0's
-/// log. Opens the data and the files of evaluation tasks. Throws the same Error on all ranks.
-ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings);
+/// log. Opens the data and the files of evaluation tasks; where a run starts over (`fresh`), as if run.directory had no
+/// checkpoints. Throws the same Error on all ranks.
+ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings, bool fresh = false);
 
 }  // namespace megatron

@@ -8,7 +8,10 @@
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "model/layers.h"
+#include "model/moe_terms.h"
+#include "report/report.h"
 #include "run/end_table.h"
+#include "run/expert_report.h"
 #include "run/skipped_steps.h"
 #include "run/way_back.h"
 #include "system/memory_usage.h"
@@ -79,7 +82,8 @@ void TrainingLoop::resume_from(const CheckpointReader& checkpoint, const std::st
     log_.info("  changed since the checkpoint: {}", change);
   }
   if (data_hash != datasets_.train_hash()) {
-    log_.warning("data.train holds other tokens than when the checkpoint was written; the samples that follow differ");
+    log_.warning("data.train holds other {} than when the checkpoint was written; the samples that follow differ",
+                 config_.task.given() ? "examples" : "tokens");
   }
   if (!evaluations.empty()) {
     log_.warning("evaluations are of other samples than before: losses from here on do not compare with those:{}",
@@ -102,10 +106,14 @@ void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
     resume_from(other, "checkpoint.load");
   } else if (!checkpoint.initialize_from.empty()) {
     const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
-    const std::vector<FactDifference> changes = trainer_.initialize_from(other);
+    const InitialWeights initial = trainer_.initialize_from(other);
     log_.info("weights from {}", other.path());
-    for (const FactDifference& change : changes) {
+    for (const FactDifference& change : initial.changes) {
+      if (change.key == "task" || change.key.starts_with("task.")) continue;
       log_.info("  of a model with {} = {}, this run's has {}", change.key, change.saved, change.current);
+    }
+    if (config_.task.has_head()) {
+      log_.info("  the head of the task (task_head.*) {}", initial.task_head ? "is the checkpoint's" : "is new");
     }
   }
   for (const std::string& warning : warnings) log_.warning(std::string_view(warning));
@@ -143,6 +151,7 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
       config_.model, recomputed_layers(config_.model, config_.parallel, config_.recompute), result.batch.sequence);
   since_metrics_.add(result, seconds, flops);
   since_progress_.add(result, seconds, flops);
+  if (result.experts.experts > 0 && !result.skipped) experts_.add(result.experts);
   const std::int64_t step = trainer_.step();
   const auto due = [&](std::int64_t every) { return step % every == 0 || trainer_.finished(); };
   if (step == 1 || due(config_.run.metrics_interval())) write_metrics(result);
@@ -151,6 +160,10 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
 
 void TrainingLoop::write_metrics(const StepResult& result) {
   const double loss = since_metrics_.loss(), per_rank = 1e-12 / grid_.shape().ranks();
+  std::optional<ExpertMetrics> experts;
+  if (result.experts.experts > 0) {
+    experts = expert_metrics(with_agreed_gap(result.experts, grid_), expert_layer_names(config_.model));
+  }
   if (log_.enabled()) {
     outputs_.metrics.write(
         TrainMetrics{.step = trainer_.step(),
@@ -168,6 +181,7 @@ void TrainingLoop::write_metrics(const StepResult& result) {
                      .hardware_tflops_per_rank = per_rank * since_metrics_.flops_per_second().hardware,
                      .loss_scale = result.loss_scale,
                      .skipped = skips_.since_line(),
+                     .experts = std::move(experts),
                      .time = wall_seconds()});
   }
   since_metrics_ = {};
@@ -242,7 +256,7 @@ void TrainingLoop::save_last() {
   saves_.look_again();
   save();
   if (saves_.has(here())) return;
-  finish();
+  finish("ended, as the last step could not be saved");
   fail(ErrorKind::filesystem,
        "the last step, {}, could not be saved (see the warning above); make room, then run the same command again: it "
        "continues from step {}",
@@ -251,11 +265,11 @@ void TrainingLoop::save_last() {
 
 int TrainingLoop::stop() {
   save_last();
-  log_.info("stopped on {} after step {}; {}run the same command again{} to continue",
-            stop_signal_ != 0 ? StopSignals::reason_for(stop_signal_) : stop_for_, trainer_.step(),
+  const std::string reason = stop_signal_ != 0 ? StopSignals::reason_for(stop_signal_) : stop_for_;
+  log_.info("stopped on {} after step {}; {}run the same command again{} to continue", reason, trainer_.step(),
             stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
             config_.checkpoint.resume ? "" : " with checkpoint.resume = true");
-  finish();
+  finish("stopped on " + reason);
   signals_.ignore_from_now_on();
   return kExitStoppedEarly;
 }
@@ -272,7 +286,9 @@ int TrainingLoop::end() {
   } else {
     trainer_.require_finite_parameters();
   }
-  finish();
+  finish(skips_.in_a_row() > 0 ? "ended among skipped steps"
+         : trainer_.finished() ? "complete"
+                               : "ended at train.stop_after");
   require_learned(world_, config_.run.directory, trainer_.step(), skips_.in_a_row());
   if (!trainer_.finished()) {
     log_.info(
@@ -289,6 +305,7 @@ int TrainingLoop::end() {
 
 int TrainingLoop::run() {
   trainer_.timers().reset();
+  if (log_.enabled() && config_.run.tensorboard) outputs_.events.begin(trainer_.step(), print_config(config_));
   if (trainer_.finished() && evaluations_.due().empty()) evaluations_.add_due();
   while (!stops_here() && (!trainer_.finished() || !evaluations_.due().empty())) {
     const Request request = this->request();
@@ -306,7 +323,7 @@ int TrainingLoop::run() {
   return end();
 }
 
-void TrainingLoop::finish() {
+void TrainingLoop::finish(const std::string& how) {
   watch_.begin("");
   RankReport mine;
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
@@ -315,15 +332,24 @@ void TrainingLoop::finish() {
   mine.used_bytes = static_cast<double>(trainer_.used().total());
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
+  const ExpertUse experts = with_agreed_gap(experts_, grid_);
   if (!log_.enabled()) return;
   std::vector<RankReport> ranks;
   for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
   outputs_.plot.redraw();
+  ProgramEnd end = end_facts(ranks);
+  end.time = wall_seconds();
+  end.step = trainer_.step();
+  end.skipped = skips_.in_all();
+  end.how = how;
+  add_to_history(config_.run.directory, history_line(end), log_);
+  write_run_report(config_.run.directory, log_);
   log_.info(std::string_view(end_table(ranks)));
+  if (experts.steps > 0) log_.info(std::string_view(expert_table(experts, expert_layer_names(config_.model))));
   if (skips_.in_all() > 0) {
     log_.info("skipped: {} of {} steps, since their loss or gradient was not finite", skips_.in_all(), trainer_.step());
   }
-  log_.info("loss plot: {}/loss.svg", config_.run.directory);
+  log_.info("loss plot: {0}/loss.svg, report: {0}/report.html", config_.run.directory);
 }
 
 }  // namespace megatron

@@ -61,7 +61,8 @@ class TrainingLoop {
   void save();
   /// For the end of the program: it has saved this step, or this is an error.
   void save_last();
-  void finish();
+  /// The end of the run's files and lines. `how` it ended, for history.jsonl.
+  void finish(const std::string& how);
 
   const Config& config_;
   const ProcessGrid& grid_;
@@ -81,6 +82,7 @@ class TrainingLoop {
   RunSaves saves_;
   RunEvaluations evaluations_;
   std::int64_t checked_step_ = -1;
+  ExpertUse experts_;                        // of all steps of this process that were not skipped
   Interval since_metrics_, since_progress_;  // the steps since the last line of each
   bool progress_begun_ = false;              // by this process, whose first step has a line in any case
   RunWatch watch_;                           // the last: its thread uses others

@@ -35,7 +35,8 @@ Config one_rank(Config config) {
 
 std::string grid_text(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  return fmt::format("tensor {} x data {} x pipeline {}", p.tensor, p.data, p.pipeline);
+  return fmt::format("tensor {} x data {} x pipeline {}{}", p.tensor, p.data, p.pipeline,
+                     p.expert > 1 ? fmt::format(" with expert {}", p.expert) : "");
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
@@ -162,6 +163,7 @@ PlayedSteps play_reference(const Plays& plays, const Config& config) {
   });
   share(plays.world, guide.losses, plays.steps);
   share(plays.world, guide.norms, plays.steps);
+  share(plays.world, guide.gaps, plays.steps);
   for (std::size_t step = 0; step < guide.losses.size(); ++step) {
     verify(std::isfinite(guide.losses[step]) && std::isfinite(guide.norms[step]), ErrorKind::numerics,
            "--verify: on one rank in fp32, step {} has loss {} and gradient norm {}: not the layout, but what it is to "
@@ -275,6 +277,7 @@ void verify_precision(const Plays& plays, Config config, const PlayedSteps& guid
     if (overflow && !last) continue;
     if (overflow || config == one) return report_precision(plays, config, alone);
     share(plays.world, expected.losses, plays.steps);
+    share(plays.world, expected.gaps, plays.steps);
     const ComparedPlay play = play_layout(plays, config, guide, expected);
     if (play.overflow && !last) continue;
     report_precision(plays, config, alone);

@@ -12,6 +12,7 @@
 #include "system/durable_file.h"
 #include "system/errno_text.h"
 #include "system/host_name.h"
+#include "system/lock_holder.h"
 #include "system/notes.h"
 
 namespace megatron {
@@ -86,6 +87,18 @@ bool FileLock::has_its_name() const {
     return false;  // removed by another host of a network file system: the name is another file's
   }
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+std::string lock_holder(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return "";
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const bool held = ::fcntl(file, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+  std::string holder = held ? read_holder(file) : "";
+  ::close(file);
+  return holder;
 }
 
 TargetLock::TargetLock(const std::string& target)

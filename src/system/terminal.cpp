@@ -5,14 +5,23 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "system/launcher.h"
+#include "system/terminal_window.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr int kUsualColumns = 80, kMostColumns = 1000;
+constexpr int kUsualColumns = 80, kUsualRows = 24, kMostColumns = 1000;
+
+/// 0 where it is not known.
+struct winsize window() {
+  struct winsize size {};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size = {};
+  return size;
+}
 
 int columns() {
   if (rank_by_launcher()) {
@@ -21,9 +30,8 @@ int columns() {
     return given > 0 && given <= kMostColumns ? given : 0;
   }
   if (::isatty(STDOUT_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0) return 0;
-  struct winsize size {};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kUsualColumns;
+  const int known = window().ws_col;
+  return known > 0 ? known : kUsualColumns;
 }
 
 }  // namespace
@@ -37,6 +45,30 @@ Terminal standard_terminal() {
   if (!terminal_redraws()) return {};
   const char* const plain = std::getenv("NO_COLOR");
   return {.columns = columns(), .colour = plain == nullptr || *plain == '\0'};
+}
+
+int columns_now(const Terminal& terminal) {
+  if (!terminal.live() || rank_by_launcher()) return terminal.columns;
+  const int known = window().ws_col;
+  return known > 0 ? known : terminal.columns;
+}
+
+int terminal_rows() {
+  const int known = window().ws_row;
+  return known > 0 ? known : kUsualRows;
+}
+
+bool terminal_has_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first that is set counts
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string locale = value;
+    for (const char* encoding : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
+      if (locale.find(encoding) != locale.npos) return true;
+    }
+    return false;
+  }
+  return false;
 }
 
 }  // namespace megatron

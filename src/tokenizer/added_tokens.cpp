@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "characters/character_classes.h"
+#include "characters/unicode_tables.h"
 #include "text/utf8.h"
-#include "tokenizer/character_classes.h"
-#include "tokenizer/unicode_tables.h"
 
 namespace megatron {
 

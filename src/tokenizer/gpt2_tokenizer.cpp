@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "tokenizer/normalization.h"
+#include "characters/normalization.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/piece_scanner.h"
 #include "tokenizer/tokenizer_export.h"

@@ -1,15 +1,20 @@
 // Reading the members and elements that come next in a JsonReader. Internal to src/tokenizer.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "text/json_reader.h"
 
 namespace megatron {
 
-/// Calls visit(key, json) for each member; it must read the value.
+/// Calls visit(key, json) for each member of an object of any size, keys that are there twice too; it must read the
+/// value.
 template <class Visit>
-void for_each_member(JsonReader& json, const Visit& visit) {
+void for_each_entry(JsonReader& json, const Visit& visit) {
   json.expect('{', "an object");
   if (json.take('}')) return;
   do {
@@ -20,6 +25,20 @@ void for_each_member(JsonReader& json, const Visit& visit) {
     visit(key, json);
   } while (json.take(','));
   json.expect('}', "',' or '}'");
+}
+
+/// The same for an object whose keys `visit` knows. Throws JsonError where one is there twice: readers disagree about
+/// which of the two counts.
+template <class Visit>
+void for_each_member(JsonReader& json, const Visit& visit) {
+  std::vector<std::string> seen;
+  for_each_entry(json, [&](const std::string& key, JsonReader& value) {
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+      throw JsonError{fmt::format("\"{}\" is there twice", key), value.position()};
+    }
+    seen.push_back(key);
+    visit(key, value);
+  });
 }
 
 template <class Visit>

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "tokenizer/character_classes.h"
+#include "characters/character_classes.h"
 
 namespace megatron {
 

@@ -8,6 +8,9 @@
 #include "system/errno_text.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
+#include "tokenizer/sentence_piece_tokenizer.h"
+#include "tokenizer/special_names.h"
+#include "tokenizer/unigram_tokenizer.h"
 #include "tokenizer/vocabulary_file.h"
 #include "tokenizer/word_piece_builder.h"
 #include "tokenizer/word_piece_tokenizer.h"
@@ -19,15 +22,20 @@ namespace {
 bool is_bert(std::string_view name) {
   return name == "bert-uncased" || name == "bert-cased";
 }
+bool has_sentinels(std::string_view name) {
+  return is_bert(name) || name == "sentencepiece" || name == "unigram";
+}
 
 }  // namespace
 
 bool tokenizer_has_files(std::string_view name) {
-  return name == "gpt2" || is_bert(name);
+  return name == "gpt2" || has_sentinels(name);
 }
 
 std::string kept_file_names(std::string_view name, const std::string& before) {
   if (is_bert(name)) return fmt::format("{0}{1} (or {0}{2})", before, kWordPieceFile, kTokenizerFile);
+  if (name == "sentencepiece") return before + kSentencePieceFile;
+  if (name == "unigram") return before + kTokenizerFile;
   return fmt::format("{0}{1} with {0}{2} (or {0}{3})", before, kVocabFile, kMergeFile, kTokenizerFile);
 }
 
@@ -66,14 +74,33 @@ std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
   return std::make_unique<WordPieceTokenizer>(std::move(vocabulary));
 }
 
+std::unique_ptr<Tokenizer> make_sentence_piece_tokenizer(const TokenizerChoice& choice) {
+  verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
+         "the sentencepiece tokenizer needs --vocab-file, a .model file of SentencePiece, and no --merge-file");
+  verify(!choice.vocab_file.ends_with(".json"), ErrorKind::configuration,
+         "--tokenizer sentencepiece takes a .model file; for {} choose --tokenizer unigram", choice.vocab_file);
+  return std::make_unique<SentencePieceTokenizer>(read_sentence_piece_model(choice.vocab_file, choice.extra_ids),
+                                                  choice.vocab_file);
+}
+
+std::unique_ptr<Tokenizer> make_unigram_tokenizer(const TokenizerChoice& choice) {
+  verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
+         "the unigram tokenizer needs --vocab-file, a tokenizer.json (`megatron_preprocess train-tokenizer --type "
+         "unigram` makes one), and no --merge-file");
+  return std::make_unique<UnigramTokenizer>(read_unigram_json(choice.vocab_file, choice.extra_ids));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
   verify(choice.extra_ids >= 0 && choice.extra_ids <= kMostExtraIds, ErrorKind::configuration,
          "--extra-ids {}: at least 0, at most {}", choice.extra_ids, kMostExtraIds);
-  verify(choice.extra_ids == 0 || is_bert(choice.name), ErrorKind::configuration,
-         "--extra-ids: the {} tokenizer has no sentinels; choose bert-uncased or bert-cased", choice.name);
+  verify(choice.extra_ids == 0 || has_sentinels(choice.name), ErrorKind::configuration,
+         "--extra-ids: the {} tokenizer has no sentinels; choose bert-uncased, bert-cased, sentencepiece or unigram",
+         choice.name);
   if (is_bert(choice.name)) return make_bert_tokenizer(choice);
+  if (choice.name == "sentencepiece") return make_sentence_piece_tokenizer(choice);
+  if (choice.name == "unigram") return make_unigram_tokenizer(choice);
   const bool vocab = !choice.vocab_file.empty(), merges = !choice.merge_file.empty();
   if (choice.name == "byte") {
     verify(!vocab && !merges, ErrorKind::configuration,
@@ -88,19 +115,32 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
                                            paired ? default_merge_file(choice.vocab_file) : choice.merge_file);
   }
-  fail(ErrorKind::configuration, "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased",
+  fail(ErrorKind::configuration,
+       "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased sentencepiece unigram",
        choice.name);
 }
 
 namespace {
 
-/// Whether tokenizer_config.json says "do_lower_case": false.
-bool keeps_case(const std::string& folder) {
+/// The value of a key of tokenizer_config.json; null if there is none.
+nlohmann::json config_value(const std::string& folder, const char* key) {
   const std::string path = folder + kTokenizerConfigFile;
-  if (!tokenizer_file_exists(path)) return false;
+  if (!tokenizer_file_exists(path)) return nullptr;
   const NamedText file = read_vocabulary_file(path, kWordPieceAdvice);
   const auto config = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
-  return config.is_object() && config.value("do_lower_case", nlohmann::json(true)) == false;
+  return config.is_object() ? config.value(key, nlohmann::json()) : nullptr;
+}
+
+bool keeps_case(const std::string& folder) {
+  return config_value(folder, "do_lower_case") == false;
+}
+
+/// How many sentinels transformers adds to a model of SentencePiece.
+std::int64_t extra_ids_of(const std::string& folder) {
+  constexpr std::int64_t kOfT5 = 100;
+  const nlohmann::json extra_ids = config_value(folder, "extra_ids"), name = config_value(folder, "tokenizer_class");
+  if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
+  return name == "T5Tokenizer" || name == "T5TokenizerFast" ? kOfT5 : 0;
 }
 
 /// The name of the tokenizer that a tokenizer.json is for, by its model; what is not JSON is told by its reader.
@@ -111,6 +151,7 @@ std::string name_of_json(const std::string& path) {
     const nlohmann::json::json_pointer place(pointer);
     return json.is_object() && json.contains(place) ? json.at(place) : nlohmann::json();
   };
+  if (at("/model/type") == "Unigram") return "unigram";
   if (at("/model/type") != "WordPiece") return "gpt2";
   return at("/normalizer/lowercase") == false ? "bert-cased" : "bert-uncased";
 }
@@ -123,8 +164,13 @@ std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder) {
   if (tokenizer_file_exists(vocab) && tokenizer_file_exists(folder + kMergeFile)) {
     return make_tokenizer({"gpt2", vocab, ""});
   }
-  if (!tokenizer_file_exists(pieces)) return nullptr;
-  return make_tokenizer({keeps_case(folder) ? "bert-cased" : "bert-uncased", pieces, ""});
+  if (tokenizer_file_exists(pieces)) {
+    return make_tokenizer({keeps_case(folder) ? "bert-cased" : "bert-uncased", pieces, ""});
+  }
+  for (const std::string& model : {folder + kSentencePieceFile, folder + "spiece.model"}) {
+    if (tokenizer_file_exists(model)) return make_tokenizer({"sentencepiece", model, "", extra_ids_of(folder)});
+  }
+  return nullptr;
 }
 
 namespace {
@@ -132,7 +178,12 @@ namespace {
 /// The choices of files that exist after `before`.
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   std::vector<TokenizerChoice> choices;
+  if (name == "sentencepiece") {
+    if (tokenizer_file_exists(before + kSentencePieceFile)) choices.push_back({name, before + kSentencePieceFile, ""});
+    return choices;
+  }
   if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
+  if (name == "unigram") return choices;
   if (is_bert(name)) {
     if (tokenizer_file_exists(before + kWordPieceFile)) choices.push_back({name, before + kWordPieceFile, ""});
     return choices;

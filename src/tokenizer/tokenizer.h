@@ -38,8 +38,9 @@ class Encoder {
 };
 
 inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json",
-                            *kWordPieceFile = "vocab.txt";
-inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile, kWordPieceFile};
+                            *kWordPieceFile = "vocab.txt", *kSentencePieceFile = "tokenizer.model";
+inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile, kWordPieceFile,
+                                                  kSentencePieceFile};
 inline constexpr const char* kTokenizerConfigFile =
     "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
 
@@ -49,10 +50,11 @@ struct TokenizerFile {
   std::string_view contents;  ///< as long as the tokenizer lives
 };
 
-/// Ids of tokens with a meaning of their own; -1: there is none. Sentinels have ids in a row.
+/// Ids of tokens with a meaning of their own; -1: there is none. Sentinel i is first_sentinel + i * sentinel_step.
 struct SpecialIds {
   std::int32_t cls = -1, sep = -1, mask = -1, pad = -1, bos = -1, eos = -1, unk = -1, first_sentinel = -1;
   std::int32_t sentinels = 0;
+  std::int32_t sentinel_step = 1;  ///< -1 where the first has the highest id, as T5's have it
   bool operator==(const SpecialIds&) const = default;
 };
 
@@ -81,6 +83,7 @@ class Tokenizer {
   virtual std::vector<std::uint8_t> continues() const { return {}; }
   virtual std::vector<TokenizerFile> files() const { return {}; }
   /// Hugging Face's form (tokenizer_export.h) of the same mapping; the file that it was made from, if that was one.
+  /// Empty if this program makes none: of SentencePiece's models.
   virtual std::string tokenizer_json() const = 0;
 };
 
@@ -89,13 +92,17 @@ bool tokenizer_has_files(std::string_view name);
 /// For messages: the files that it is made from, in words, each with `before` in front.
 std::string kept_file_names(std::string_view name, const std::string& before);
 
+inline constexpr std::int64_t kMostExtraIds = 10'000;
+
 struct TokenizerChoice {
-  std::string name = "byte";  ///< "byte", "gpt2", "bert-uncased" or "bert-cased"
+  std::string name = "byte";  ///< one of those that make_tokenizer lists
   /// gpt2: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
   /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
   /// bert-*: kWordPieceFile, or kTokenizerFile (by the ending .json), as vocab_file.
+  /// sentencepiece: kSentencePieceFile; unigram: kTokenizerFile.
   std::string vocab_file, merge_file;
-  std::int64_t extra_ids = 0;  ///< bert-*: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent
+  /// bert-*, sentencepiece, unigram: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent.
+  std::int64_t extra_ids = 0;
 };
 
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
@@ -106,7 +113,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
 bool tokenizer_file_exists(const std::string& path);
 
 /// The tokenizer of a Hugging Face model's folder ("model/"): of its tokenizer.json, else of vocab.json with
-/// merges.txt, else of vocab.txt, which is cased where tokenizer_config.json says that it does not lower-case. nullptr
+/// merges.txt, else of vocab.txt, which is cased where tokenizer_config.json says that it does not lower-case, else of
+/// tokenizer.model or spiece.model, with as many sentinels as tokenizer_config.json says (T5's: 100 if not). nullptr
 /// if there are none; ErrorKind::data for what is wrong in them, or not supported.
 std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder);
 
@@ -117,8 +125,8 @@ struct KeptTokenizer {
 };
 
 /// Looks for a tokenizer whose files were kept, under their own names after `before` ("data/stories." or
-/// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile or kWordPieceFile. The hash tells which it is, since
-/// some may have been left there by another one; damaged files are not it.
+/// "run/tokenizer/"): kTokenizerFile, kVocabFile with kMergeFile, kWordPieceFile or kSentencePieceFile. The hash tells
+/// which it is, since some may have been left there by another one; damaged files are not it.
 KeptTokenizer find_kept_tokenizer(const std::string& name, std::uint64_t hash, const std::string& before);
 
 }  // namespace megatron

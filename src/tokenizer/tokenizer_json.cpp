@@ -3,6 +3,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "tokenizer/added_token_json.h"
 #include "tokenizer/json_members.h"
 #include "tokenizer/tokenizer_pipeline.h"
 #include "tokenizer/vocabulary_file.h"
@@ -29,12 +30,6 @@ class TokenizerJson {
   }
 
  private:
-  struct ReadToken {
-    std::size_t at = 0;
-    std::uint64_t id = 0;
-    AddedToken token;
-  };
-
   [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
     fail(ErrorKind::data,
          "{}:{}: asks for {}, which this program does not have; supported are byte-level BPE tokenizers as GPT-2, "
@@ -73,7 +68,7 @@ class TokenizerJson {
       if (key == "version") return value.skip_value();
       if (key == "truncation" || key == "padding") return expect_one_of(value, key, {"null"});
       if (key == "normalizer") return void(nfc_ = read_step(value, read_normalizer));
-      if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_added_token(token); });
+      if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_token(token); });
       if (key == "pre_tokenizer") return void(pre_tokenizer_ = read_step(value, read_pre_tokenizer));
       if (key == "decoder") return read_step(value, check_decoder);
       if (key == "post_processor") return read_step(value, check_post_processor);
@@ -85,32 +80,13 @@ class TokenizerJson {
     });
   }
 
-  void read_added_token(JsonReader& json) {
-    ReadToken read;
-    json.peek();
-    read.at = json.position();
-    std::string buffer;
-    AddedToken& token = read.token;
-    for_each_member(json, [&](const std::string& key, JsonReader& value) {
-      if (key == "content") {
-        token.content = value.string(buffer);
-      } else if (key == "id") {
-        read.id = value.integer();
-      } else if (key == "special") {
-        token.special = is_true(value);
-      } else if (key == "normalized") {
-        token.normalized = is_true(value);
-      } else if (key == "single_word") {
-        token.single_word = is_true(value);
-      } else if (key == "lstrip") {
-        token.lstrip = is_true(value);
-      } else if (key == "rstrip") {
-        token.rstrip = is_true(value);
-      } else {
-        refuse(value.position(), fmt::format("\"{}\" of an added token", shown(key)));
-      }
-    });
-    added_.push_back(std::move(read));
+  void read_token(JsonReader& json) {
+    const std::size_t at = json.position();
+    try {
+      added_.push_back(read_added_token(json, file_.text));
+    } catch (const UnsupportedStep& step) {
+      refuse(at, shown(step.what));
+    }
   }
 
   void read_model(JsonReader& json) {
@@ -147,7 +123,7 @@ class TokenizerJson {
     if (ignore_merges_) whole_pieces = builder_.ids();
     std::vector<AddedToken> added;
     std::vector<bool> whole;
-    for (const ReadToken& read : added_) {
+    for (const PlacedToken& read : added_) {
       add_token(read);
       if (read.id >= whole.size()) whole.resize(read.id + 1);
       whole[read.id] = true;
@@ -170,9 +146,9 @@ class TokenizerJson {
 
   void read_vocab() {
     std::unordered_set<std::string_view> added;
-    for (const ReadToken& read : added_) added.insert(read.token.content);
+    for (const PlacedToken& read : added_) added.insert(read.token.content);
     JsonReader vocab = reader_at(*vocab_at_);
-    for_each_member(vocab, [&](const std::string& token, JsonReader& value) {
+    for_each_entry(vocab, [&](const std::string& token, JsonReader& value) {
       const std::size_t at = *vocab_at_ + value.position();
       const std::uint64_t id = value.integer();
       if (!added.contains(token)) return builder_.add_token(at, token, id);
@@ -186,7 +162,7 @@ class TokenizerJson {
 
   /// The vocabulary may have an added token already, as it is written in a text; if it has the same bytes as one of its
   /// own, written in the 256 characters ("Ġ" for a space), the added one is another.
-  void add_token(const ReadToken& read) {
+  void add_token(const PlacedToken& read) {
     const std::string& content = read.token.content;
     const TokenIndex::Entry* const known = builder_.ids().find(content);
     if (known == nullptr) return builder_.add_whole_token(read.at, content, read.id);
@@ -221,7 +197,7 @@ class TokenizerJson {
   NamedText file_;
   BpeBuilder builder_;
   std::size_t offset_ = 0;  // of what is being read, for errors
-  std::vector<ReadToken> added_;
+  std::vector<PlacedToken> added_;
   std::optional<std::size_t> vocab_at_, merges_at_;
   std::optional<PreTokenizer> pre_tokenizer_;
   bool nfc_ = false, ignore_merges_ = false;

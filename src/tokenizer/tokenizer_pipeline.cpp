@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tokenizer/special_names.h"
+
 namespace megatron {
 
 namespace {
@@ -165,6 +167,106 @@ bool read_word_piece_decoder(std::string_view text) {
   expect_members(step, "decoder", {"type", "prefix", "cleanup"});
   if (step.value("prefix", json("##")) != "##") refuse(fmt::format("decoder.prefix = {}", step["prefix"].dump()));
   return flag(step, "cleanup", true);
+}
+
+namespace {
+
+std::string text_of(const json& step, const char* part, const char* name) {
+  const auto found = step.find(name);
+  if (found == step.end() || !found->is_string()) refuse(fmt::format("a {} without {}", part, name));
+  return found->get<std::string>();
+}
+
+/// nullopt if these are not whole groups of four characters of base64.
+std::optional<std::string> from_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t digit = i < text.size() - padding ? kDigits.find(text[i]) : 0;
+    if (digit == std::string_view::npos) return std::nullopt;
+    bits = bits << 6 | static_cast<std::uint32_t>(digit);
+    if (i % 4 != 3) continue;
+    for (const int shift : {16, 8, 0}) bytes += static_cast<char>(bits >> shift);
+  }
+  bytes.resize(bytes.size() - padding);
+  return bytes;
+}
+
+NormalizerStep normalizer_step(const json& step) {
+  const std::string type = type_of(step, "normalizer");
+  NormalizerStep made;
+  if (type == "NFC") return made;
+  if (type == "Strip") {
+    expect_members(step, "normalizer", {"type", "strip_left", "strip_right"});
+    made.kind = NormalizerStep::Kind::strip;
+    made.left = flag(step, "strip_left", true);
+    made.right = flag(step, "strip_right", true);
+  } else if (type == "Precompiled") {
+    made.kind = NormalizerStep::Kind::character_map;
+    const std::optional<std::string> bytes = from_base64(text_of(step, "Precompiled", "precompiled_charsmap"));
+    std::optional<CharacterMap> map = bytes ? CharacterMap::read(*bytes) : std::nullopt;
+    if (!map) refuse("a precompiled_charsmap that is damaged");
+    made.map = std::move(*map);
+  } else if (type == "Replace") {
+    const json pattern = step.value("pattern", json());
+    if (pattern != json{{"Regex", " {2,}"}}) refuse(fmt::format("a Replace of the pattern {}", pattern.dump()));
+    made.kind = NormalizerStep::Kind::replace_spaces;
+    made.content = text_of(step, "Replace", "content");
+    if (made.content.size() > kLongestReplacement) refuse(fmt::format("a Replace by {} bytes", made.content.size()));
+  } else {
+    refuse(fmt::format("a normalizer of type {}", type));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<NormalizerStep> read_unigram_normalizer(std::string_view text) {
+  std::vector<NormalizerStep> made;
+  for (const json& step : steps_of(text, "normalizer", "normalizers")) made.push_back(normalizer_step(step));
+  return made;
+}
+
+Metaspace read_metaspace(std::string_view text) {
+  std::vector<json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
+  Metaspace made;
+  if (steps.size() == 2 && type_of(steps[0], "pre_tokenizer") == "WhitespaceSplit") {
+    made.drop_spaces = true;
+    steps.erase(steps.begin());
+  }
+  if (steps.size() != 1) refuse(fmt::format("a pre_tokenizer of {} steps", steps.size()));
+  const json& step = steps[0];
+  if (const std::string type = type_of(step, "pre_tokenizer"); type != "Metaspace") {
+    refuse(fmt::format("a pre_tokenizer of type {}", type));
+  }
+  expect_members(step, "pre_tokenizer",
+                 {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"});
+  if (step.value("replacement", json()) != kSpaceMark) refuse("a Metaspace with another replacement");
+  const std::string scheme =
+      step.value("prepend_scheme", json(flag(step, "add_prefix_space", true) ? "always" : "never")).dump();
+  if (scheme != "\"always\"" && scheme != "\"first\"" && scheme != "\"never\"") {
+    refuse(fmt::format("prepend_scheme = {}", scheme));
+  }
+  made.prefix = scheme == "\"always\""  ? PrefixSpace::always
+                : scheme == "\"first\"" ? PrefixSpace::first
+                                        : PrefixSpace::never;
+  made.split_at_spaces = flag(step, "split", true);
+  if (made.drop_spaces && (made.prefix != PrefixSpace::always || !made.split_at_spaces)) {
+    refuse(fmt::format("WhitespaceSplit with prepend_scheme = {} and split = {}", scheme, made.split_at_spaces));
+  }
+  return made;
+}
+
+void check_unigram_decoder(std::string_view text) {
+  for (const json& step : steps_of(text, "decoder", "decoders")) {
+    const std::string type = type_of(step, "decoder");
+    if (type != "Metaspace" && type != "ByteFallback" && type != "Fuse") {
+      refuse(fmt::format("a decoder of type {}", type));
+    }
+  }
 }
 
 }  // namespace megatron

@@ -1,4 +1,4 @@
-// TokenizerPipeline: what a tokenizer.json does to a text before and after the model (BPE) sees it, as far as this
+// TokenizerPipeline: what a tokenizer.json does to a text before and after the model sees it, as far as this
 // program has it. Internal to src/tokenizer; must not know files.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/text_normalizer.h"
+#include "tokenizer/unigram_vocabulary.h"
 
 namespace megatron {
 
@@ -40,5 +42,14 @@ BertNormalizer read_bert_normalizer(std::string_view json);
 void check_bert_pre_tokenizer(std::string_view json);
 /// decoder: WordPiece. Whether it closes up spaces before punctuation.
 bool read_word_piece_decoder(std::string_view json);
+
+/// The parts of a Unigram model's file (unigram_vocabulary.h).
+std::vector<NormalizerStep> read_unigram_normalizer(std::string_view json);
+struct Metaspace {
+  bool split_at_spaces = true, drop_spaces = false;
+  PrefixSpace prefix = PrefixSpace::always;
+};
+Metaspace read_metaspace(std::string_view json);
+void check_unigram_decoder(std::string_view json);
 
 }  // namespace megatron

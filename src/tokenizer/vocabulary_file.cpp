@@ -8,7 +8,7 @@
 
 namespace megatron {
 
-NamedText read_vocabulary_file(const std::string& path, const char* advice) {
+NamedText read_binary_vocabulary_file(const std::string& path, const char* advice) {
   NamedText file{path, "", advice};
   try {
     const RegularFile source(path, ErrorKind::data);
@@ -21,6 +21,11 @@ NamedText read_vocabulary_file(const std::string& path, const char* advice) {
     if (error.kind() != ErrorKind::data) throw;
     fail(ErrorKind::data, "{}; {}", error.what(), advice);
   }
+  return file;
+}
+
+NamedText read_vocabulary_file(const std::string& path, const char* advice) {
+  NamedText file = read_binary_vocabulary_file(path, advice);
   const std::size_t valid = first_invalid_utf8(file.text);
   if (valid < file.text.size()) file.fail_at(valid, "invalid UTF-8");
   return file;

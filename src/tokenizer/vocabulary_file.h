@@ -35,7 +35,9 @@ struct NamedText {
   }
 };
 
-/// Valid UTF-8 of at most kLargestVocabularyFile bytes.
+/// At most kLargestVocabularyFile bytes.
+NamedText read_binary_vocabulary_file(const std::string& path, const char* advice);
+/// The same, valid UTF-8.
 NamedText read_vocabulary_file(const std::string& path, const char* advice = kVocabularyAdvice);
 
 /// A token (UTF-8) as it may stand in an error message of one line.

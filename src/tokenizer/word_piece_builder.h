@@ -34,8 +34,6 @@ class WordPieceBuilder {
   std::unordered_set<std::int32_t> whole_;
 };
 
-/// "<extra_id_7>"
-std::string sentinel_name(std::int64_t i);
 /// The special tokens that a vocab.txt has, as added tokens.
 std::vector<AddedToken> special_tokens_of(const WordPieceVocabulary& vocabulary);
 

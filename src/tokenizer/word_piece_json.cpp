@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "tokenizer/added_token_json.h"
 #include "tokenizer/json_members.h"
 #include "tokenizer/tokenizer_pipeline.h"
 #include "tokenizer/word_piece_builder.h"
@@ -11,12 +12,6 @@ namespace megatron {
 namespace {
 
 using nlohmann::ordered_json;
-
-ordered_json written_token(const AddedToken& token) {
-  return {{"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
-          {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
-          {"special", token.special}};
-}
 
 class WordPieceJson {
  public:
@@ -63,34 +58,28 @@ class WordPieceJson {
       if (key == "pre_tokenizer") return has_pre_tokenizer_ = true, read_step(value, check_bert_pre_tokenizer);
       if (key == "post_processor") return read_step(value, check_post_processor);
       if (key == "decoder") return void(close_up_ = read_step(value, read_word_piece_decoder));
-      if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_added_token(token); });
+      if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { add_token(token); });
       if (key == "model") return read_model(value);
       refuse(value.position(), fmt::format("\"{}\"", shown(key)));
     });
   }
 
-  void read_added_token(JsonReader& json) {
+  PlacedToken placed_token(JsonReader& json) const {
     const std::size_t at = json.position();
-    std::string buffer;
-    AddedToken token;
-    std::uint64_t id = 0;
-    for_each_member(json, [&](const std::string& key, JsonReader& value) {
-      if (key == "content") return void(token.content = value.string(buffer));
-      if (key == "id") return void(id = value.integer());
-      bool* const flag = key == "special"       ? &token.special
-                         : key == "normalized"  ? &token.normalized
-                         : key == "single_word" ? &token.single_word
-                         : key == "lstrip"      ? &token.lstrip
-                         : key == "rstrip"      ? &token.rstrip
-                                                : nullptr;
-      if (flag == nullptr) refuse(value.position(), fmt::format("\"{}\" of an added token", shown(key)));
-      *flag = raw(value) == "true";
-    });
+    try {
+      return read_added_token(json, file_.text);
+    } catch (const UnsupportedStep& step) {
+      refuse(at, shown(step.what));
+    }
+  }
+
+  void add_token(JsonReader& json) {
+    auto [at, id, token] = placed_token(json);
     if (token.normalized) refuse(at, "an added token that is looked for in the normalized text");
     if (token.content.empty() || id >= kMostTokens)
       file_.fail_at(at, "an added token without content or with id {}", id);
     token.id = static_cast<std::int32_t>(id);
-    added_.push_back({at, std::move(token)});
+    added_.push_back({at, id, std::move(token)});
   }
 
   void read_model(JsonReader& json) {
@@ -110,17 +99,17 @@ class WordPieceJson {
     if (!normalizer_ || !has_pre_tokenizer_) file_.fail_at(0, "no normalizer or no pre_tokenizer; BERT has both");
     offset_ = *vocab_at_;
     JsonReader vocab(std::string_view(file_.text).substr(offset_));
-    for_each_member(vocab, [&](const std::string& token, JsonReader& value) {
+    for_each_entry(vocab, [&](const std::string& token, JsonReader& value) {
       const std::size_t at = offset_ + value.position();
       builder_.add(at, token, value.integer());
     });
-    for (const auto& [at, token] : added_) {
+    for (const auto& [at, id, token] : added_) {
       const std::int32_t known = builder_.id_of(token.content);
       if (known != token.id) builder_.add_whole(at, token.content, static_cast<std::uint64_t>(token.id));
     }
     const std::vector<std::string> more = builder_.complete(extra_ids);
     WordPieceVocabulary made = builder_.finish();
-    for (auto& [at, token] : added_) made.added.push_back(std::move(token));
+    for (auto& [at, id, token] : added_) made.added.push_back(std::move(token));
     for (AddedToken& token : made.added) token.special = token.special || token.id == made.special.eos;
     made.file = kTokenizerFile;
     made.text = std::move(file_.text);
@@ -133,7 +122,7 @@ class WordPieceJson {
 
   /// Into the file that is kept, as added tokens.
   void add_to_text(WordPieceVocabulary& made, const std::vector<std::string>& more) const {
-    ordered_json file = ordered_json::parse(made.text);
+    ordered_json file = parse_to_change(made.text, file_);
     ordered_json& tokens = file["added_tokens"];
     for (const std::string& name : more) {
       AddedToken token{.content = name, .id = builder_.id_of(name), .special = true};
@@ -143,10 +132,6 @@ class WordPieceJson {
     made.text = file.dump() + "\n";
   }
 
-  struct PlacedToken {
-    std::size_t at;
-    AddedToken token;
-  };
   NamedText file_;
   WordPieceBuilder builder_;
   std::size_t offset_ = 0;  // of what is being read, for errors

@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tokenizer/special_names.h"
 #include "tokenizer/word_piece_builder.h"
 
 namespace megatron {
-
-std::string sentinel_name(std::int64_t i) {
-  return fmt::format("<extra_id_{}>", i);
-}
 
 void WordPieceBuilder::add(std::size_t at, std::string token, std::uint64_t id) {
   if (token.empty()) file_.fail_at(at, "an empty line instead of a token");

@@ -18,7 +18,6 @@ namespace megatron {
 
 inline constexpr std::string_view kContinuation = "##";
 inline constexpr std::size_t kLongestWord = 100;  ///< characters, as transformers has it; Megatron-LM has 200
-inline constexpr std::int64_t kMostExtraIds = 10'000;
 
 struct WordPieceVocabulary {
   std::vector<std::string> tokens;  ///< by id, as written

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "characters/bert_characters.h"
+#include "characters/normalization.h"
 #include "text/utf8.h"
-#include "tokenizer/bert_characters.h"
-#include "tokenizer/normalization.h"
 #include "tokenizer/word_piece_vocabulary.h"
 
 namespace megatron {

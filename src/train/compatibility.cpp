@@ -49,7 +49,14 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
     facts["blend_weights"] = weights;
     for (const std::uint64_t set : datasets.train_sets()) facts[kBlendSets].push_back(fmt::format("{:016x}", set));
   }
-  if (samples_of_family(config.model).of_sentences != nullptr) {
+  if (config.task.given()) {
+    const TaskConfig& task = config.task;
+    facts["task"] = fmt::format("{}, {}", task.name, task.format);
+    if (task.name == "instructions") {  // its texts are among the tokens, and samples are packed by their number
+      facts["chat_template"] = {task.system_prefix, task.system_suffix,    task.user_prefix,
+                                task.user_suffix,   task.assistant_prefix, task.assistant_suffix};
+    }
+  } else if (samples_of_family(config.model).of_sentences != nullptr) {
     facts["mask_probability"] = config.data.mask_probability;
     facts["short_probability"] = config.data.short_probability;
   }
@@ -99,8 +106,13 @@ nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
 
 nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const TrainingTask> tasks) {
   nlohmann::json facts = nlohmann::json::object();
-  if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
-  if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
+  if (const TaskData* const task = datasets.task()) {
+    if (task->validation()) facts["validation"] = fmt::format("{:016x}", task->validation()->hash);
+    if (task->test()) facts["test"] = fmt::format("{:016x}", task->test()->hash);
+  } else {
+    if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
+    if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
+  }
   for (const TrainingTask& task : tasks) {
     facts[kTaskFact + task.config.name] = fmt::format("{} of {:016x}, stride {}{}", task.config.task, task.hash,
                                                       task.config.stride, task.config.strict ? ", strict" : "");

@@ -7,6 +7,7 @@
 #include "config/split.h"
 #include "data/blend.h"
 #include "data/blended_samples.h"
+#include "data/kept_tokenizer.h"
 #include "data/megatron_order.h"
 #include "data/split.h"
 #include "train/family_samples.h"
@@ -29,11 +30,16 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& numbers) {
 std::int64_t evaluation_samples(const Config& config, const SampleSet& samples) {
   const auto available = static_cast<std::int64_t>(samples.samples->samples());
   const std::int64_t batch = config.train.global_batch_size;
+  if (config.task.given()) return available;
   return available / batch < config.train.evaluate_steps ? available : config.train.evaluate_steps * batch;
 }
 
 Datasets::Datasets(const Config& config) : config_(config) {
   const FamilySamples& family = samples_of_family(config.model);  // refuses one without any before data is read
+  if (config.task.given()) {
+    open_task();
+    return;
+  }
   if (family.of_sentences != nullptr) sentences_ = std::make_unique<SentenceSets>(config);
   const DataConfig& data = config.data;
   std::array<double, 3> shares = parse_split(data.split).value_or(std::array<double, 3>{});
@@ -62,6 +68,32 @@ Datasets::Datasets(const Config& config) : config_(config) {
   check_document_ends();
 }
 
+void Datasets::open_task() {
+  task_ = std::make_unique<TaskData>(config_);
+  const auto set_of = [this](TaskSet& set) {
+    if (!set.note.empty()) notes_.push_back(set.note);
+    SampleSet samples;
+    samples.samples = std::move(set.samples);
+    return samples;
+  };
+  train_ = set_of(task_->train());
+  if (task_->validation()) validation_ = set_of(*task_->validation());
+  if (task_->test()) test_ = set_of(*task_->test());
+  facts_ = {.vocab_size = static_cast<std::int64_t>(task_->vocabulary().size),
+            .train_samples = static_cast<std::int64_t>(train_->samples->samples()),
+            .host_bytes = task_->bytes()};
+}
+
+std::shared_ptr<const Tokenizer> Datasets::tokenizer() const {
+  if (task_) return task_->tokenizer();
+  return tokenizer_of_data(sources_);
+}
+
+void Datasets::keep_tokenizer(const std::string& run_directory, Log& log) const {
+  if (task_) return megatron::keep_tokenizer(run_directory, *task_->tokenizer());
+  megatron::keep_tokenizer(run_directory, sources_, log);
+}
+
 // megatron-core repeats a few tokens until they are enough.
 std::uint64_t Datasets::least_tokens() const {
   return config_.data.order == "megatron_core" ? 1 : static_cast<std::uint64_t>(config_.model.sequence_length) + 1;
@@ -72,19 +104,22 @@ std::uint64_t Datasets::samples_of_a_pass(const SplitPart& part) {
   return part.tokens == 0 ? 0 : (part.tokens - 1) / static_cast<std::uint64_t>(config_.model.sequence_length);
 }
 
+const char* Datasets::sentences_of_sample() const {
+  return samples_of_family(config_.model).fewest_sentences == 1 ? "a sentence" : "two sentences";
+}
+
 bool Datasets::is_small(const SplitPart& part, std::uint64_t least) const {
   return sentences_ != nullptr ? part.samples == 0 : part.tokens < least;
 }
 
 void Datasets::require_training_sample(const SplitPart& part) const {
   if (!is_small(part, least_tokens())) return;
-  verify(
-      sentences_ == nullptr, ErrorKind::data,
-      "{}: the training split has {} of its {} documents, and none of them makes a sample, which takes two sentences "
-      "of one document{}; use more text, another data.split, or sentences that megatron_preprocess finds "
-      "(--split-sentences, --sentences lines, or array)",
-      part.source->path(), part.end_document - part.first_document, part.source->documents(),
-      config_.data.megatrons_order() ? ", none of them longer than 512 tokens," : "");
+  verify(sentences_ == nullptr, ErrorKind::data,
+         "{}: the training split has {} of its {} documents, and none of them makes a sample, which takes {} of one "
+         "document{}; use more text, another data.split, or sentences that megatron_preprocess finds "
+         "(--split-sentences, --sentences lines, or array)",
+         part.source->path(), part.end_document - part.first_document, part.source->documents(), sentences_of_sample(),
+         config_.data.megatrons_order() ? ", none of them longer than 512 tokens," : "");
   const std::int64_t s = config_.model.sequence_length;
   fail(ErrorKind::data,
        "{}: the training split has {} tokens, and one sample of model.sequence_length = {} needs {}; use more text, a "
@@ -152,8 +187,8 @@ std::vector<SplitPart> Datasets::open_whole(const Blend& blend) {
     part.samples = samples_of_a_pass(part);
     const bool small = is_small(part, least_tokens());
     verify(!small || sentences_ == nullptr, ErrorKind::data,
-           "{} has {} documents: not one sample, which takes two sentences of one of them", part.source->path(),
-           part.end_document);
+           "{} has {} documents: not one sample, which takes {} of one of them", part.source->path(), part.end_document,
+           sentences_of_sample());
     verify(!small, ErrorKind::data, "{} has {} tokens: not one sample of model.sequence_length = {}",
            part.source->path(), part.tokens, config_.model.sequence_length);
   }
@@ -294,6 +329,7 @@ void Datasets::check_document_ends() const {
 }
 
 std::string Datasets::fingerprint() const {
+  if (task_) return task_->fingerprint();
   std::string text;
   for (const auto& source : sources_) {
     text += fmt::format("{:016x} {:016x} ", source->set_hash(), source->vocabulary().hash);
@@ -302,6 +338,7 @@ std::string Datasets::fingerprint() const {
 }
 
 std::uint64_t Datasets::train_hash() const {
+  if (task_) return task_->train().hash;
   const std::vector<std::uint64_t> hashes = train_sets();
   return hashes.size() == 1 ? hashes[0] : hash_of(hashes);
 }
@@ -314,7 +351,7 @@ std::vector<std::uint64_t> Datasets::train_sets() const {
 
 std::vector<double> Datasets::blend_weights() const {
   std::vector<double> weights;
-  if (train_parts_.size() == 1) return weights;
+  if (train_parts_.size() <= 1) return weights;
   for (const SplitPart& part : train_parts_) weights.push_back(part.weight);
   return normalised_weights(std::move(weights));
 }

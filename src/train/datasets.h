@@ -3,7 +3,8 @@
 //
 // A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, by documents or
 // by tokens (docs/sample_order.md), and the parts have the weights of their sets. Each rank opens the shards for
-// itself. Knows nothing of batches.
+// itself. With [task] the samples are of examples instead (task_data.h), and what is said of sets of tokens and their
+// division is empty. Knows nothing of batches.
 #pragma once
 
 #include <array>
@@ -14,8 +15,10 @@
 #include "data/sample_order.h"
 #include "data/samples.h"
 #include "data/token_dataset.h"
+#include "system/log.h"
 #include "train/sentence_sets.h"
 #include "train/split_part.h"
+#include "train/task_data.h"
 
 namespace megatron {
 
@@ -26,7 +29,8 @@ struct SampleSet {
   std::unique_ptr<Samples> samples = nullptr;
 };
 
-/// Samples of one evaluation on the set: those of train.evaluate_steps global batches, or all that it has.
+/// Samples of one evaluation on the set: those of train.evaluate_steps global batches, or all that it has. With [task]
+/// always all.
 std::int64_t evaluation_samples(const Config& config, const SampleSet& samples);
 
 class Datasets {
@@ -62,12 +66,20 @@ class Datasets {
   std::int64_t order_samples() const { return order_samples_; }
   std::uint64_t train_documents() const;
   std::uint64_t document_lengths() const;
-  /// Of all splits: all are of one tokenizer.
-  const std::vector<std::unique_ptr<TokenDataset>>& sources() const { return sources_; }
-  /// Any of data.train.
-  const TokenDataset& train_source() const { return *sources_.front(); }
+  /// What the tokens are of: one for all splits.
+  const Vocabulary& vocabulary() const { return task_ ? task_->vocabulary() : sources_.front()->vocabulary(); }
+  /// Nullptr if it needs files that are not there, or is not known.
+  std::shared_ptr<const Tokenizer> tokenizer() const;
+  /// As keep_tokenizer() of data/kept_tokenizer.h. For one rank.
+  void keep_tokenizer(const std::string& run_directory, Log& log) const;
+  /// What data.train names, for messages.
+  std::string train_path() const { return config_.data.train.parts.front().path; }
+  /// With [task]; else null.
+  const TaskData* task() const { return task_.get(); }
 
  private:
+  const TokenDataset& train_source() const { return *sources_.front(); }
+  void open_task();
   void check_document_ends() const;
   std::vector<SplitPart> open(const Blend& blend);
   std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
@@ -84,11 +96,13 @@ class Datasets {
   std::vector<double> weights_of(const std::vector<SplitPart>& parts) const;
   std::uint64_t samples_of_a_pass(const SplitPart& part);
   std::uint64_t least_tokens() const;
+  const char* sentences_of_sample() const;  ///< at least, in words
   bool is_small(const SplitPart& part, std::uint64_t least_tokens) const;
   void require_training_sample(const SplitPart& part) const;
   void leave_out_small(const char* split, std::vector<SplitPart>& parts, std::uint64_t least_tokens);
 
   Config config_;
+  std::unique_ptr<TaskData> task_;
   std::unique_ptr<SentenceSets> sentences_;  // of families whose samples are made of them
   std::vector<std::unique_ptr<TokenDataset>> sources_;
   std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends

@@ -50,7 +50,8 @@ std::span<const MicroBatch> DeviceBatches::next() {
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];
     to = memory_.buffer().view(layout_, sizes, k);
-    to.first_sample = static_cast<std::int64_t>(k) * samples_together_ + grid_.data().rank() * to.samples;
+    to.first_sample =
+        static_cast<std::int64_t>(k) * samples_together_ * sizes.columns + grid_.data().rank() * to.samples;
     if (batch != nullptr) start_uploads(batch->micro_batches[k], k);
   }
   device.order_after(upload_done_);

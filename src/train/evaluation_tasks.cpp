@@ -5,32 +5,20 @@
 #include <filesystem>
 
 #include "comm/agreement.h"
-#include "data/kept_tokenizer.h"
-#include "system/regular_file.h"
+#include "examples/example_files.h"
 #include "tokenizer/byte_tokenizer.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr std::uint64_t kMostBytes = 1U << 30;
-
-std::string read_whole(const std::string& path) {
-  const RegularFile file(path, ErrorKind::data);
-  verify(file.bytes() <= kMostBytes, ErrorKind::data,
-         "{} has {} bytes, and an evaluation task's file at most 1 GiB; cut it", path, file.bytes());
-  std::string text(file.bytes(), '\0');
-  file.read(0, text.data(), text.size());
-  return text;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_for_tasks(const Datasets& datasets) {
-  std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(datasets.sources());
+std::shared_ptr<const Tokenizer> tokenizer_for_tasks(const Datasets& datasets) {
+  std::shared_ptr<const Tokenizer> tokenizer = datasets.tokenizer();
   verify(
       tokenizer != nullptr, ErrorKind::data,
       "evaluation.tasks need the vocabulary that {} was made with (\"{}\"), and its files are not next to the shards; "
       "put them there, or leave the tasks out",
-      datasets.train_source().path(), datasets.train_source().vocabulary().tokenizer);
+      datasets.train_path(), datasets.vocabulary().tokenizer);
   return tokenizer;
 }
 
@@ -49,7 +37,7 @@ std::string counted_targets(const EvaluationTask& task) {
 std::string read_task_file(const std::string& path, Communicator& world) {
   std::string text;
   agree(world, [&] {
-    if (world.rank() == 0) text = read_whole(path);
+    if (world.rank() == 0) text = read_example_file(path);
   });
   return world.broadcast_text(text, 0);
 }
@@ -72,7 +60,7 @@ std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options,
 std::vector<TrainingTask> open_evaluation_tasks(const Config& config, const Datasets& datasets, Communicator& world) {
   std::vector<TrainingTask> tasks;
   if (config.evaluation.tasks.empty()) return tasks;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   agree(world, [&] { tokenizer = tokenizer_for_tasks(datasets); });
   for (const EvaluationTaskConfig& entry : config.evaluation.tasks) {
     const std::string text = read_task_file(entry.data, world);
@@ -86,17 +74,17 @@ std::vector<TrainingTask> open_evaluation_tasks(const Config& config, const Data
 
 std::string describe_evaluation_tasks(const Config& config, const Datasets* datasets) {
   std::string lines;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   if (!config.evaluation.tasks.empty() && datasets != nullptr) tokenizer = tokenizer_for_tasks(*datasets);
   for (const EvaluationTaskConfig& entry : config.evaluation.tasks) {
     const std::string when = entry.every > 0 ? fmt::format("every {} steps and at the end", entry.every) : "at the end";
     std::string what = "planned without its file, which is not there";
     if (tokenizer != nullptr) {
-      what = counted_targets(
-          *make_evaluation_task(options_of(entry), read_whole(entry.data), *tokenizer, config.model.sequence_length));
+      what = counted_targets(*make_evaluation_task(options_of(entry), read_example_file(entry.data), *tokenizer,
+                                                   config.model.sequence_length));
     } else if (std::error_code ignored; std::filesystem::exists(entry.data, ignored)) {
       // Of any length: how many tokens there are is not known. A context that holds all bytes refuses none.
-      const std::string text = read_whole(entry.data);
+      const std::string text = read_example_file(entry.data);
       make_evaluation_task(options_of(entry), text, ByteTokenizer(), static_cast<std::int64_t>(text.size()) + 2);
       what = "its file is of the right form";
     }

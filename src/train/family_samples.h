@@ -38,6 +38,7 @@ struct FamilySamples {
   std::unique_ptr<Samples> (*of_sentences)(const Config& config, const SentenceInputs& inputs) = nullptr;
   /// Samples that one pass over these documents makes: as of_sentences, but 0 is no error.
   std::uint64_t (*sentence_samples)(const Config& config, const SentenceInputs& inputs) = nullptr;
+  int fewest_sentences = 2;  ///< of a document that makes samples
 };
 
 /// Error(configuration), naming the family, where it has no row.

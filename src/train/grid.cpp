@@ -13,7 +13,12 @@ GridShape grid_shape(const Config& config) {
           .data = static_cast<int>(parallel.data),
           .pipeline = static_cast<int>(parallel.pipeline),
           .kv_replicas = static_cast<int>(std::max<std::int64_t>(1, parallel.tensor / config.model.query_groups)),
+          .expert = static_cast<int>(parallel.expert),
           .ties = family_of(config.model).ties(config)};
+}
+
+Shards optimizer_shards(const Config& config, const GridShape& shape) {
+  return config.optimizer.distributed ? all_copies(shape) : Shards{};
 }
 
 }  // namespace megatron

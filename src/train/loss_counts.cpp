@@ -8,9 +8,9 @@ void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const Devi
                      std::vector<double>& counts) {
   const DeviceBatches::LossCounts of_samples = batches.loss_counts();
   const GlobalBatch& samples = batches.samples();
-  internal_check(of_samples.values.size() == 1 || of_samples.values.size() == terms.size(),
-                 "samples that count other terms of the loss than the model has");
-  counts.assign(terms.size(), of_samples.values[0]);
+  internal_check(!of_samples.values.empty() && of_samples.values.size() <= terms.size(),
+                 "samples that count more terms of the loss than the model has");
+  counts.assign(terms.size(), of_samples.values[0]);  // of terms that they do not count: replaced below
   if (of_samples.values.size() > 1) std::copy(of_samples.values.begin(), of_samples.values.end(), counts.begin());
   if (!of_samples.complete) grid.control().all_reduce_values(counts);
   for (std::size_t i = 0; i < terms.size(); ++i) {

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "checkpoint/background_save.h"
-#include "comm/counting_communicator.h"
-#include "ops/counting_device.h"
-#include "train/replica.h"
+#include "train/counting_job.h"
+#include "train/label_scores.h"
 #include "train/sequence_scores.h"
 
 namespace megatron {
@@ -17,68 +16,57 @@ bool saves_in_background(const Config& config) {
 
 namespace {
 
-// A micro-batch of the configured size without memory.
-MicroBatch sizing_micro_batch(const BatchLayout& layout, Arena& arena) {
-  return view_batch(layout, layout.sizes, [&](const BatchField& field) {
-    return arena.allocate(field.name, shape_of(field, layout.sizes), field.type).data();
-  });
-}
-
 // The most numbers that ranks agree on outside of a step, but for the sums of an evaluation's losses: extremes of
 // hashes, wishes to stop and save.
 constexpr std::int64_t kDecisionNumbers = 4;
 
-/// One rank of a job whose device, operations and communicators count.
-struct CountingJob {
-  CountingJob(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport)
-      : world(rank_of(at, shape), shape.ranks()),
-        tensors(rank_of(at, shape), shape.ranks(), "world", transport == TransportKind::staged),
-        grid(world, shape, &tensors) {
-    std::unique_ptr<CountingOps> counting = make_counting_ops(config.run);
-    ops = counting.get();
-    backend = Backend(std::make_unique<CountingDevice>(transport == TransportKind::host), std::move(counting));
-    for (Communicator* group : {&grid.tensor(), &grid.pipeline()}) group->set_meter(&passes);
-    for (Communicator* group : {&grid.copies(), &grid.kv_replicas()}) group->set_meter(&sums);
-    for (int tie = 0; tie < grid.ties(); ++tie) grid.tie(tie).set_meter(&sums);
-  }
-
-  CountingCommunicator world, tensors;
-  ProcessGrid grid;
-  TrafficMeter passes, sums;  // of forward and backward; of gradients
-  Backend backend;
-  CountingOps* ops = nullptr;
-};
-
 // A training step of the largest size, with what it computes and moves.
-void play_step(const Config& config, CountingJob& job, const ModelFamily& family, Replica& replica, MemoryPlan& plan) {
+void play_step(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
   Arena batch("batch");
-  const std::vector<MicroBatch> micro_batches(static_cast<std::size_t>(micro_batch_counts(config).back()),
-                                              sizing_micro_batch(family.batch_layout(config), batch));
+  const std::vector<MicroBatch> micro_batches =
+      sizing_micro_batches(config, family, micro_batch_counts(config).back(), batch);
   Timers timers;
   const std::vector<double> counts(family.loss_terms(config).size(), 1);
   replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
   replica.optimizer().set_values_from_master();  // the gathers of an update, without its sums of a few numbers
-  plan.forward_and_backward_bytes = static_cast<double>(job.passes.bytes_sent);
-  plan.gradient_bytes = static_cast<double>(job.sums.bytes_sent);
-  plan.matmul_flops = job.ops->matmul_flops();
-  plan.attention_flops = job.ops->attention_flops();
-  replica.update({}, timers);
+}
+
+// Forward passes that may need more than a training step's, as experts may have more room in them.
+void play_evaluations(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  const MoeConfig& moe = config.model.moe;
+  if (moe.experts == 0) return;
+  Arena batch("batch");
+  const std::vector<MicroBatch> micro_batches =
+      sizing_micro_batches(config, family, micro_batches_per_step(config), batch);
+  Timers timers;
+  if (moe.evaluation_capacity_factor > moe.capacity_factor || config.model.task_outputs > 0) {
+    replica.evaluate(micro_batches, std::vector<double>(family.loss_terms(config).size(), 1), timers);
+  }
+  if (!config.evaluation.tasks.empty()) {
+    replica.score(micro_batches, std::vector<TargetResults>(micro_batches.size()), timers);
+  }
 }
 
 // What the groups hold for their operations. NCCL's memory is its own affair.
-std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms,
-                                      TransportKind transport) {
+std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms) {
+  if (job.transport == TransportKind::nccl) return std::vector<StagingPlan>(job.grid.groups().size());
   // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.
   const ParameterStore& store = replica.store();
   Arena scratch("scratch"), numbers("numbers");
-  for (int shard = 0; store.shards() > 1 && shard < store.shards(); ++shard) {
-    GradientReducer(job.grid, store, shard).sum_other_groups(*job.ops, scratch);
+  const GridShape& shape = job.grid.shape();
+  GridCoordinates copy = job.grid.at();
+  for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
+    for (copy.context = 0; copy.context < shape.context; ++copy.context) {
+      GradientReducer(job.grid, store, shard_at(copy, shape)).sum_other_groups(*job.ops, scratch);
+    }
   }
   const std::int64_t most = std::max(kDecisionNumbers, static_cast<std::int64_t>(loss_terms));
   std::vector<StagingPlan> plans;
   for (Communicator* group : job.grid.groups()) {
     group->all_reduce(numbers.allocate("decision", {most}, DType::f64));
-    plans.push_back(transport == TransportKind::nccl ? StagingPlan{} : group->staging_plan());
+    plans.push_back(group->staging_plan());
   }
   return plans;
 }
@@ -98,27 +86,51 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
                        const ModelFamily& family) {
   CountingJob job(config, shape, at, transport);
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
+  const PlayedReplica played{config, job, replica, family};
+  play_step(played);
+  const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),
+             sums_bytes = static_cast<double>(job.sums.bytes_sent);
+  const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops();
+  Timers timers;
+  replica.update({}, timers);
+  MemoryPlan plan = memory_of(played);
+  plan.forward_and_backward_bytes = passes_bytes;
+  plan.gradient_bytes = sums_bytes;
+  plan.matmul_flops = matmul_flops;
+  plan.attention_flops = attention_flops;
+  return plan;
+}
+
+MemoryPlan memory_of(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  play_evaluations(played);
   MemoryPlan plan;
-  play_step(config, job, family, replica, plan);
   static_cast<MemoryUse&>(plan) = replica.used();
   plan.passes = replica.passes_needed();
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
-  plan.staging = plan_staging(job, replica, family.loss_terms(config).size(), transport);
-  std::size_t& staging = transport == TransportKind::host ? plan.communication : plan.host;
+  plan.staging = plan_staging(job, replica, family.loss_terms(config).size());
+  std::size_t& staging = job.transport == TransportKind::host ? plan.communication : plan.host;
   for (const StagingPlan& group : plan.staging) staging += group.bytes();
   const BatchLayout layout = family.batch_layout(config);
   plan.batch = layout.bytes(micro_batches_per_step(config));
   if (!config.evaluation.tasks.empty()) {
     plan.batch += ScoringBatches::result_bytes(layout.sizes, micro_batches_per_step(config));
   }
+  if (config.model.task_outputs > 0) {
+    plan.batch += LabelScores::bytes(layout.sizes, config.model.task_classes(), micro_batches_per_step(config));
+  }
   if (saves_in_background(config)) {
-    plan.add_snapshot(snapshot_bytes(replica.owned_slices()), transport == TransportKind::host);
+    plan.add_snapshot(snapshot_bytes(replica.owned_slices()), job.transport == TransportKind::host);
   }
   plan.parameters = replica.store().parameter_elements();
+  const GridShape& shape = job.grid.shape();
   for (const Parameter& parameter : replica.store().all()) {
-    if (parameter.owner) plan.stage_parameters += parameter.global_shape.elements();
+    // Other expert ranks have as many other experts.
+    const int others = parameter.copies == CopyGroup::experts ? shape.expert : 1;
+    if (parameter.owner) plan.stage_parameters += others * parameter.global_shape.elements();
   }
+  for (const FlatRange& range : replica.optimizer().owned()) plan.updated += range.count;
   return plan;
 }
 

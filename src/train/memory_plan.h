@@ -22,7 +22,7 @@ struct MemoryUse {
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the sums of the loss
   std::size_t kernels = 0;        ///< workspace of the backend's verbs
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn,
-                                  ///< and results of evaluation tasks
+                                  ///< and results of evaluations
   std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
   std::size_t host = 0;           ///< staging of communication and the snapshot, where the rest is a device's
 
@@ -38,11 +38,13 @@ struct MemoryUse {
 /// A rank's plan.
 struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
-  std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks
+  std::int64_t updated = 0;           ///< of the flat buffers, those that this rank updates, gaps included
+  std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks and
+                                      ///< those that share its experts out
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
   std::vector<StagingPlan> staging;   ///< of each of the grid's groups
   double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
-  double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor and pipeline traffic
+  double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor, expert and pipeline traffic
   double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
 
   int slots() const { return static_cast<int>(passes.slots.size()); }

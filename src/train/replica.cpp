@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "config/run_schedule.h"
+#include "train/grid.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -59,13 +61,19 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
           .clip_norm = optimizer.clip_grad_norm};
 }
 
-// Ranks that share the optimizer's state.
-int shards(const Config& config, const GridShape& shape) {
-  return config.optimizer.distributed ? shape.copies() : 1;
-}
-
 Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
   return scratch.allocate("losses", {static_cast<std::int64_t>(terms.size())}, DType::f64);
+}
+
+std::size_t route_counts(const ModelConfig& model) {
+  return static_cast<std::size_t>(model.expert_layers() * (model.moe.experts + 1));
+}
+
+std::optional<RouteTally> allocate_routes(Arena& scratch, const ModelConfig& model) {
+  if (model.expert_layers() == 0) return std::nullopt;
+  return RouteTally{
+      .choices = scratch.allocate("choices of experts", {model.expert_layers(), model.moe.experts + 1}, DType::f64),
+      .least_gap = scratch.allocate("least router gap", {1}, DType::f64)};
 }
 
 }  // namespace
@@ -97,15 +105,17 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       training_actions_(training_schedules(config, grid)),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
-  store_.allocate(device, config.precision.dtype(), shards(config, grid.shape()));
+  store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
   optimizer_ =
       std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
-  update_step_ = std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops);
+  update_step_ =
+      std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));
   allocate_arenas();
   loss_sums_ = allocate_losses(scratch_, terms_);
+  routes_ = allocate_routes(scratch_, config.model);
 }
 
 void Replica::allocate_arenas() {
@@ -167,6 +177,10 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
   ops.fill(loss_sums_, 0);
+  if (routes_) {
+    ops.fill(routes_->choices, 0);
+    ops.fill(routes_->least_gap, std::numeric_limits<double>::infinity());
+  }
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     gradient_scales_[i] = terms_[i].coefficient * loss.scale / loss.counts[i];
   }
@@ -177,7 +191,8 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                               .gradient_reducer = sums,
                               .gathers = gathers_.get(),
                               .loss_sums = loss_sums_,
-                              .gradient_scales = gradient_scales_};
+                              .gradient_scales = gradient_scales_,
+                              .routes = routes_ ? &*routes_ : nullptr};
   const auto actions = training_actions_.find(static_cast<std::int64_t>(micro_batches.size()));
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have");
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, timers);
@@ -185,7 +200,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
 
 void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                                Timers& timers) {
-  const bool under_backward = overlap_gradients_ || store_.shards() > 1;
+  const bool under_backward = overlap_gradients_ || store_.sharded();
   play_training(micro_batches, step, loss, under_backward ? gradient_reducer_.get() : nullptr, timers);
   gradient_reducer_->finish(*backend_.ops, scratch_);
   std::copy(loss.counts.begin(), loss.counts.end(), loss_counts_.begin());
@@ -195,9 +210,26 @@ void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::i
 Replica::Update Replica::update(UpdateSettings settings, Timers& timers) {
   const Timers::Scope scope(timers, Section::optimizer);
   settings.gradient_scale = loss_scale_;
-  const StepVerdict verdict = update_step_->run(settings, loss_sums_);
+  StepCounts counted;
+  if (routes_) counted = {routes_->choices.view({routes_->choices.elements()}), routes_->least_gap};
+  const StepVerdict verdict = update_step_->run(settings, loss_sums_, counted);
+  if (!verdict.skipped) balance_experts();
   for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = verdict.loss_sums[i] / loss_counts_[i];
-  return {{total_loss(terms_, loss_values_), loss_values_}, verdict.gradient_norm, verdict.skipped, verdict.bad_loss};
+  return {{total_loss(terms_, loss_values_), loss_values_},
+          verdict.gradient_norm,
+          verdict.skipped,
+          verdict.bad_loss,
+          verdict.counts,
+          verdict.own};
+}
+
+void Replica::balance_experts() {
+  const std::int64_t experts = config_.model.moe.experts;
+  for (const ModelState& state : store_.states()) {
+    backend_.ops->shift_choice_bias({.choices = update_step_->counts().slice(0, state.row * (experts + 1), experts),
+                                     .rate = static_cast<float>(config_.model.moe.bias_rate),
+                                     .bias = state.value});
+  }
 }
 
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
@@ -227,7 +259,8 @@ PassSettings Replica::evaluation_settings() {
   return {.training = false,
           .activation_type = config_.precision.dtype(),
           .gathers = gathers_.get(),
-          .loss_sums = loss_sums_};
+          .loss_sums = loss_sums_,
+          .experts_take_all = config_.model.task_outputs > 0};  // as megatron_eval, which tells labels later
 }
 
 void Replica::score(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results, Timers& timers) {
@@ -235,15 +268,19 @@ void Replica::score(std::span<const MicroBatch> micro_batches, std::span<const T
   backend_.ops->fill(loss_sums_, 0);
   PassSettings settings = evaluation_settings();
   settings.results = results;
+  settings.experts_take_all = true;  // a text's score must not depend on the texts next to it
   executor_->run(first_micro_batches(evaluation_actions_, static_cast<int>(micro_batches.size())), micro_batches,
                  settings, *backend_.ops, scratch_, timers);
 }
 
-Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts,
-                         Timers& timers) {
+Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts, Timers& timers,
+                         std::span<const TargetResults> results) {
   internal_check(loss_counts.size() == terms_.size(), "counts of other terms of the loss");
   backend_.ops->fill(loss_sums_, 0);
-  executor_->run(evaluation_actions_, micro_batches, evaluation_settings(), *backend_.ops, scratch_, timers);
+  internal_check(results.empty() || results.size() == micro_batches.size(), "results of other micro-batches");
+  PassSettings settings = evaluation_settings();
+  settings.results = results;
+  executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, timers);
   sum_losses_over_stages();
   grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
   read_losses();
@@ -263,10 +300,21 @@ TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bo
   return slice;
 }
 
+TensorSlice Replica::slice(const ModelState& state, const FlatRange& part, int moments) const {
+  TensorSlice slice{state.name, state.global_shape, state.box, part.first, part.count, {}, {}, {}};
+  slice.value = state.value.slice(0, part.first, part.count);
+  if (moments >= 1) slice.m = store_.zeros(part.count);
+  if (moments >= 2) slice.v = store_.zeros(part.count);
+  return slice;
+}
+
 std::vector<TensorSlice> Replica::owned_slices() const {
   std::vector<TensorSlice> slices;
   for (const SavedPart& part : saved_parts(store_, grid_)) {
     slices.push_back(slice(*part.parameter, part.range, true));
+  }
+  for (const SavedState& part : saved_states(store_, grid_)) {
+    slices.push_back(slice(*part.state, part.range, optimizer_->moments()));
   }
   return slices;
 }
@@ -278,6 +326,8 @@ std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
       slices.push_back(slice(parameter, part, with_optimizer));
     }
   }
+  // Their moments are 0 in every checkpoint: there is nothing to read.
+  for (const ModelState& state : store_.states()) slices.push_back(slice(state, {0, state.elements()}, 0));
   return slices;
 }
 

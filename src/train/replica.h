@@ -51,17 +51,22 @@ class Replica {
     double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
     bool skipped = false;      ///< a loss or the gradient was not finite on some rank: nothing was changed
     bool bad_loss = false;     ///< a loss was
+    /// Of all ranks: choices [layers with experts, experts + 1] (TallyRoutesArgs). Valid until the next step.
+    std::span<const double> choices = {};
+    double least_gap = 0;  ///< of the choices that this rank made
   };
   /// Applies the gradients, unless they or the loss are not finite. Its loss is forward_backward()'s, the same on every
   /// rank. The gradients' scale is the replica's to set. In a step the host waits for the device here alone.
   Update update(UpdateSettings settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
-  /// Plays the step once more, by itself on each data rank and with another loss scale; gradients are not the step's
-  /// afterwards. Collective.
+  /// Plays the step once more, with another loss scale and without the sums over copies: by itself on each data rank,
+  /// but for what expert ranks send each other in a pass. Gradients are not the step's afterwards. Collective.
   NonFiniteReport diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
                                            const LossScaling& loss, Timers& timers);
-  /// The loss of a forward pass without dropout, the same on every rank. Its terms are valid until the next call.
-  Losses evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts, Timers& timers);
+  /// The loss of a forward pass without dropout, the same on every rank. Its terms are valid until the next call. The
+  /// ranks of the last stage also set `results`, if there are any: one for each micro-batch.
+  Losses evaluate(std::span<const MicroBatch> micro_batches, std::span<const double> loss_counts, Timers& timers,
+                  std::span<const TargetResults> results = {});
   /// A forward pass without dropout for what each target of these micro-batches, at most micro_batches_per_step(), is
   /// asked for: on the ranks of the last stage.
   void score(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results, Timers& timers);
@@ -91,7 +96,7 @@ class Replica {
   /// are the master's: Optimizer::set_values_from_master when they have been read.
   std::vector<TensorSlice> all_slices(bool with_optimizer) const;
   /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
-  /// of what it owns), copies included, as the slices' values: the data ranks' sums, which an update leaves as they
+  /// of what it owns), copies included, as the slices' values: the sums over the copies, which an update leaves as they
   /// are.
   std::vector<TensorSlice> summed_gradients() const;
 
@@ -105,11 +110,15 @@ class Replica {
   /// Sums the losses over the stages; on every rank of the pipeline then.
   void sum_losses_over_stages();
   PassSettings evaluation_settings();
+  /// Moves each router's choice bias by the last step's choices.
+  void balance_experts();
   /// Into loss_values_, as sums.
   void read_losses();
   bool finite_losses();
   /// Of a part of a parameter, by flat elements.
   TensorSlice slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
+  /// The same of a state, by its elements, with zeros as this number of moments.
+  TensorSlice slice(const ModelState& state, const FlatRange& part, int moments) const;
 
   const Config& config_;
   const ProcessGrid& grid_;
@@ -123,11 +132,12 @@ class Replica {
   std::unique_ptr<GradientReducer> gradient_reducer_;
   std::unique_ptr<ParameterAllGather> gathers_;
   Buffer scratch_memory_;
-  Arena scratch_;  // the losses at its bottom
+  Arena scratch_;  // the losses at its bottom, and what routers count
   LossTerms terms_;
   Tensor loss_sums_;  // f64 [terms]: after a pass, what this rank's stages have added
   std::vector<double> loss_counts_, gradient_scales_, loss_values_;  // by term
   double loss_scale_ = 1;                                            // of the gradients
+  std::optional<RouteTally> routes_;                                 // of a model with experts: as the losses
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<UpdateStep> update_step_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

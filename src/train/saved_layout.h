@@ -19,6 +19,13 @@ struct SavedPart {
 /// the state of: over the grid each element once.
 std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
 
+/// The same for states, whose ranges are of their elements.
+struct SavedState {
+  const ModelState* state = nullptr;
+  FlatRange range;
+};
+std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid);
+
 /// What rank `rank` of its grid writes when it trains the resolved `config`, as slices without memory.
 std::vector<TensorSlice> saved_layout(const Config& config, int rank);
 

@@ -39,29 +39,29 @@ SequenceScores::SequenceScores(const ProcessGrid& grid, Device& device, const Sc
       result_memory_(device, ScoringBatches::result_bytes(layout_.sizes, batches.micro_batches)) {}
 
 // Micro-batch k of data rank r (of d, micro-batch size b) has the places k·b·d + r·b + (0 .. b-1) of `order`, as in
-// training. Each is as long as its longest sequence; what is behind the end of a sequence is token 0, which no row in
-// front of it sees.
+// training. Each is as long as the longest sequence that it or another rank has of those it shares experts out with,
+// whose messages are of equal parts; what is behind the end of a sequence is token 0, which no row in front of it sees.
 void SequenceScores::place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass) {
-  const std::int64_t b = layout_.sizes.samples, d = grid_.data().size();
+  const std::int64_t b = layout_.sizes.samples, d = grid_.data().size(), rank = grid_.data().rank();
+  const std::int64_t first_sharer = rank - grid_.expert().rank(), sharers = grid_.expert().size();
   const auto count = static_cast<std::int64_t>(order.size());
   pass = {};
   for (std::int64_t k = 0; k * b * d < count; ++k) {
-    std::vector<std::size_t>& columns = pass.columns.emplace_back();
-    const std::int64_t first = std::min(count, (k * d + grid_.data().rank()) * b);
-    for (std::int64_t i = first; i < std::min(count, first + b); ++i) {
-      columns.push_back(order[static_cast<std::size_t>(i)]);
+    const auto begin_of = [&](std::int64_t data_rank) {
+      return order.begin() + std::min(count, (k * d + data_rank) * b);
+    };
+    pass.columns.emplace_back(begin_of(rank), begin_of(rank + 1));
+    std::int64_t rows = 1;
+    for (auto number = begin_of(first_sharer); number != begin_of(first_sharer + sharers); ++number) {
+      rows = std::max(rows, static_cast<std::int64_t>(sequences[*number].tokens.size()) - 1);
     }
-    upload(sequences, static_cast<std::size_t>(k), pass);
+    upload(sequences, static_cast<std::size_t>(k), rows, pass);
   }
 }
 
-void SequenceScores::upload(std::span<const ScoredSequence> sequences, std::size_t k, Pass& pass) {
+void SequenceScores::upload(std::span<const ScoredSequence> sequences, std::size_t k, std::int64_t rows, Pass& pass) {
   const std::vector<std::size_t>& columns = pass.columns[k];
-  BatchSizes sizes{.rows = {1}, .samples = layout_.sizes.samples};
-  for (const std::size_t number : columns) {
-    sizes.rows[0] = std::max(sizes.rows[0], static_cast<std::int64_t>(sequences[number].tokens.size()) - 1);
-  }
-  sizes.rows[0] = round_up(sizes.rows[0], batches_.row_unit);
+  const BatchSizes sizes{.rows = {round_up(rows, batches_.row_unit)}, .samples = layout_.sizes.samples};
   internal_check(sizes.rows[0] <= layout_.sizes.rows[0], "a sequence that is longer than the longest of the batch");
   const auto b = static_cast<std::size_t>(sizes.samples), cells = static_cast<std::size_t>(sizes.rows[0]) * b;
   std::vector<std::int32_t> tokens(cells), targets(cells);

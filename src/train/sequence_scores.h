@@ -47,7 +47,7 @@ class SequenceScores {
   struct Pass;
 
   void place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass);
-  void upload(std::span<const ScoredSequence> sequences, std::size_t k, Pass& pass);
+  void upload(std::span<const ScoredSequence> sequences, std::size_t k, std::int64_t rows, Pass& pass);
   void read(std::span<const ScoredSequence> sequences, std::span<const std::int64_t> first_targets, const Pass& pass,
             std::span<double> scores) const;
 

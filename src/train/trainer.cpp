@@ -42,6 +42,19 @@ LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
           .hysteresis = precision.loss_scale_hysteresis};
 }
 
+// What the signature of a model says of its routers, and the end of the name of what they have.
+constexpr const char *kBiasFact = "choice_bias", *kChoiceBias = ".router.choice_bias";
+
+bool has_choice_bias(const nlohmann::json& facts) {
+  const auto moe = facts.find("moe");
+  return moe != facts.end() && moe->is_object() && moe->contains(kBiasFact);
+}
+
+nlohmann::json without_choice_bias(nlohmann::json facts) {
+  if (has_choice_bias(facts)) facts["moe"].erase(kBiasFact);
+  return facts;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets)
@@ -66,6 +79,10 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
                                    .micro_batches = micro_batches_per_step(config),
                                    .row_unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1});
   }
+  if (config.model.task_outputs > 0) {
+    label_scores_.emplace(grid, *backend.device, batch_memory_.buffer().layout().sizes, config.model.task_classes(),
+                          micro_batches_per_step(config));
+  }
   if (saves_in_background(config)) {
     // A rank whose node has not that much more must not leave the others waiting for it.
     agree(grid.world(), [&] {
@@ -89,10 +106,11 @@ std::function<bool(const BatchField&)> Trainer::read_here() const {
 
 // The samples of the steps from here to the end of the run.
 BatchPlan Trainer::training_plan() const {
-  return [schedule = schedule_, first = step_, end = config_.train.steps](std::int64_t step) {
+  const bool curriculum = !config_.train.curriculum.schedule.empty();
+  return [schedule = schedule_, first = step_, end = config_.train.steps, curriculum](std::int64_t step) {
     if (first + step >= end) return GlobalBatch{};
     const StepShape shape = schedule.step_after(first + step);
-    return GlobalBatch{static_cast<std::uint64_t>(shape.first_sample), shape.samples, shape.sequence};
+    return GlobalBatch{static_cast<std::uint64_t>(shape.first_sample), shape.samples, curriculum ? shape.sequence : 0};
   };
 }
 
@@ -126,6 +144,7 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   result.loss_terms.assign(update.loss.terms.begin(), update.loss.terms.end());
   result.loss_counts = loss_counts_;
   result.gradient_norm = update.gradient_norm;
+  if (!update.choices.empty()) result.experts = {config_.model.moe.experts, update.choices, update.least_gap};
   result.skipped = update.skipped;
   result.searching = update.skipped && !update.bad_loss && loss_scaler_.searching();
   loss_scaler_.update(update.skipped);
@@ -147,11 +166,15 @@ std::optional<EvaluatedLoss> Trainer::evaluate(const SampleSet& samples, std::in
   micro_batches_ = {};  // their memory is the evaluation's now
   DeviceBatches batches(config_, grid_, batch_memory_, *samples.samples, plan, counted % batch != 0, read_here());
   std::vector<double> sums(terms_.size()), all(terms_.size()), counts;
+  if (label_scores_) label_scores_->begin();
   for (std::int64_t i = 0; i < steps; ++i) {
     if (stop()) return std::nullopt;
     const std::span<const MicroBatch> micro_batches = batches.next();
     sum_loss_counts(grid_, terms_, batches, counts);
-    const Losses losses = replica_.evaluate(micro_batches, counts, timers_);
+    const Losses losses = replica_.evaluate(
+        micro_batches, counts, timers_,
+        label_scores_ ? label_scores_->results(micro_batches.size()) : std::span<const TargetResults>());
+    if (label_scores_) label_scores_->add(micro_batches);
     for (std::size_t term = 0; term < terms_.size(); ++term) {
       sums[term] += counts[term] * losses.terms[term];
       all[term] += counts[term];
@@ -159,7 +182,9 @@ std::optional<EvaluatedLoss> Trainer::evaluate(const SampleSet& samples, std::in
     batch_memory_.mark_read();
   }
   for (std::size_t term = 0; term < terms_.size(); ++term) sums[term] /= all[term];
-  return EvaluatedLoss{total_loss(terms_, sums), sums};
+  EvaluatedLoss evaluated{total_loss(terms_, sums), sums};
+  if (label_scores_) evaluated.labels = label_scores_->sum();
+  return evaluated;
 }
 
 std::optional<std::vector<TargetScore>> Trainer::score(std::span<const ScoredSequence> sequences,
@@ -195,7 +220,7 @@ void Trainer::require_finite_parameters() {
 }
 
 nlohmann::json Trainer::facts() const {
-  return model_signature(config_, datasets_.train_source().vocabulary());
+  return model_signature(config_, datasets_.vocabulary());
 }
 
 TrainingState Trainer::state(const nlohmann::json& loop) const {
@@ -240,9 +265,9 @@ void Trainer::wait_until_copied() {
   background_save_->wait_until_copied();
 }
 
-void Trainer::load(const CheckpointReader& checkpoint, bool with_optimizer) {
+void Trainer::load(const CheckpointReader& checkpoint, const std::vector<TensorSlice>& slices) {
   wait_until_copied();
-  checkpoint.read(grid_.world(), replica_.all_slices(with_optimizer), *backend_.device);
+  checkpoint.read(grid_.world(), slices, *backend_.device);
   replica_.optimizer().set_values_from_master();
 }
 
@@ -297,7 +322,7 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
   });
   require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
                      resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
-  load(checkpoint, true);
+  load(checkpoint, replica_.all_slices(/*with_optimizer=*/true));
   step_ = checkpoint.state().step;
   replica_.optimizer().set_updates(updates);
   loss_scaler_ = scaler;
@@ -313,13 +338,21 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
   return compare_facts(saved, order_facts(config_, datasets_));
 }
 
-std::vector<FactDifference> Trainer::initialize_from(const CheckpointReader& checkpoint) {
+InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
   const nlohmann::json& saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  require_same_facts(weights_signature(config_.model, saved), weights_signature(config_.model, current),
+  // A model without choice biases has chosen as with zeros, which they are in a new run.
+  const bool no_biases = !has_choice_bias(saved);
+  require_same_facts(weights_signature(config_.model, saved),
+                     weights_signature(config_.model, no_biases ? without_choice_bias(current) : current),
                      checkpoint.path(), "checkpoint.initialize_from");
-  load(checkpoint, false);
-  return compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current));
+  std::vector<TensorSlice> slices = replica_.all_slices(/*with_optimizer=*/false);
+  const bool same_task = saved.value("task", nlohmann::json()) == current.value("task", nlohmann::json());
+  if (no_biases) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.ends_with(kChoiceBias); });
+  if (!same_task) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.starts_with("task_head."); });
+  load(checkpoint, slices);
+  return {.changes = compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current)),
+          .task_head = same_task && config_.model.task_outputs > 0};
 }
 
 }  // namespace megatron

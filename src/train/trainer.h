@@ -15,6 +15,8 @@
 #include "optim/weight_decay.h"
 #include "train/compatibility.h"
 #include "train/device_batches.h"
+#include "train/expert_use.h"
+#include "train/label_scores.h"
 #include "train/replica.h"
 #include "train/sequence_scores.h"
 
@@ -26,6 +28,7 @@ struct StepResult {
   std::vector<double> loss_terms;   ///< by term, its mean; the loss is made of these (model/loss_terms.h)
   std::vector<double> loss_counts;  ///< by term: the mean is over so much (train/loss_counts.h)
   double loss_scale = 1;
+  ExpertUse experts = {};  ///< what its tokens chose, where the model has experts
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
 };
@@ -33,7 +36,14 @@ struct StepResult {
 /// Of an evaluation, over all its samples.
 struct EvaluatedLoss {
   double total = 0;
-  std::vector<double> terms;  ///< by term, its mean
+  std::vector<double> terms;               ///< by term, its mean
+  std::optional<LabelCounts> labels = {};  ///< of a model with a task's head
+};
+
+/// What a new run has of another's model.
+struct InitialWeights {
+  std::vector<FactDifference> changes;  ///< facts that may be others, and are
+  bool task_head = false;               ///< the head of the task is the checkpoint's; else it is new, or there is none
 };
 
 /// What a closer look at a skipped step has found, the same on every rank.
@@ -74,8 +84,9 @@ class Trainer {
   /// Weights, moments and counters; returns what save() was given as `loop`. `chosen_by`: the key that says of which
   /// checkpoint, for errors.
   nlohmann::json resume(const CheckpointReader& checkpoint, const std::string& chosen_by = "run.directory");
-  /// Weights alone: a new run from another's model, of which the facts that are returned may be others.
-  std::vector<FactDifference> initialize_from(const CheckpointReader& checkpoint);
+  /// Weights alone: a new run from another's model. A task's head is new, unless the checkpoint has one for the same
+  /// labels.
+  InitialWeights initialize_from(const CheckpointReader& checkpoint);
 
   /// Of the next step.
   double loss_scale() const { return loss_scaler_.scale(); }
@@ -107,13 +118,14 @@ class Trainer {
   /// Bytes held of everything that the plan predicts.
   MemoryUse used() const {
     MemoryUse used = replica_.used();
-    used.batch = batch_memory_.bytes() + (scores_ ? scores_->bytes() : 0);
+    used.batch =
+        batch_memory_.bytes() + (scores_ ? scores_->bytes() : 0) + (label_scores_ ? label_scores_->bytes() : 0);
     if (background_save_) used.add_snapshot(background_save_->bytes(), backend_.device->is_host_memory());
     return used;
   }
 
  private:
-  void load(const CheckpointReader& checkpoint, bool with_optimizer);
+  void load(const CheckpointReader& checkpoint, const std::vector<TensorSlice>& slices);
   /// Before weights or the optimizer's state are changed, wherever that is.
   void wait_until_copied();
   void require_same_schedule(const CheckpointReader& checkpoint) const;
@@ -132,7 +144,8 @@ class Trainer {
   TrafficMeter traffic_;
   Replica replica_;
   BatchMemory batch_memory_;
-  std::optional<SequenceScores> scores_;  // if there are tasks; its passes use batch_memory_ in turn with the others
+  std::optional<SequenceScores> scores_;     // if there are tasks; its passes use batch_memory_ in turn with the others
+  std::optional<LabelScores> label_scores_;  // if the model has a task's head
   LossTerms terms_;
   std::vector<double> loss_counts_;  // of the last step, by term
   RunSchedule schedule_;

@@ -15,6 +15,8 @@ TEST_CASE("an activity tells step, phase and what is waited for", "[fault-31]") 
   CHECK(describe(activity) == "step 41, backward, not waiting for other ranks");
   activity.begin_waiting({Verb::all_reduce, -1, 4 << 20}, "tensor");
   CHECK(describe(activity) == "step 41, backward, waits in all-reduce 'tensor' of 4194304 bytes");
+  activity.begin_waiting({Verb::all_to_all, -1, 4096}, "expert");
+  CHECK(describe(activity) == "step 41, backward, waits in all-to-all 'expert' of 4096 bytes");
   activity.begin_waiting({Verb::receive, 2, 64}, "pipeline");
   CHECK(describe(activity) == "step 41, backward, waits in receive 'pipeline' of 64 bytes from its rank 2");
   activity.begin_waiting({Verb::send, 3, 64}, "pipeline");

@@ -12,13 +12,36 @@ using namespace megatron;
 
 namespace {
 
-// The small case, cut down until it takes milliseconds.
-BenchmarkCase tiny_case() {
-  BenchmarkCase tiny = benchmark_cases()[2];
-  tiny.config.model.layers = 2;
-  tiny.config.model.sequence_length = 32;
+BenchmarkCase case_named(const std::string& name) {
+  const std::vector<BenchmarkCase> cases = benchmark_cases();
+  const auto found =
+      std::find_if(cases.begin(), cases.end(), [&](const BenchmarkCase& each) { return each.name == name; });
+  REQUIRE(found != cases.end());
+  return *found;
+}
+
+// A case, cut down until it takes milliseconds.
+BenchmarkCase cut_down(const std::string& name) {
+  BenchmarkCase tiny = case_named(name);
+  ModelConfig& model = tiny.config.model;
+  model.layers = 2;
+  model.sequence_length = 32;
+  if (model.has_decoder()) {
+    model.decoder_layers = 3;
+    model.decoder_sequence_length = 12;
+  }
+  if (model.hidden_size > 256) {
+    model.hidden_size = 64;
+    model.attention_heads = model.query_groups = 4;
+    model.ffn_hidden_size = 200;
+    model.vocab_size = 500;
+  }
   tiny.config.train.micro_batch_size = tiny.config.train.global_batch_size = 2;
   return tiny;
+}
+
+BenchmarkCase tiny_case() {
+  return cut_down("small_8x256");
 }
 
 BenchmarkResult run(const BenchmarkCase& benchmark, int steps) {
@@ -51,6 +74,23 @@ TEST_CASE("the benchmark's products are the step's own") {
   CHECK(part(result.verbs, "attention_backward").calls == 2);
 }
 
+TEST_CASE("the benchmark's products are the step's own, of an encoder and of two streams") {
+  for (const auto& [name, attentions] : {std::pair("bert_base_8x512", 2), std::pair("t5_base_4x512", 2 + 2 * 3)}) {
+    CAPTURE(name);
+    const BenchmarkCase tiny = cut_down(name);
+    const BenchmarkResult result = run(tiny, 1);
+    CHECK(result.tokens == 64);
+    CHECK(result.model_flops == flops_per_token(tiny.config.model, {}).model * 64);
+    const BenchmarkPart& matmul = part(result.verbs, "matmul");
+    CHECK(matmul.flops == result.sgemm_flops);
+    int calls = 0;
+    for (const BenchmarkPart& product : result.products) calls += product.calls;
+    CHECK(matmul.calls == calls);
+    CHECK(part(result.verbs, "attention_backward").calls == attentions);
+    for (const BenchmarkPart& verb : result.verbs) CHECK(verb.seconds.wall > 0);
+  }
+}
+
 TEST_CASE("the benchmark's parts are within the whole") {
   const double start = Seconds::now().wall;
   const BenchmarkResult result = run(tiny_case(), 3);
@@ -75,9 +115,7 @@ TEST_CASE("the benchmark's parts are within the whole") {
 
 TEST_CASE("two ranks share the products, or the samples, and their sums are timed both ways") {
   const std::string name = GENERATE("gpt2_124m_tensor2", "gpt2_124m_data2");
-  std::vector<BenchmarkCase> cases = benchmark_cases();
-  BenchmarkCase tiny =
-      *std::find_if(cases.begin(), cases.end(), [&](const BenchmarkCase& each) { return each.name == name; });
+  BenchmarkCase tiny = case_named(name);
   ModelConfig& model = tiny.config.model;
   model.layers = 2;
   model.hidden_size = 64;

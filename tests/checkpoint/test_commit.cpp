@@ -7,9 +7,11 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
+#include "checkpoint/folder.h"
 #include "checkpoint/layouts.h"
 #include "comm/thread_communicator.h"
 #include "support/file_size_limit.h"
+#include "tokenizer/tokenizer.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -35,6 +37,19 @@ TEST_CASE("retention keeps the newest complete ones", "[checkpoint][fault-25]") 
   CHECK(find_checkpoints(run).size() == 1);
   save_as(run, kFewTensors, layout, 5, 2);
   CHECK(names_in(checkpoints) == Names{"latest", "step_00000003", "step_00000005"});
+}
+
+TEST_CASE("removal: files of every tokenizer go with a checkpoint", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("step_00000001");
+  std::filesystem::create_directories(path);
+  for (const char* name : kTokenizerFiles) write_file(path + "/" + name, "x");
+  CHECK(remove_checkpoint(path).empty());
+  CHECK_FALSE(std::filesystem::exists(path));
+  std::filesystem::create_directories(path);
+  write_file(path + "/notes.txt", "mine");
+  CHECK_THAT(remove_checkpoint(path), Contains("could not be removed"));
+  CHECK(contents_of(path + "/notes.txt") == "mine");
 }
 
 TEST_CASE("while nothing is learned, saves replace each other and nothing from before", "[checkpoint][fault-77]") {

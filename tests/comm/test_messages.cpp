@@ -56,6 +56,14 @@ TEST_CASE("messages: sums in chunks are exchanged with every rank of their group
     CHECK(messages_of_reduce_scatter(3 * chunk / ranks, 4, ranks) == 3 * (ranks - 1));
   }
   CHECK(messages_of_all_gather(3 * chunk / 8, 4, 8) == 3 * 7);
+  for (const int ranks : {2, 8, 512}) {
+    CHECK(messages_of_all_to_all(1, 4, ranks) == ranks - 1);
+    CHECK(messages_of_all_to_all(chunk, 4, ranks) == ranks - 1);
+    CHECK(messages_of_all_to_all(3 * chunk, 4, ranks) == 3 * (ranks - 1));
+  }
+  CHECK(messages_of_all_to_all(3 * chunk / 2, 4, 2) == 2);
+  CHECK(messages_of_all_to_all(3 * chunk / 2, 4, 3) == 4);  // a chunk ends within each of the two parts
+  CHECK(messages_of_all_to_all(3 * chunk / 2, 4, 4) == 6);
   CHECK(messages_of_send(1) == 1);
   CHECK(messages_of_send((std::int64_t{1} << 30) + 1) == 2);
 }

@@ -23,7 +23,7 @@ std::vector<int> members(Communicator& group, int world_rank) {
 
 using Groups = std::set<std::vector<int>>;
 struct AllGroups {
-  Groups tensor, context, data, copies, control, pipeline, model, kv_replicas;
+  Groups tensor, context, data, copies, expert, expert_copies, control, pipeline, model, kv_replicas;
   std::vector<Groups> ties;
 };
 
@@ -43,6 +43,9 @@ AllGroups groups_of(const GridShape& shape) {
     collect(all.context, grid.context(), "context");
     collect(all.data, grid.data(), "data");
     collect(all.copies, grid.copies(), shape.context == 1 ? "data" : "copies");
+    collect(all.expert, grid.expert(), "expert");
+    collect(all.expert_copies, grid.copies(CopyGroup::experts),
+            shape.expert > 1 ? "expert copies" : grid.copies().name());
     collect(all.control, grid.control(), "control");
     collect(all.pipeline, grid.pipeline(), "pipeline");
     collect(all.model, grid.model(), "model");
@@ -56,6 +59,16 @@ AllGroups groups_of(const GridShape& shape) {
                                "a rank in a group is not the coordinate on its axis");
     communicator_cases::expect((&grid.copies() == &grid.data()) == (shape.context == 1),
                                "copies are data ranks while there is no context axis, and the same communicator");
+    communicator_cases::expect((&grid.copies(CopyGroup::experts) == &grid.copies()) == (shape.expert == 1),
+                               "copies of experts are all copies while each rank has all experts");
+    communicator_cases::expect(&grid.expert() != &grid.data(), "experts wait for sums of gradients");
+    for (const CopyGroup group : {CopyGroup::dense, CopyGroup::experts}) {
+      const Communicator& copies = grid.copies(group);
+      communicator_cases::expect(copies.rank() == copy_rank(group, grid.at(), shape) &&
+                                     copies.size() == shape.copies(group) &&
+                                     grid.expert().rank() == grid.at().data % shape.expert,
+                                 "another rank among the copies than by the coordinates");
+    }
     std::vector<double> values = {static_cast<double>(world.rank()), -1.0 * world.rank(), 5};
     grid.agree(values);
     communicator_cases::expect(values == std::vector<double>{shape.ranks() - 1.0, 0, 5}, "agreed on other maxima");
@@ -123,6 +136,29 @@ TEST_CASE("process grid: groups of 16 ranks, tensor 2, context 2, data 2, pipeli
   CHECK(all.ties[0] == all.pipeline);
 }
 
+// The published example of groups of experts: 16 ranks, tensor 2, expert 4.
+TEST_CASE("process grid: groups of 16 ranks, tensor 2, data 8, expert 4") {
+  const AllGroups all = groups_of({.tensor = 2, .data = 8, .expert = 4});
+  CHECK(all.expert == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
+  CHECK(all.expert_copies == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+  CHECK(all.copies == Groups{{0, 2, 4, 6, 8, 10, 12, 14}, {1, 3, 5, 7, 9, 11, 13, 15}});
+  CHECK(all.data == all.copies);
+}
+
+TEST_CASE("process grid: groups of 16 ranks, tensor 2, context 2, data 4, expert 2") {
+  const AllGroups all = groups_of({.tensor = 2, .context = 2, .data = 4, .expert = 2});
+  CHECK(all.expert == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}});
+  CHECK(all.expert_copies == Groups{{0, 2, 8, 10}, {1, 3, 9, 11}, {4, 6, 12, 14}, {5, 7, 13, 15}});
+  CHECK(all.copies == Groups{{0, 2, 4, 6, 8, 10, 12, 14}, {1, 3, 5, 7, 9, 11, 13, 15}});
+}
+
+TEST_CASE("process grid: groups of 16 ranks, context 2, data 4, pipeline 2, expert 4") {
+  const AllGroups all = groups_of({.context = 2, .data = 4, .pipeline = 2, .expert = 4});
+  CHECK(all.expert == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
+  CHECK(all.expert_copies == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
+  CHECK(all.model == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+}
+
 TEST_CASE("process grid: ties are sets of stages that the pipeline has") {
   CountingCommunicator world(0, 3);
   const auto with = [&](std::vector<std::vector<int>> ties) {
@@ -143,10 +179,15 @@ TEST_CASE("a grid must fit the world") {
   auto& world = const_cast<CountingCommunicator&>(counting);
   CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Catch::Contains("needs 4 ranks, but this job has 6"));
   CHECK_THROWS_AS(ProcessGrid(world, {.tensor = 0, .data = 6}), Error);
+  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 3, .expert = 2}),
+                    Catch::Contains("data 3 is not divisible by expert 2") && Catch::Contains("parallel.expert"));
+  CHECK_THROWS_AS(ProcessGrid(world, {.data = 6, .expert = 0}), Error);
 }
 
 TEST_CASE("a counting grid has the sizes and ranks of the real one and touches no memory") {
-  const GridShape shape{.tensor = 2, .context = 2, .data = 3, .pipeline = 4, .ties = {{0, 3}, {1, 2}}};
+  const GridShape shape =
+      GENERATE(GridShape{.tensor = 2, .context = 2, .data = 3, .pipeline = 4, .ties = {{0, 3}, {1, 2}}},
+               GridShape{.tensor = 2, .context = 2, .data = 4, .pipeline = 2, .expert = 2});
   std::vector<std::vector<int>> real(static_cast<std::size_t>(shape.ranks()));
   const auto describe = [](const ProcessGrid& grid) {
     std::vector<int> numbers;
@@ -177,7 +218,9 @@ TEST_CASE("a counting grid has the sizes and ranks of the real one and touches n
   grid.tensor().all_gather(part, whole);
   grid.tensor().reduce_scatter(whole, part);
   CHECK(meter.bytes_sent == 4 * 7 * (1LL << 42) / 8);
-  CHECK(meter.operations == 3);
+  grid.tensor().all_to_all(whole, arena.allocate("received", {1LL << 40}, DType::f32));
+  CHECK(meter.bytes_sent == 5 * 7 * (1LL << 42) / 8);
+  CHECK(meter.operations == 4);
   grid.pipeline().start_send(part, 3, 0).wait();
   grid.pipeline().start_receive(part, 3, 0).wait();
   grid.pipeline().broadcast(whole, 0);
@@ -187,6 +230,7 @@ TEST_CASE("a counting grid has the sizes and ranks of the real one and touches n
   CountingCommunicator alone(0, 1);  // a group of one copies, but not here
   alone.all_gather(part, part.slice(0, 0, 1LL << 37));
   alone.reduce_scatter(part, whole.slice(0, 0, 1LL << 37));
+  alone.all_to_all(part, whole.slice(0, 0, 1LL << 37));
   CHECK_THROWS_AS(world.split(0, 0, "x"), Error);
 }
 

@@ -36,6 +36,18 @@ TEST_CASE("a group of any size never holds more than four chunks") {
   }
 }
 
+TEST_CASE("a chunk of an all-to-all has parts as a whole, for a bounded number of peers, or is cut out of them") {
+  CHECK(all_to_all_chunk_elements(1, 4) == kPeersPerChunk);
+  CHECK(all_to_all_chunk_elements(1 << 18, 4) == 1 << 20);
+  CHECK(all_to_all_chunk_elements((1 << 18) + 1, 4) == 3 * ((1 << 18) + 1));
+  CHECK(all_to_all_chunk_elements(1 << 20, 4) == 1 << 20);
+  CHECK(all_to_all_chunk_elements((1 << 20) + 1, 4) == 1 << 20);
+  CHECK(all_to_all_chunk_elements(std::int64_t{1} << 40, 1) == 4 << 20);
+  for (std::int64_t part = 1; part < 3 << 20; part += 1 + part / 7) {
+    CHECK(all_to_all_chunk_elements(part, 4) * 4 <= kChunkBytes);
+  }
+}
+
 TEST_CASE("counting communicators plan the buffers of what is in flight together") {
   std::vector<float> memory(10 << 20);
   const auto tensor = [&](std::int64_t elements) { return Tensor(memory.data(), {elements}, DType::f32); };
@@ -43,6 +55,7 @@ TEST_CASE("counting communicators plan the buffers of what is in flight together
   CHECK(group.staging_plan().bytes() == 0);
   group.all_reduce(tensor(1000));
   group.broadcast(tensor(1 << 20), 0);
+  group.all_to_all(tensor(1 << 20), Tensor(memory.data() + (1 << 20), {1 << 20}, DType::f32));  // holds nothing
   CHECK(group.staging_plan().reductions.count == 1);
   CHECK(group.staging_plan().reductions.bytes_each == 4032);
   {

@@ -116,6 +116,14 @@ TEST_CASE("threads: ranks that disagree about the operation are told") {
   CHECK(message.find("of 7 f32") != std::string::npos);
   CHECK(message.find("of 8 f32") != std::string::npos);
 
+  const auto [exchange_kind, exchange_message] = error_of(2, [](Communicator& world) {
+    std::vector<float> send(world.rank() == 0 ? 8 : 10), receive(send.size());
+    world.all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive));
+  });
+  CHECK(exchange_kind == ErrorKind::internal);
+  CHECK(exchange_message.find("all-to-all of 4 f32") != std::string::npos);
+  CHECK(exchange_message.find("all-to-all of 5 f32") != std::string::npos);
+
   const auto [size_kind, size_message] = error_of(2, [](Communicator& world) {
     std::vector<float> values(world.rank() == 0 ? 7 : 8);
     if (world.rank() == 0) world.start_send(communicator_cases::tensor_of(values), 1, 0).wait();

@@ -120,7 +120,7 @@ TEST_CASE("every input file can be shortened to ten steps", "[config]") {
     Config config = parse_config(entry.path().string(), {"train.steps=10"});
     const ParallelConfig& parallel = config.parallel;
     const std::int64_t ranks =
-        parallel.tensor * parallel.context * parallel.pipeline * std::max<std::int64_t>(1, parallel.data);
+        parallel.tensor * parallel.context * parallel.pipeline * std::max(parallel.expert, parallel.data);
     const DataFacts data{config.model.vocab_size > 0 ? config.model.vocab_size : 257, 1000000};
     CHECK_NOTHROW(resolve(config, static_cast<int>(ranks), &data));
     CHECK(config.train.steps == 10);

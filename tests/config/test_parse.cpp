@@ -309,6 +309,20 @@ TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
                  "checkpoint.every_minutes = 5 contradicts checkpoint.every_steps = \"never\""));
 }
 
+TEST_CASE("train.evaluate_every: each pass is the default of a head's task", "[config]") {
+  const auto each_pass = [](std::vector<std::string> more) {
+    std::vector<std::string> settings = {"model.family=bert", "task.name=classification", "task.labels=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return parse_small(settings).train.evaluate_every_epoch;
+  };
+  CHECK(each_pass({"train.epochs=3", "data.validation=v"}));
+  CHECK_FALSE(each_pass({"train.epochs=3"}));
+  CHECK_FALSE(each_pass({"data.validation=v"}));  // 100 steps
+  CHECK_FALSE(each_pass({"train.epochs=3", "data.validation=v", "train.evaluate_every=0"}));
+  CHECK_FALSE(each_pass({"train.epochs=3", "data.validation=v", "train.evaluate_every=7"}));
+  CHECK_FALSE(parse_small({"train.epochs=3", "data.validation=v"}).train.evaluate_every_epoch);
+}
+
 TEST_CASE("variables in paths", "[config]") {
   ::setenv("MEGATRON_TEST_ROOT", "/scratch/übung", 1);
   ::unsetenv("MEGATRON_TEST_UNSET");

@@ -61,7 +61,7 @@ T5SampleOptions own_options(const MemoryCorpus& corpus, std::int64_t sequence_le
 Ids whole_text(const T5Sample& sample, const MaskedVocabulary& vocabulary) {
   const SpecialIds& ids = vocabulary.ids;
   const auto is_sentinel = [&](std::int32_t token) {
-    const std::int32_t i = (token - ids.first_sentinel) * vocabulary.sentinel_step;
+    const std::int32_t i = (token - ids.first_sentinel) * ids.sentinel_step;
     return i >= 0 && i < ids.sentinels;
   };
   Ids text;
@@ -75,7 +75,7 @@ Ids whole_text(const T5Sample& sample, const MaskedVocabulary& vocabulary) {
     }
     CHECK(token == sentinel);
     CHECK(sample.targets[t] == sentinel);
-    sentinel += vocabulary.sentinel_step;
+    sentinel += ids.sentinel_step;
     for (++t; !is_sentinel(sample.targets[t]) && sample.targets[t] != ids.eos; ++t) text.push_back(sample.targets[t]);
   }
   CHECK(sample.targets[t] == ids.eos);
@@ -107,8 +107,8 @@ TEST_CASE("t5: encoder and targets together are the text", "[t5]") {
     MemoryCorpus corpus = large_corpus();
     SpecialIds& ids = corpus.special_ids();
     if (step == -1) ids.first_sentinel += ids.sentinels - 1;
-    MaskedVocabulary vocabulary = corpus.vocabulary();
-    vocabulary.sentinel_step = step;
+    ids.sentinel_step = step;
+    const MaskedVocabulary vocabulary = corpus.vocabulary();
     const T5Samples samples(corpus.corpus(), vocabulary, own_options(corpus, 512, 140));
     double masked = 0, tokens = 0;
     for (std::uint64_t i = 0; i < 5 * samples.samples(); ++i) {
@@ -159,6 +159,29 @@ TEST_CASE("t5: spans that do not fit are left out, or refused in Megatron's orde
     require_error(ErrorKind::configuration, {"of Megatron's order masks spans that do not fit"}, [&] {
       for (std::uint64_t i = 0; i < 50; ++i) refused.make(i);
     });
+  }
+}
+
+TEST_CASE("t5: what masks need is what they take where all fits", "[t5]") {
+  MemoryCorpus corpus = large_corpus(), few = large_corpus(3);
+  const T5Samples roomy(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 256, 140));
+  const T5Samples tight(few.corpus(), few.vocabulary(), own_options(few, 256, 10));
+  std::uint64_t most_spans = 0, most_tokens = 0;
+  double spans = 0;
+  for (std::uint64_t i = 0; i < roomy.samples(); ++i) {
+    const T5Sample sample = roomy.make(i);
+    const auto of_sample = static_cast<std::uint64_t>(std::count_if(
+        sample.targets.begin(), sample.targets.end(), [](std::int32_t token) { return token >= 30522 + 2; }));
+    most_spans = std::max(most_spans, of_sample);
+    most_tokens = std::max(most_tokens, static_cast<std::uint64_t>(sample.length));
+    spans += static_cast<double>(of_sample);
+  }
+  for (const T5Samples* samples : {&roomy, &tight}) {
+    const T5Needs needs = samples->needs(1'000'000);
+    CHECK(needs.most_spans == most_spans);
+    CHECK(needs.most_tokens == most_tokens);
+    CHECK(needs.mean_spans == Approx(spans / static_cast<double>(roomy.samples())));
+    CHECK(samples->needs(1).most_spans <= most_spans);
   }
 }
 

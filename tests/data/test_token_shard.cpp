@@ -235,6 +235,19 @@ TEST_CASE("shard: sentences, special tokens and continuing ones come back", "[sh
         std::vector<std::string>{"documents", "tokens"});
 }
 
+TEST_CASE("shard: sentinels that count down come back, and must fit", "[shard][fault-9]") {
+  ShardFolder folder;
+  Vocabulary vocabulary = rich_vocabulary();
+  vocabulary.special.sentinel_step = -1;
+  const auto make = [&](std::int32_t sentinels) {
+    vocabulary.special.sentinels = sentinels;
+    make_shard(folder.file("p"), kDocuments, 0, 1, vocabulary);
+    return TokenShard(shard_path(folder.file("p"), 0)).vocabulary();
+  };
+  CHECK((make(251) == vocabulary));
+  require_error(ErrorKind::data, {"252 sentinels from token 250 downward"}, [&] { make(252); });
+}
+
 TEST_CASE("shard: many sentences, more than the writer's buffers hold", "[shard]") {
   ShardFolder folder;
   constexpr std::uint64_t kSentences = 100'000;

@@ -9,7 +9,7 @@ using namespace megatron;
 namespace {
 
 StepComparison step_of(ComparedNumber loss, ComparedNumber norm, std::vector<TensorDifference> gradients) {
-  return {loss, norm, std::move(gradients)};
+  return {.loss = loss, .norm = norm, .gradients = std::move(gradients)};
 }
 
 TensorDifference off_by(const char* name, double relative, int rank = 0) {
@@ -52,6 +52,33 @@ TEST_CASE("a report says what is off, and where to look") {
   for (const double other : {4.0, double(NAN)}) {
     CHECK(contains(report(good, step_of({NAN, other}, {1, 1}, right)).failure(), "the loss of step 2 is nan"));
   }
+}
+
+TEST_CASE("a report: a small router gap explains a difference, a large one does not") {
+  const std::vector<TensorDifference> right = {off_by("first", 1e-6)};
+  const auto with_gap = [&](double loss, ComparedNumber gap) {
+    StepComparison step = step_of({loss, 4}, {1, 1}, right);
+    step.gap = gap;
+    return step;
+  };
+  const auto report = [](const StepComparison& first, const StepComparison& second) {
+    return ParityReport({{first, second}, {}, ""}, kRounding);
+  };
+  const StepComparison wide = with_gap(4, {1e-3, 2e-3}), narrow = with_gap(4, {3e-4, 3.5e-8});
+  const StepComparison wrong = with_gap(4.1, {5e-4, 5e-4});
+  const char* hint = "may be one token that went to another expert";
+  CHECK(contains(report(narrow, wrong).failure(), hint));
+  CHECK(contains(report(narrow, wrong).failure(),
+                 "up to step 2 is 3.0e-04 here and 3.5e-08 on one rank, and below 1e-06"));
+  CHECK_FALSE(contains(report(wide, wrong).failure(), hint));
+  // What comes after the step that is wrong did not make it so, and what is right needs no reason.
+  CHECK_FALSE(contains(report(wrong, narrow).failure(), hint));
+  CHECK(report(wide, narrow).failure().empty());
+  CHECK(report(wide, narrow).summary().ends_with("; smallest router gap 3.0e-04, on one rank 3.5e-08"));
+  // No gap is as small as that in a model without experts.
+  CHECK_FALSE(contains(report(wide, step_of({4, 4}, {1, 1}, right)).summary(), "inf"));
+  const StepComparison dense = step_of({4, 4}, {1, 1}, right);
+  CHECK_FALSE(contains(report(dense, dense).summary(), "gap"));
 }
 
 TEST_CASE("a report allows four times what rounding does, no more") {

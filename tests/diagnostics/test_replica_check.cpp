@@ -312,3 +312,69 @@ TEST_CASE("replica check: context ranks and all stages of a tie hold copies", "[
   CHECK_THAT(told_of_made_up("tied", {4, 5, 6, 7}),
              Contains("\n  tied: ranks 4 (") && Contains(") disagree with the 8 others"));
 }
+
+namespace {
+
+/// The same where two of four data ranks share four experts out, over two tensor ranks, and 16-bit values have masters:
+/// with the least bit of one rank's copy flipped, of the value or of the state that the rank keeps of it.
+std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool distributed) {
+  const GridShape shape{.tensor = 2, .data = 4, .expert = 2};
+  std::string told;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    for (const std::string& one : {fmt::format("expert {}", grid.expert().rank()),
+                                   fmt::format("expert {}", grid.expert().rank() + 2), std::string("router")}) {
+      Parameter parameter;
+      parameter.name = one;
+      parameter.global_shape = {18, 1};
+      parameter.box = {{0, 0}, {18, 1}};
+      if (one != "router") {
+        parameter.copies = CopyGroup::experts;
+        parameter.tensor = Placement::split;
+        parameter.box = {{9 * grid.at().tensor, 0}, {9, 1}};
+      }
+      parameter.initialization.deviation = 1;
+      store.declare(std::move(parameter));
+    }
+    store.allocate(*backend.device, DType::bf16, distributed ? all_copies(shape) : Shards{});
+    ParameterAllGather gathers(grid, store);
+    Optimizer optimizer(store, {}, *backend.device, *backend.ops, &gathers);
+    optimizer.initialize(1);
+    for (const Parameter& parameter : store.all()) {
+      if (world.rank() != bad || parameter.name != name) continue;
+      const auto master = [&] {
+        return optimizer.state(ParameterStore::parts_in(parameter, optimizer.owned()).front()).master;
+      };
+      *static_cast<std::uint8_t*>((hurt == Hurt::value ? parameter.value : master()).data()) ^= 1;
+    }
+    ReplicaCheck check(grid, store, *backend.device, optimizer);
+    try {
+      check.run("after step 1");
+    } catch (const Error& error) {
+      if (world.rank() == 0) told = error.what();
+    }
+  });
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("replica check: experts are compared with their own copies and not with each other", "[fault-37]") {
+  for (const bool distributed : {false, true}) {
+    CAPTURE(distributed);
+    CHECK(told_of_experts("expert 0", -1, Hurt::value, distributed).empty());
+    // Ranks 2, 3, 6 and 7 are expert rank 1; of these 2 and 6 have the first half.
+    const std::string value = told_of_experts("expert 3", 6, Hurt::value, distributed);
+    CHECK_THAT(value, Contains("\n  expert 3 [part [9, 1] at [0, 0]]: rank 2 (") && Contains(") and rank 6 (") &&
+                          Contains("which is right cannot be told"));
+    CHECK(std::count(value.begin(), value.end(), '\n') == 1);
+    CHECK_THAT(told_of_experts("router", 5, Hurt::value, distributed),
+               Contains("\n  router: rank 5 (") && Contains(") disagrees with the 7 others"));
+  }
+  CHECK_THAT(told_of_experts("expert 0", 1, Hurt::master, false),
+             Contains("\n  expert 0 [part [9, 1] at [9, 0]] (fp32 master): rank 1 (") && Contains(") and rank 5 ("));
+  // Shared out, each has a part of the state that no other has.
+  CHECK(told_of_experts("expert 0", 1, Hurt::master, true).empty());
+}

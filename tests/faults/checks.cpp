@@ -10,6 +10,33 @@ Finished done(const Command& command) {
   return finished;
 }
 
+Finished expect(const Command& command, int code, const std::vector<std::string>& parts) {
+  Finished finished = run_command(command, 90);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == code);
+  for (const std::string& part : parts) {
+    CAPTURE(part);
+    CHECK((mentions(finished.err, part) || mentions(finished.out, part)));
+  }
+  return finished;
+}
+
+void check_same_losses(const std::string& a, const std::string& b) {
+  const std::vector<std::string> one = numbers(a), other = numbers(b);
+  REQUIRE(one.size() == other.size());
+  REQUIRE_FALSE(one.empty());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    const auto left = nlohmann::json::parse(one[i]), right = nlohmann::json::parse(other[i]);
+    CAPTURE(one[i], other[i]);
+    CHECK(left.at("loss").get<double>() == Approx(right.at("loss").get<double>()).epsilon(2e-5));
+    const nlohmann::json terms = left.value("losses", nlohmann::json::object());
+    CHECK(terms.size() == right.value("losses", nlohmann::json::object()).size());
+    for (const auto& [name, value] : terms.items()) {
+      CHECK(value.get<double>() == Approx(right.at("losses").at(name).get<double>()).epsilon(2e-5));
+    }
+  }
+}
+
 std::vector<nlohmann::json> lines_of(const std::string& text) {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(text);

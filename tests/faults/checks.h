@@ -9,6 +9,10 @@
 
 /// Run to its end within 60 s, which must be exit code 0.
 Finished done(const Command& command);
+/// Run to its end within 90 s; checks the exit code, and that each part is in standard output or standard error.
+Finished expect(const Command& command, int code, const std::vector<std::string>& parts = {});
+/// The losses and their named terms in all lines of two runs' metrics agree to 2e-5 of themselves.
+void check_same_losses(const std::string& a, const std::string& b);
 /// JSON lines.
 std::vector<nlohmann::json> lines_of(const std::string& text);
 

@@ -100,8 +100,9 @@ Command launched(int ranks, const Command& command) {
   return all;
 }
 
-Command training(const Layout& layout, const std::string& directory, const Settings& settings) {
-  Command command = {train_program(), input_file()};
+Command training(const Layout& layout, const std::string& directory, const Settings& settings,
+                 const std::string& input) {
+  Command command = {train_program(), input.empty() ? input_file() : input};
   Settings all = {"run.directory=" + directory, "parallel.tensor=" + std::to_string(layout.tensor),
                   "parallel.pipeline=" + std::to_string(layout.pipeline),
                   "parallel.data=" + std::to_string(layout.data)};

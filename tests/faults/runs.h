@@ -35,8 +35,9 @@ std::string source_folder();
 
 /// `command` on `ranks` ranks through the launch script; on 0 ranks without it.
 Command launched(int ranks, const Command& command);
-/// Training on a layout into a directory; one rank starts without a launcher.
-Command training(const Layout& layout, const std::string& directory, const Settings& settings = {});
+/// Training on a layout into a directory; one rank starts without a launcher. Default input: input_file().
+Command training(const Layout& layout, const std::string& directory, const Settings& settings = {},
+                 const std::string& input = "");
 /// The same, run to its end within `limit` seconds, which must be exit code 0.
 Finished train(const Layout& layout, const std::string& directory, const Settings& settings = {}, double limit = 60);
 

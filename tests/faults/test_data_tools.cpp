@@ -123,6 +123,7 @@ TEST_CASE("shards that know sentences, to Megatron-LM's files and back; and mist
   expect(make({"--sentences", "lines", "--split-sentences"}), 2, {"--split-sentences"});
   expect(make({"--sentences", "lines", "--language", "de"}), 2, {"--language de"});
   expect(make({"--split-sentences", "--language", "nowhere"}), 2, {"--language nowhere"});
+  expect(make({"--append-eod", "--no-append-eod"}), 2, {"--append-eod and --no-append-eod"});
   expect(make({"--sentences", "array"}), 3, {"corpus.jsonl:1:", "an array of strings"});
   expect(preprocess({"--output", set, "--split-sentences"}), 2, {"--input"});
   write_file(folder.file("empty.jsonl"), "{\"text\": \"\"}\n");

@@ -145,8 +145,10 @@ TEST_CASE("a WordPiece vocabulary, from text to generated text; and what is refu
   const std::string text = expect(generate(run), 0).out;
   CHECK(text.rfind("Once upon a", 0) == 0);
   CHECK(expect(generate(run, {"--vocab-file", prefix + ".vocab.txt"}), 0).out == text);
-  expect(generate(run, {"--vocab-file", vocabulary}), 4, {"another 'bert-uncased' vocabulary"});
+  expect(generate(run, {"--vocab-file", vocabulary}), 4,
+         {"another 'bert-uncased' vocabulary", "leave --vocab-file out: " + run + "/tokenizer/ has the right one"});
   fs::remove_all(run + "/tokenizer");
+  expect(generate(run, {"--vocab-file", vocabulary}), 4, {"with --extra-ids", "PREFIX.vocab.txt"});
   expect(generate(run), 3, {"tokenizer/vocab.txt", "--vocab-file"});
 }
 
@@ -158,7 +160,8 @@ TEST_CASE("a WordPiece vocabulary is learned, and used at once") {
     command.insert(command.end(), more.begin(), more.end());
     return run_command(command, 60);
   };
-  expect(learn({"--type", "unigram"}), 2, {"bpe wordpiece"});
+  expect(learn({"--type", "sentence"}), 2, {"bpe wordpiece unigram"});
+  expect(learn({"--type", "wordpiece", "--extra-ids", "5"}), 2, {"--extra-ids 5", "--type unigram"});
   expect(learn({"--cased"}), 2, {"--cased"});
   expect(learn({"--type", "wordpiece", "--vocab-size", "63"}), 2, {"--vocab-size 63"});
   CHECK_FALSE(fs::exists(vocabulary));
@@ -171,4 +174,35 @@ TEST_CASE("a WordPiece vocabulary is learned, and used at once") {
   expect(run_command({preprocess_program(), "--input", corpus, "--output", folder.file("set"), "--tokenizer",
                       "bert-uncased", "--vocab-file", vocabulary + "/vocab.txt"}),
          0, {"bert-uncased"});
+}
+
+TEST_CASE("a Unigram vocabulary is learned, and broken ones are refused") {
+  const TemporaryFolder folder;
+  const std::string corpus = (shared_folder() / "corpus.jsonl").string(), vocabulary = folder.file("vocabulary");
+  const std::string file = vocabulary + "/tokenizer.json";
+  const auto learn = [&](const std::string& size) {
+    return run_command({preprocess_program(), "train-tokenizer", "--type", "unigram", "--extra-ids", "10", "--input",
+                        corpus, "--output", vocabulary, "--vocab-size", size},
+                       60);
+  };
+  const auto preprocess = [&](const std::string& tokenizer, const std::string& path, const std::string& extra_ids) {
+    return run_command({preprocess_program(), "--input", corpus, "--output", folder.file("set"), "--tokenizer",
+                        tokenizer, "--vocab-file", path, "--extra-ids", extra_ids});
+  };
+  expect(learn("73"), 2, {"--vocab-size 73", "at least 74"});
+  CHECK_FALSE(fs::exists(vocabulary));
+  expect(learn("200"), 0, {"(10 sentinels)"});
+  const std::string json = contents_of(file);
+  expect(learn("200"), 0);
+  CHECK((contents_of(file) == json));
+  expect(preprocess("unigram", file, "11"), 3, {"tokenizer.json:1:", "has 10 sentinels"});
+  expect(preprocess("sentencepiece", file, "0"), 2, {"--tokenizer unigram"});
+  expect(preprocess("byte", file, "3"), 2, {"--extra-ids"});
+  write_file(folder.file("cut.json"), json.substr(0, json.size() / 2));
+  expect(preprocess("unigram", folder.file("cut.json"), "0"), 3, {"cut.json:1:", "not a tokenizer.json"});
+  write_file(folder.file("cut.model"), "no model");
+  expect(preprocess("sentencepiece", folder.file("cut.model"), "0"), 3, {"cut.model: no model of SentencePiece"});
+  CHECK_FALSE(fs::exists(folder.file("set-00000.h5")));
+  expect(preprocess("unigram", file, "10"), 0, {"unigram"});
+  CHECK((contents_of(folder.file("set.tokenizer.json")) == json));
 }

@@ -34,8 +34,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_list(imported, model);
     HuggingFaceModel again =
         parse_hugging_face_config(hugging_face_config(model, imported.format, "float32"), kTensors);
+    // What export adds under a separate key.
     again.model.sequence_length = model.sequence_length;
+    again.model.decoder_sequence_length = model.decoder_sequence_length;
     again.model.vocab_multiple = model.vocab_multiple;
+    again.model.tie_embeddings = model.tie_embeddings;
     fuzz::require(config_of(again).model == model, "what is exported is not what was imported");
   });
   return 0;

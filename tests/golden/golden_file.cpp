@@ -86,9 +86,9 @@ Config config_of(const GoldenFile& file) {
   return config;
 }
 
-bool is_of_encoder(const GoldenFile& file) {
+bool has(const GoldenFile& file, const std::string& name) {
   const std::vector<std::string> names = file.datasets();
-  return std::binary_search(names.begin(), names.end(), "types");
+  return std::binary_search(names.begin(), names.end(), name);
 }
 
 NamedValues read_all_below(const GoldenFile& file, const std::string& prefix) {
@@ -99,6 +99,31 @@ NamedValues read_all_below(const GoldenFile& file, const std::string& prefix) {
   return values;
 }
 
+// Of an encoder, alone, with a task's head or with a decoder.
+void read_encoders_batch(const GoldenFile& file, Golden& golden) {
+  golden.gradients = read_all_below(file, "gradients.");
+  golden.loss = file.read<double>("loss").at(0);
+  golden.gradient_norm = file.read<double>("gradient_norm").at(0);
+  golden.batch.tokens = file.read<int>("tokens");
+  if (!has(file, "encoder_tokens")) {
+    golden.batch.types = file.read<int>("types");
+    golden.batch.lengths = file.read<int>("lengths");
+    golden.batch.labels = file.read<int>("labels");
+  }
+  if (has(file, "scores")) {
+    golden.scores = file.read<double>("scores");
+    return;
+  }
+  golden.batch.targets = file.read<int>("targets");
+  golden.batch.weights = file.read<float>("weights");
+  if (has(file, "encoder_tokens")) {
+    golden.batch.encoder_tokens = file.read<int>("encoder_tokens");
+    golden.batch.encoder_lengths = file.read<int>("encoder_lengths");
+  } else {
+    golden.loss_terms = file.read<double>("loss_terms");
+  }
+}
+
 }  // namespace
 
 Golden read_golden(const std::string& path, const std::string& type) {
@@ -107,13 +132,8 @@ Golden read_golden(const std::string& path, const std::string& type) {
   golden.config = config_of(file);
   golden.learning_rate = file.number<double>("learning_rate");
   golden.parameters = read_all_below(file, "parameters.");
-  if (is_of_encoder(file)) {
-    golden.gradients = read_all_below(file, "gradients.");
-    golden.loss = file.read<double>("loss").at(0);
-    golden.loss_terms = file.read<double>("loss_terms");
-    golden.gradient_norm = file.read<double>("gradient_norm").at(0);
-    golden.batch = {file.read<int>("tokens"),    file.read<int>("targets"), file.read<int>("types"),
-                    file.read<float>("weights"), file.read<int>("lengths"), file.read<int>("labels")};
+  if (has(file, "types") || has(file, "weights")) {
+    read_encoders_batch(file, golden);
     return golden;
   }
   const std::string of_type = type.empty() ? "" : type + ".";

@@ -1,5 +1,5 @@
-// A golden file: what scripts/make_golden.py, make_half_golden.py or make_bert_golden.py wrote about a tiny model
-// (their opening comments list the contents).
+// A golden file: what scripts/make_golden.py, make_half_golden.py, make_bert_golden.py, make_t5_golden.py or
+// make_task_golden.py wrote about a tiny model (their opening comments list the contents).
 #pragma once
 
 #include <map>
@@ -14,9 +14,11 @@ namespace megatron::test {
 
 struct GoldenBatch {
   std::vector<int> tokens, targets;  // [s, b]
-  std::vector<int> types;            // [s, b]; of an encoder, as the rest
-  std::vector<float> weights;        // [s, b]
-  std::vector<int> lengths, labels;  // [b]
+  std::vector<int> types;            // [s, b]; of an encoder alone
+  std::vector<float> weights;        // [s, b]; of any encoder
+  std::vector<int> lengths, labels;  // [b]; of an encoder alone; labels of a task's samples, each of some columns
+  std::vector<int> encoder_tokens;   // [s of the encoder, b]; of an encoder and decoder
+  std::vector<int> encoder_lengths;  // [b]
 };
 
 struct Golden {
@@ -25,7 +27,8 @@ struct Golden {
   NamedValues parameters, gradients;
   double loss = 0, gradient_norm = 0;  ///< of `batch` at the initial values
   GoldenBatch batch;
-  std::vector<double> loss_terms;       ///< of an encoder alone, which has no logits and steps
+  std::vector<double> loss_terms;       ///< of an encoder alone; files of encoders have no logits and steps
+  std::vector<double> scores;           ///< of a task's head alone: [samples, classes]
   std::vector<float> logits;            ///< [s, b, vocab_size], of `batch`
   std::vector<GoldenBatch> steps;       ///< of the training that starts from the initial values, too
   std::vector<double> losses, norms;    ///< of the steps, before each update

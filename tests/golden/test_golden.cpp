@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "comm/thread_communicator.h"
 #include "golden/golden_file.h"
+#include "golden/golden_micro_batches.h"
 #include "ops/ops_decorator.h"
 #include "support/tiny_training.h"
 #include "support/worst_of.h"
@@ -31,45 +32,6 @@ double loss_scale(const Config& config) {
   return config.precision.loss_scale > 0 ? config.precision.loss_scale : 1;
 }
 
-/// A batch cut into micro-batches by columns.
-class GoldenMicroBatches {
- public:
-  GoldenMicroBatches(const Config& config, const GoldenBatch& batch) {
-    const std::int64_t s = config.model.sequence_length, b = config.train.micro_batch_size;
-    const std::int64_t columns = config.train.global_batch_size, count = columns / b;
-    for (std::int64_t i = 0; i < s; ++i) {
-      positions_.push_back(static_cast<int>(i));
-      for (std::int64_t j = 0; j < b; ++j) position_ids_.push_back(static_cast<int>(i));
-    }
-    for (std::int64_t k = 0; k < count; ++k) {
-      std::vector<int>&tokens = tokens_.emplace_back(), &targets = targets_.emplace_back();
-      for (std::int64_t i = 0; i < s; ++i) {
-        for (std::int64_t j = k * b; j < (k + 1) * b; ++j) {
-          tokens.push_back(batch.tokens[static_cast<std::size_t>(i * columns + j)]);
-          targets.push_back(batch.targets[static_cast<std::size_t>(i * columns + j)]);
-        }
-      }
-    }
-    for (std::size_t k = 0; k < tokens_.size(); ++k) {
-      MicroBatch micro_batch;
-      micro_batch.main.tokens = {tokens_[k].data(), {s, b}, DType::i32};
-      micro_batch.main.targets = {targets_[k].data(), {s, b}, DType::i32};
-      micro_batch.main.position_ids = {position_ids_.data(), {s, b}, DType::i32};
-      micro_batch.main.positions = {positions_.data(), {s}, DType::i32};
-      micro_batch.first_sample = static_cast<std::int64_t>(k) * b;
-      micro_batch.main.sequence = s;
-      micro_batch.samples = b;
-      micro_batches_.push_back(micro_batch);
-    }
-  }
-  const std::vector<MicroBatch>& list() const { return micro_batches_; }
-
- private:
-  std::vector<std::vector<int>> tokens_, targets_;
-  std::vector<int> position_ids_, positions_;
-  std::vector<MicroBatch> micro_batches_;
-};
-
 double targets_of(const Config& config) {
   return static_cast<double>(config.model.sequence_length * config.train.global_batch_size);
 }
@@ -91,7 +53,7 @@ using Around = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)>;
 /// Values of the parameters, and the master copies that they are rounded from.
 void set_masters(Replica& replica, const NamedValues& whole) {
   if (replica.store().values().dtype() == DType::f32) return set_values(replica.store(), whole);
-  const std::vector<FlatRange> owned = replica.store().owned_by(0);
+  const std::vector<FlatRange> owned = replica.store().owned_by({});
   for (const Parameter& parameter : replica.store().all()) {
     const std::vector<float> values = box_of(parameter, whole.at(parameter.name));
     const float* next = values.data();

@@ -1,99 +1,22 @@
 // Models that Hugging Face's transformers saved: imported, they give the logits that it computes; exported again, they
 // are the same numbers. scripts/make_interop_golden.py made them; scripts/check_interop.py checks more of them, and
 // what transformers makes of our exports, where it is installed.
-#include <catch2/catch.hpp>
-#include <cmath>
-
-#include "comm/thread_communicator.h"
-#include "interop/hugging_face.h"
-#include "support/require_error.h"
-#include "support/temporary_folder.h"
-#include "support/worst_of.h"
+#include "golden/interop_models.h"
+#include "support/data_support.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-std::string golden(const std::string& name) {
-  return std::string(MEGATRON_GOLDEN_FOLDER) + "/interop/" + name;
+ModelConfig small_model() {
+  ModelConfig model;
+  model.layers = 2;
+  model.hidden_size = 32;
+  model.attention_heads = model.query_groups = 4;
+  model.ffn_hidden_size = 128;
+  return model;
 }
-
-ConversionReport import_model(const std::string& source, const std::string& target, const ImportOptions& options = {}) {
-  ConversionReport report;
-  run_as_threads(1, [&](Communicator& world) { report = import_checkpoint(source, target, world, options); });
-  return report;
-}
-
-ConversionReport export_model(const std::string& source, const std::string& target, const ExportOptions& options = {}) {
-  ConversionReport report;
-  run_as_threads(1, [&](Communicator& world) {
-    std::vector<std::string> warnings;
-    report = export_checkpoint(open_named_checkpoint(world, source, warnings), target, world, options);
-  });
-  return report;
-}
-
-std::vector<float> numbers_of(const SafetensorsModel& model, const std::string& name) {
-  std::vector<float> numbers(static_cast<std::size_t>(model.entry(name).elements()));
-  model.read(name, 0, numbers);
-  return numbers;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = worst_of(largest, std::abs(double{a[i]} - double{b[i]}));
-  return largest;
-}
-
-/// A copy of a golden model that a test may damage.
-class Copy {
- public:
-  explicit Copy(const std::string& name) { fs::copy(golden(name), path()); }
-  std::string path() const { return folder_.file("model"); }
-  std::string target() const { return folder_.file("target"); }
-  void change_config(const std::function<void(json&)>& change) const {
-    json config = json::parse(contents_of(path() + "/config.json"));
-    change(config);
-    write_file(path() + "/config.json", config.dump());
-  }
-  /// The same tensors with others added, changed or left out.
-  void change_tensors(
-      const std::function<void(std::map<std::string, std::pair<NewTensor, std::vector<float>>>&)>& change) {
-    std::map<std::string, std::pair<NewTensor, std::vector<float>>> tensors;
-    {
-      const SafetensorsModel model(path());
-      for (const std::string& name : model.names()) {
-        tensors[name] = {{name, model.entry(name).shape}, numbers_of(model, name)};
-      }
-    }
-    change(tensors);
-    fs::remove(path() + "/model.safetensors");
-    std::vector<NewTensor> list;
-    std::vector<std::vector<float>> numbers;
-    for (const auto& [name, tensor] : tensors) {
-      list.push_back(tensor.first);
-      numbers.push_back(tensor.second);
-    }
-    write_safetensors(path(), list, SafetensorsType::f32, 1 << 30, [&](std::size_t index, std::span<float> to) {
-      std::copy(numbers[index].begin(), numbers[index].end(), to.begin());
-    });
-  }
-  void refused(const std::string& part, const ImportOptions& options = {}) const {
-    require_error(ErrorKind::checkpoint, {part}, [&] { import_model(path(), target(), options); });
-    CHECK_FALSE(fs::exists(target()));
-    for (const auto& entry : fs::directory_iterator(folder_.path())) {
-      CHECK_FALSE(entry.path().filename().string().starts_with(".making"));
-    }
-  }
-
- private:
-  TemporaryFolder folder_;
-};
 
 /// The same sizes as a Llama without biases.
 ModelConfig family_of_llama(ModelConfig model) {
@@ -104,18 +27,18 @@ ModelConfig family_of_llama(ModelConfig model) {
   return model;
 }
 
-void require_round_trip(HuggingFaceFormat format) {
-  const std::string name = name_of(format);
+void require_round_trip(HuggingFaceFormat format, const std::string& name) {
   const TemporaryFolder folder;
-  const ConversionReport imported = import_model(golden(name), folder.file("imported"));
-  const json expected = json::parse(contents_of(golden(name) + "/logits.json"));
+  const ConversionReport imported = import_model(stored_model(name), folder.file("imported"));
+  const json expected = json::parse(contents_of(stored_model(name) + "/logits.json"));
   REQUIRE(imported.compared.has_value());
   CHECK(imported.compared->tokens == expected.at("tokens").get<std::vector<std::int32_t>>());
+  CHECK(json(imported.compared->encoder_tokens) == expected.value("encoder_tokens", json::array()));
   CHECK(imported.compared->largest_difference == 0);
   CHECK(largest_difference(imported.compared->logits, expected.at("logits").get<std::vector<float>>()) < 1e-5);
 
   export_model(folder.file("imported"), folder.file("exported"), {.format = format, .max_shard_bytes = 2000});
-  const SafetensorsModel before(golden(name)), after(folder.file("exported"));
+  const SafetensorsModel before(stored_model(name)), after(folder.file("exported"));
   CHECK(before.names() == after.names());
   for (const std::string& tensor : before.names()) {
     CAPTURE(tensor);
@@ -139,7 +62,43 @@ void require_round_trip(HuggingFaceFormat format) {
 TEST_CASE("every family as transformers saves it: the same logits, the same tensors back", "[interop]") {
   const HuggingFaceFormat format = GENERATE(from_range(hugging_face_formats()));
   CAPTURE(name_of(format));
-  require_round_trip(format);
+  require_round_trip(format, name_of(format));
+}
+
+TEST_CASE("T5 1.1, gated and untied, as transformers saves it", "[interop]") {
+  require_round_trip(HuggingFaceFormat::t5, "t5-gated");
+}
+
+TEST_CASE("BERT with its own vocab.txt: tokens that are added to it get rows of zeros", "[interop]") {
+  Copy copy("bert");
+  std::string lines = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (char c = 'a'; c < 'o'; ++c) lines += std::string(1, c) + "\n";
+  write_file(copy.path() + "/vocab.txt", lines);
+  const ConversionReport imported = import_model(copy.path(), copy.target());
+  CHECK(imported.has_tokenizer);
+  CHECK(imported.zero_rows == 2);
+  REQUIRE(imported.compared.has_value());
+  CHECK(imported.compared->differing == 0);
+  const json expected = json::parse(contents_of(stored_model("bert") + "/logits.json"));
+  CHECK(imported.compared->tokens == expected.at("tokens").get<std::vector<std::int32_t>>());
+  std::vector<float> known, added;
+  for (std::size_t i = 0; i < imported.compared->logits.size(); ++i) {
+    (i % 21 < 19 ? known : added).push_back(imported.compared->logits[i]);
+  }
+  CHECK(largest_difference(known, expected.at("logits").get<std::vector<float>>()) < 1e-5);
+  CHECK(added == std::vector<float>(2 * imported.compared->tokens.size()));
+
+  // Shards of that vocabulary say the same; and what is exported has all tokens.
+  const TemporaryFolder folder;
+  const auto tokenizer = make_tokenizer({"bert-uncased", copy.path() + "/vocab.txt", ""});
+  make_shard(folder.file("p"), {{5, 20}}, 0, 1, vocabulary_of(*tokenizer));
+  CHECK(import_model(copy.path(), folder.file("by data"), {.data = folder.file("p")}).zero_rows == 2);
+  export_model(copy.target(), folder.file("exported"));
+  CHECK(import_model(folder.file("exported"), folder.file("again")).zero_rows == 0);
+
+  fs::remove_all(copy.target());
+  write_file(copy.path() + "/vocab.txt", lines + "z\n");
+  copy.refused("its tables have 19 rows, the vocabulary has 22 tokens");
 }
 
 TEST_CASE("a base model comes without a prefix, whatever the family", "[interop]") {
@@ -228,16 +187,24 @@ TEST_CASE("a family's models that cannot be expressed are refused by their key",
   refuse("opt", {{"word_embed_proj_dim", 8}}, "\"word_embed_proj_dim\" is not \"hidden_size\"");
   refuse("opt", {{"layer_norm_elementwise_affine", false}}, "\"layer_norm_elementwise_affine\"");
   refuse("bloom", {{"apply_residual_connection_post_layernorm", true}}, "\"apply_residual_connection_post_layernorm\"");
+  refuse("mixtral", {{"router_jitter_noise", 0.1}}, "\"router_jitter_noise\"");
+  refuse("qwen2_moe", {{"shared_expert_intermediate_size", 25}},
+         "\"shared_expert_intermediate_size\" = 25 is no multiple of \"moe_intermediate_size\" = 10");
+  refuse("qwen2_moe", {{"mlp_only_layers", {0, 1, 2, 3}}}, "\"mlp_only_layers\" leaves no layer with experts");
+  refuse("qwen2_moe", {{"mlp_only_layers", {0, 1}}}, "has no tensor model.layers.0.mlp.gate_proj.weight");
+  refuse("t5", {{"is_decoder", true}}, "\"is_decoder\": true");
+  refuse("t5", {{"is_encoder_decoder", false}}, "\"is_encoder_decoder\": false");
+  refuse("t5", {{"dense_act_fn", "silu"}}, "the activation \"silu\" is none of ours");
+  refuse("t5-gated", {{"dense_act_fn", "relu"}}, "the activation \"relu\" is none of ours with a gate");
+  refuse("t5", {{"num_decoder_layers", 200000}}, "200002 layers, and the files have 60 tensors");
+  refuse("t5", {{"num_decoder_layers", 2}}, "decoder.block.2.layer.0.SelfAttention.k.weight has no place");
+  refuse("t5", {{"relative_attention_num_buckets", 16}}, "relative_attention_bias.weight is [12,4], and by its");
   refuse("phi", {{"qk_layernorm", true}}, "\"qk_layernorm\": true");
   refuse("phi", {{"rope_parameters", {{"partial_rotary_factor", 2}}}}, "model.rotary_fraction = 2 is out of range");
 }
 
 TEST_CASE("an exported model is of the first family that has a place for all of it", "[interop]") {
-  ModelConfig model;
-  model.layers = 2;
-  model.hidden_size = 32;
-  model.attention_heads = model.query_groups = 4;
-  model.ffn_hidden_size = 128;
+  ModelConfig model = small_model();
   CHECK(format_of(model) == HuggingFaceFormat::gpt2);
   model.activation = "relu";
   model.bias = false;
@@ -258,6 +225,28 @@ TEST_CASE("an exported model is of the first family that has a place for all of 
   CHECK(format_of(model) == HuggingFaceFormat::qwen3);
   require_error(ErrorKind::configuration, {"llama: model.attention_window must be left out"},
                 [&] { require_format(model, HuggingFaceFormat::llama); });
+}
+
+TEST_CASE("a model with experts is of the family that has its shared ones, or of none", "[interop]") {
+  ModelConfig model = family_of_llama(small_model());
+  model.tie_embeddings = false;
+  model.norm_epsilon = 1e-6;
+  model.moe.experts = 4;
+  model.moe.ffn_hidden_size = 16;
+  CHECK(format_of(model) == HuggingFaceFormat::mixtral);
+  model.moe.shared_experts = 2;
+  model.moe.shared_gate = true;
+  model.moe.every = 2;
+  model.bias = {true, false, false};
+  CHECK(format_of(model) == HuggingFaceFormat::qwen2_moe);
+  model.moe.shared_gate = false;
+  require_error(ErrorKind::configuration,
+                {"qwen2_moe: moe.shared_gate must be true", "moe.shared_experts must be left out"},
+                [&] { format_of(model); });
+  model.moe.shared_experts = 0;
+  model.moe.residual = true;
+  require_error(ErrorKind::configuration, {"moe.residual must be false", "moe.shared_experts must be given"},
+                [&] { format_of(model); });
 }
 
 TEST_CASE("every tensor of an imported model is used, and none is missing", "[interop]") {

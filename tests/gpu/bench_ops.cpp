@@ -13,6 +13,7 @@
 
 #include "cuda/matmul_library.h"
 #include "gpu/bench.h"
+#include "gpu/bench_experts.h"
 
 namespace megatron {
 namespace {
@@ -180,6 +181,7 @@ void attention(Bench& bench, const Model& model) {
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
   // Causal: half of the square, two products forward and five backward; of documents that part of it that they are.
   const double product = static_cast<double>(s * s * b * a * d);
+  const Tensor ddistance_bias = bench.zeros({a, DistanceBuckets{}.buckets});
   const auto measure = [&](const std::string& name, double share, const AttentionMask& mask, const Dropout& dropout) {
     bench.measure(fmt::format("attention_forward{}", name), 0, 2 * share * product, [&] {
       bench.ops().attention_forward({.q = part(qkv, 0),
@@ -203,7 +205,8 @@ void attention(Bench& bench, const Model& model) {
                                       .dv = part(dqkv, 2),
                                       .scale = scale,
                                       .mask = mask,
-                                      .dropout = dropout});
+                                      .dropout = dropout,
+                                      .ddistance_bias = mask.distance_bias ? ddistance_bias : Tensor()});
     });
   };
   const auto documents = [&](std::int64_t length) {
@@ -218,6 +221,11 @@ void attention(Bench& bench, const Model& model) {
   measure(", one document", 1, documents(s), {});
   measure(", 8 documents", 1.0 / 8, documents(s / 8), {});
   measure(", ALiBi", 1, alibi, {});
+  AttentionMask encoder, distances;
+  encoder.causal = distances.causal = false;
+  distances.distance_bias = bench.random({a, distances.distance_buckets.buckets});
+  measure(", whole square", 2, encoder, {});
+  measure(", whole square, bias of distances", 2, distances, {});
   const Tensor tokens = bench.tokens(s * b, s), frequencies = bench.zeros({d / 2});
   bench.measure("rotary, queries and keys", 4 * static_cast<double>(s * b * a * d) * kHalfBytes, 0, [&] {
     bench.ops().rotary(
@@ -307,6 +315,9 @@ void run(Bench& bench, const Model& model) {
   activations(bench, model);
   dropout_adds(bench, model);
   embedding_and_loss(bench, model);
+  ExpertBench(bench, model.sequence, model.batch, h, 8, 2).run();
+  ExpertBench(bench, model.sequence, model.batch, h, 64, 8).run();
+  bench_mixed_rows(bench, model.sequence, model.batch, h);
   optimizer(bench, model);
 }
 

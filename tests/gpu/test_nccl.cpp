@@ -46,7 +46,8 @@ struct Lane {
 TEST_CASE("calls on a lane run after the operations before them and before those that wait for them") {
   Lane l;
   l.finish(l.first);
-  for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast}) {
+  for (const Verb verb :
+       {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast, Verb::all_to_all}) {
     for (int round = 1; round <= 300; ++round) {  // more than a queue has events
       l.backend.ops->fill(l.x, round);
       l.backend.ops->fill(l.y, -1);

@@ -132,6 +132,25 @@ TEST_CASE("every family of models trains on the GPU as it does on the CPU, and t
   require_close(train(config, "cuda"), gpu, precision == "fp32" ? 1e-5 : 5e-3, precision == "fp32" ? 1e-4 : 5e-2);
 }
 
+TEST_CASE("BERT and T5 train on the GPU as they do on the CPU, and twice the same bits") {
+  const auto variant = GENERATE(like_megatron_bert, like_bert, like_megatron_t5, like_t5);
+  const std::string precision = GENERATE("fp32", "bf16");
+  const ShardFolder folder;
+  Config config = config_of(folder, precision);
+  variant(config.model);
+  config.data.train = make_sentence_corpus(folder);
+  config.data.split = "100,0,0";
+  CAPTURE(precision, config.model.family, config.model.norm_position, config.model.position_embedding);
+  const bool half = precision != "fp32";
+  const Trace cpu = train(config, "cpu"), gpu = train(config, "cuda");
+  REQUIRE(gpu.losses.size() == kSteps);
+  require_close(gpu, cpu, half ? 5e-3 : 1e-5, half ? 5e-2 : 1e-4);
+  CHECK(train(config, "cuda") == gpu);
+  config.parallel.tensor = config.parallel.pipeline = 2;
+  config.parallel.sequence_parallel = true;
+  require_close(train(config, "cuda"), gpu, half ? 5e-3 : 1e-5, half ? 5e-2 : 1e-4);
+}
+
 TEST_CASE("ranks that share a GPU train what one rank trains") {
   const ShardFolder folder;
   const Config one = config_of(folder, "fp32");

@@ -103,6 +103,34 @@ TEST_CASE("working memory of embeddings, losses and norms is planned") {
   check_planned(backend, [&](Ops& ops) { ops.square_sum({.x = dy, .total = total}); });
 }
 
+TEST_CASE("working memory of a router's losses and of places at random is planned") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t s = GENERATE(1, 700), b = 2, experts = 4, top_k = 2;
+  CAPTURE(s);
+  const Tensor probabilities = tensor({s, b, experts}), log_sums = tensor({s * b}), total = tensor({1}, DType::f64);
+  const Tensor chosen = tensor({s, b, top_k}, DType::i32), slots = tensor({s, b, top_k}, DType::i32);
+  const Tensor counts = tensor({b, experts}, DType::i32), positions = tensor({s}, DType::i32);
+  const ExpertSlots layout{.experts = experts, .capacity = 3};
+  const Tensor entries = tensor({layout.count(b)}, DType::i32);
+  check_planned(backend, [&](Ops& ops) {
+    ops.route_losses({.probabilities = probabilities,
+                      .counts = counts,
+                      .log_sums = log_sums,
+                      .top_k = top_k,
+                      .balance = total,
+                      .z = total});
+  });
+  check_planned(backend, [&](Ops& ops) {
+    ops.plan_routes({.chosen = chosen,
+                     .layout = layout,
+                     .order = {.random = true, .positions = positions},
+                     .slots = slots,
+                     .entries = entries,
+                     .counts = counts});
+  });
+}
+
 TEST_CASE("working memory of attention's gradient is planned") {
   Backend backend = make_cuda_backend(0);
   Arguments tensor(backend);
@@ -123,5 +151,37 @@ TEST_CASE("working memory of attention's gradient is planned") {
                             .scale = 1,
                             .mask = {},
                             .dropout = {}});
+  });
+}
+
+TEST_CASE("working memory of attention with a bias of distances is planned") {
+  Backend backend = make_cuda_backend(0);
+  Arguments tensor(backend);
+  const std::int64_t s = GENERATE(1, 130), b = 2, a = 3, d = GENERATE(8, 136);
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  CAPTURE(s, d, name_of(type));
+  const Shape shape{s, b, a, d};
+  const Tensor q = tensor(shape, type), k = tensor(shape, type), v = tensor(shape, type), out = tensor(shape, type);
+  const Tensor dq = tensor(shape, type), dk = tensor(shape, type), dv = tensor(shape, type), lse = tensor({b, a, s});
+  AttentionMask mask;
+  mask.distance_bias = tensor({a, 16}, type);
+  mask.distance_buckets = {.buckets = 16, .max_distance = 64};
+  const Tensor ddistance_bias = tensor({a, 16});
+  check_planned(backend, [&](Ops& ops) {
+    ops.attention_forward({.q = q, .k = k, .v = v, .out = out, .log_sum_exp = lse, .mask = mask, .dropout = {}});
+  });
+  check_planned(backend, [&](Ops& ops) {
+    ops.attention_backward({.dout = out,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .out = out,
+                            .log_sum_exp = lse,
+                            .dq = dq,
+                            .dk = dk,
+                            .dv = dv,
+                            .mask = mask,
+                            .dropout = {},
+                            .ddistance_bias = ddistance_bias});
   });
 }

@@ -36,6 +36,49 @@ Answer answer(const std::string& run, DType type, bool separate) {
 
 }  // namespace
 
+TEST_CASE("inference: experts are chosen with the biases of the checkpoint") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  with_balanced_experts(config.model);
+  config.model.moe.bias_rate = 2;  // more than any probability: it decides alone
+  config.parallel.pipeline = 2;
+  config.data.train = make_corpus(folder);
+  config.run.directory = folder.file("run");
+  config.train.steps = 3;
+  run_loop(config);
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    const CheckpointReader checkpoint = open_named_checkpoint(world, config.run.directory, warnings);
+    InferenceModel model(config_for_inference(checkpoint), world,
+                         {.backend = make_cpu_backend(), .transport = {}, .description = {}});
+    model.load(world, checkpoint);
+    const std::vector<std::int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6};
+    std::vector<float> with, without;
+    model.logits(tokens, 0, with);
+    int biases = 0;
+    for (const TensorSlice& slice : model.values()) {
+      if (!slice.name.ends_with(".moe.router.choice_bias")) continue;
+      ++biases;
+      bool moved = false;
+      for (std::int64_t i = 0; i < slice.count; ++i) {
+        float& number = slice.value.as<float>()[i];
+        CHECK((number == 0 || std::fmod(std::abs(number), 2.0f) == 0));
+        moved = moved || number != 0;
+        number = 0;
+      }
+      CHECK(moved);
+    }
+    CHECK(biases == 2);
+    model.logits(tokens, 0, without);
+    CHECK(with != without);
+  });
+  const Answer full = answer(config.run.directory, DType::f32, false);
+  CHECK(answer(config.run.directory, DType::f32, true).logits == full.logits);
+  // The weights are half as large, the biases are what they were.
+  const std::size_t states = (2 + 1) * 16 * sizeof(float);  // of two layers, and zeros; each padded to 16 numbers
+  CHECK(2 * (answer(config.run.directory, DType::bf16, true).bytes - states) == full.bytes - states);
+}
+
 TEST_CASE("inference: weights take their precision's bytes and no gradients; logits are rounded accordingly") {
   const ShardFolder folder;
   Config config = tiny_config();

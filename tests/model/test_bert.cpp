@@ -4,9 +4,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "comm/counting_communicator.h"
 #include "config/presets.h"
-#include "model/family.h"
+#include "model/each_rank.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;
@@ -20,31 +19,6 @@ Config tiny_bert() {
   config.model.family = "bert";
   config.train.micro_batch_size = 3;
   return config;
-}
-
-/// visit(store, chunks, coordinates) for every rank of a grid.
-template <class Visit>
-void for_each_rank(Config config, const Visit& visit) {
-  const ParallelConfig& p = config.parallel;
-  const GridShape shape{.tensor = static_cast<int>(p.tensor),
-                        .pipeline = static_cast<int>(p.pipeline),
-                        .ties = family_of(config.model).ties(config)};
-  for (int rank = 0; rank < shape.ranks(); ++rank) {
-    CountingCommunicator world(rank, shape.ranks());
-    const ProcessGrid grid(world, shape);
-    const TensorRegion region(grid, p.sequence_parallel);
-    ParameterStore store;
-    const Stages chunks = make_stages(config, grid, region, store);
-    visit(store, chunks, grid.at());
-  }
-}
-
-std::int64_t owned_parameters(const Config& config) {
-  std::int64_t sum = 0;
-  for_each_rank(config, [&](const ParameterStore& store, const Stages&, const GridCoordinates&) {
-    for (const Parameter& parameter : store.all()) sum += parameter.owner ? parameter.elements() : 0;
-  });
-  return sum;
 }
 
 Config preset(const std::string& name, std::int64_t vocabulary) {

@@ -96,6 +96,34 @@ TEST_CASE("the counted parameters are the matrices and the padded head, nothing 
   CHECK_THROWS_AS(multiplying_parameters(ModelConfig{}), Error);
 }
 
+TEST_CASE("experts count as often as a token goes through one, and dense parts next to them whole") {
+  ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
+  model.moe.experts = 8;
+  model.moe.every = 2;  // six layers
+  model.moe.ffn_hidden_size = 1024;
+  const std::int64_t attention = 12LL * 4 * 768 * 768, head = 50304LL * 768, dense = 6LL * 8 * 768 * 768;
+  const std::int64_t experts = 6LL * (8 * 768 + 2 * 2 * 768 * 1024), rest = attention + head + dense + experts;
+  CHECK(multiplying_parameters(model) == rest);
+  const double repeated = flops_per_token(model, 12).hardware - flops_per_token(model).model;
+
+  ModelConfig shared = model;
+  shared.moe.shared_experts = 3;
+  CHECK(multiplying_parameters(shared) == rest + 6LL * 2 * 768 * 3 * 1024);
+  // Recomputation repeats the first of their two matrices; behind a gate both.
+  CHECK(flops_per_token(shared, 12).hardware - flops_per_token(shared).model ==
+        Approx(repeated + 2.0 * 6 * 768 * 3 * 1024));
+  shared.moe.shared_gate = true;
+  CHECK(multiplying_parameters(shared) == rest + 6LL * (2 * 768 * 3 * 1024 + 768));
+  CHECK(flops_per_token(shared, 12).hardware - flops_per_token(shared).model ==
+        Approx(repeated + 2.0 * 6 * (2 * 768 * 3 * 1024 + 768)));
+
+  ModelConfig residual = model;
+  residual.moe.residual = true;
+  CHECK(multiplying_parameters(residual) == rest + 6LL * (2 * 768 * 3072 + 2 * 768));
+  CHECK(flops_per_token(residual, 12).hardware - flops_per_token(residual).model ==
+        Approx(repeated + 2.0 * 6 * (2 * 768 * 3072 + 2 * 768)));
+}
+
 TEST_CASE("a window leaves attention as much work as it leaves pairs") {
   ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
   const double whole = flops_per_token(model).model, rest = 6.0 * static_cast<double>(multiplying_parameters(model));

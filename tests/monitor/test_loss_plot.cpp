@@ -6,6 +6,7 @@
 
 #include "monitor/loss_plot.h"
 #include "monitor/metrics.h"
+#include "plots/axis.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;

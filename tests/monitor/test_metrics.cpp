@@ -63,6 +63,13 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
         R"("grad_norm":0.3333333333333333,"learning_rate":6e-05,"samples":336,"tokens":344064,"epoch":0.25,)"
         R"("global_batch_size":48,"step_seconds":1.5,"tokens_per_second":32768,"model_tflops_per_rank":0.125,)"
         R"("hardware_tflops_per_rank":0.15,"loss_scale":4294967296,"skipped":1,"time":1700000000.25})");
+  // Of a model with experts what they got, rounded to one part in 10^6.
+  metrics.experts = ExpertMetrics{0.0625, 1e-5, {{"layers.1", {1.0 / 3, 2.0 / 3}}, {"layers.3", {1, 0}}}};
+  const std::string line = metrics_line(metrics);
+  CHECK(line.ends_with(
+      R"("skipped":1,"experts":{"dropped":0.0625,"router_gap":1e-05,"load":{"layers.1":[0.333333,0.666667],)"
+      R"("layers.3":[1,0]}},"time":1700000000.25})"));
+  CHECK(nlohmann::json::parse(line).at("experts").at("load").at("layers.1").at(1) == 0.666667);
   CHECK(metrics_line(EvaluationMetrics{"test", 7, 0.0, {}, 336, 344064, 1700000000.25}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":0,"perplexity":1,"samples":336,"tokens":344064,)"
         R"("time":1700000000.25})");
@@ -70,6 +77,10 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
   CHECK(metrics_line(EvaluationMetrics{"test", 7, 5.0, {{"first", 0.0}, {"second", 2.5}}, 336, 344064, 2.5}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":5,"losses":{"first":0,"second":2.5},"perplexity":1,)"
         R"("samples":336,"tokens":344064,"time":2.5})");
+  // Of labels the share that was told right, and of how many.
+  CHECK(metrics_line(EvaluationMetrics{"test", 7, 5.0, {}, 336, 344064, 2.5, 0.75, 40}) ==
+        R"({"kind":"eval","split":"test","step":7,"loss":5,"accuracy":0.75,"examples":40,"samples":336,)"
+        R"("tokens":344064,"time":2.5})");
 }
 
 TEST_CASE("doubles read back as the same bits and non-finite ones are null") {
@@ -90,6 +101,47 @@ TEST_CASE("doubles read back as the same bits and non-finite ones are null") {
   CHECK(object.at("losses").at("language_model").is_null());
   CHECK(perplexity(0) == 1);
   CHECK(perplexity(1000) == std::exp(20.0));
+}
+
+TEST_CASE("experts: long lines are read back, too long ones leave the load out") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  TrainMetrics metrics = some_step(1);
+  const auto write = [&](std::size_t layers, std::size_t experts) {
+    metrics.experts = ExpertMetrics{0, 0.5, {}};
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      metrics.experts->load.emplace_back("layers." + std::to_string(layer), std::vector<double>(experts, 0.123456));
+    }
+    MetricsWriter(path, log).write(metrics);
+  };
+  write(100, 512);
+  write(300, 4096);
+  std::vector<bool> loads;
+  CHECK(visit_metrics(path, [&](const nlohmann::json& object, std::string_view) {
+          const auto& experts = object.at("experts");
+          CHECK(experts.at("router_gap") == 0.5);
+          loads.push_back(experts.contains("load"));
+          if (loads.back()) CHECK(experts.at("load").at("layers.99").size() == 512);
+        }) == 0);
+  CHECK(loads == std::vector<bool>{true, false});
+  // Every token goes to all experts.
+  metrics.experts = ExpertMetrics{0, INFINITY, {}};
+  CHECK(metrics_line(metrics).find(R"("router_gap":null)") != std::string::npos);
+}
+
+TEST_CASE("lines: brackets in strings are no nesting, deep ones are passed over") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  const std::string named = R"({"name":"\"[[[[[[[[[[[[","step":1})",
+                    hidden = R"({"a":["]",["]",["]",["]",["]",["]",["]",[]]]]]]]]})";
+  write_file(path, named + "\n" + hidden + "\n");
+  int seen = 0;
+  CHECK(visit_metrics(path, [&](const nlohmann::json&, std::string_view text) {
+          CHECK(text == named);
+          ++seen;
+        }) == 1);
+  CHECK(seen == 1);
 }
 
 TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for byte, and mends a torn end") {

@@ -54,6 +54,20 @@ TEST_CASE("MPI: a rank sends as many messages as the meter says") {
             [&] { world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole)); });
     compare("reduce-scatter",
             [&] { world.reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part)); });
+    std::vector<float> exchanged(whole.size());
+    for (const std::size_t in_a_part : {1UL, 7777UL, 200000UL}) {  // of several parts to a chunk
+      const auto elements = static_cast<std::int64_t>(in_a_part) * size;
+      compare("all-to-all", [&] {
+        world.all_to_all(communicator_cases::tensor_of(whole).slice(0, 0, elements),
+                         communicator_cases::tensor_of(exchanged).slice(0, 0, elements));
+      });
+    }
+    const auto three = world.split(world.rank() / 3, 0, "three");
+    std::vector<std::uint8_t> cut(static_cast<std::size_t>(three->size()) * 6000000), cut_exchanged(cut.size());
+    three->set_meter(&meter);
+    compare("all-to-all of cut parts", [&] {
+      three->all_to_all(communicator_cases::tensor_of(cut), communicator_cases::tensor_of(cut_exchanged));
+    });
     compare("broadcast", [&] { world.broadcast(communicator_cases::tensor_of(large), size - 1); });
     compare("texts", [&] { world.gather_texts("text", size / 2); });
     world.set_meter(nullptr);
@@ -77,6 +91,29 @@ TEST_CASE("MPI: an operation ends by progress() alone") {
     pending.wait();
     const auto wrong = std::count_if(values.begin(), values.end(), [&](float value) { return value != sum; });
     communicator_cases::expect(wrong == 0, "{} elements are not the sum", wrong);
+  });
+}
+
+TEST_CASE("MPI: an all-to-all ends by progress() alone") {
+  run_on_all_ranks("progress of an all-to-all", [](Communicator& world) {
+    if (world.size() == 1) return;
+    const std::int64_t part = (4 << 20) / world.size();  // 16 MiB in all: several chunks
+    std::vector<float> send(static_cast<std::size_t>(part * world.size())), receive(send.size(), -1);
+    const auto part_of = [&](std::size_t i) { return static_cast<int>(i) / static_cast<int>(part); };
+    for (std::size_t i = 0; i < send.size(); ++i) send[i] = static_cast<float>(world.rank() * 100 + part_of(i));
+    Pending pending =
+        world.start_all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!pending.ready() && std::chrono::steady_clock::now() < deadline) {
+      world.progress();
+      std::this_thread::yield();
+    }
+    communicator_cases::expect(pending.ready(), "not complete by progress()");
+    pending.wait();
+    for (std::size_t i = 0; i < receive.size(); ++i) {
+      const auto wanted = static_cast<float>(part_of(i) * 100 + world.rank());
+      communicator_cases::expect(receive[i] == wanted, "element {} is {}, not {}", i, receive[i], wanted);
+    }
   });
 }
 
@@ -127,6 +164,7 @@ TEST_CASE("MPI: the grid on real ranks") {
     if (world.size() % 4 == 0) shape.pipeline = 2;
     if (world.size() % 8 == 0) shape.context = 2;
     shape.data = world.size() / (shape.tensor * shape.context * shape.pipeline);
+    if (shape.data % 2 == 0) shape.expert = 2;
     if (shape.pipeline == 2) shape.ties = {{0, 1}, {1}};
     const ProcessGrid grid(world, shape);
     const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value); };
@@ -134,6 +172,9 @@ TEST_CASE("MPI: the grid on real ranks") {
     communicator_cases::expect(sum(grid.data(), 1) == shape.data, "data group");
     communicator_cases::expect(sum(grid.context(), 1) == shape.context, "context group");
     communicator_cases::expect(sum(grid.copies(), 1) == shape.copies(), "copies group");
+    communicator_cases::expect(sum(grid.expert(), 1) == shape.expert, "expert group");
+    communicator_cases::expect(sum(grid.copies(CopyGroup::experts), 1) == shape.copies(CopyGroup::experts),
+                               "copies of experts");
     communicator_cases::expect(sum(grid.control(), 1) == shape.data, "control group");
     communicator_cases::expect(sum(grid.model(), 1) == shape.tensor * shape.pipeline, "model group");
     const int other_end = (world.rank() + world.size() / 2) % world.size();

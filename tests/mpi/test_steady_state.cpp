@@ -11,7 +11,7 @@ TEST_CASE("MPI: a steady step allocates nothing") {
   run_on_all_ranks("steady", [](Communicator& world) {
     if (world.size() == 1) return;
     std::vector<float> large(3000000), small(100), part(100000), whole(100000 * static_cast<std::size_t>(world.size()));
-    std::vector<float> out(5000), in(5000);
+    std::vector<float> out(5000), in(5000), exchanged(whole.size());
     std::vector<BFloat16> half(70000);
     const auto step = [&] {
       Pending first = world.start_all_reduce(communicator_cases::tensor_of(large));
@@ -21,7 +21,9 @@ TEST_CASE("MPI: a steady step allocates nothing") {
       Pending send = world.start_send(communicator_cases::tensor_of(out), (world.rank() + 1) % world.size(), 0);
       Pending receive =
           world.start_receive(communicator_cases::tensor_of(in), (world.rank() + world.size() - 1) % world.size(), 0);
-      for (Pending* pending : {&first, &second, &third, &send, &receive}) pending->wait();
+      Pending exchange =
+          world.start_all_to_all(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(exchanged));
+      for (Pending* pending : {&first, &second, &third, &send, &receive, &exchange}) pending->wait();
       world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
       world.all_reduce(communicator_cases::tensor_of(half));
       world.broadcast(communicator_cases::tensor_of(small), 0);

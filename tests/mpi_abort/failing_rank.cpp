@@ -2,6 +2,7 @@
 // return the error's exit code within seconds.
 //   failing_rank throw      rank 1 throws Error(checkpoint)
 //   failing_rank mismatch   rank 1 gives an all-reduce of another size
+//   failing_rank exchange   rank 1 gives an all-to-all of another size
 //   failing_rank escape     rank 1's exception leaves the session uncaught by it
 #include <cstdio>
 #include <string>
@@ -14,6 +15,11 @@ namespace {
 void body(megatron::MpiSession& session, const std::string& how) {
   using namespace megatron;
   const auto group = session.world().split(0, 0, "data");
+  if (how == "exchange") {
+    const std::int64_t count = session.rank() == 1 ? 12 : 9;
+    std::vector<float> send(12), receive(12);
+    group->all_to_all(Tensor(send.data(), {count}, DType::f32), Tensor(receive.data(), {count}, DType::f32));
+  }
   std::vector<float> values(session.rank() == 1 && how == "mismatch" ? 8 : 7);
   const Tensor tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32);
   Pending sum = group->start_all_reduce(tensor);  // in flight when the exception comes

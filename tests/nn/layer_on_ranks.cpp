@@ -57,9 +57,12 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
       positions_(counting_ids(kSequence)),
       types_(table(2, 4)),
       lengths_({kSamples}, {kSequence, 5, 3}),
+      encoder_positions_(counting_ids(kEncoderSequence)),
+      encoder_lengths_({kSamples}, {11, kEncoderSequence, 1}),
       labels_({kSamples}, {1, -1, 0}),
       x_(Shape{0}),
       dy_(Shape{0}),
+      loss_({1}),
       training_(training) {
   ParameterBuilder builder(store_, region_);
   layer_ = case_.make(builder);
@@ -79,13 +82,22 @@ LayerOnRank::LayerOnRank(const LayerCase& layer, Communicator& world, bool seque
                            .weights = {},
                            .labels = {},
                            .sequence = kSequence},
-                  .encoder = {},
+                  .encoder = {.tokens = {},
+                              .types = {},
+                              .position_ids = {},
+                              .positions = encoder_positions_,
+                              .document_starts = {},
+                              .lengths = encoder_lengths_,
+                              .targets = {},
+                              .weights = {},
+                              .labels = {},
+                              .sequence = kEncoderSequence},
                   .first_sample = 5,
                   .samples = kSamples};
   if (!layer.encoder) return;
   micro_batch_.main.types = types_;
   micro_batch_.main.lengths = lengths_;
-  micro_batch_.main.labels = labels_;
+  micro_batch_.main.labels = labels_.tensor().slice(0, 0, kSamples / layer.columns);
 }
 
 Context LayerOnRank::context(WeightGradients& weight_gradients) {
@@ -141,11 +153,11 @@ std::vector<double> LayerOnRank::forward(const std::vector<float>& whole_x) {
   Context run = context();
   saved_.reset();
   x_ = part_of(whole_x, case_.in, case_.in_cut);
+  loss_ = Owned<double>({1});
+  run.loss_sums = loss_;
   if (case_.out == 0) {
-    Owned<double> loss({1});
-    run.loss_sums = loss;
     layer_->forward(run, x_, {});
-    return loss.values();
+    return loss_.values();
   }
   Owned<float> y = part_of(std::vector<float>(static_cast<std::size_t>(kSequence * kSamples * case_.out), kNan),
                            case_.out, case_.out_cut);

@@ -72,7 +72,7 @@ std::vector<Comparison> compare_with_differences(const LayerCase& layer) {
     // The scalar function whose gradients a backward from dy gives.
     const auto weighted_output = [&](const std::vector<float>& input) {
       const std::vector<double> y = rank.forward(input);
-      double sum = 0;
+      double sum = layer.out == 0 ? 0 : kLossScale * rank.loss();
       for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * static_cast<double>(dy[i]);
       return sum;
     };

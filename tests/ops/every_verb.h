@@ -32,6 +32,84 @@ inline void require_equal(const Results& got, const Results& want) {
   }
 }
 
+/// The verbs of mixture-of-experts layers: seven experts, of which each row has chosen two.
+template <class T>
+void expert_verbs(Ops& ops, Results& results, const Owned<T>& x, const Owned<T>& dy) {
+  const std::int64_t s = x.shape()[0], b = x.shape()[1], h = x.shape()[2], n = s * b, experts = 7, top_k = 2;
+  const ExpertSlots layout{.experts = experts, .capacity = s / 4 + 1, .parts = 2};
+  const auto logits = random_tensor({n, experts}, 20, 3), bias = random_tensor({experts}, 21, 0.1);
+  const auto positions = counting_ids(s, 2);
+  Owned<float> probabilities({s, b, experts}), gates({n, top_k}), log_sums({n}), gaps({n});
+  Owned<std::int32_t> chosen({s, b, top_k}), slots({s, b, top_k}), entries({layout.count(b)}), counts({b, experts});
+  ops.route_forward({logits, bias, probabilities, chosen, gates, log_sums, gaps, true});
+  keep(results, "route_forward probabilities", probabilities);
+  keep(results, "route_forward chosen", chosen);
+  keep(results, "route_forward gates", gates);
+  keep(results, "route_forward log_sums", log_sums);
+  keep(results, "route_forward gaps", gaps);
+  for (const bool random : {true, false}) {
+    ops.plan_routes({chosen, layout, {random, 5, positions, 3}, slots, entries, counts});
+    keep(results, random ? "plan_routes slots, random" : "plan_routes slots", slots);
+    keep(results, random ? "plan_routes entries, random" : "plan_routes entries", entries);
+    keep(results, random ? "plan_routes counts, random" : "plan_routes counts", counts);
+  }
+  Owned<double> balance({1}, 0.5), z({1}, 0.25);
+  Owned<double> choices({experts + 1}, 2.0), least_gap({1}, 9.0);
+  ops.tally_routes({counts, gaps, layout.capacity, choices, least_gap});
+  keep(results, "tally_routes choices", choices);
+  keep(results, "tally_routes least_gap", least_gap);
+  Owned<float> shifted = bias;
+  ops.shift_choice_bias({choices.tensor().slice(0, 0, experts), 0.01f, shifted});
+  keep(results, "shift_choice_bias", shifted);
+  ops.route_losses({probabilities, counts, log_sums, top_k, 0, balance, z});
+  keep(results, "route_losses balance", balance);
+  keep(results, "route_losses z", z);
+  Owned<T> rows({layout.count(b), h}), back({n, h});
+  for (const bool gated : {true, false}) {
+    ops.dispatch_rows({x, entries, gated ? gates.tensor() : Tensor(), top_k, rows});
+    keep(results, gated ? "dispatch_rows, gated" : "dispatch_rows", rows);
+    ops.combine_rows({rows, slots, 0, gated ? gates.tensor() : Tensor(), back});
+    keep(results, gated ? "combine_rows, gated" : "combine_rows", back);
+  }
+  Owned<float> dgates({n, top_k}), dlogits({n, experts});
+  ops.combine_gates_backward({rows, slots, 0, dy, dgates});
+  keep(results, "combine_gates_backward", dgates);
+  Owned<T> outputs({n * top_k, h});
+  ops.combine_rows({rows, slots.tensor().view({n * top_k, 1}), 0, {}, outputs});
+  ops.combine_rows({outputs, {}, 0, gates, back, true});
+  keep(results, "combine_rows, all choices, added", back);
+  ops.route_backward({probabilities, chosen, counts, log_sums, dgates, 0, dlogits, true, 0.5f, 0.25f});
+  keep(results, "route_backward", dlogits);
+}
+
+/// The verbs of mixed_rows.h.
+template <class T>
+void mixed_row_verbs(Ops& ops, Results& results, const Owned<T>& x, const Owned<T>& other, const Owned<T>& dy) {
+  const std::int64_t s = x.shape()[0], b = x.shape()[1], h = x.shape()[2], n = s * b;
+  const auto bias = random_tensor<T>({2}, 31);
+  Owned<T> y({n, h}), da({n, h}), db({n, h});
+  for (const std::int64_t each : {1, 2}) {
+    const bool two = each == 2;
+    const std::string kind = two ? ", softmax" : ", sigmoid";
+    const auto logits = random_tensor({n, each}, 30, 2);
+    Owned<float> dlogits({n, each});
+    ops.mix_rows_forward({logits, two ? bias.tensor() : Tensor(), x, other, y});
+    keep(results, "mix_rows_forward" + kind, y);
+    ops.mix_rows_backward({logits, two ? bias.tensor() : Tensor(), two ? x.tensor() : Tensor(), other, dy,
+                           two ? da.tensor() : Tensor(), db, dlogits});
+    keep(results, "mix_rows_backward da" + kind, da);
+    keep(results, "mix_rows_backward db" + kind, db);
+    keep(results, "mix_rows_backward dlogits" + kind, dlogits);
+  }
+  const auto positions = counting_ids(s, 5);
+  const Jitter jitter{.amount = 0.3f, .key = 9, .positions = positions, .first_sample = 2};
+  y = Owned<T>({s, b, h});
+  for (const bool accumulate : {false, true}) {
+    ops.jitter_rows({x, y, accumulate, jitter});
+    keep(results, accumulate ? "jitter_rows adding" : "jitter_rows", y);
+  }
+}
+
 /// Every row-wise and elementwise verb on [s, b, h], whose outputs start from given values where they are added to.
 template <class T = float>
 Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
@@ -113,6 +191,8 @@ Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
   y = x;
   ops.cross_entropy_backward({y, targets, 0, vocabulary, mean, rstd, weights, 0.1f});
   keep(results, "cross_entropy_backward", y);
+  expert_verbs(ops, results, x, dy);
+  mixed_row_verbs(ops, results, x, residual, dy);
   return results;
 }
 

@@ -13,7 +13,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run", "", float, BFloat16) {
+TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run", "", float, BFloat16) {
   const Backend backend = make_cpu_backend(GENERATE(1, 2));
   Ops& ops = *backend.ops;
   const std::int64_t s = 4, b = 2, h = 2050, n = s * b;
@@ -21,6 +21,16 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1});
   Owned<double> total({1});
   const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s), zero_ids(Shape{b});
+  Owned<TestType> distance_bias({2, 32});
+  Owned<float> ddistance_bias({2, 32});
+  AttentionMask biased;
+  biased.distance_bias = distance_bias;
+  const ExpertSlots layout{.experts = 4, .capacity = 2};
+  Owned<float> logits({s, b, 4}), probabilities({s, b, 4}), gates({n, 2});
+  Owned<std::int32_t> chosen({s, b, 2}), slots({s, b, 2}), entries({layout.count(b)}), counts({b, 4});
+  Owned<double> tally({5});
+  Owned<float> choice_bias({4});
+  Owned<TestType> slotted({layout.count(b), h});
   const Dropout dropout{.probability = 0.1f, .key = 1, .positions = positions};
 
   const auto large = [&] {
@@ -29,9 +39,13 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
     ops.matmul({product, rows, true, false, dtable, true});
     ops.attention_forward({q, q, q, q, log_sum_exp, 1, {}, {}});
     ops.attention_backward({q, q, q, q, q, log_sum_exp, q, q, q, 1, {}, {}});
+    ops.attention_forward({q, q, q, q, log_sum_exp, 1, biased, {}});
+    ops.attention_backward({q, q, q, q, q, log_sum_exp, q, q, q, 1, biased, {}, ddistance_bias});
+    ops.plan_routes({chosen, layout, {true, 1, positions}, slots, entries, counts});
   };
   large();
 
+  float host = 0;
   const long before = allocations();
   large();
   ops.add_bias({x, bias});
@@ -51,6 +65,19 @@ TEMPLATE_TEST_CASE("no verb allocates, matmul and attention once they have run",
   ops.cross_entropy_rescale({mean, mean, rstd});
   ops.cross_entropy_loss({mean, rstd, mean, {}, {}, total});
   ops.cross_entropy_backward({x, ids, 0, h, mean, rstd, {}, 1});
+  ops.route_forward({logits, {}, probabilities, chosen, gates, mean, rstd});
+  ops.plan_routes({chosen, layout, {}, slots, entries, counts});
+  ops.tally_routes({counts, mean, 2, tally, total});
+  ops.shift_choice_bias({tally.tensor().slice(0, 0, 4), 1, choice_bias});
+  ops.route_losses({probabilities, counts, mean, 2, 0, total, total});
+  ops.dispatch_rows({x, entries, gates, 2, slotted});
+  ops.combine_rows({slotted, slots, 0, gates, y});
+  ops.combine_gates_backward({slotted, slots, 0, y, gates});
+  ops.mix_rows_forward({gates, {}, x, y, y});
+  ops.mix_rows_backward({gates, {}, x, y, x, x, y, gates});
+  ops.jitter_rows({x, y, true, {.amount = 0.1f, .key = 1, .positions = positions}});
+  ops.read(one, &host);
+  ops.route_backward({probabilities, chosen, counts, mean, gates, 0, logits, true, 1, 1});
   ops.square_sum({dtable, total});
   ops.clip_factor(
       {.square_sum = total, .maximum = 1, .norm = mean.tensor().slice(0, 0, 1), .factor = one, .skip = zero});

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -151,26 +150,7 @@ TEST_CASE("the attention reference's gradients are its slopes", "[attention]") {
   c.slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
   add_dropout(c, 0.3);
   Inputs<> x(c);
-  const AttentionResult result = reference_attention(c, x.q, x.k, x.v, x.dout);
-  const auto loss = [&] {
-    const std::vector<double> out = reference_attention(c, x.q, x.k, x.v, {}).out;
-    return std::inner_product(out.begin(), out.end(), x.dout.begin(), 0.0);
-  };
-  const auto check = [&](std::vector<double>& input, const std::vector<double>& gradient) {
-    std::vector<double> slopes;
-    for (double& value : input) {
-      const double kept = value, step = 1e-5;
-      value = kept + step;
-      const double above = loss();
-      value = kept - step;
-      slopes.push_back((above - loss()) / (2 * step));
-      value = kept;
-    }
-    CHECK(relative_error(slopes, gradient) < 1e-8);
-  };
-  check(x.q, result.dq);
-  check(x.k, result.dk);
-  check(x.v, result.dv);
+  check_reference_slopes(c, x);
 }
 
 TEST_CASE("attention is the same to the bit, again and on a rank with some of the heads and samples", "[attention]") {

@@ -190,6 +190,9 @@ TEST_CASE("copy keeps equal types bit by bit and converts between float types") 
     Owned<std::int32_t> ids_copy({n});
     backend.ops->copy(ids, ids_copy);
     CHECK(ids_copy == ids);
+    std::vector<std::int32_t> read(static_cast<std::size_t>(n));
+    backend.ops->read(ids, read.data());
+    CHECK(std::equal(read.begin(), read.end(), ids.values().begin()));
   }
 }
 

@@ -56,6 +56,10 @@ TEST_CASE("separate: the host cannot touch the device's memory, its operations c
   Fixture f(Copies::late);
   f.backend.ops->fill(f.x, 3);
   CHECK(f.read(f.x) == 3);
+  float read = 0;
+  f.backend.ops->fill(f.x, 4);
+  f.backend.ops->read(f.x.slice(0, 7, 1), &read);
+  CHECK(read == 4);
   CHECK(signal_of([] {}) == 0);
   CHECK(signal_of([&] { (void)*static_cast<volatile float*>(f.x.data()); }) == SIGSEGV);
   CHECK(signal_of([&] { *static_cast<volatile float*>(f.y.data()) = 1; }) == SIGSEGV);

@@ -22,6 +22,7 @@ Results attention(Ops& ops, const AttentionCase& problem) {
   keep(results, "dq", run.dq.values());
   keep(results, "dk", run.dk.values());
   keep(results, "dv", run.dv.values());
+  keep(results, "dbias", run.dbias);
   return results;
 }
 
@@ -67,7 +68,10 @@ TEST_CASE("attention gives the same bits on any number of threads", "[threads]")
   grouped.offset_step = -20;
   grouped.samples = grouped.key_heads = 2;
   grouped.heads = 6;
-  for (AttentionCase problem : {many_heads, one_head, grouped}) {
+  AttentionCase biased = grouped;
+  biased.biased = true;
+  biased.buckets.bidirectional = false;
+  for (AttentionCase problem : {many_heads, one_head, grouped, biased}) {
     for (const double dropout : {0.0, 0.25}) {
       problem.dropout = dropout;
       problem.positions.clear();

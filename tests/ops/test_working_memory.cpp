@@ -70,24 +70,54 @@ TEMPLATE_TEST_CASE("verbs work in what was counted of their arguments", "", floa
     CAPTURE(threads, s, d);
     Owned<TestType> q({s, 2, 4, d}), k({s, 2, 2, d}), out({s, 2, 4, d});
     Owned<float> log_sum_exp({2, 4, s});
-    CHECK(check_reserved(threads, [&](Ops& ops) {
-            ops.attention_forward(
-                {.q = q, .k = k, .v = k, .out = out, .log_sum_exp = log_sum_exp, .mask = {}, .dropout = {}});
-          }) > 0);
+    const auto forward = [&](const AttentionMask& mask) {
+      return check_reserved(threads, [&](Ops& ops) {
+        ops.attention_forward(
+            {.q = q, .k = k, .v = k, .out = out, .log_sum_exp = log_sum_exp, .mask = mask, .dropout = {}});
+      });
+    };
     Owned<TestType> dq({s, 2, 4, d}), dk({s, 2, 2, d}), dv({s, 2, 2, d});
-    CHECK(check_reserved(threads, [&](Ops& ops) {
-            ops.attention_backward({.dout = out,
-                                    .q = q,
-                                    .k = k,
-                                    .v = k,
-                                    .out = out,
-                                    .log_sum_exp = log_sum_exp,
-                                    .dq = dq,
-                                    .dk = dk,
-                                    .dv = dv,
-                                    .mask = {},
-                                    .dropout = {}});
-          }) > 0);
+    const auto backward = [&](const AttentionMask& mask, const Tensor& ddistance_bias) {
+      return check_reserved(threads, [&](Ops& ops) {
+        ops.attention_backward({.dout = out,
+                                .q = q,
+                                .k = k,
+                                .v = k,
+                                .out = out,
+                                .log_sum_exp = log_sum_exp,
+                                .dq = dq,
+                                .dk = dk,
+                                .dv = dv,
+                                .mask = mask,
+                                .dropout = {},
+                                .ddistance_bias = ddistance_bias});
+      });
+    };
+    Owned<TestType> distance_bias({4, 16});
+    Owned<float> ddistance_bias({4, 16});
+    AttentionMask biased;
+    biased.distance_bias = distance_bias;
+    biased.distance_buckets.buckets = 16;
+    CHECK(forward({}) > 0);
+    CHECK(forward(biased) >= forward({}));
+    CHECK(backward({}, {}) > 0);
+    CHECK(backward(biased, {}) > backward({}, {}));
+    CHECK(backward(biased, ddistance_bias) - backward(biased, {}) == sizeof(float) * 2 * 4 * 16);
+  }
+}
+
+TEST_CASE("plan_routes works in what was counted: nothing in order, a key for each row at random") {
+  const int threads = GENERATE(1, 3);
+  const ExpertSlots layout{.experts = 4, .capacity = 5};
+  for (const std::int64_t s : {1, 700}) {
+    Owned<std::int32_t> chosen({s, 3, 2}), slots({s, 3, 2}), entries({layout.count(3)}), counts({3, 4}), positions({s});
+    const auto plan = [&](bool random) {
+      return check_reserved(threads, [&](Ops& ops) {
+        ops.plan_routes({chosen, layout, {.random = random, .positions = positions}, slots, entries, counts});
+      });
+    };
+    CHECK(plan(false) == 0);
+    CHECK(plan(true) == static_cast<std::size_t>(3 * s) * sizeof(std::uint64_t));
   }
 }
 

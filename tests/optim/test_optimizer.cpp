@@ -192,7 +192,7 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
     Owned<float> widened({narrow.flat_elements()}), rounded({narrow.flat_elements()});
     const Buffer memory(*backend.device, static_cast<std::size_t>(2 * narrow.flat_elements()));
     const Tensor expected = memory.tensor({narrow.flat_elements()}, type);
-    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, 0, kSettings));
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, {}, kSettings));
     for (std::uint64_t step = 0; step <= 3; ++step) {
       CAPTURE(step);
       CHECK(copy_of(optimizer.state({0, narrow.flat_elements()}).master) == copy_of(wide.values()));

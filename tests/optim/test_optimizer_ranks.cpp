@@ -115,6 +115,84 @@ TEST_CASE("a loss that is not finite on one rank is known on all, and changes no
   }
 }
 
+namespace {
+
+/// Something that every rank has, and its expert: one of two that data ranks share out.
+void declare_with_expert(ParameterStore& store, const ProcessGrid& grid) {
+  store.declare(parameter_of("matrix", {5, 7}, true));
+  Parameter expert = parameter_of(fmt::format("expert {}", grid.expert().rank()), {9, 3}, true);
+  expert.copies = CopyGroup::experts;
+  store.declare(std::move(expert));
+  store.declare(parameter_of("norm", {7}, false));
+}
+
+}  // namespace
+
+TEST_CASE("one number that is not finite in one rank's experts makes all ranks skip") {
+  const GridShape shape = GENERATE(GridShape{.tensor = 2, .data = 4, .expert = 2}, GridShape{.data = 2, .expert = 2},
+                                   GridShape{.context = 2, .data = 2, .pipeline = 2, .expert = 2});
+  const bool distributed = GENERATE(false, true);
+  for (int bad_rank = -1; bad_rank < shape.ranks(); ++bad_rank) {
+    CAPTURE(shape.tensor, shape.context, shape.data, shape.pipeline, distributed, bad_rank);
+    std::vector<UpdateResult> results(static_cast<std::size_t>(shape.ranks()));
+    std::vector<int> changed(results.size());
+    run_as_threads(shape.ranks(), [&](Communicator& world) {
+      const ProcessGrid grid(world, shape);
+      Backend backend = make_cpu_backend();
+      ParameterStore store;
+      declare_with_expert(store, grid);
+      store.allocate(*backend.device, DType::f32, distributed ? all_copies(shape) : Shards{});
+      store.initialize(*backend.ops, 1);
+      set_values(store);
+      set_gradients(store, 1, 0.3);
+      ParameterAllGather gathers(grid, store);
+      Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
+      const std::vector<float> before = copy_of(store.values());
+      if (world.rank() == bad_rank) {
+        const std::vector<FlatRange> parts = ParameterStore::parts_in(store.at(1), optimizer.owned());
+        store.gradients().as<float>()[parts.front().first] = NAN;
+      }
+      const auto me = static_cast<std::size_t>(world.rank());
+      results[me] = update(optimizer, backend, grid, kUpdate);
+      optimizer.wait_for_values();
+      changed[me] = copy_of(store.values()) != before ? 1 : 0;
+    });
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      CAPTURE(rank);
+      CHECK(results[rank].skipped == (bad_rank >= 0));
+      CHECK_FALSE(results[rank].bad_loss);
+      CHECK((changed[rank] != 0) == (bad_rank < 0));
+    }
+  }
+}
+
+TEST_CASE("an update with experts: one more sum, of one number over the ranks that share them out, but with shards") {
+  constexpr GridShape shape{.tensor = 2, .data = 4, .expert = 2};
+  const bool distributed = GENERATE(false, true);
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    const ProcessGrid grid(world, shape);
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_with_expert(store, grid);
+    store.allocate(*backend.device, DType::f32, distributed ? all_copies(shape) : Shards{});
+    store.initialize(*backend.ops, 1);
+    ParameterAllGather gathers(grid, store);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
+    UpdateStep step(optimizer, grid, 0, *backend.device, *backend.ops);
+    TrafficMeter model, expert, copies;
+    grid.model().set_meter(&model);
+    grid.expert().set_meter(&expert);
+    if (!distributed) grid.copies().set_meter(&copies);  // which then does not count the gathers of values
+    step.run(kUpdate, {});
+    communicator_cases::expect(model.operations == 1 && expert.operations == (distributed ? 0 : 1) &&
+                                   copies.operations == (distributed ? 0 : 1),
+                               "{}, {} and {} collectives", model.operations, expert.operations, copies.operations);
+    if (!distributed) communicator_cases::expect(expert.bytes_sent == 8, "{} bytes", expert.bytes_sent);
+    optimizer.wait_for_values();
+    for (Communicator* group : {&grid.model(), &grid.expert(), &grid.copies()}) group->set_meter(nullptr);
+  });
+}
+
 TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and stages, the same on every rank") {
   std::vector<bool> unused;
   const std::vector<RankState> states = train_with(0, -1, false, unused);
@@ -183,12 +261,13 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
     Parameter copy = parameter_of("copy", {20, 1}, true, /*owner=*/false);
     copy.initialization.deviation = 1;
     store.declare(copy);
-    store.allocate(*backend.device, type, distributed ? ranks : 1, 100);
+    store.allocate(*backend.device, type, {distributed ? ranks : 1}, 100);
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);
     optimizer.initialize(3);
-    communicator_cases::expect(optimizer.state_bytes() == Optimizer::state_bytes(store, grid.data().rank(), kSettings),
-                               "rank {}", world.rank());
+    communicator_cases::expect(
+        optimizer.state_bytes() == Optimizer::state_bytes(store, {grid.data().rank()}, kSettings), "rank {}",
+        world.rank());
     if (distributed) {
       const std::int64_t tensors = type == DType::f32 ? 8 : 12;
       communicator_cases::expect(

@@ -216,7 +216,7 @@ TEST_CASE("gradient reducer: with shards every copy has its own parts, the same 
     const ProcessGrid grid(world, shape);
     Backend backend = make_cpu_backend();
     const Buffer memory(*backend.device, 4096);
-    const auto sum = [&](ParameterStore& store, int shards) {
+    const auto sum = [&](ParameterStore& store, Shards shards) {
       declare_all(store, grid);
       store.allocate(*backend.device, DType::f32, shards, 24);
       backend.ops->fill(store.gradients(), 0);
@@ -230,10 +230,10 @@ TEST_CASE("gradient reducer: with shards every copy has its own parts, the same 
       sums.finish(*backend.ops, scratch);
     };
     ParameterStore whole, cut;
-    sum(whole, 1);
-    sum(cut, shape.copies());
+    sum(whole, {});
+    sum(cut, all_copies(shape));
     internal_check(cut.buckets().size() > 1, "one bucket shows little");
-    const std::vector<FlatRange> owned = cut.owned_by(grid.copies().rank());
+    const std::vector<FlatRange> owned = cut.owned_by(shard_at(grid.at(), shape));
     const std::lock_guard lock(mutex);
     for (std::size_t k = 0; k < cut.all().size(); ++k) {
       const Parameter& parameter = cut.all()[k];

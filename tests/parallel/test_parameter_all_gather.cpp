@@ -32,7 +32,7 @@ TEST_CASE("every rank's part of every bucket reaches all data ranks, in the valu
     Backend backend = make_cpu_backend();
     ParameterStore store;
     declare_all(store);
-    store.allocate(*backend.device, type, ranks, 40);
+    store.allocate(*backend.device, type, {ranks}, 40);
     backend.ops->fill(store.values(), -1);
     REQUIRE(store.buckets().size() == 3);
     ParameterAllGather gathers(grid, store);
@@ -43,7 +43,7 @@ TEST_CASE("every rank's part of every bucket reaches all data ranks, in the valu
       expected.clear();
       for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) {
         for (int rank = 0; rank < ranks; ++rank) {
-          const FlatRange part = store.part_of(bucket, rank);
+          const FlatRange part = store.part_of(bucket, {rank});
           const auto value = static_cast<float>(round * 100 + 10 * static_cast<int>(bucket) + rank);
           expected.insert(expected.end(), static_cast<std::size_t>(part.count), value);
           if (rank == world.rank()) {
@@ -79,7 +79,7 @@ TEST_CASE("only what is asked for is waited for, in the order of the buffer") {
   grid.data().set_meter(&meter);
   ParameterStore store;
   declare_all(store);
-  store.allocate_sizing(DType::bf16, 2, 40);
+  store.allocate_sizing(DType::bf16, {2}, 40);
   ParameterAllGather gathers(grid, store);
   for (std::size_t bucket = 0; bucket < 3; ++bucket) gathers.start(bucket);
   CHECK(meter.operations == 3);

@@ -161,14 +161,14 @@ TEST_CASE("optimizer shards: every part begins and ends at 16 bytes") {
     store.declare(vector_of("b", 33));
     store.declare(vector_of("c", 5), /*adjacent=*/true);
     store.declare(vector_of("d", 1));
-    store.allocate_sizing(DType::bf16, shards, 1200);
+    store.allocate_sizing(DType::bf16, {shards}, 1200);
     std::int64_t elements = 0;
     for (const FlatRange& bucket : store.buckets()) elements += bucket.count;
     CHECK(elements == store.flat_elements());
     CHECK(elements < store.parameter_elements() + 16 * 5 + 16 * shards * static_cast<int>(store.buckets().size()));
     bool aligned = true;
     for (int rank = 0; rank < shards; ++rank) {
-      for (const FlatRange& part : store.owned_by(rank)) {
+      for (const FlatRange& part : store.owned_by({rank})) {
         // Places in the flat buffers of f32 and 16-bit numbers; and, since counts are multiples too, in the state's.
         for (const std::size_t size : {size_of(DType::bf16), size_of(DType::f32)}) {
           aligned = aligned && part.first * static_cast<std::int64_t>(size) % 16 == 0 &&
@@ -190,7 +190,7 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
     store.declare(vector_of("b", 33));
     store.declare(vector_of("c", 5), /*adjacent=*/true);
     store.declare(vector_of("d", 1));
-    store.allocate_sizing(DType::f32, shards, 120);
+    store.allocate_sizing(DType::f32, {shards}, 120);
     // A tied one alone, and none between parameters that lie side by side.
     REQUIRE(store.buckets().size() == 3);
     CHECK(store.at(1).first == store.buckets()[1].first);
@@ -202,10 +202,10 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
       CHECK(store.buckets()[bucket].count % shards == 0);
       CHECK(store.buckets()[bucket].first % 16 == 0);
       for (int rank = 0; rank < shards; ++rank) {
-        const FlatRange part = store.part_of(bucket, rank);
+        const FlatRange part = store.part_of(bucket, {rank});
         CHECK(part.first == end);
         CHECK(part.count == store.buckets()[bucket].count / shards);
-        CHECK(store.owned_by(rank)[bucket].first == part.first);
+        CHECK(store.owned_by({rank})[bucket].first == part.first);
         end = part.end();
       }
     }
@@ -215,7 +215,7 @@ TEST_CASE("buckets can be cut into equal parts for any number of data ranks") {
       std::int64_t next = parameter.first;
       std::map<std::int64_t, std::int64_t> parts;
       for (int rank = 0; rank < shards; ++rank) {
-        for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by(rank))) {
+        for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by({rank}))) {
           parts[part.first] = part.count;
         }
       }
@@ -233,14 +233,14 @@ TEST_CASE("optimizer shards: parts of equal length cut parameters anywhere") {
   store.declare(vector_of("a", 20));
   store.declare(vector_of("b", 28), /*adjacent=*/true);
   store.declare(vector_of("c", 12), /*adjacent=*/true);
-  store.allocate_sizing(DType::f32, 4);
+  store.allocate_sizing(DType::f32, {4});
   REQUIRE(store.buckets().size() == 1);
   CHECK(store.flat_elements() == 64);
   // In the order of declaration; which elements of a parameter, not only how many, is what a checkpoint's slices say.
   const auto owned = [&](int rank) {
     std::string parts;
     for (const Parameter& parameter : store.all()) {
-      for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by(rank))) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, store.owned_by({rank}))) {
         const std::int64_t first = part.first - parameter.first;
         parts += fmt::format("{}[{}..{}] at {} ", parameter.name, first, first + part.count - 1, part.first);
       }
@@ -254,12 +254,11 @@ TEST_CASE("optimizer shards: parts of equal length cut parameters anywhere") {
 }
 
 TEST_CASE("buckets: none has parameters of two copy groups") {
-  constexpr auto other = static_cast<CopyGroup>(1);  // the store only compares them
   ParameterStore store;
   for (const auto& [name, copies] : {std::pair("a", CopyGroup::dense),
                                      {"b", CopyGroup::dense},
-                                     {"c", other},
-                                     {"d", other},
+                                     {"c", CopyGroup::experts},
+                                     {"d", CopyGroup::experts},
                                      {"e", CopyGroup::dense}}) {
     Parameter parameter = vector_of(name, 20);
     parameter.copies = copies;
@@ -270,9 +269,44 @@ TEST_CASE("buckets: none has parameters of two copy groups") {
   CHECK(store.buckets()[0].end() == 52);
   CHECK(store.buckets()[1].first == 64);
   CHECK(store.buckets()[1].end() == 116);
-  CHECK(store.buckets()[1].copies == other);
+  CHECK(store.buckets()[1].copies == CopyGroup::experts);
   CHECK(store.buckets()[2].first == 128);
   CHECK(store.buckets()[2].copies == CopyGroup::dense);
+}
+
+TEST_CASE("optimizer shards: experts are divided among their own copies") {
+  ParameterStore store;
+  for (const auto& [name, copies] : {std::pair("a", CopyGroup::dense),
+                                     {"b", CopyGroup::experts},
+                                     {"c", CopyGroup::experts},
+                                     {"d", CopyGroup::dense}}) {
+    Parameter parameter = vector_of(name, 20);
+    parameter.copies = copies;
+    store.declare(std::move(parameter));
+  }
+  const GridShape shape{.tensor = 2, .context = 2, .data = 4, .expert = 4};
+  store.allocate_sizing(DType::f32, all_copies(shape));
+  REQUIRE(store.buckets().size() == 3);
+  CHECK(store.buckets()[0].count == 8 * 16);  // multiples of 16 elements, for eight copies
+  CHECK(store.buckets()[1].count == 2 * 32);  // 52 elements with a gap, for two
+  CHECK(store.flat_elements() == 128 + 64 + 128);
+  const Shard shard = shard_at({.tensor = 1, .context = 1, .data = 3}, shape);
+  CHECK(shard.dense == 7);
+  CHECK(shard.experts == 1);
+  const std::vector<FlatRange> owned = store.owned_by(shard);
+  REQUIRE(owned.size() == 3);
+  CHECK((owned[0].first == 7 * 16 && owned[0].count == 16));
+  CHECK((owned[1].first == 128 + 32 && owned[1].count == 32));
+  CHECK((owned[2].first == 128 + 64 + 7 * 16 && owned[2].count == 16));
+  // Of two data ranks that share all experts out none has copies of another's.
+  ParameterStore alone;
+  Parameter expert = vector_of("expert", 20);
+  expert.copies = CopyGroup::experts;
+  alone.declare(std::move(expert));
+  alone.allocate_sizing(DType::f32, all_copies({.data = 2, .expert = 2}));
+  CHECK(alone.owned_by({1, 0})[0].count == 32);
+  ParameterStore wrong;
+  CHECK_THROWS_AS(wrong.allocate_sizing(DType::f32, {1, 2}), Error);
 }
 
 TEST_CASE("a large model has larger buckets, not more than can be in flight") {

@@ -79,6 +79,13 @@ class ThroughDevice final : public Communicator {
     trip.pending = staged_.start_broadcast(trip.there, root);
     return keep(std::move(trip));
   }
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
+    Trip trip;
+    trip.there = take(receive, trip.memory);
+    trip.home = receive.data();
+    trip.pending = staged_.start_all_to_all(take(send, trip.second), trip.there);
+    return keep(std::move(trip));
+  }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override {
     Trip trip;
     trip.pending = staged_.start_send(take(values, trip.memory), to, channel);
@@ -179,16 +186,18 @@ TEST_CASE("staged: operations before the start are in it, operations after the w
 TEST_CASE("staged: the host does not wait for its device") {
   CHECK_NOTHROW(on_devices(2, Copies::late, [](Communicator& staged, Backend& backend) {
     auto& device = dynamic_cast<SeparateDevice&>(*backend.device);
-    const Buffer memory(device, 4096);
-    const Tensor values = memory.tensor({1024}, DType::f32);
+    const Buffer memory(device, 4096), other_memory(device, 4096);
+    const Tensor values = memory.tensor({1024}, DType::f32), exchanged = other_memory.tensor({1024}, DType::f32);
     backend.ops->fill(values, 1);
     const int before = device.host_waits();
     for (int i = 0; i < 5; ++i) {
       staged.all_reduce(values);
       staged.broadcast(values, 1);
+      staged.all_to_all(values, exchanged);
     }
     expect(device.host_waits() == before, "{} waits for the device", device.host_waits() - before);
     expect(fetch(device, values)[1023] == 32, "sums of sums");
+    expect(fetch(device, exchanged) == std::vector<float>(1024, 32), "parts of sums");
   }));
 }
 
@@ -203,6 +212,7 @@ TEST_CASE("staged: pinned buffers are what was planned, whatever is in flight to
     pending.push_back(group.start_receive(tensor(1500), (rank + size - 1) % size, 0));
     pending.push_back(group.start_receive(tensor(1600), (rank + size - 1) % size, 0));
     pending.push_back(group.start_broadcast(tensor(700), 0));
+    pending.push_back(group.start_all_to_all(tensor(1200), tensor(2400).slice(0, 0, 1200)));
     for (Pending& one : pending) one.wait();
   };
   CountingCommunicator counting(0, 4, "world", true);
@@ -235,6 +245,36 @@ TEST_CASE("staged: pinned buffers are what was planned, whatever is in flight to
     staged.reserve_staging(plan);  // again, for another replica
     play(staged, tensor);
     expect(device.pinned_bytes() == plan.pinned.bytes(), "after another reservation: {}", device.pinned_bytes());
+  }));
+}
+
+TEST_CASE("staged: an all-to-all has pinned memory for what goes out and for what comes in") {
+  const std::int64_t elements = GENERATE(1200, 2500000);
+  CountingCommunicator counting(0, 4, "world", true);
+  Arena arena("sizing");
+  const Tensor from = arena.allocate("from", {elements}, DType::f32), to = arena.allocate("to", {elements}, DType::f32);
+  counting.all_to_all(from, to);
+  const StagingPlan plan = counting.staging_plan();
+  CHECK(plan.reductions.bytes() == 0);
+  CHECK(plan.pinned.count == 2);
+  CHECK(plan.pinned.bytes_each == (elements == 1200 ? 9600 : 4 << 20));
+
+  CHECK_NOTHROW(on_devices(4, Copies::late, [&](Communicator& staged, Backend& backend) {
+    auto& device = dynamic_cast<SeparateDevice&>(*backend.device);
+    const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
+    const Buffer send(device, bytes), first(device, bytes), second(device, bytes);
+    backend.ops->fill(send.tensor({elements}, DType::f32), staged.rank());
+    Pending one = staged.start_all_to_all(send.tensor({elements}, DType::f32), first.tensor({elements}, DType::f32));
+    Pending two = staged.start_all_to_all(send.tensor({elements}, DType::f32), second.tensor({elements}, DType::f32));
+    one.wait();
+    two.wait();
+    expect(device.pinned_bytes() == plan.pinned.bytes(), "{} bytes of pinned memory, {} planned", device.pinned_bytes(),
+           plan.pinned.bytes());
+    const std::vector<float> received = fetch(device, second.tensor({elements}, DType::f32));
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const auto wanted = static_cast<float>(i / (elements / 4));
+      expect(received[static_cast<std::size_t>(i)] == wanted, "element {} did not come from rank {}", i, wanted);
+    }
   }));
 }
 

@@ -28,6 +28,27 @@ Value grid(int tensor, int data, int pipeline) {
            fmt::format("parallel.pipeline={}", pipeline)}};
 }
 
+// Of 8 layers with its decoder's. Not with ReLU, whose derivative jumps where 16 bits round to the other side of 0.
+const std::vector<std::string> kRelativeT5 = {"model.family=t5",
+                                              "model.layers=5",
+                                              "model.decoder_layers=3",
+                                              "model.position_embedding=relative",
+                                              "model.relative_buckets=8",
+                                              "model.relative_max_distance=12",
+                                              "model.normalization=rmsnorm",
+                                              "model.bias=false",
+                                              "model.attention_scale=none",
+                                              "model.scale_head=true",
+                                              "model.activation=geglu"};
+
+// Tokens go to all of them: 16 bits may choose others.
+const std::vector<std::string> kExperts = {"moe.experts=4", "moe.top_k=4", "moe.every=2", "moe.ffn_hidden_size=32"};
+
+const std::vector<std::string> kSharedExperts = with(kExperts, {"moe.shared_experts=2", "moe.shared_gate=true"});
+const std::vector<std::string> kResidualExperts = with(kExperts, {"moe.residual=true", "moe.jitter=0.05"});
+const std::vector<std::string> kDropless = {"moe.experts=4", "moe.top_k=4", "moe.every=2", "moe.ffn_hidden_size=32",
+                                            "moe.drop=none"};
+
 const std::vector<Option>& options() {
   static const std::vector<Option> all = {
       {grid(2, 2, 2), grid(4, 2, 1), grid(4, 1, 2), grid(2, 4, 1), grid(2, 1, 4), grid(1, 4, 2), grid(1, 2, 4),
@@ -47,7 +68,17 @@ const std::vector<Option>& options() {
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},
        {"curriculum", {}, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}}},
-      {{""}, {"Llama", {}, kLlama}, {"ALiBi, one group", {}, kOneGroup}},
+      {{""},
+       {"Llama", {}, kLlama},
+       {"ALiBi, one group", {}, kOneGroup},
+       {"BERT", {}, {"model.family=bert"}},
+       {"T5", {}, {"model.family=t5", "model.layers=4", "model.head_bias=true"}},
+       {"relative T5", {}, kRelativeT5},
+       {"experts", {}, kExperts},
+       {"expert 2", {"parallel.expert=2"}, kExperts},
+       {"shared experts", {}, kSharedExperts},
+       {"residual experts", {}, kResidualExperts},
+       {"dropless, expert 2", {"parallel.expert=2"}, kDropless}},
   };
   return all;
 }

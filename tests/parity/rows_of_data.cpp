@@ -116,6 +116,25 @@ std::vector<Row> documents() {
   };
 }
 
+std::vector<Row> instructions() {
+  // One token in ten ends an example, and a third of the others is not learned.
+  const std::vector<std::string> packed = {"model.vocab_size=10", "task.name=instructions"};
+  const std::vector<std::string> sequence = {"train.micro_batch_size=3", "parallel.sequence_parallel=true"};
+  const std::vector<std::string> llama = with(packed, kLlama), alibi = with(packed, kOneGroup);
+  return {
+      {"instructions, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, packed, ""},
+      {"instructions, data 3", 1, 3, 1, {"train.micro_batch_size=2", "optimizer.distributed=true"}, packed, ""},
+      {"instructions, pipeline 8", 1, 1, 8, {}, packed, ""},
+      {"instructions, 2 x 2 x 2", 2, 2, 2, sequence, packed, ""},
+      {"instructions, recompute", 2, 2, 2, with(sequence, {"recompute.mode=full"}), packed, "instructions, 2 x 2 x 2"},
+      {"instructions, zero bubble", 2, 2, 2, with(sequence, {"parallel.schedule=zero_bubble"}), packed,
+       "instructions, 2 x 2 x 2"},
+      {"instructions, bf16", 2, 2, 1, {"precision.compute=bf16"}, packed, ""},
+      {"instructions, Llama, interleaved", 1, 2, 2, kTwoChunks, llama, ""},
+      {"instructions, ALiBi, tensor 4", 4, 1, 1, {"parallel.sequence_parallel=true"}, alibi, ""},
+  };
+}
+
 std::vector<Row> losses() {
   const std::vector<std::string> keys = {"loss.name=key_tokens", "loss.token_ids=[1, 4, 9]", "loss.alpha=0.5",
                                          "model.vocab_size=10"};

@@ -1,4 +1,4 @@
-// Rows of encoders: BERT with its norms before and after each part.
+// Rows of encoders: BERT with its norms before and after each part, pretrained and with the head of a task.
 #include "parity/subjects.h"
 
 namespace megatron::test {
@@ -15,6 +15,9 @@ std::vector<Row> encoders() {
   const std::vector<std::string> other = {"model.family=bert",          "model.position_embedding=rope",
                                           "model.query_groups=2",       "model.normalization=rmsnorm",
                                           "model.tie_embeddings=false", "model.activation=tanh"};
+  const std::vector<std::string> labels = {"model.family=bert", "task.name=classification", "task.labels=3"};
+  const std::vector<std::string> choices =
+      with(post, {"task.name=multiple_choice", "task.choices=3", "model.tie_embeddings=false"});
   const std::vector<std::string> plain = {"model.hidden_dropout=0", "model.attention_dropout=0"};
   return {
       {"BERT, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, pre, ""},
@@ -43,6 +46,23 @@ std::vector<Row> encoders() {
       {"post-norm BERT, bf16", 2, 2, 2, with(sequence, half), post, ""},
       {"other BERT, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), other, ""},
       {"other BERT, zero bubble", 4, 1, 2, with(sequence, zero), other, ""},
+      {"labels, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, labels, ""},
+      {"labels, tensor 4, sequence", 4, 1, 1, with(sequence, {"train.micro_batch_size=2"}), labels, ""},
+      {"labels, pipeline 8", 1, 1, 8, {}, labels, ""},
+      {"labels, 2 x 2 x 2", 2, 2, 2, sequence, labels, ""},
+      {"labels, distributed", 2, 2, 2, with(sequence, shared_out), labels, "labels, 2 x 2 x 2"},
+      {"labels, recompute", 2, 2, 2, with(sequence, full), labels, "labels, 2 x 2 x 2"},
+      {"labels, zero bubble", 2, 2, 2, with(sequence, zero), labels, "labels, 2 x 2 x 2"},
+      {"labels, interleaved", 2, 1, 2, with(kTwoChunks, sequence), labels, ""},
+      {"labels, bf16", 2, 2, 2, with(sequence, half), labels, ""},
+      {"labels, fp16", 4, 1, 1, fp16, labels, ""},
+      {"choices, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, choices, ""},
+      {"choices, tensor 2, sequence", 2, 1, 1, with(sequence, {"train.micro_batch_size=2"}), choices, ""},
+      {"choices, 2 x 2 x 2", 2, 2, 2, sequence, choices, ""},
+      {"choices, distributed", 2, 2, 2, with(sequence, shared_out), choices, "choices, 2 x 2 x 2"},
+      {"choices, zero bubble", 2, 2, 2, with(sequence, zero), choices, "choices, 2 x 2 x 2"},
+      {"choices, interleaved", 1, 2, 2, kTwoChunks, choices, ""},
+      {"choices, bf16", 2, 2, 2, with(sequence, half), choices, ""},
   };
 }
 

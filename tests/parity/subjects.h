@@ -32,9 +32,12 @@ std::vector<Row> rules();
 std::vector<Row> batches();
 std::vector<Row> sequences();
 std::vector<Row> documents();
+std::vector<Row> instructions();
 std::vector<Row> losses();
 
 std::vector<Row> variants();
 std::vector<Row> encoders();
+std::vector<Row> encoder_decoders();
+std::vector<Row> experts();
 
 }  // namespace megatron::test

@@ -55,11 +55,11 @@ Trained train(const Config& config, const std::string& from, const std::string& 
 
 TEST_CASE("options together leave no trace of a break, and any resumes from any other's checkpoint", "[fault-17]") {
   const ShardFolder folder;
-  const std::string corpus = make_corpus(folder);
+  const std::string tokens = make_corpus(folder), sentences = make_sentence_corpus(folder);
   const std::vector<Row>& rows = covering_set().rows;
   const auto config_on_disk = [&](const Row& row) {
     Config config = config_of(row);
-    config.data.train = corpus;
+    config.data.train = config.model.family == "gpt" ? tokens : sentences;
     config.train.steps = kSteps;
     config.checkpoint.keep_last = 0;
     return config;

@@ -343,3 +343,24 @@ TEST_CASE("the first micro-batches of an evaluation go through in any number, in
     }
   });
 }
+
+TEST_CASE("seconds by stage and action: the slowest stage sets the pace") {
+  // Two stages and three micro-batches, 1F1B: the second stage is busy from 1 to the end, and the last backward of the
+  // first follows.
+  const auto result = simulate(make_schedules("1f1b", 2, 3), {.seconds = [](int stage, const Action& action) {
+                                 return (stage == 1 ? 2.0 : 1.0) * (action.kind == Kind::forward ? 1 : 2);
+                               }});
+  REQUIRE_FALSE(result.deadlock);
+  CHECK(result.makespan == Approx(1 + 3 * (2 + 4) + 2));
+  CHECK(result.bubble_fraction == Approx(1 - (3 * 3 + 3 * 6) / (2 * 21.0)));
+}
+
+TEST_CASE("transfers take time between a send and its arrival, by where they go") {
+  for (const SendMode mode : kModes) {
+    SimulationOptions options{.forward_seconds = 1, .backward_seconds = 1, .sends = mode};
+    options.transfer = [](int from, int to) { return from < to ? 0.25 : 0.5; };
+    const auto result = simulate(make_schedules("gpipe", 3, 1), options);
+    REQUIRE_FALSE(result.deadlock);
+    CHECK(result.makespan == Approx(3 + 2 * 0.25 + 3 + 2 * 0.5));
+  }
+}

@@ -67,6 +67,17 @@ TEST_CASE("published activations of the first stage: all layers' worth, and the 
   CHECK(analytic_memory(config).activations == Approx(96 * layer + embedding + 4 * sbh * (1 + 51200.0 / 12288) / 8));
 }
 
+TEST_CASE("published activations of a task: all columns, no logits") {
+  Config config = gpt(2, 256, 4, 1, 1);
+  config.model.family = "bert";
+  config.train.micro_batch_size = 2;
+  config.model.task_outputs = 1;
+  config.model.task_choices = 4;
+  const double sb = 2048.0 * 2 * 4, layer = sb * 256 * (34 + 5 * 4 * 2048.0 / 256);
+  CHECK(analytic_memory(config).layer_bytes == Approx(layer));
+  CHECK(analytic_memory(config).activations == Approx(2 * layer + (8 * sb + sb * 256) + 2 * sb * 256));
+}
+
 TEST_CASE(
     "published bytes per parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
   Config config = gpt(2, 256, 4, 1, 1);

@@ -106,6 +106,32 @@ TEST_CASE("dry run: it says it can be trained only where it can") {
                                      Contains(" of memory, and ") && !Contains("as it is"));
 }
 
+TEST_CASE("machine plan: examples that every rank holds are in what is needed") {
+  Planned planned(8, 2);
+  Machine machine = small_machine();
+  planned.data.host_bytes = std::size_t{100} << 20;
+  const MachinePlan plan = planned.on(machine, 8);
+  CHECK_THAT(plan.text, Contains("8 ranks here need 80") && Contains("it fits"));
+  planned.data.host_bytes = std::size_t{200} << 20;
+  CHECK(planned.on(machine, 8).obstacles.size() == 1);
+}
+
+TEST_CASE("time estimate: all columns of a question, no vocabulary of a task") {
+  Planned planned(1);
+  Config& config = planned.config;
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};
+  const auto elements = [&] { return work_seconds(config, MemoryPlan{}, speed); };  // of layers and head alone
+  const double next_tokens = elements();
+  config.model.task_outputs = 1;
+  const double labels = elements();
+  CHECK(labels < next_tokens);
+  config.model.vocab_size = 1000;
+  CHECK(elements() == labels);
+  config.model.task_choices = 4;
+  CHECK(elements() == Approx(4 * labels));
+}
+
 TEST_CASE("time estimate: ranks that share cores take turns, a pipeline waits") {
   const Planned one(1), eight(8);
   const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};

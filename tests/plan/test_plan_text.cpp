@@ -175,6 +175,16 @@ TEST_CASE("plan text: options without effect are noted") {
   CHECK(line(on_four, "grid") == "4 ranks = tensor 2 x data 2 x pipeline 1 (tensor fastest), sequence parallel");
 }
 
+TEST_CASE("plan text: data ranks that share experts out") {
+  Config config = planned_run();
+  config.parallel.tensor = 2;
+  config = resolved(config, 8);
+  config.parallel.expert = 2;
+  const GridShape shape = grid_shape(config);
+  CHECK(line(describe_plan(config, plan_stages(config, shape)), "grid") ==
+        "8 ranks = tensor 2 x data 4 x pipeline 1 (tensor fastest), experts shared out over 2 data ranks");
+}
+
 TEST_CASE("plan text: recomputed layers and what they cost") {
   Config config = planned_run();
   config.recompute = {"full", 0};

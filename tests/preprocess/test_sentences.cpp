@@ -3,7 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "data/t5_samples.h"
 #include "preprocess_support.h"
+#include "tokenizer/sentence_piece_library.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -90,6 +92,28 @@ TEST_CASE("preprocess: shards know sentences, whatever says where they end", "[s
   CHECK(sentences_of(folder.file("out/p")) == Texts{"One.", "Two.", "Three./"});
 }
 
+TEST_CASE("preprocess: documents of sentences have no end for tokenizers that tell words", "[sentences]") {
+  ShardFolder folder;
+  write_file(folder.file("a.jsonl"), json_line("One. Two."));
+  PreprocessJob job = sentence_job(folder, "a.jsonl", SentenceMode::icu);
+  job.tokenizer = {"bert-uncased", MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/bert_uncased.txt", ""};
+  const auto ends = [&] {
+    run(job);
+    TokenDataset dataset(job.output);
+    std::int32_t last = 0;
+    dataset.read(dataset.document_start(1) - 1, 1, &last);
+    return static_cast<std::uint64_t>(last) == dataset.vocabulary().eod_id;
+  };
+  CHECK_FALSE(ends());
+  job.append_eod = true;
+  job.output = folder.file("out/ends");
+  CHECK(ends());
+  job.append_eod = {};
+  job.sentences = SentenceMode::none;
+  job.output = folder.file("out/tokens");
+  CHECK(ends());
+}
+
 TEST_CASE("preprocess: without sentences shards are what they were", "[sentences]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("One. Two."));
@@ -117,4 +141,41 @@ TEST_CASE("preprocess: texts that are no sentences are refused, and nothing is w
   write_file(folder.file("e.jsonl"), json_line("") + json_line(" \n\t"));
   require_clean_error(folder, sentence_job(folder, "e.jsonl", SentenceMode::icu), ErrorKind::data,
                       {"no text was found"});
+}
+
+TEST_CASE("preprocess: shards alone are enough for T5, whatever its tokenizer", "[sentences]") {
+  const ShardFolder folder;
+  std::string line;
+  for (int i = 0; i < 40; ++i) line += "The first of their years was made in the city by others. ";
+  write_file(folder.file("in.jsonl"), "{\"text\": \"" + line + "\"}\n");
+  const std::string kinds = MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/";
+  for (const auto& [name, file] : std::vector<std::pair<std::string, std::string>>{
+           {"sentencepiece", kinds + "spm_t5.model"}, {"unigram", kinds + "unigram_t5.json"}}) {
+    INFO(name);
+    PreprocessJob job = sentence_job(folder, "in.jsonl", SentenceMode::icu);
+    job.tokenizer = {name, file, "", 20};
+    job.output = folder.file(name);
+    if (name == "sentencepiece" && !SentencePieceLibrary::is_there()) continue;
+    run(job);
+    TokenDataset dataset(job.output);
+    const Vocabulary& vocabulary = dataset.vocabulary();
+    CHECK((vocabulary.special.sentinels == 20 && vocabulary.special.sentinel_step == -1));
+    CHECK(vocabulary.special.first_sentinel == static_cast<std::int32_t>(vocabulary.size) - 1);
+    CHECK(tokenizer_file_exists(job.output + (name == "unigram" ? ".tokenizer.json" : ".tokenizer.model")));
+    const std::vector<std::uint64_t> sentences = dataset.read_sentences(), documents = {0, sentences.size() - 1};
+    const T5Samples samples({&dataset, sentences, documents}, {vocabulary.special, vocabulary.continues},
+                            {.end_document = 1, .sequence_length = 128, .decoder_length = 64});
+    const T5Sample sample = samples.make(0);
+    std::int32_t sentinel = vocabulary.special.first_sentinel;
+    bool follows_sentinel = false;
+    for (const std::int32_t token : sample.encoder_tokens) {
+      if (follows_sentinel) CHECK(vocabulary.continues[static_cast<std::size_t>(token)] == 0);  // whole words
+      follows_sentinel = token == sentinel;
+      if (follows_sentinel) --sentinel;
+    }
+    CHECK(sentinel < vocabulary.special.first_sentinel);
+    CHECK(sample.tokens[0] == 0);
+    CHECK(sample.tokens[1] == vocabulary.special.first_sentinel);
+    CHECK(sample.targets[static_cast<std::size_t>(sample.length) - 1] == 1);
+  }
 }

@@ -99,8 +99,14 @@ void poison(InjectedOps& ops, const ProcessGrid& grid) {
 
 TEST_CASE("a device with separate memory trains, saves, resumes and evaluates what the host does, bit for bit") {
   const bool many_ranks = GENERATE(false, true);
+  using Variant = void (*)(ModelConfig&);
+  const auto encoder = GENERATE(Variant{nullptr}, Variant{like_megatron_bert}, Variant{like_t5});
   const ShardFolder folder;
   Config config = config_of(folder, many_ranks);
+  if (encoder != nullptr) {
+    encoder(config.model);
+    config.data.train = config.data.validation = make_sentence_corpus(folder);
+  }
   config.run.directory = folder.file("host");
   const LoopResult host = run_loop(config);
   REQUIRE(host.told == std::vector<std::string>(many_ranks ? 8 : 1));

@@ -15,15 +15,19 @@
 
 namespace megatron::test {
 
-/// |actual - expected| over |expected|, both as vectors; NaN anywhere makes it NaN.
-inline double relative_error(const std::vector<double>& actual, const std::vector<double>& expected) {
+inline double norm(const std::vector<double>& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
+}
+/// |actual - expected|, both as vectors; NaN anywhere makes it NaN.
+inline double difference_norm(std::vector<double> actual, const std::vector<double>& expected) {
   REQUIRE(actual.size() == expected.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+  for (std::size_t i = 0; i < actual.size(); ++i) actual[i] -= expected[i];
+  return norm(actual);
+}
+/// The same over |expected|.
+inline double relative_error(const std::vector<double>& actual, const std::vector<double>& expected) {
+  const double difference = difference_norm(actual, expected), size = norm(expected);
+  return size == 0 ? difference : difference / size;
 }
 
 template <class T>
@@ -32,6 +36,8 @@ void check_results(const Run<T>& run, const AttentionResult& expected, double to
   CHECK(relative_error(run.dq.values(), expected.dq) < tolerance);
   CHECK(relative_error(run.dk.values(), expected.dk) < tolerance);
   CHECK(relative_error(run.dv.values(), expected.dv) < tolerance);
+  // Terms of both signs all but cancel out: what is left is as exact as they are.
+  CHECK(difference_norm(run.added_dbias(), expected.dbias) <= tolerance * (1e-1 + norm(expected.dbias_terms)));
   for (const Strided<T>* output : {&run.out, &run.dq, &run.dk, &run.dv}) CHECK(output->margins_intact());
   double worst = 0;
   for (std::size_t i = 0; i < run.log_sum_exp.size(); ++i) {
@@ -52,7 +58,7 @@ void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, doubl
   const Inputs<T> x(c, amplitude);
   Run<T> run(c, x);
   run.execute(ops);
-  check_results(run, reference_attention(c, x.q, x.k, x.v, x.dout), tolerance);
+  check_results(run, reference_attention(c, x.q, x.k, x.v, x.dout, x.bias), tolerance);
 }
 
 /// What results of elements T may be off by: one rounding, and gradients have the output's too, through delta.
@@ -79,6 +85,14 @@ inline void add_dropout(AttentionCase& c, double probability) {
   std::iota(c.positions.begin(), c.positions.end(), static_cast<std::int32_t>(c.query_offset) + 1000);
   c.first_sample = 5;
   c.first_head = 3;
+}
+
+/// A bias of distances: 8 buckets of up to 20 unless `buckets` says otherwise.
+inline AttentionCase biased(AttentionCase c, DistanceBuckets buckets = {.buckets = 8, .max_distance = 20}) {
+  c.biased = true;
+  c.buckets = buckets;
+  c.buckets.bidirectional = !c.causal;
+  return c;
 }
 
 /// All kinds of mask at once can only shrink the range; each kind alone is its own case.
@@ -115,6 +129,31 @@ inline std::vector<AttentionCase> masked_cases(std::int64_t s, std::int64_t b, s
   all.key_lengths = lengths.key_lengths;
   cases.push_back(all);
   return cases;
+}
+
+/// The reference's gradients are its central differences, by every element of every input.
+inline void check_reference_slopes(const AttentionCase& c, Inputs<>& x) {
+  const AttentionResult result = reference_attention(c, x.q, x.k, x.v, x.dout, x.bias);
+  const auto loss = [&] {
+    const std::vector<double> out = reference_attention(c, x.q, x.k, x.v, {}, x.bias).out;
+    return std::inner_product(out.begin(), out.end(), x.dout.begin(), 0.0);
+  };
+  const auto check = [&](std::vector<double>& input, const std::vector<double>& gradient) {
+    std::vector<double> slopes;
+    for (double& value : input) {
+      const double kept = value, step = 1e-5;
+      value = kept + step;
+      const double above = loss();
+      value = kept - step;
+      slopes.push_back((above - loss()) / (2 * step));
+      value = kept;
+    }
+    CHECK(relative_error(slopes, gradient) < 1e-8);
+  };
+  check(x.q, result.dq);
+  check(x.k, result.dk);
+  check(x.v, result.dv);
+  if (c.biased) check(x.bias, result.dbias);
 }
 
 }  // namespace megatron::test

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/distance_buckets.h"
 #include "base/philox.h"
 
 namespace megatron::test {
@@ -20,6 +21,8 @@ struct AttentionCase {
   std::int64_t window = 0;
   std::vector<std::int32_t> key_lengths, document_starts;
   std::vector<float> slopes;
+  bool biased = false;      ///< has a bias by the buckets of distances
+  DistanceBuckets buckets;  ///< of it
   double dropout = 0;
   std::uint64_t key = 0;
   std::vector<std::int32_t> positions;
@@ -33,6 +36,11 @@ struct AttentionCase {
   }
   std::size_t at_key(std::int64_t j, std::int64_t sample, std::int64_t head) const {
     return static_cast<std::size_t>(((j * samples + sample) * key_heads + head / (heads / key_heads)) * size);
+  }
+
+  std::size_t bias_elements() const { return biased ? static_cast<std::size_t>(heads * buckets.buckets) : 0; }
+  std::size_t at_bias(std::int64_t sample, std::int64_t head, std::int64_t i, std::int64_t j) const {
+    return static_cast<std::size_t>(head * buckets.buckets + buckets.bucket(j - offset(sample) - i));
   }
 
   /// Keys in front of a sample's queries.
@@ -60,14 +68,16 @@ struct AttentionCase {
 };
 
 struct AttentionResult {
-  std::vector<double> out, log_sum_exp;  ///< [s_q, b, a, d], [b, a, s_q]
-  std::vector<double> dq, dk, dv;        ///< gradients of sum(dout · out)
+  std::vector<double> out, log_sum_exp;   ///< [s_q, b, a, d], [b, a, s_q]
+  std::vector<double> dq, dk, dv, dbias;  ///< gradients of sum(dout · out)
+  std::vector<double> dbias_terms;        ///< the sizes of what dbias is the sum of, summed up
 };
 
 /// Probabilities (before dropout) of one query; returns the log-sum-exp, -infinity if it sees nothing.
 inline double reference_probabilities(const AttentionCase& c, const std::vector<double>& q,
-                                      const std::vector<double>& k, std::int64_t sample, std::int64_t head,
-                                      std::int64_t i, std::vector<double>& probabilities) {
+                                      const std::vector<double>& k, const std::vector<double>& bias,
+                                      std::int64_t sample, std::int64_t head, std::int64_t i,
+                                      std::vector<double>& probabilities) {
   const double none = -std::numeric_limits<double>::infinity();
   probabilities.assign(static_cast<std::size_t>(c.keys), none);
   double maximum = none;
@@ -81,6 +91,7 @@ inline double reference_probabilities(const AttentionCase& c, const std::vector<
     if (!c.slopes.empty()) {
       score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(j - c.offset(sample) - i);
     }
+    if (c.biased) score += bias[c.at_bias(sample, head, i, j)];
     probabilities[static_cast<std::size_t>(j)] = score;
     maximum = std::max(maximum, score);
   }
@@ -114,28 +125,35 @@ inline void reference_backward_row(const AttentionCase& c, const std::vector<dou
   }
   for (std::int64_t j = 0; j < c.keys; ++j) {
     const std::size_t column = c.at_key(j, sample, head), at = static_cast<std::size_t>(j);
-    const double dscore = probabilities[at] * (dprobabilities[at] - mean) * c.scale;
+    const double dscore = probabilities[at] * (dprobabilities[at] - mean);
+    if (c.biased) {
+      result.dbias[c.at_bias(sample, head, i, j)] += dscore;
+      result.dbias_terms[c.at_bias(sample, head, i, j)] +=
+          probabilities[at] * (std::abs(dprobabilities[at]) + std::abs(mean));
+    }
     for (std::size_t x = 0; x < size; ++x) {
-      result.dq[row + x] += dscore * k[column + x];
-      result.dk[column + x] += dscore * q[row + x];
+      result.dq[row + x] += dscore * c.scale * k[column + x];
+      result.dk[column + x] += dscore * c.scale * q[row + x];
     }
   }
 }
 
-/// Output, log-sum-exp and, unless dout is empty, all gradients.
+/// Output, log-sum-exp and, unless dout is empty, all gradients. bias: [heads, buckets] of a biased case.
 inline AttentionResult reference_attention(const AttentionCase& c, const std::vector<double>& q,
                                            const std::vector<double>& k, const std::vector<double>& v,
-                                           const std::vector<double>& dout) {
+                                           const std::vector<double>& dout, const std::vector<double>& bias = {}) {
   AttentionResult result;
   result.out.assign(c.query_elements(), 0);
   result.dq.assign(c.query_elements(), 0);
   result.dk.assign(c.key_elements(), 0);
   result.dv.assign(c.key_elements(), 0);
+  result.dbias.assign(c.bias_elements(), 0);
+  result.dbias_terms.assign(c.bias_elements(), 0);
   std::vector<double> probabilities;
   for (std::int64_t sample = 0; sample < c.samples; ++sample) {
     for (std::int64_t head = 0; head < c.heads; ++head) {
       for (std::int64_t i = 0; i < c.queries; ++i) {
-        result.log_sum_exp.push_back(reference_probabilities(c, q, k, sample, head, i, probabilities));
+        result.log_sum_exp.push_back(reference_probabilities(c, q, k, bias, sample, head, i, probabilities));
         for (std::int64_t j = 0; j < c.keys; ++j) {
           const double p = probabilities[static_cast<std::size_t>(j)] * c.multiplier(sample, head, i, j);
           for (std::size_t x = 0; x < static_cast<std::size_t>(c.size); ++x) {

@@ -16,6 +16,7 @@
 namespace megatron::test {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kBefore = 0.5f;  ///< what gradients that are added to hold before
 
 /// Rounded to T, so that kernel and reference start from the same numbers.
 template <class T>
@@ -68,12 +69,13 @@ struct Strided {
 /// Reproducible inputs of a case, of elements T; `amplitude` of queries and keys.
 template <class T = float>
 struct Inputs {
-  std::vector<double> q, k, v, dout;
+  std::vector<double> q, k, v, dout, bias;
   explicit Inputs(const AttentionCase& c, double amplitude = 1)
       : q(random_values<T>(c.query_elements(), 11, amplitude)),
         k(random_values<T>(c.key_elements(), 12, amplitude)),
         v(random_values<T>(c.key_elements(), 13)),
-        dout(random_values<T>(c.query_elements(), 14)) {}
+        dout(random_values<T>(c.query_elements(), 14)),
+        bias(random_values<T>(c.bias_elements(), 15)) {}
 };
 
 /// Everything that a case needs to run forward and backward on the backend under test.
@@ -81,7 +83,9 @@ template <class T = float>
 struct Run {
   const AttentionCase& c;
   Strided<T> q, k, v, dout, out, dq, dk, dv;
-  TestVector<float> log_sum_exp, slopes;
+  TestVector<float> log_sum_exp, slopes, dbias;
+  TestVector<T> bias;
+  bool wants_dbias = true;
   TestVector<std::int32_t> key_lengths, query_offsets, document_starts, positions;
 
   Run(const AttentionCase& test, const Inputs<T>& x)
@@ -96,9 +100,11 @@ struct Run {
         dv(dk),
         log_sum_exp(static_cast<std::size_t>(c.samples * c.heads * c.queries), kNaN),
         slopes(c.slopes.begin(), c.slopes.end()),
+        dbias(c.bias_elements(), kBefore),
         key_lengths(c.key_lengths.begin(), c.key_lengths.end()),
         document_starts(c.document_starts.begin(), c.document_starts.end()),
         positions(c.positions.begin(), c.positions.end()) {
+    for (const double value : x.bias) bias.push_back(narrow<T>(static_cast<float>(value)));
     if (c.query_offset == 0 && c.offset_step == 0) return;
     for (std::int64_t i = 0; i < c.samples; ++i) query_offsets.push_back(static_cast<std::int32_t>(c.offset(i)));
   }
@@ -113,6 +119,10 @@ struct Run {
       m.document_starts = ConstTensor(document_starts.data(), {c.samples, c.queries}, DType::i32);
     }
     if (!slopes.empty()) m.slopes = ConstTensor(slopes.data(), {c.heads}, DType::f32);
+    if (c.biased) {
+      m.distance_bias = ConstTensor(bias.data(), {c.heads, c.buckets.buckets}, DTypeOf<T>::value);
+      m.distance_buckets = c.buckets;
+    }
     return m;
   }
   Dropout dropout() const {
@@ -124,12 +134,21 @@ struct Run {
     d.first_head = c.first_head;
     return d;
   }
+  Tensor dbias_tensor() {
+    return c.biased && wants_dbias ? Tensor(dbias.data(), {c.heads, c.buckets.buckets}, DType::f32) : Tensor();
+  }
+  /// What was added to the gradient of the bias.
+  std::vector<double> added_dbias() const {
+    std::vector<double> result(dbias.begin(), dbias.end());
+    for (double& value : result) value -= double{kBefore};
+    return result;
+  }
   void execute(Ops& ops) {
     const Tensor lse(log_sum_exp.data(), {c.samples, c.heads, c.queries}, DType::f32);
     const auto scale = static_cast<float>(c.scale);
     ops.attention_forward({q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, scale, mask(), dropout()});
     ops.attention_backward({dout.tensor(), q.tensor(), k.tensor(), v.tensor(), out.tensor(), lse, dq.tensor(),
-                            dk.tensor(), dv.tensor(), scale, mask(), dropout()});
+                            dk.tensor(), dv.tensor(), scale, mask(), dropout(), dbias_tensor()});
   }
 };
 

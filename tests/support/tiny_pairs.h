@@ -1,5 +1,5 @@
 // Samples of two texts for an encoder, as fixed pseudo-random functions of (step, sample): of different lengths, some
-// without a label, about a quarter of the tokens masked.
+// without a label, about a quarter of the tokens masked. And labels of samples for a task, some without one.
 #pragma once
 
 #include <vector>
@@ -37,5 +37,11 @@ struct TinyPair {
     }
   }
 };
+
+/// -1: none.
+inline int tiny_label(int step, std::int64_t sample, std::int64_t classes) {
+  const auto words = philox4x32<7>({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(sample), 0, 2}, 99);
+  return static_cast<int>(words[0] % static_cast<std::uint32_t>(classes + 1)) - 1;
+}
 
 }  // namespace megatron::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,12 +24,20 @@ void with_window(ModelConfig& model);          ///< wide heads, scaled embedding
 void with_parallel_parts(ModelConfig& model);  ///< through one norm; a norm of embeddings, a bias of logits
 void like_bert(ModelConfig& model);            ///< post-norm, with a norm of embeddings
 void like_megatron_bert(ModelConfig& model);   ///< pre-norm
+void like_t5(ModelConfig& model);              ///< 3 + 1 layers, a bias by distance, RMSNorm, no biases, a scaled head
+void with_experts(ModelConfig& model);         ///< 4 in every second layer, 2 per token
+void with_balanced_experts(ModelConfig& model);  ///< and a choice bias in place of the balance loss
+void with_shared_experts(ModelConfig& model);    ///< two in addition, behind a gate
+void with_residual_experts(ModelConfig& model);  ///< mixed with a dense part, their router's input noisy
+void like_megatron_t5(ModelConfig& model);       ///< 2 + 2 layers, learned positions, a bias of logits
 
 struct TrainingTrace {
-  std::vector<double> losses, norms;  // by step
-  double evaluation = 0;              // loss without dropout after the last step, on its samples
-  NamedValues gradients;              // of step 1, reassembled
-  NamedValues parameters;             // after the last step
+  std::vector<double> losses, norms;                     // by step
+  double evaluation = 0;                                 // loss without dropout after the last step, on its samples
+  std::vector<std::vector<double>> choices;              // by step, of experts (Replica::Update)
+  double gap = std::numeric_limits<double>::infinity();  // the least router gap of all steps and ranks
+  NamedValues gradients;                                 // of step 1, reassembled
+  NamedValues parameters;                                // after the last step
 };
 
 /// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
@@ -59,18 +68,24 @@ class TinyBatches {
  private:
   void count_losses(int step, const StepShape& shape);
   void count_pairs(int step, const StepShape& shape);
+  void count_translations(int step, const StepShape& shape);
   void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
   void place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
+  void place_translation(std::size_t k, std::int64_t column, int step);
 
   Config config_;
-  bool pairs_;  // of texts, for an encoder (tiny_pairs.h)
+  bool pairs_;            // of texts, for an encoder (tiny_pairs.h)
+  bool translations_;     // for an encoder-decoder (tiny_translation.h)
+  bool instructions_;     // packed: of documents by themselves, in which some targets are learned
+  std::int64_t columns_;  // of a micro-batch
   LossWeights weigh_;
   RunSchedule schedule_;
   int data_rank_;
   std::vector<double> counts_;  // by term of the loss
   std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_, types_, lengths_, labels_;
+  std::vector<std::vector<int>> encoder_tokens_, encoder_lengths_;
   std::vector<std::vector<float>> weights_;
-  std::vector<int> position_ids_, positions_;
+  std::vector<int> position_ids_, positions_, encoder_position_ids_, encoder_positions_;
   std::vector<MicroBatch> micro_batches_;
 };
 

@@ -35,6 +35,10 @@ class WatchingCommunicator final : public CommunicatorDecorator {
     note_other();
     return CommunicatorDecorator::do_broadcast(values, root);
   }
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
+    note_other();
+    return CommunicatorDecorator::do_all_to_all(send, receive);
+  }
   void finish(std::uint64_t ticket) override {
     CommunicatorDecorator::finish(ticket);
     gathers_.erase(ticket);

@@ -199,6 +199,10 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
   }
   write_file(folder.file("t.json"), good.dump(1));  // spread over lines, it is as good
   CHECK(make_tokenizer({"gpt2", folder.file("t.json"), ""})->hash() == golden_tokenizer("added")->hash());
+  write_file(folder.file("t.json"), "{\"added_tokens\": [],\n" + good.dump().substr(1));
+  require_error(ErrorKind::data, {"t.json:2: ", "\"added_tokens\" is there twice"}, [&] {
+    make_tokenizer({"gpt2", folder.file("t.json"), ""});
+  });
   write_file(folder.file("t.json"), good.dump().substr(0, 3000));
   require_error(ErrorKind::data, {"t.json:1", "not a tokenizer.json", "byte 3001"}, [&] {
     make_tokenizer({"gpt2", folder.file("t.json"), ""});

@@ -273,6 +273,17 @@ TEST_CASE("WordPiece: what is wrong in a tokenizer.json, or not supported, by li
     parts.push_back("tokenizer.json:");
     require_error(ErrorKind::data, parts, [&] { make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), ""}); });
   }
+  const std::string text = good.dump();
+  write_file(folder.file(kTokenizerFile), "{\"model\": {},\n" + text.substr(1));
+  require_error(ErrorKind::data, {"tokenizer.json:2: ", "\"model\" is there twice"}, [&] {
+    make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), ""});
+  });
+  good.erase("padding");
+  write_file(folder.file(kTokenizerFile), "{\n\"padding\": 1e999," + good.dump().substr(1));
+  make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), ""});
+  require_error(ErrorKind::data, {"tokenizer.json:1: ", "number that is too large"}, [&] {
+    make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), "", 5});
+  });
   good.erase("model");
   write_file(folder.file(kTokenizerFile), good.dump());
   require_error(ErrorKind::data, {"no model"}, [&] {

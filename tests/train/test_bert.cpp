@@ -1,4 +1,4 @@
-// BERT through training's own parts: checkpoints that any layout continues, and what a plan counts.
+// BERT and T5 through training's own parts: checkpoints that any layout continues, and what a plan counts.
 #include <catch2/catch.hpp>
 #include <mutex>
 
@@ -73,8 +73,8 @@ Trained train(const Config& config, const std::string& folder, int last, const s
 
 }  // namespace
 
-TEST_CASE("BERT: a checkpoint continues on any other layout, and its bytes survive the way there and back") {
-  const auto variant = GENERATE(like_bert, like_megatron_bert);
+TEST_CASE("BERT and T5: a checkpoint continues on any other layout, and its bytes survive the way there and back") {
+  const auto variant = GENERATE(like_bert, like_megatron_bert, like_t5, like_megatron_t5);
   const TemporaryFolder folder;
   const Layout cube{2, 2, 2};
   const Trained whole = train(config_of(cube, variant), folder.file("none"), kSteps, folder.file("whole"));
@@ -112,6 +112,24 @@ TEST_CASE("BERT: a plan counts the whole square of attention, and both heads") {
     const MemoryPlan repeated = plan_memory(again, {}, {});
     CHECK(repeated.matmul_flops + repeated.attention_flops - plan.matmul_flops - plan.attention_flops ==
           Approx(tokens * (flops_per_token(config.model, recomputed).hardware - flops_per_token(config.model).model)));
+  }
+}
+
+TEST_CASE("T5: a plan counts the operations of both streams") {
+  const Config config = config_of({}, GENERATE(like_t5, like_megatron_t5));
+  const MemoryPlan plan = plan_memory(config, {}, {});
+  const ModelConfig& model = config.model;
+  const double samples = 8, s = 16, h = 32, d = static_cast<double>(model.decoder_sequence_length);
+  const double squares =
+      static_cast<double>(model.layers) * s * s + static_cast<double>(model.decoder_layers) * (d * d / 2 + d * s);
+  CHECK(plan.matmul_flops == Approx(samples * (s * flops_per_token(model).model - 12 * h * squares)));
+  for (const RecomputedLayers& recomputed :
+       {RecomputedLayers{1, 0}, RecomputedLayers{model.layers, model.decoder_layers}}) {
+    Config again = config;
+    again.recompute = {"full", recomputed.decoder_layers > 0 ? 0 : 1};
+    const MemoryPlan repeated = plan_memory(again, {}, {});
+    CHECK(repeated.matmul_flops + repeated.attention_flops - plan.matmul_flops - plan.attention_flops ==
+          Approx(samples * s * (flops_per_token(model, recomputed).hardware - flops_per_token(model).model)));
   }
 }
 

@@ -19,7 +19,7 @@ using namespace megatron::test;
 
 namespace {
 
-/// Every grid of up to 16 ranks, with every number of tensor ranks that can share keys, without ties.
+/// Every grid of up to 16 ranks, with every number of tensor ranks that can share keys, without experts and ties.
 std::vector<GridShape> all_grids() {
   constexpr int most = 16;
   std::vector<GridShape> grids;
@@ -58,7 +58,7 @@ class Tally {
   explicit Tally(Backend& backend) : backend_(backend) {}
 
   /// The rank's own share of the norm, as its optimizer counts it. The store is declared and not allocated.
-  void count(const ProcessGrid& grid, ParameterStore& store, int shards) {
+  void count(const ProcessGrid& grid, ParameterStore& store, const Shards& shards) {
     store.allocate(*backend_.device, DType::f32, shards, 40);
     backend_.ops->fill(store.values(), 0);
     backend_.ops->fill(store.gradients(), 0);
@@ -108,10 +108,10 @@ class Tally {
   std::int64_t counted_ = 0, whole_ = 0;
 };
 
-void require_one_owner(const GridShape& shape, int shards, const Tally& tally) {
-  CAPTURE(shape.tensor, shape.context, shape.data, shape.pipeline, shape.kv_replicas, shards);
+void require_one_owner(const GridShape& shape, const Shards& shards, const Tally& tally) {
+  CAPTURE(shape.tensor, shape.context, shape.data, shape.pipeline, shape.kv_replicas, shards.dense);
   // Without shards each copy of the model counts all of it.
-  CHECK(tally.counted() == tally.whole() * (shards > 1 ? 1 : shape.copies()));
+  CHECK(tally.counted() == tally.whole() * (shards.dense > 1 ? 1 : shape.copies()));
   CHECK(tally.written_wrongly() == std::vector<std::string>{});
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("owners: made-up parameters have one in the norm and one writer, on ev
     shape.ties = made_up_ties(shape.pipeline);
     for (const bool distributed : {false, true}) {
       for (const bool sequence_parallel : {false, true}) {
-        const int shards = distributed ? shape.copies() : 1;
+        const Shards shards = distributed ? all_copies(shape) : Shards{};
         Tally tally(backend);
         for (int rank = 0; rank < shape.ranks(); ++rank) {
           CountingCommunicator world(rank, shape.ranks());
@@ -200,7 +200,7 @@ TEST_CASE("owners: GPT's parameters have one in the norm and one writer, on ever
         const GridShape shape = grid_shape(config);
         REQUIRE(shape.kv_replicas == extents.kv_replicas);
         REQUIRE(shape.ties.size() == (tied && shape.pipeline > 1 ? 1 : 0));
-        const int shards = distributed ? shape.copies() : 1;
+        const Shards shards = optimizer_shards(config, shape);
         Tally tally(backend);
         for (int rank = 0; rank < shape.ranks(); ++rank) {
           CountingCommunicator world(rank, shape.ranks());

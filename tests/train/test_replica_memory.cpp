@@ -75,13 +75,35 @@ struct Layout {
   std::int64_t threads = 1;
   void (*variant)(ModelConfig&) = [](ModelConfig&) {};
   bool tasks = false;  ///< of evaluation, inside training
+  const char* task = "";
+  int expert = 1;
 };
+
+void to_tell_labels(ModelConfig& model) {
+  like_bert(model);
+  model.task_outputs = 3;
+}
+
+void to_tell_choices(ModelConfig& model) {
+  like_megatron_bert(model);
+  model.task_outputs = 1;
+  model.task_choices = 3;
+}
+
+void without_drops(ModelConfig& model) {
+  with_experts(model);
+  model.moe.every = 1;
+  model.moe.drop = "none";
+  model.moe.buffer = 1;
+  model.moe.evaluation_capacity_factor = 0;
+}
 
 Config config_of(const Layout& layout) {
   Config config = tiny_config();
   config.parallel.tensor = layout.tensor;
   config.parallel.data = layout.data;
   config.parallel.pipeline = layout.pipeline;
+  config.parallel.expert = layout.expert;
   config.parallel.sequence_parallel = layout.sequence_parallel;
   config.parallel.schedule = layout.schedule;
   config.parallel.virtual_stages = layout.virtual_stages;
@@ -97,6 +119,7 @@ Config config_of(const Layout& layout) {
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
   layout.variant(config.model);
+  config.task.name = layout.task;
   if (layout.tasks) config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
   return config;
 }
@@ -178,7 +201,9 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.weights = replica.store().values().bytes() + replica.store().constant_bytes();
     memory.gradients = replica.store().gradients().bytes();
     memory.optimizer =
-        replica.optimizer().state_bytes() + UpdateStep::bytes(family_of(config.model).loss_terms(config).size());
+        replica.optimizer().state_bytes() +
+        UpdateStep::bytes(family_of(config.model).loss_terms(config).size(),
+                          static_cast<std::size_t>(config.model.expert_layers() * (config.model.moe.experts + 1)));
     for (const Parameter& parameter : replica.store().all()) memory.parameters += parameter.elements();
   });
   return ranks;
@@ -239,7 +264,17 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = with_parallel_parts},
       Layout{.micro_batch = 2, .variant = like_bert}, Layout{.recompute = {"full", 3}, .variant = like_bert},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = like_bert},
-      Layout{.micro_batch = 2, .variant = like_megatron_bert},
+      Layout{.micro_batch = 2, .variant = like_megatron_bert}, Layout{.micro_batch = 2, .variant = like_t5},
+      Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = like_t5},
+      Layout{.pipeline = 4, .recompute = {"full"}, .distributed = true, .variant = like_t5},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = like_megatron_t5},
+      Layout{.tensor = 4,
+             .data = 1,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .variant = like_megatron_t5},
       Layout{
           .tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = {"full"}, .variant = like_megatron_bert},
       Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = like_megatron_bert},
@@ -250,6 +285,89 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .virtual_stages = 2,
              .distributed = true,
              .variant = like_megatron_bert},
+      Layout{.micro_batch = 2, .variant = to_tell_labels, .task = "classification"},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .distributed = true,
+             .variant = to_tell_labels,
+             .task = "classification"},
+      Layout{.micro_batch = 2, .recompute = {"full"}, .variant = to_tell_choices, .task = "multiple_choice"},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .micro_batch = 2,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .compute = "bf16",
+             .variant = to_tell_choices,
+             .task = "multiple_choice"},
+      Layout{.micro_batch = 2, .task = "instructions"},
+      Layout{
+          .tensor = 2, .data = 2, .pipeline = 2, .micro_batch = 2, .sequence_parallel = true, .task = "instructions"},
+      Layout{.micro_batch = 2, .variant = with_experts},
+      Layout{.micro_batch = 2, .compute = "bf16", .variant = with_balanced_experts},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .recompute = {"full", 1},
+             .distributed = true,
+             .variant = with_balanced_experts,
+             .expert = 2},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .distributed = true,
+             .variant = with_experts,
+             .expert = 2},
+      Layout{.data = 4, .recompute = {"full"}, .compute = "bf16", .variant = with_experts, .expert = 4},
+      Layout{.data = 2,
+             .pipeline = 2,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .distributed = true,
+             .variant = with_experts,
+             .expert = 2},
+      Layout{.micro_batch = 2, .recompute = {"full"}, .variant = with_shared_experts},
+      Layout{.micro_batch = 2, .variant = without_drops},
+      Layout{.micro_batch = 2, .variant = without_drops, .tasks = true},
+      Layout{.tensor = 2, .sequence_parallel = true, .compute = "bf16", .variant = without_drops},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .distributed = true,
+             .variant = with_shared_experts,
+             .expert = 2},
+      Layout{.micro_batch = 2, .compute = "bf16", .variant = with_residual_experts},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .dropout = 0,
+             .variant = with_residual_experts,
+             .expert = 2},
+      Layout{.data = 2, .recompute = {"full"}, .variant = with_residual_experts, .expert = 2},
+      Layout{.tensor = 2,
+             .data = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .distributed = true,
+             .variant = without_drops,
+             .expert = 2},
+      Layout{.data = 4,
+             .recompute = {"full"},
+             .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
+             .variant = without_drops,
+             .expert = 4},
       Layout{.tasks = true}, Layout{.micro_batch = 4, .recompute = {"full"}, .threads = 3, .tasks = true},
       Layout{.data = 2, .micro_batch = 2, .distributed = true, .compute = "bf16", .tasks = true},
       Layout{
@@ -378,7 +496,9 @@ TEST_CASE("a steady step allocates nothing") {
         Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
         Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
         Layout{.recompute = {"full", 3}, .variant = with_normed_heads}, Layout{.variant = like_bert},
-        Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert}}) {
+        Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert},
+        Layout{.micro_batch = 2, .variant = without_drops},
+        Layout{.recompute = {"full", 3}, .variant = without_drops}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;

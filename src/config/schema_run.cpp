@@ -1,0 +1,143 @@
+// Keys of data, tasks, evaluations, checkpoints and the run itself.
+#include "config/schema_keys.h"
+
+namespace megatron {
+
+using namespace constraints;
+
+std::vector<Key> run_keys() {
+  const std::string chat = "with name \"instructions\"";
+  return {
+      {MEGATRON_KEY(data, train), path(), "", "required",
+       "Training data: the prefix that megatron_preprocess --output was given; a folder, for all sets in it; a "
+       "pattern with *, ? or [a-z], for the shards that match; or an array of several of these as path or {path, "
+       "weight}, which makes a blend. Without weights each gives the same number of samples "
+       "(docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, validation), path(), "", "by split", "Separate data for validation, in the same forms.", ""},
+      {MEGATRON_KEY(data, test), path(), "", "by split", "Separate data for the test at the end, in the same forms.",
+       ""},
+      {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
+       "Shares of data.train for training, validation and test. Each set of a blend is divided separately.", ""},
+      {MEGATRON_KEY(data, split_by), one_of({"auto", "documents", "tokens"}), "", "",
+       "Unit of data.split. auto: tokens for a set of fewer than 1000 documents, else whole documents; with "
+       "Megatron's orders always documents (docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, order), one_of({"epoch", "megatron", "megatron_core"}), "", "",
+       "Order of the samples. epoch: shuffled by (seed, epoch) alone. megatron: the order of Megatron-LM of "
+       "November 2022 for the same documents, split, seed, sequence length and sample count. megatron_core: that "
+       "of megatron-core 0.16. With these two a run can move here from Megatron; validation is shuffled, and "
+       "each evaluation continues after the one before (docs/sample_order.md).",
+       ""},
+      {MEGATRON_KEY(data, order_samples), noted(from_to(1, kMaxSamples), "with Megatron's orders only"), "samples",
+       "the run's", "Sample count that Megatron's order is made for, if the run is shorter or longer.", ""},
+      {MEGATRON_KEY(data, reset_attention_mask), any(), "", "",
+       "Tokens attend only within their own document. Here and in the next two keys, a document ends with the "
+       "end-of-document token that megatron_preprocess appends.",
+       ""},
+      {MEGATRON_KEY(data, reset_position_ids), any(), "", "", "Positions start again with each document.", ""},
+      {MEGATRON_KEY(data, eod_mask_loss), any(), "", "",
+       "No loss for the token after the end of a document, which cannot be predicted. The mean is over the other "
+       "targets of the global batch.",
+       ""},
+      {MEGATRON_KEY(data, mask_probability), noted(above_to(0, 1), "with family \"bert\" or \"t5\" only"), "", "",
+       "Share of a sample's tokens that the model is to predict, in whole words.", ""},
+      {MEGATRON_KEY(data, short_probability), noted(from_to(0, 1), "with family \"bert\" or \"t5\" only"), "", "",
+       "Share of samples that are made shorter than model.sequence_length, down to two tokens.", ""},
+      {MEGATRON_KEY(task, name),
+       noted(one_of({"classification", "multiple_choice", "instructions"}),
+             "the first two with family \"bert\", the third with \"gpt\""),
+       "", "none, which is pretraining",
+       "Fine-tune the model on examples, which data.train, validation and test then name. classification: a label for "
+       "a text or a pair of texts. multiple_choice: which of a question's choices is right. instructions: next tokens, "
+       "of answers alone (docs/fine_tuning.md).",
+       ""},
+      {MEGATRON_KEY(task, format),
+       noted(one_of({"json", "mnli", "qqp", "race"}),
+             "mnli and qqp with name \"classification\", race with \"multiple_choice\""),
+       "", "",
+       "Form of the files. json: lines {text_a, text_b, label}, {context, choices, answer}, {prompt, completion} or "
+       "{messages}, by the task. mnli, qqp: the TSV files of GLUE. race: RACE's files of articles, or folders of them.",
+       ""},
+      {MEGATRON_KEY(task, labels), noted(from_to(2, kMaxLabels), "with name \"classification\" and format \"json\""),
+       "", "the format's",
+       "Names of the labels, in the order of the head's outputs: [\"negative\", \"positive\"]; or their number, where "
+       "they "
+       "are called 0, 1 and so on.",
+       ""},
+      {MEGATRON_KEY(task, choices), noted(from_to(2, kMaxChoices), "with name \"multiple_choice\""), "", "",
+       "Choices that every question has.", ""},
+      {MEGATRON_KEY(task, tokenizer),
+       one_of({"byte", "gpt2", "bert-uncased", "bert-cased", "sentencepiece", "unigram"}), "", "that of the checkpoint",
+       "Tokenizer of the examples. Without it, the one that the checkpoint was trained with.", ""},
+      {MEGATRON_KEY(task, vocab_file), noted(path(), "with task.tokenizer"), "", "none",
+       "Its file, as megatron_preprocess --vocab-file takes it.", ""},
+      {MEGATRON_KEY(task, merge_file), noted(path(), "with task.vocab_file"), "", "none", "Its merges, if it has any.",
+       ""},
+      {MEGATRON_KEY(task, extra_ids),
+       noted(from_to(0, kMaxExtraIds), "with task.tokenizer, other than \"byte\" and \"gpt2\""), "", "",
+       "Sentinels that its vocabulary is to have, as megatron_preprocess --extra-ids adds them.", ""},
+      {MEGATRON_KEY(task, system_prefix), noted(any(), chat), "", "", "Text in front of a system message.", ""},
+      {MEGATRON_KEY(task, system_suffix), noted(any(), chat), "", "", "Text after it.", ""},
+      {MEGATRON_KEY(task, user_prefix), noted(any(), chat), "", "", "Text in front of a user's message.", ""},
+      {MEGATRON_KEY(task, user_suffix), noted(any(), chat), "", "", "Text after it.", ""},
+      {MEGATRON_KEY(task, assistant_prefix), noted(any(), chat), "", "", "Text in front of an assistant's message.",
+       ""},
+      {MEGATRON_KEY(task, assistant_suffix), noted(any(), chat), "", "",
+       "Text after it, which the model learns to end its answers with.", ""},
+      {MEGATRON_KEY(evaluation, tasks), noted(any(), "each with another name; stride at most model.sequence_length"),
+       "", "none",
+       "Evaluation tasks: [{name = \"wiki\", task = \"wikitext\", data = \"wiki.valid.tokens\", every = 1000}]. task "
+       "is "
+       "wikitext, lambada or choices, data its file, every the interval in updates (0, the default: only at the end; "
+       "all are done at the end), name what metrics and log call it (default: the task). wikitext also has stride, "
+       "lambada strict.",
+       ""},
+      {MEGATRON_KEY_IN(checkpoint, every_steps, checkpoint), from_to(0, kMaxSteps), "updates", "",
+       "Interval between checkpoints; the last step is always saved as well. 0: only the last step. \"never\": no "
+       "checkpoint is written and the trained model is lost at the end; only a run that is stopped early still "
+       "saves, so that it can be resumed.",
+       ""},
+      {MEGATRON_KEY(checkpoint, every_minutes), noted(from_to(0, 1e9), "not together with every_steps = \"never\""),
+       "minutes", "", "Maximum time between checkpoints, in addition. 0: no limit.", ""},
+      {MEGATRON_KEY(checkpoint, keep_last), from_to(0, kMaxExtent), "checkpoints", "",
+       "Number of checkpoints to keep; older ones are removed. 0: keep all.", ""},
+      {MEGATRON_KEY(checkpoint, resume), any(), "", "",
+       "Resume from this run's newest checkpoint. false: refuse a directory that has one.", ""},
+      {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
+       ""},
+      {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
+       "Start from the weights of a checkpoint; ignored once this run has its own checkpoint. "
+       "sequence_length, rotary_base and rotary_scaling may differ, to extend the context.",
+       ""},
+      {MEGATRON_KEY(checkpoint, async), any(), "", "",
+       "Write checkpoints in the background. The next update waits until they are copied into reserved memory: "
+       "on each rank what it saves, in all 12 bytes per parameter with AdamW. A save that comes while one is "
+       "being written waits for it. The last save, and one before a stop, are not in the background.",
+       ""},
+      {MEGATRON_KEY(run, directory), path(), "", "", "Folder for everything that the run writes.", ""},
+      {MEGATRON_KEY(run, device), one_of({"auto", "cpu", "cuda"}), "", "",
+       "Where to compute. auto: on CUDA devices if this build has the backend and every rank sees one.", ""},
+      {MEGATRON_KEY(run, communication), one_of({"auto", "mpi", "nccl"}), "", "",
+       "What moves tensors between ranks. auto: NCCL if each rank has its own CUDA device, else MPI.", ""},
+      {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads per rank", "",
+       "CPU threads. Two runs with the same number have the same bits; with another they agree to rounding.", ""},
+      {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "",
+       "Interval between progress lines. The loss of a line is the mean since the line before.", ""},
+      {MEGATRON_KEY(run, metrics_every), from_to(0, kMaxSteps), "updates", "",
+       "Interval between training lines in metrics.jsonl, which hold means in the same way. 1: every step; 0: as "
+       "log_every.",
+       ""},
+      {MEGATRON_KEY(run, tensorboard), any(), "", "",
+       "Write what metrics.jsonl gets as TensorBoard events as well, into the folder tensorboard of run.directory.",
+       ""},
+      {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
+       "Time limit: save and stop (exit code 75) before the program has run this long. 0: no limit.", ""},
+      {MEGATRON_KEY(run, hang_minutes), from_to(0, 1e6), "minutes", "",
+       "Maximum time of a rank in one operation, such as one communication or writing one file. After it the "
+       "program prints what each rank is doing and ends with exit code 6. 0: no limit.",
+       ""},
+  };
+}
+
+}  // namespace megatron

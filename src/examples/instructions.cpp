@@ -1,0 +1,104 @@
+#include "examples/instructions.h"
+
+#include <algorithm>
+
+#include "evaluation/example_text.h"
+#include "examples/members.h"
+#include "text/text.h"
+
+namespace megatron {
+
+namespace {
+
+struct Message {
+  std::string role, content;
+};
+
+/// Calls `visit` with each key of an object that is a part of the line.
+void visit_object(JsonReader& json, const std::function<void(std::string_view key)>& visit) {
+  std::string buffer;
+  json.expect('{', "an object");
+  if (json.take('}')) return;
+  do {
+    const std::string key(json.string(buffer));
+    json.expect(':', "':' after a key");
+    visit(key);
+  } while (json.take(','));
+  json.expect('}', "',' or '}'");
+}
+
+Message read_message(const ExampleLine& line, JsonReader& json) {
+  std::optional<std::string> role, content;
+  std::string buffer;
+  visit_object(json, [&](std::string_view key) {
+    if (key == "role") {
+      set_once(line, key, role, std::string(json.string(buffer)));
+    } else if (key == "content") {
+      set_once(line, key, content, std::string(json.string(buffer)));
+    } else {
+      json.skip_value();
+    }
+  });
+  return {required(line, "role", role), required(line, "content", content)};
+}
+
+std::vector<Message> read_messages(const ExampleLine& line, JsonReader& json) {
+  std::vector<Message> messages;
+  json.expect('[', "a list of messages");
+  if (json.take(']')) return messages;
+  do {
+    messages.push_back(read_message(line, json));
+  } while (json.take(','));
+  json.expect(']', "',' or ']'");
+  return messages;
+}
+
+void take_conversation(const ExampleLine& line, const std::vector<Message>& messages, const ChatTemplate& chat,
+                       const TakeInstruction& take) {
+  Instruction parts;
+  for (const Message& message : messages) {
+    const auto* const role =
+        std::find_if(chat.begin(), chat.end(), [&](const RoleTemplate& each) { return each.role == message.role; });
+    if (role == chat.end()) {
+      line.refuse(fmt::format("the role \"{}\" is none of system, user and assistant",
+                              printable(std::string_view(message.role).substr(0, 60))));
+    }
+    parts.push_back({role->prefix, false, true});
+    parts.push_back({message.content, role->learned, false});
+    parts.push_back({role->suffix, role->learned, true});
+  }
+  if (std::none_of(parts.begin(), parts.end(), [](const InstructionPart& part) { return part.learned; })) {
+    line.refuse("\"messages\" has none of the role assistant: there is nothing to learn");
+  }
+  take(parts);
+}
+
+}  // namespace
+
+void read_instructions(const ExampleFile& file, const ChatTemplate& chat, const TakeInstruction& take) {
+  const TaskInput input{.path = file.path, .text = file.text, .stride = {}, .encode = {}};
+  visit_lines(input, [&](const ExampleLine& line) {
+    std::optional<std::string> prompt, completion;
+    std::optional<std::vector<Message>> messages;
+    std::string buffer;
+    line.visit_members([&](std::string_view key, JsonReader& json) {
+      if (key == "prompt") {
+        set_once(line, key, prompt, std::string(json.string(buffer)));
+      } else if (key == "completion") {
+        set_once(line, key, completion, std::string(json.string(buffer)));
+      } else if (key == "messages") {
+        set_once(line, key, messages, read_messages(line, json));
+      } else {
+        json.skip_value();
+      }
+    });
+    if (messages && (prompt || completion)) line.refuse("both \"messages\" and a prompt with its completion");
+    if (messages) return take_conversation(line, *messages, chat, take);
+    if (!prompt && !completion) line.refuse("neither \"messages\" nor \"prompt\" with \"completion\"");
+    required(line, "prompt", prompt);
+    if (required(line, "completion", completion).empty()) line.refuse("\"completion\" is empty");
+    take({{*prompt, false, false}, {*completion, true, false}});
+  });
+}
+
+}  // namespace megatron

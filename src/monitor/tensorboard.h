@@ -1,0 +1,51 @@
+// TensorBoardEvents: what metrics.jsonl gets, as event files of TensorBoard in the folder `tensorboard` of the run.
+// Made of the lines themselves, so that the two never differ.
+//
+// Every program that trains the run begins a file, which says from which step on earlier files no longer hold: a run
+// that resumes loses there what it loses in metrics.jsonl. Like MetricsWriter it never ends the run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "monitor/event_file.h"
+#include "system/log.h"
+#include "system/record_file.h"
+
+namespace megatron {
+
+/// The numbers of a line of metrics.jsonl by tag: "train/loss", "train/losses/NAME" (where there are several),
+/// "validation/perplexity", "tasks/NAME/accuracy". null is NaN; of an array at most 64 elements, by number.
+std::vector<TaggedScalar> scalars_of(const nlohmann::json& line);
+
+class TensorBoardEvents {
+ public:
+  /// `directory`: the run's. `log` must outlive it.
+  TensorBoardEvents(std::string directory, Log& log);
+
+  /// For a program that continues after `step` steps. `config`: shown as text.
+  void begin(std::int64_t step, const std::string& config);
+  /// A line as metrics.h writes it. Before begin() nothing happens.
+  void add(std::string_view line);
+  /// Whether all that was added has been written.
+  bool complete() const { return complete_; }
+
+ private:
+  void append(const std::string& record);
+
+  std::string folder_;
+  Log& log_;
+  std::unique_ptr<RecordFile> file_;
+  bool complete_ = true;
+};
+
+/// For runs that have none, or lack some: all lines of `directory`/metrics.jsonl as one more event file, which takes
+/// the place of those before it for every reader. Returns how many lines it has. Errors: configuration where there are
+/// no metrics; filesystem.
+std::int64_t rebuild_tensorboard(const std::string& directory, Log& log);
+
+}  // namespace megatron

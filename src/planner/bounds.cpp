@@ -1,0 +1,89 @@
+#include "planner/bounds.h"
+
+#include <algorithm>
+
+#include "model/family.h"
+#include "model/layers.h"
+#include "train/grid.h"
+
+namespace megatron {
+
+namespace {
+
+// A rank of the layout with this many of its layers, without pipeline and copies.
+Config one_rank(Config config, std::int64_t layers) {
+  config.model.layers = layers;
+  config.parallel.pipeline = config.parallel.virtual_stages = config.parallel.data = 1;
+  config.parallel.schedule = kSchedules.front().name;
+  config.parallel.layers_per_stage.clear();
+  config.optimizer.distributed = false;
+  config.train.batch_ramp_up = {};
+  config.train.curriculum = {};
+  config.train.global_batch_size = config.train.micro_batch_size;
+  return config;
+}
+
+double best_rate(const Config& config, const Hardware& hardware) {
+  if (hardware.products.empty()) return hardware.peak(config.precision.dtype()) * hardware.used.product_efficiency;
+  return std::max_element(
+             hardware.products.begin(), hardware.products.end(),
+             [](const ProductRate& a, const ProductRate& b) { return a.flops_per_second < b.flops_per_second; })
+      ->flops_per_second;
+}
+
+// Of the matrices alone, at the best rate.
+double matrix_seconds(const Config& config, const Hardware& hardware) {
+  const ModelConfig& model = config.model;
+  const double tokens =
+      static_cast<double>(config.train.global_batch_size) * static_cast<double>(model.sequence_length);
+  return tokens * 6 * static_cast<double>(multiplying_parameters(model)) / grid_shape(config).ranks() /
+         best_rate(config, hardware);
+}
+
+}  // namespace
+
+const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
+  if (config.model.has_decoder() || config.model.moe.experts > 0) return nullptr;
+  const ParallelConfig& parallel = config.parallel;
+  const bool recomputes = config.recompute.of_chunk(1) > 0;
+  const auto [place, is_new] = layers_.try_emplace(
+      Cut{parallel.tensor, parallel.context, parallel.sequence_parallel, config.train.micro_batch_size, recomputes});
+  if (!is_new) return &place->second;
+  // What the second layer adds is a layer's.
+  for (const int layers : {2, 1}) {
+    const double sign = layers == 2 ? 1 : -1;
+    const RecordedLayout layout = record_layout(one_rank(config, layers), hardware_.ranks_per_node);
+    const MemoryPlan& memory = layout.played.front().memory;
+    place->second.seconds += sign * step_time(layout, hardware_).costs.total();
+    place->second.activations += sign * static_cast<double>(memory.activations);
+    place->second.states += sign * static_cast<double>(memory.weights + memory.gradients);
+    place->second.optimizer += sign * static_cast<double>(memory.optimizer);
+  }
+  return &place->second;
+}
+
+// Stages wait for each other as the pipeline's formula says, if all are as fast as their layers.
+double LayoutBounds::seconds(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const auto micro_batches = static_cast<double>(micro_batches_per_step(config)),
+             stages = static_cast<double>(parallel.pipeline);
+  const Layer* const layer = layer_of(config);
+  const double busy = layer == nullptr
+                          ? matrix_seconds(config, hardware_)
+                          : micro_batches * static_cast<double>(config.model.layers) / stages * layer->seconds;
+  if (row_named(kSchedules, parallel.schedule).splits_backward) return busy;
+  return busy * (1 + (stages - 1) / (micro_batches * static_cast<double>(parallel.virtual_stages)));
+}
+
+// The first stage holds as many micro-batches as there are stages.
+double LayoutBounds::bytes(const Config& config) {
+  const GridShape shape = grid_shape(config);
+  const double layers = static_cast<double>(config.model.all_layers()) / shape.pipeline;
+  const Layer* const layer = layer_of(config);
+  if (layer == nullptr) return 0;
+  const double in_flight = std::min<double>(shape.pipeline, static_cast<double>(micro_batches_per_step(config)));
+  const double copies = config.optimizer.distributed ? shape.copies() : 1;
+  return layers * (layer->states + layer->optimizer / copies + in_flight * layer->activations);
+}
+
+}  // namespace megatron

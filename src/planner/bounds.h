@@ -1,0 +1,36 @@
+// What a layout takes at least, without playing it: so that a search plays few of them. Of models whose layers are all
+// alike, a single layer is played once for each way to cut it; of others only their matrices are counted.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "planner/step_time.h"
+
+namespace megatron {
+
+class LayoutBounds {
+ public:
+  explicit LayoutBounds(const Hardware& hardware) : hardware_(hardware) {}
+
+  /// Of a step. `config` must be resolved.
+  double seconds(const Config& config);
+  /// Of the fullest rank.
+  double bytes(const Config& config);
+
+ private:
+  /// One layer of one rank, forward and backward of a micro-batch.
+  struct Layer {
+    double seconds = 0, activations = 0, states = 0, optimizer = 0;  ///< the optimizer's state undivided
+  };
+  /// Tensor ranks, context ranks, sequence parallelism, micro-batch size, recomputation.
+  using Cut = std::tuple<std::int64_t, std::int64_t, bool, std::int64_t, bool>;
+
+  const Layer* layer_of(const Config& config);
+
+  const Hardware& hardware_;
+  std::map<Cut, Layer> layers_;
+};
+
+}  // namespace megatron

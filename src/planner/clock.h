@@ -1,0 +1,52 @@
+// A clock for recordings: the seconds that a machine takes for each action of a rank, and for what follows the last
+// one.
+//
+// The rank's own clock advances by operations: the larger of a product's operations at their rate and its bytes at the
+// memory's, and a launch. Each group of ranks has a lane with a clock: a collective that is started takes the lane from
+// where both are, and waiting for it moves the rank's clock to its end. So communication overlaps exactly as the
+// program's own order of starting and waiting lets it.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "planner/hardware.h"
+#include "planner/recording.h"
+
+namespace megatron {
+
+/// What a rank's time goes to.
+enum class Cost { products, attention, memory, launches, tensor, experts, copies, other };
+inline constexpr std::size_t kCosts = 8;
+const char* name_of(Cost cost);
+
+struct CostSeconds {
+  std::array<double, kCosts> by_cost{};
+
+  double& operator[](Cost cost) { return by_cost[static_cast<std::size_t>(cost)]; }
+  double operator[](Cost cost) const { return by_cost[static_cast<std::size_t>(cost)]; }
+  double total() const;
+  CostSeconds& add(const CostSeconds& other, double times = 1);
+};
+
+struct TimedAction {
+  CostSeconds seconds;
+  double sent_bytes = 0;  ///< to another stage
+};
+
+/// The last step of a recording.
+struct TimedStep {
+  std::vector<TimedAction> actions;  ///< forwards and backwards, in their order
+  CostSeconds sums;    ///< from the last action's end to the update: gradient sums that are still to be waited for
+  CostSeconds update;  ///< of the optimizer
+};
+
+/// A product's seconds, and those of a collective over its group, without waiting.
+double product_seconds(const ProductWork& work, const Hardware& hardware);
+double attention_seconds(const AttentionWork& work, const Hardware& hardware);
+double collective_seconds(Verb verb, double bytes, const GroupFacts& group, const Hardware& hardware);
+
+TimedStep time_recording(const Recording& recording, const Hardware& hardware);
+
+}  // namespace megatron

@@ -1,0 +1,58 @@
+// How long a step of a run takes on given hardware, and what its ranks hold. Every distinct stage of the pipeline is
+// played once, with few micro-batches, by the program's own code (recording.h); a clock gives the seconds of each
+// action, and simulate() plays the schedule of the whole step with them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "pipeline/simulate.h"
+#include "planner/clock.h"
+
+namespace megatron {
+
+/// A run's layout, played: what clocks and reports need of it.
+struct RecordedLayout {
+  Config config;  ///< resolved
+  struct PlayedStage {
+    Recording recording = {};
+    std::vector<Action> actions = {};  ///< that were played
+    MemoryPlan memory = {};
+  };
+  std::vector<PlayedStage> played = {};   ///< the first of each kind of stage, which holds most
+  std::vector<int> stage_to_played = {};  ///< by stage
+  std::vector<std::vector<Action>> schedules = {};
+  std::vector<bool> crosses_nodes = {};  ///< by stage: whether the next one is on another node
+  int micro_batches = 1;                 ///< of each data rank, in the largest step
+
+  std::size_t most_bytes() const;  ///< of the fullest stage
+  const PlayedStage& stage(int number) const;
+};
+
+/// The largest step of `config`, which must be resolved, on nodes of this many ranks. With `limit_bytes` above 0,
+/// stages are played only until one needs more: then `played` is incomplete, as fits() says.
+RecordedLayout record_layout(const Config& config, int ranks_per_node, double limit_bytes = 0);
+bool fits(const RecordedLayout& layout, double limit_bytes);
+
+struct StepTime {
+  double seconds = 0;           ///< of a whole step
+  double schedule_seconds = 0;  ///< of it, from the first forward to the last stage's last backward
+  double bubble = 0;            ///< share of the schedule in which stages compute nothing
+  /// Of the stage with the most to do, which together are the step: its costs, ...
+  int busiest_stage = 0;
+  CostSeconds costs;        ///< of its actions
+  double idle_seconds = 0;  ///< it waits for other stages, or for others' sums
+  double sums_seconds = 0;  ///< gradient sums after its last action
+  double update_seconds = 0;
+  double tokens_per_second = 0;
+  double model_flops_share = 0;       ///< MFU: of all ranks' peak, by the convention of model/flops.h
+  std::vector<double> stage_seconds;  ///< by stage: its actions
+};
+
+StepTime step_time(const RecordedLayout& layout, const Hardware& hardware);
+
+/// The spans of that step's schedule, for those who draw it.
+Simulation simulate_step(const RecordedLayout& layout, const Hardware& hardware);
+
+}  // namespace megatron

@@ -1,0 +1,156 @@
+// megatron_plan INPUT.toml: which layouts of a run are fastest on some hardware, before they are queued for.
+//
+//   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024
+//   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024 --explain
+//   ./megatron_plan llama-2-7b --hardware a100-sxm --ranks 64 --write plan.toml
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "config/parse.h"
+#include "config/presets.h"
+#include "config/print.h"
+#include "planner/plan_report.h"
+#include "programs/program.h"
+#include "system/durable_file.h"
+#include "train/datasets.h"
+
+namespace megatron {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Arguments {
+  std::string input, hardware, software, write, output;
+  std::vector<std::string> overrides;
+  int ranks = 0, results = 10;
+  bool explain = false, version = false, help = false;
+};
+
+po::options_description options(Arguments& arguments) {
+  po::options_description described("Options");
+  auto add = described.add_options();
+  add("input", po::value(&arguments.input)->value_name("INPUT.toml"),
+      "the input file, or the name of a model preset (inputs/README.md lists both)");
+  add("set", po::value(&arguments.overrides)->composing()->value_name("TABLE.KEY=VALUE"),
+      "overrides a key of the input file; may be given several times");
+  add("hardware", po::value(&arguments.hardware)->value_name("NAME"),
+      "a100-sxm, h100-sxm, h200, or the path of a file such as inputs/hardware/h100-sxm.toml");
+  add("software", po::value(&arguments.software)->value_name("NAME"),
+      "whose efficiencies: a [software.NAME] of the hardware's file (default: its software_used)");
+  add("ranks", po::value(&arguments.ranks)->value_name("N"), "ranks, one on each device");
+  add("results", po::value(&arguments.results)->default_value(arguments.results)->value_name("N"),
+      "layouts to print, 1 to 100");
+  add("explain", po::bool_switch(&arguments.explain),
+      "searches nothing: says where the time of the file's own layout goes");
+  add("write", po::value(&arguments.write)->value_name("FILE.toml"), "writes the input file of the best layout");
+  add("output", po::value(&arguments.output)->value_name("FILE.json"), "writes all numbers as JSON");
+  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
+  add("help,h", po::bool_switch(&arguments.help), "prints this");
+  return described;
+}
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  po::positional_options_description positional;
+  positional.add("input", 1);
+  parse_command_line(argc, argv, options(arguments), positional, [](const auto&) {
+    return std::string("there is one input file; its keys are set with --set TABLE.KEY=VALUE");
+  });
+  if (arguments.help || arguments.version) return arguments;
+  verify(!arguments.input.empty(), ErrorKind::configuration,
+         "give an input file or a preset: megatron_plan INPUT.toml --hardware NAME --ranks N; see --help");
+  verify(!arguments.hardware.empty(), ErrorKind::configuration,
+         "give --hardware NAME: a100-sxm, h100-sxm, h200, or the path of a file");
+  verify(arguments.ranks >= 1 && arguments.ranks <= 1 << 20, ErrorKind::configuration,
+         "give --ranks N: from 1 to 1048576 devices");
+  verify(arguments.results >= 1 && arguments.results <= 100, ErrorKind::configuration, "--results {}: 1 to 100",
+         arguments.results);
+  verify(!arguments.explain || arguments.write.empty(), ErrorKind::configuration,
+         "--explain is about the file's own layout: there is nothing to --write; give one or the other");
+  return arguments;
+}
+
+/// A run of a preset, where only a name was given: 100,000 steps of 4 million tokens.
+std::string preset_input(const ModelPreset& preset) {
+  constexpr std::int64_t tokens_of_step = 1 << 22;
+  const std::int64_t samples = std::max<std::int64_t>(1, tokens_of_step / preset.model.sequence_length);
+  return fmt::format(
+      "[model]\npreset = \"{}\"\nvocab_size = 50257\n[train]\nsteps = 100000\nglobal_batch_size = {}\n[precision]\n"
+      "compute = \"bf16\"\n[data]\ntrain = \"data\"\n",
+      preset.name, samples);
+}
+
+Config read_input(const Arguments& arguments) {
+  std::vector<std::string> notes;
+  const ModelPreset* preset = std::filesystem::exists(arguments.input) ? nullptr : find_preset(arguments.input);
+  Config config = preset != nullptr
+                      ? parse_config_text(preset_input(*preset), arguments.input, arguments.overrides, &notes)
+                      : parse_config(arguments.input, arguments.overrides, &notes);
+  for (const std::string& note : notes) std::cerr << "warning: " << note << "\n";
+  if (preset != nullptr) {
+    std::cerr << fmt::format(
+        "note: no file, the preset {}: batches of {} samples, bf16, a vocabulary of {}, 100000 steps; --set changes "
+        "them\n",
+        preset->name, config.train.global_batch_size, config.model.vocab_size);
+  }
+  return config;
+}
+
+// The vocabulary and the length of a pass, where the data is here.
+std::optional<DataFacts> data_facts(const Config& config) {
+  try {
+    return Datasets(config).facts();
+  } catch (const Error& error) {
+    verify(config.model.vocab_size > 0, ErrorKind::configuration,
+           "the vocabulary is the data's, which cannot be read ({}); give --set model.vocab_size=50257 or the like",
+           error.what());
+    return std::nullopt;
+  }
+}
+
+int plan(const Arguments& arguments) {
+  const Hardware hardware = read_hardware(arguments.hardware, arguments.software);
+  const Config config = read_input(arguments);
+  const std::optional<DataFacts> facts = data_facts(config);
+  const SearchSettings settings{
+      .ranks = arguments.ranks, .results = arguments.results, .data = facts ? &*facts : nullptr};
+  std::vector<PlannedLayout> layouts;
+  if (arguments.explain) {
+    layouts.push_back(plan_layout(config, hardware, settings));
+    std::cout << explain_layout(layouts.front(), hardware);
+  } else {
+    SearchResult found = search_layouts(config, hardware, settings);
+    std::cout << describe_search(found, hardware, arguments.ranks);
+    layouts = std::move(found.best);
+  }
+  if (!arguments.write.empty()) {
+    Config best = layouts.front().config;
+    best.run.device = config.run.device;
+    best.run.communication = config.run.communication;
+    write_durably(arguments.write, print_config(best));
+    std::cout << fmt::format("written   {}: the first layout\n", arguments.write);
+  }
+  if (!arguments.output.empty()) write_durably(arguments.output, layouts_as_json(layouts, hardware, arguments.ranks));
+  return 0;
+}
+
+}  // namespace
+}  // namespace megatron
+
+int main(int argc, char** argv) {
+  using namespace megatron;
+  return run_alone([&] {
+    const Arguments arguments = parse_arguments(argc, argv);
+    if (arguments.help) {
+      Arguments unused;
+      std::cout << "usage: megatron_plan INPUT.toml --hardware NAME --ranks N [options]\n\n" << options(unused);
+      return 0;
+    }
+    if (arguments.version) {
+      std::cout << version_report("megatron_plan");
+      return 0;
+    }
+    return plan(arguments);
+  });
+}

@@ -1,0 +1,59 @@
+// RunRecord: all that a run's folder tells of it, read for reports and for --watch. Nothing is written, and nothing but
+// a folder without a run is an error: what is missing or damaged becomes a note for people.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "monitor/plot_data.h"
+#include "report/history.h"
+
+namespace megatron {
+
+/// What evaluations on one split, or of one task, came to.
+struct EvaluationSummary {
+  std::string name;
+  std::int64_t count = 0;
+  double first_step = 0, last_step = 0, best_step = 0;
+  double first_loss = 0, last_loss = 0, best_loss = 0;  ///< NaN where there is none
+  double perplexity = 0, accuracy = 0;                  ///< of the last; NaN likewise
+};
+
+/// Metrics as they are read, line by line.
+struct RunCurves {
+  PlotData plot;
+  std::vector<EvaluationSummary> evaluations;
+  /// Of the last training line; NaN where it has none.
+  double loss = 0, gradient_norm = 0, learning_rate = 0, epoch = 0, tokens = 0, samples = 0, tflops_per_rank = 0;
+  double step_seconds = 0, tokens_per_second = 0, time = 0;
+  double mean_step_seconds = 0;  ///< a running mean over the last lines
+
+  void add(const nlohmann::json& line);
+};
+
+struct RunRecord {
+  std::string directory, name;  ///< the name: its last part
+  RunCurves curves;
+  std::string config_text;       ///< config.toml; empty if there is none
+  std::optional<Config> config;  ///< unless this version cannot read it
+  std::vector<PastProgram> programs;
+  std::vector<std::string> warnings;  ///< of run.log, the last 50
+  std::int64_t warnings_before = 0;   ///< earlier ones
+  std::vector<std::string> notes;     ///< what is missing or damaged
+  bool running = false;               ///< by run_is_locked(), where the caller asked that
+};
+
+/// Throws Error(configuration) unless `directory` is the folder of a run: it has metrics or a configuration.
+void require_run(const std::string& directory);
+/// Whether another process trains in `directory` now, as far as its lock tells: on some network file systems it does
+/// not. Not for the process that holds the lock: looking at it would let it go.
+bool run_is_locked(const std::string& directory);
+/// Errors: configuration as above; filesystem, for what is there and cannot be read.
+RunRecord read_run(const std::string& directory);
+/// The same without metrics and what is to be said of them.
+RunRecord read_run_but_metrics(const std::string& directory);
+
+}  // namespace megatron

@@ -1,0 +1,16 @@
+// The pipeline schedule of a run as a picture: stages over time, simulated with equal stages and a backward that takes
+// two forwards. For report.html.
+#pragma once
+
+#include <string>
+
+#include "config/config.h"
+
+namespace megatron {
+
+/// A figure of HTML, with what is cut off said below; or a sentence where the configuration has no schedule to draw.
+std::string schedule_drawing(const Config& config);
+/// Its part of the style sheet.
+const char* schedule_style();
+
+}  // namespace megatron

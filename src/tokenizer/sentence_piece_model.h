@@ -1,0 +1,38 @@
+// SentencePieceModel: a file of SentencePiece (spiece.model, tokenizer.model), of type unigram or BPE, read here and
+// checked before libsentencepiece sees it, which is not safe against malicious files. Ids are the places of the pieces.
+//
+// T5's sentinels that are asked for are added after the last piece as control pieces, which no text encodes to; the
+// file that is kept has them too, and any program with SentencePiece reads it. Errors are ErrorKind::data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tokenizer/character_map.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron {
+
+/// As the file numbers them.
+enum class PieceType : std::uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct SentencePieceModel {
+  struct Piece {
+    std::string text;
+    float score = 0;
+    PieceType type = PieceType::normal;
+  };
+  std::vector<Piece> pieces;  ///< by id
+  SpecialIds special;         ///< eos and unk are there
+  bool unigram = true;        ///< else BPE
+  bool byte_fallback = false, add_dummy_prefix = true, remove_extra_whitespaces = true;
+  std::string character_map;  ///< of the normalizer, valid; empty if it has none
+  std::string normalizer;     ///< its bytes in the file, all of them
+  std::string text;           ///< what is kept: the file, with the sentinels that were added
+};
+
+SentencePieceModel read_sentence_piece_model(const std::string& path, std::int64_t extra_ids);
+
+}  // namespace megatron

@@ -1,0 +1,106 @@
+#include "tokenizer/sentence_piece_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "tokenizer/sentence_piece_library.h"
+#include "tokenizer/special_names.h"
+
+namespace megatron {
+
+namespace {
+
+bool is_text(PieceType type) {
+  return type != PieceType::control && type != PieceType::unknown;
+}
+
+std::vector<AddedToken> special_tokens_of(const SentencePieceModel& model) {
+  std::vector<AddedToken> tokens;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (is_text(model.pieces[id].type)) continue;
+    tokens.push_back({.content = model.pieces[id].text, .id = static_cast<std::int32_t>(id), .special = true});
+  }
+  return tokens;
+}
+
+std::uint64_t hash_of(const SentencePieceModel& model) {
+  std::string all = fmt::format("tokenizer sentencepiece: {} bytes {} {}:", model.unigram ? "unigram" : "bpe",
+                                model.byte_fallback, model.normalizer.size());
+  all += model.normalizer;
+  for (const auto& [text, score, type] : model.pieces) {
+    all +=
+        fmt::format("{}:{}{:08x}{},", text.size(), text, std::bit_cast<std::uint32_t>(score), static_cast<int>(type));
+  }
+  return hash_name(all + fmt::format("end of document {}", model.special.eos));
+}
+
+class SentencePieceEncoder final : public Encoder {
+ public:
+  SentencePieceEncoder(const SentencePieceModel& model, const std::string& path, const AddedTokens& added,
+                       SpecialTokens special)
+      : library_(model.text, path), added_(added), special_tokens_(special == SpecialTokens::tokens) {}
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    added_.split(
+        text, special_tokens_,
+        [&](std::string_view part) {
+          verify(part.size() <= kLongestPiece, ErrorKind::data,
+                 "a text of {} bytes: SentencePiece looks at texts as a whole, and they may have at most {}",
+                 part.size(), kLongestPiece);
+          library_.encode(part, ids);
+        },
+        [&](std::int32_t id) { ids.push_back(id); });
+  }
+
+ private:
+  SentencePieceLibrary library_;
+  const AddedTokens& added_;
+  bool special_tokens_;
+};
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const std::string& path)
+    : model_(std::move(model)), path_(path), added_(special_tokens_of(model_)), hash_(hash_of(model_)) {
+  const SentencePieceLibrary library(model_.text, path);
+  verify(library.pieces() == model_.pieces.size(), ErrorKind::data,
+         "{}: libsentencepiece finds {} pieces in this model, and {} are there", path, library.pieces(),
+         model_.pieces.size());
+}
+
+std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(SpecialTokens special) const {
+  return std::make_unique<SentencePieceEncoder>(model_, path_, added_, special);
+}
+
+std::string SentencePieceTokenizer::decode_next(std::int32_t id) const {
+  verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the {} tokenizer's 0 .. {}", id, name(),
+         vocab_size() - 1);
+  const auto& [text, score, type] = piece(id);
+  if (id == eod_id()) return "";
+  if (type == PieceType::byte) {
+    if (const auto byte = byte_of_piece(text)) return std::string(1, *byte);
+  }
+  return is_text(type) ? spaces_written(text) : text;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  return joined(ids, model_.add_dummy_prefix, *this);
+}
+
+std::vector<std::uint8_t> SentencePieceTokenizer::continues() const {
+  std::vector<std::uint8_t> result;
+  for (const auto& [text, score, type] : model_.pieces) {
+    result.push_back(type != PieceType::control && !text.starts_with(kSpaceMark) ? 1 : 0);
+  }
+  clear_special(model_.special, result);
+  return result;
+}
+
+std::string SentencePieceTokenizer::tokenizer_json() const {
+  return "";
+}
+
+}  // namespace megatron

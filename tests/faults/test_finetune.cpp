@@ -1,0 +1,183 @@
+// Fine-tuning from a pretrained checkpoint to a score: a head on BERT that learns which word a text has, and a decoder
+// that learns answers, on one rank and on eight, with stops; and the scores of megatron_eval.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+
+#include "faults/checks.h"
+#include "faults/finetune.h"
+
+namespace {
+
+void require_learned(const std::string& directory, double chance) {
+  const auto all = evaluations(directory);
+  REQUIRE(all.size() == 6);  // 61 examples in batches of 8: passes end with steps 8, 16, 23, 31, 39 and the last, 45
+  for (const nlohmann::json& evaluation : all) CHECK(evaluation.at("examples") == 21);
+  CHECK(all.back().at("accuracy").get<double>() > chance + 0.3);
+}
+
+// Rounding grows where examples are nearly learned: the first steps are compared.
+void check_trained_alike(const std::string& a, const std::string& b) {
+  const auto one = numbers(a, "train"), other = numbers(b, "train");
+  REQUIRE(one.size() == other.size());
+  const auto loss = [](const std::string& line) { return nlohmann::json::parse(line).at("loss").get<double>(); };
+  for (std::size_t i = 0; i < 12; ++i) CHECK(loss(one[i]) == Approx(loss(other[i])).epsilon(1e-4));
+}
+
+// At most one of 21 examples is told otherwise at the end; the first pass has the same evaluation.
+void check_close(const std::string& a, const std::string& b) {
+  check_trained_alike(a, b);
+  const auto one = evaluations(a), other = evaluations(b);
+  const auto value = [](const nlohmann::json& line, const char* key) { return line.at(key).get<double>(); };
+  CHECK(value(one.front(), "loss") == Approx(value(other.front(), "loss")).epsilon(1e-4));
+  CHECK(value(one.front(), "accuracy") == value(other.front(), "accuracy"));
+  CHECK(std::abs(value(one.back(), "accuracy") - value(other.back(), "accuracy")) < 0.05);
+}
+
+}  // namespace
+TEST_CASE("fine-tuning: a head learns labels on one rank and on eight; stopped runs continue bit for bit") {
+  const Fixture& from = fixture();
+  const bool labels = GENERATE(true, false);
+  const Settings settings = labels ? from.classification() : from.multiple_choice();
+  const TemporaryFolder folder;
+  const std::string one = folder.file("one"), cube = folder.file("cube"), stopped = folder.file("stopped");
+  const Finished finished = done(from.run(settings, kOneRank, one));
+  INFO(finished.out);
+  CHECK(mentions(finished.out, "as predicted, to the byte"));
+  CHECK(mentions(finished.out, "(task_head.*) is new"));
+  require_learned(one, labels ? 0.5 : 0.33);
+
+  const Finished wide = done(from.run(settings, kCube, cube));
+  CHECK(mentions(wide.out, "as predicted, to the byte"));
+  require_learned(cube, labels ? 0.5 : 0.33);
+  check_close(one, cube);
+  done(from.run(Fixture::with({"train.stop_after=17"}, settings), kCube, stopped));
+  const std::string elsewhere = folder.file("elsewhere");
+  std::filesystem::copy(stopped, elsewhere, std::filesystem::copy_options::recursive);
+  done(from.run(settings, kCube, stopped));
+  CHECK(numbers(stopped) == numbers(cube));
+  CHECK(same_rank_files(stopped, cube, 45));
+  done(from.run(settings, {.tensor = 1, .pipeline = 2, .data = 1}, elsewhere));
+  require_learned(elsewhere, labels ? 0.5 : 0.33);
+  check_close(cube, elsewhere);
+  // From the head of this run to the same labels, and to others.
+  const Settings next = Fixture::with({"checkpoint.initialize_from=" + one, "train.epochs=1"}, settings);
+  const Finished kept = done(from.run(next, kOneRank, folder.file("kept")));
+  CHECK(mentions(kept.out, "(task_head.*) is the checkpoint's"));
+  CHECK(evaluations(folder.file("kept")).front().at("accuracy").get<double>() > 0.6);
+  if (!labels) return;
+  const Settings others = {"task.labels=[\"dry\", \"rain\", \"snow\"]", "train.stop_after=1"};
+  const Finished other = done(from.run(Fixture::with(others, next), kOneRank, folder.file("other")));
+  CHECK(mentions(other.out, "(task_head.*) is new"));
+}
+
+TEST_CASE("fine-tuning: a stop in an evaluation, which the next start does") {
+  const Fixture& from = fixture();
+  const TemporaryFolder folder;
+  const std::string straight = folder.file("straight"), stopped = folder.file("stopped"), many = folder.file("many");
+  write_file(many, Fixture::pairs(100, 3000));  // seconds of evaluation
+  const Settings settings =
+      from.classification({"train.epochs=1", "train.evaluate_every=4", "data.validation=" + many});
+  Process process(from.run(settings, kOneRank, stopped));
+  REQUIRE(wait_for_lines(process, stopped, 4));
+  process.signal(SIGTERM);
+  const Finished finished = process.wait(30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 75);
+  CHECK(mentions(finished.out, "stopped on SIGTERM after step 4"));
+  CHECK(evaluations(stopped).empty());
+  done(from.run(settings, kOneRank, stopped));
+  done(from.run(settings, kOneRank, straight));
+  CHECK(evaluations(stopped).front().at("examples") == 3000);
+  CHECK(numbers(stopped) == numbers(straight));
+}
+
+TEST_CASE("fine-tuning: scores of the program are the run's, on any layout") {
+  const Fixture& from = fixture();
+  const bool labels = GENERATE(true, false);
+  const std::string task = labels ? "classification" : "multiple_choice";
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  done(from.run(labels ? from.classification() : from.multiple_choice(), kOneRank, run));
+  const nlohmann::json trained = evaluations(run).back();
+  const std::string data = from.file(labels ? "validation.jsonl" : "more.jsonl");
+  for (const int ranks : {1, 2, 4, 8}) {  // of two, each has half of the examples; of eight, every four
+    CAPTURE(ranks);
+    const std::string output = folder.file("result.json");
+    Command command = {MEGATRON_EVAL, run, "--task", task, "--data", data, "--output", output};
+    if (ranks > 2) command.insert(command.end(), {"--tensor", "2", "--pipeline", "2"});
+    const Finished finished = done(launched(ranks == 1 ? 0 : ranks, command));
+    CHECK(mentions(finished.out, "accuracy"));
+    const auto result = nlohmann::json::parse(contents_of(output));
+    CHECK(result.at("examples") == 21);
+    CHECK(result.at("accuracy") == trained.at("accuracy"));
+    CHECK(result.at("loss").get<double>() == Approx(trained.at("loss").get<double>()).epsilon(1e-4));
+    std::int64_t examples = 0, chosen = 0;
+    for (const auto& label : result.at("labels")) {
+      examples += label.at("examples").get<std::int64_t>();
+      chosen += label.at("chosen").get<std::int64_t>();
+    }
+    CHECK(examples == 21);
+    CHECK(chosen == 21);
+  }
+  require_refused(
+      run_command({MEGATRON_EVAL, run, "--task", labels ? "multiple_choice" : "classification", "--data", data}, 60), 2,
+      {"is for task.name = \"" + task + "\""});
+  require_refused(run_command({MEGATRON_EVAL, from.pretrained, "--task", task, "--data", data}, 60), 2,
+                  {"has no head of a task"});
+}
+
+TEST_CASE("fine-tuning: a decoder learns answers, on any layout, and continues after a stop bit for bit") {
+  const TemporaryFolder folder;
+  std::string lines,
+      chat = R"({"messages": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "bbb"}]})";
+  for (int i = 0; i < 40; ++i) {
+    const std::string letter(1, static_cast<char>('a' + i % 5));
+    lines += nlohmann::json{{"prompt", "say " + letter + ": "}, {"completion", letter + letter}}.dump() + "\n";
+  }
+  write_file(folder.file("train.jsonl"), lines + chat + "\n");
+  write_file(folder.file("long.jsonl"), nlohmann::json{{"prompt", std::string(99, 'x')}, {"completion", "y"}}.dump());
+  std::string model = kFineTunedModel;
+  model.replace(model.find("\"bert\""), 6, "\"gpt\"");
+  write_file(folder.file("input.toml"), model);
+  const auto run = [&](const std::string& directory, const Layout& layout, const Settings& more = {}) {
+    Settings settings = {"task.name=instructions",
+                         "task.tokenizer=byte",
+                         "train.epochs=60",
+                         "data.train=" + folder.file("train.jsonl"),
+                         "data.validation=" + folder.file("train.jsonl"),
+                         "parallel.tensor=" + std::to_string(layout.tensor),
+                         "run.directory=" + folder.file(directory),
+                         "parallel.pipeline=" + std::to_string(layout.pipeline)};
+    settings.insert(settings.end(), more.begin(), more.end());
+    Command command = {train_program(), folder.file("input.toml")};
+    for (const std::string& setting : settings) command.insert(command.end(), {"--set", setting});
+    return launched(layout.ranks() == 1 ? 0 : layout.ranks(), command);
+  };
+  const Finished finished = done(run("one", kOneRank));
+  INFO(finished.out);
+  CHECK(mentions(finished.out, "as predicted, to the byte"));
+  CHECK(mentions(finished.out, "41 examples in"));
+  CHECK(evaluations(folder.file("one")).back().at("loss").get<double>() < 1);  // from about ln 257
+  CHECK(mentions(done(run("cube", kCube)).out, "as predicted, to the byte"));
+  check_trained_alike(folder.file("one"), folder.file("cube"));
+  done(run("stopped", kCube, {"train.stop_after=5"}));
+  require_refused(run_command(run("stopped", kOneRank, {"task.user_prefix=\"Question: \""}), 60), 4, {"chat_template"});
+  std::filesystem::copy(folder.file("stopped"), folder.file("elsewhere"), std::filesystem::copy_options::recursive);
+  done(run("stopped", kCube));
+  CHECK(numbers(folder.file("stopped")) == numbers(folder.file("cube")));
+  done(run("elsewhere", {.tensor = 2, .pipeline = 1, .data = 1}));
+  check_trained_alike(folder.file("cube"), folder.file("elsewhere"));
+  const auto with_option = [&](const Layout& layout, const Command& options) {
+    Command command = run("none", layout);
+    command.insert(command.end(), options.begin(), options.end());
+    return done(command).out;
+  };
+  CHECK(mentions(with_option(kCube, {"--verify"}), "verified: fp32"));
+  CHECK(mentions(with_option(kOneRank, {"--dry-run"}), "training   41 examples in "));
+  CHECK(mentions(with_option(kOneRank, {"--print-samples", "1"}), "\"learned\":[0,"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("none")));
+  require_refused(run_command(run("bad", kOneRank, {"data.train=" + folder.file("long.jsonl")}), 60), 3,
+                  {"long.jsonl: none of its 1 examples fits into a sequence", "the shortest has 100"});
+  CHECK_FALSE(std::filesystem::exists(folder.file("bad")));
+}

@@ -1,0 +1,25 @@
+// The reader of SentencePiece's models, and libsentencepiece with what the reader lets through. The input is a length
+// in a byte, a text of that length, and a model.
+#include "fuzz/fuzz.h"
+#include "fuzz/use_tokenizer.h"
+#include "tokenizer/sentence_piece_library.h"
+#include "tokenizer/sentence_piece_tokenizer.h"
+
+using namespace megatron;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Choices input(std::string_view(reinterpret_cast<const char*>(data), size));
+  const std::string_view text = input.take(input.number(1));
+  const fuzz::ScratchFile file{input.rest()};
+  fuzz::allow({ErrorKind::data}, [&] {
+    SentencePieceModel model = read_sentence_piece_model(file.path(), 2);
+    if (!SentencePieceLibrary::is_there()) return;
+    const SentencePieceTokenizer tokenizer(std::move(model), file.path());
+    fuzz::use_tokenizer(tokenizer, text);
+    const fuzz::ScratchFile kept{tokenizer.files().front().contents};
+    fuzz::require(
+        SentencePieceTokenizer(read_sentence_piece_model(kept.path(), 0), kept.path()).hash() == tokenizer.hash(),
+        "another tokenizer from the file that is kept");
+  });
+  return 0;
+}

@@ -1,0 +1,110 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "report/runs_on_disk.h"
+#include "report/watch.h"
+#include "system/file_lock.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("watch: lines are added as they are completed, and a file that is replaced is read anew") {
+  const TemporaryFolder run;
+  const std::string path = run.file("metrics.jsonl");
+  MetricsFollower follower(path);
+  RunCurves curves;
+  CHECK_FALSE(follower.read_on(curves));  // there is none yet
+  write_file(path, train_line(1) + train_line(2).substr(0, 30));
+  CHECK(follower.read_on(curves));
+  CHECK(curves.plot.last_step == 1);
+  write_file(path, train_line(1) + train_line(2) + "rubbish\n" + train_line(3));
+  CHECK(follower.read_on(curves));
+  CHECK(curves.plot.train_lines == 3);
+  CHECK_FALSE(follower.read_on(curves));
+  write_file(run.file("new"), train_line(1) + train_line(2));  // as after a resume from step 2
+  std::filesystem::rename(run.file("new"), path);
+  CHECK(follower.read_on(curves));
+  CHECK(curves.plot.train_lines == 2);
+  CHECK(curves.plot.last_step == 2);
+}
+
+TEST_CASE("watch: what is shown has the bar, the speed, the time to go and the evaluations") {
+  const TemporaryFolder run;
+  make_whole_run(run.path());
+  RunRecord record = read_run(run.path());
+  record.curves.plot = {};
+  record.curves = {};
+  for (int step = 1; step <= 10; ++step) record.curves.add(nlohmann::json::parse(train_line(step)));
+  record.curves.add(nlohmann::json::parse(evaluation_line(10, 3)));
+  record.running = true;
+  const std::string text = joined(watch_lines(record, 1.7e9 + 10, {.curve = false}));
+  for (const char* part :
+       {"[=======                       ] 25 %", "Running, step 10 of 40", "loss 2.3000", "256 tokens/s",
+        "0.25 s per step", "0:08 to go", "validation after step 10:   loss 3.0000"}) {
+    INFO(part << "\n" << text);
+    CHECK(has(text, part));
+  }
+}
+
+TEST_CASE("watch: no line is wider and no picture higher than the terminal") {
+  const TemporaryFolder run;
+  make_whole_run(run.path());
+  const RunRecord record = read_run(run.path());
+  for (const int columns : {1, 10, 24, 80, 300}) {
+    for (const int rows : {2, 6, 24, 100}) {
+      const auto lines =
+          watch_lines(record, 1.7e9, {.columns = columns, .rows = rows, .curve = true, .braille = false});
+      INFO(columns << " x " << rows);
+      CHECK(static_cast<int>(lines.size()) < rows);
+      for (const std::string& line : lines) CHECK(static_cast<int>(line.size()) <= columns);
+    }
+  }
+  CHECK(has(joined(watch_lines(record, 1.7e9, {.braille = false})), "*"));
+}
+
+TEST_CASE("watch: a run that has recorded nothing says so") {
+  const TemporaryFolder run;
+  write_file(run.file("config.toml"), kConfig);
+  CHECK(has(joined(watch_lines(read_run(run.path()), 1.7e9, {})), "no step has been recorded yet"));
+}
+
+TEST_CASE("watch: a lock is seen while another process holds it") {
+  const TemporaryFolder run;
+  CHECK_FALSE(run_is_locked(run.path()));
+  int ready[2], end[2];
+  REQUIRE(::pipe(ready) + ::pipe(end) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FileLock lock(run.file("lock"));
+    char c = 'x';
+    const bool told = ::write(ready[1], &c, 1) == 1 && ::read(end[0], &c, 1) == 1;
+    ::_exit(told ? 0 : 1);
+  }
+  char c = 'x';
+  REQUIRE(::read(ready[0], &c, 1) == 1);
+  CHECK(run_is_locked(run.path()));
+  CHECK(run_is_locked(run.path()));  // it is only looked at
+  REQUIRE(::write(end[1], &c, 1) == 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK_FALSE(run_is_locked(run.path()));
+}
