@@ -57,14 +57,13 @@ class ExpertBench {
                           .counts = counts_});
       });
     }
-    const Tensor choices = bench_.zeros({layout_.experts + 1}, DType::f64);
+    const Tensor choices = bench_.zeros({layout_.experts + 1}, DType::f64), bias = bench_.zeros({layout_.experts});
     bench_.measure("tally_routes" + name_, static_cast<double>(n) * kWide, 0, [&] {
       ops_.tally_routes(
           {.counts = counts_, .gaps = log_sums, .capacity = layout_.capacity, .choices = choices, .least_gap = z});
     });
     bench_.measure("shift_choice_bias" + name_, static_cast<double>(layout_.experts) * kWide, 0, [&] {
-      ops_.shift_choice_bias(
-          {.choices = choices.slice(0, 0, layout_.experts), .rate = 0, .bias = log_sums.slice(0, 0, layout_.experts)});
+      ops_.shift_choice_bias({.choices = choices.slice(0, 0, layout_.experts), .rate = 0, .bias = bias});
     });
     bench_.measure("route_losses" + name_, by_expert, 0, [&] {
       ops_.route_losses({.probabilities = probabilities,
