@@ -16,8 +16,6 @@ to parameters and gradients:
 """
 
 import math
-import pathlib
-import sys
 
 import h5py
 import numpy as np
@@ -221,21 +219,6 @@ def gradients_of(model, parameters, batch):
     return loss.item(), dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()))))
 
 
-def check_by_differences(model, random, parameters, gradients, batch):
-    for name, value in parameters.items():
-        if name.endswith("attention.key.bias"):  # the softmax does not see a shift of all scores of a row
-            assert gradients[name].norm().item() < 1e-12, name
-            continue
-        direction = torch.from_numpy(random.standard_normal(tuple(value.shape)))
-        step = 1e-7  # few kinks of a ReLU lie within it
-        ahead, behind = (loss_of(forward(model, parameters | {name: value + way * step * direction}, batch), batch).item()
-                         for way in (1, -1))  # fmt: skip
-        difference = (ahead - behind) / (2 * step)
-        analytic = (gradients[name] * direction).sum().item()
-        assert abs(difference - analytic) <= 1e-5 * (gradients[name].norm().item() + 1e-3), name
-        assert gradients[name].norm().item() > 1e-4, f"{name}: a vanishing gradient proves nothing"
-
-
 def hugging_face_names(model):
     """Our name of a parameter: theirs."""
     names = {"embedding.word": "shared", "head": "lm_head", "encoder.final_norm": "encoder.final_layer_norm",
@@ -302,7 +285,8 @@ def make(path, model):
     random = np.random.Generator(np.random.PCG64(20191023))
     parameters, batch = initial_parameters(model, random), make_batch(model, random)
     loss, gradients = gradients_of(model, parameters, batch)
-    check_by_differences(model, random, parameters, gradients, batch)
+    golden.check_by_differences(lambda some: loss_of(forward(model, some, batch), batch), random, parameters, gradients,
+                                zero=("attention.key.bias",))  # the softmax does not see a shift of all scores of a row
     norm = golden.global_norm(gradients)
     print(f"{path}: loss {loss!r}, gradient norm {norm!r}")
     if is_relative(model):
@@ -322,11 +306,5 @@ def make(path, model):
         put("gradient_norm", [norm], "<f8")
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
-    for name in sys.argv[2:] or MODELS:
-        make(folder / f"{name}.h5", MODELS[name])
-
-
 if __name__ == "__main__":
-    main()
+    golden.run(MODELS, make)

@@ -12,9 +12,6 @@ samples that have a label. The form is that of make_bert_golden.py, without what
   scores   f64 [samples, classes]: the logits
 """
 
-import pathlib
-import sys
-
 import h5py
 import numpy as np
 import torch
@@ -57,24 +54,13 @@ def loss_of(task, model, parameters, batch):
     return losses[labels >= 0].mean()
 
 
-def check_by_differences(task, model, random, parameters, gradients, batch):
-    for name, value in parameters.items():
-        direction = torch.from_numpy(random.standard_normal(tuple(value.shape)))
-        step = 1e-6
-        ahead, behind = (loss_of(task, model, parameters | {name: value + way * step * direction}, batch).item()
-                         for way in (1, -1))  # fmt: skip
-        difference, analytic = (ahead - behind) / (2 * step), (gradients[name] * direction).sum().item()
-        assert abs(difference - analytic) <= 1e-6 * (gradients[name].norm().item() + 1e-3), name
-        vanishes = name.endswith("attention.key.bias")
-        assert vanishes == (gradients[name].norm().item() < 1e-5), name
-
-
 def make(path, task):
     model, random, parameters, batch = prepare(task)
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     loss = loss_of(task, model, leaves, batch)
     gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()))))
-    check_by_differences(task, model, random, parameters, gradients, batch)
+    bert.check_by_differences(lambda some: loss_of(task, model, some, batch), random, parameters, gradients,
+                              bounds=(1e-5, 1e-5))
     with h5py.File(path, "w", libver=("v110", "v110")) as file:
         put = golden.writer(file)
         golden.put_settings(file, model | dict(position_embedding="learned", normalization="layernorm", bias=True))
@@ -117,15 +103,5 @@ def compare(task):
     print(f"{type(theirs).__name__}: scores differ by at most {difference:.1e}")
 
 
-def main():
-    if sys.argv[1:] == ["--compare"]:
-        for task in TASKS.values():
-            compare(task)
-        return
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
-    for name, task in TASKS.items():
-        make(folder / f"{name}.h5", task)
-
-
 if __name__ == "__main__":
-    main()
+    golden.run(TASKS, make, compare)

@@ -51,7 +51,7 @@ void check_dense_part(const MoeConfig& moe, Violations& violations) {
   }
   if (moe.shared_gate && moe.shared_experts == 0) {
     violations.add({"moe.shared_gate", "moe.shared_experts"},
-                   "moe.shared_gate = true has nothing to open: moe.shared_experts is not set; give it, or leave "
+                   "moe.shared_gate = true needs moe.shared_experts, whose output it weights; give both, or leave "
                    "moe.shared_gate out");
   }
 }

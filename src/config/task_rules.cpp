@@ -55,7 +55,7 @@ void check_format(const Config& c, Violations& violations) {
   const std::string &task = c.task.name, &format = c.task.format;
   const std::string owner = format == "race" ? "multiple_choice" : "classification";
   if (format != "json" && task != owner) {
-    violations.add({"task.format", "task.name"}, "task.format = \"{}\" is of task.name = \"{}\", not \"{}\"", format,
+    violations.add({"task.format", "task.name"}, "task.format = \"{}\" is for task.name = \"{}\", not \"{}\"", format,
                    owner, task);
   }
 }
@@ -81,15 +81,16 @@ void check_tokenizer(const Config& c, Violations& violations) {
   const TaskConfig& task = c.task;
   if (task.tokenizer.empty() && !task.vocab_file.empty()) {
     violations.add({"task.vocab_file", "task.tokenizer"},
-                   "task.vocab_file = \"{}\" is of no tokenizer; name it with task.tokenizer", task.vocab_file);
+                   "task.vocab_file = \"{}\" needs task.tokenizer, the kind of tokenizer that it is for",
+                   task.vocab_file);
   }
   if (task.vocab_file.empty() && !task.merge_file.empty()) {
-    violations.add({"task.merge_file", "task.vocab_file"},
-                   "task.merge_file = \"{}\" goes with a task.vocab_file; give both", task.merge_file);
+    violations.add({"task.merge_file", "task.vocab_file"}, "task.merge_file = \"{}\" needs task.vocab_file; give both",
+                   task.merge_file);
   }
   if (task.extra_ids > 0 && task.tokenizer.empty()) {
     violations.add({"task.extra_ids", "task.tokenizer"},
-                   "task.extra_ids = {} is of no tokenizer; name it with task.tokenizer", task.extra_ids);
+                   "task.extra_ids = {} needs task.tokenizer, the tokenizer that they are added to", task.extra_ids);
   } else if (task.extra_ids > 0 && (task.tokenizer == "byte" || task.tokenizer == "gpt2")) {
     violations.add({"task.extra_ids", "task.tokenizer"},
                    "task.extra_ids = {}: the tokenizer \"{}\" has no sentinels; leave it out", task.extra_ids,
@@ -108,7 +109,7 @@ void check_data(const Config& c, Violations& violations) {
   for (const std::string& key : changed_keys_of(c, {"curriculum"}, "train")) unused.push_back(key);
   for (const std::string& key : unused) {
     violations.add({key, "task.name"},
-                   "{} is of pretraining, and task.name = \"{}\" makes its samples of examples; "
+                   "{} is for pretraining, and task.name = \"{}\" makes its samples from examples; "
                    "leave it out",
                    key, c.task.name);
   }

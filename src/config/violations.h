@@ -35,6 +35,8 @@ std::string divisors(std::int64_t n, std::int64_t near);
 /// "48, 56": the multiples of m around n, without 0.
 std::string multiples_around(std::int64_t n, std::int64_t m);
 
+/// Learning rate, weight decay, loss scale, loss and optimizer.
+void check_update(const Config& config, Violations& violations);
 /// Sizes of the model and how the layout divides it: the part of check_alone in model_rules.cpp.
 void check_model(const Config& config, Violations& violations);
 /// What an encoder does not have, and what it alone has.

@@ -25,12 +25,7 @@ Question read_question(const ExampleLine& line) {
     } else if (key == "choices") {
       question.choices.clear();
       has_choices = true;
-      json.expect('[', "a list of strings");
-      if (json.take(']')) return;
-      do {
-        question.choices.emplace_back(json.string(buffer));
-      } while (json.take(','));
-      json.expect(']', "',' or ']'");
+      visit_array(json, "a list of strings", [&] { question.choices.emplace_back(json.string(buffer)); });
     } else if (key == "answer") {
       answer = json.integer();
     } else {

@@ -71,16 +71,7 @@ void ExampleLine::refuse(std::string_view message) const {
 void ExampleLine::visit_members(const std::function<void(std::string_view key, JsonReader& json)>& visit) const {
   try {
     JsonReader json(text);
-    std::string buffer;
-    json.expect('{', "a JSON object");
-    if (!json.take('}')) {
-      do {
-        const std::string key(json.string(buffer));
-        json.expect(':', "':' after a key");
-        visit(key, json);
-      } while (json.take(','));
-      json.expect('}', "',' or '}'");
-    }
+    visit_object(json, "a JSON object", [&](std::string_view key) { visit(key, json); });
     json.expect_end();
   } catch (const JsonError& error) {
     refuse(fmt::format("byte {} of the line: {}", error.at + 1, error.reason));

@@ -14,23 +14,10 @@ struct Message {
   std::string role, content;
 };
 
-/// Calls `visit` with each key of an object that is a part of the line.
-void visit_object(JsonReader& json, const std::function<void(std::string_view key)>& visit) {
-  std::string buffer;
-  json.expect('{', "an object");
-  if (json.take('}')) return;
-  do {
-    const std::string key(json.string(buffer));
-    json.expect(':', "':' after a key");
-    visit(key);
-  } while (json.take(','));
-  json.expect('}', "',' or '}'");
-}
-
 Message read_message(const ExampleLine& line, JsonReader& json) {
   std::optional<std::string> role, content;
   std::string buffer;
-  visit_object(json, [&](std::string_view key) {
+  visit_object(json, "an object", [&](std::string_view key) {
     if (key == "role") {
       set_once(line, key, role, std::string(json.string(buffer)));
     } else if (key == "content") {
@@ -44,12 +31,7 @@ Message read_message(const ExampleLine& line, JsonReader& json) {
 
 std::vector<Message> read_messages(const ExampleLine& line, JsonReader& json) {
   std::vector<Message> messages;
-  json.expect('[', "a list of messages");
-  if (json.take(']')) return messages;
-  do {
-    messages.push_back(read_message(line, json));
-  } while (json.take(','));
-  json.expect(']', "',' or ']'");
+  visit_array(json, "a list of messages", [&] { messages.push_back(read_message(line, json)); });
   return messages;
 }
 

@@ -17,23 +17,13 @@ namespace {
 std::vector<std::string> read_strings(JsonReader& json) {
   std::vector<std::string> strings;
   std::string buffer;
-  json.expect('[', "a list of strings");
-  if (json.take(']')) return strings;
-  do {
-    strings.emplace_back(json.string(buffer));
-  } while (json.take(','));
-  json.expect(']', "',' or ']'");
+  visit_array(json, "a list of strings", [&] { strings.emplace_back(json.string(buffer)); });
   return strings;
 }
 
 std::vector<std::vector<std::string>> read_lists(JsonReader& json) {
   std::vector<std::vector<std::string>> lists;
-  json.expect('[', "a list of lists");
-  if (json.take(']')) return lists;
-  do {
-    lists.push_back(read_strings(json));
-  } while (json.take(','));
-  json.expect(']', "',' or ']'");
+  visit_array(json, "a list of lists", [&] { lists.push_back(read_strings(json)); });
   return lists;
 }
 

@@ -278,6 +278,10 @@ void read_own(const json& own, HuggingFaceModel& imported) {
   imported.vocabulary = vocabulary;
 }
 
+void require_layers(std::int64_t layers, std::int64_t tensors) {
+  verify(layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", layers, tensors);
+}
+
 }  // namespace
 
 HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tensors) {
@@ -299,9 +303,13 @@ HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tens
   model = family.form;
   model.vocab_size = imported.vocab_rows;
   read_sizes(keys, family, model);
+  require_layers(model.layers, tensors);  // before anything goes over them
   family.read(keys, model);
-  verify(model.layers + model.decoder_layers <= tensors, ErrorKind::checkpoint,
-         "{} layers, and the files have {} tensors", model.layers + model.decoder_layers, tensors);
+  require_layers(model.layers + model.decoder_layers, tensors);
+  const std::int64_t layers_with_experts = model.expert_layers();
+  verify(3 * model.moe.experts * layers_with_experts <= tensors, ErrorKind::checkpoint,
+         "{} experts in {} layers, of three tensors each, and the files have {} tensors", model.moe.experts,
+         layers_with_experts, tensors);
   model.sequence_length = model.max_position_embeddings;
   if (keys.has(kOwnConfigKey)) read_own(keys.object(kOwnConfigKey), imported);
   return imported;

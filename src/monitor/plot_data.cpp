@@ -60,15 +60,18 @@ void PlotData::add_train_line(const nlohmann::json& line, double step) {
 
 void PlotData::add(const nlohmann::json& line) {
   const auto kind = line.find("kind");
-  const double step = number_or_nan(line, "step"), loss = number_or_nan(line, "loss");
+  const double step = number_or_nan(line, "step"), loss = number_or_nan(line, "loss"),
+               accuracy = number_or_nan(line, "accuracy");
   if (kind == line.end()) return;
   if (*kind == "train") {
     add_train_line(line, step);
   } else if (*kind == "eval") {
-    add_point(evaluations, text_or(line, "split", "evaluation"), step, loss);
+    const std::string split = text_or(line, "split", "evaluation");
+    add_point(evaluations, split, step, loss);
+    if (std::isfinite(accuracy)) add_point(accuracies, split, step, accuracy);
   } else if (*kind == "task") {
     const std::string name = text_or(line, "name", "task");
-    const double accuracy = number_or_nan(line, "accuracy"), by_byte = number_or_nan(line, "accuracy_normalized");
+    const double by_byte = number_or_nan(line, "accuracy_normalized");
     if (std::isfinite(accuracy)) add_point(accuracies, name, step, accuracy);
     if (std::isfinite(by_byte)) add_point(accuracies, name + " by byte", step, by_byte);
     if (!std::isfinite(accuracy) && !std::isfinite(by_byte)) add_point(evaluations, name, step, loss);

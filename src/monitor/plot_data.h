@@ -20,7 +20,7 @@ struct PlotData {
   std::string loss_name = "language_model";  // of the training loss; evaluations are always this
   using Curves = std::vector<std::pair<std::string, DecimatedCurve>>;
   Curves evaluations;  // (split, or task without an accuracy; loss over steps) as first met
-  Curves accuracies;   // (task, accuracy over steps); one by bytes has " by byte" behind its name
+  Curves accuracies;   // (split or task, accuracy over steps); one by bytes has " by byte" after its name
   Curves terms;        // of the training loss, where it has several
   DecimatedCurve gradient_norm, throughput, loss_scale;  // over steps; tokens per second of the whole job
   DecimatedCurve skipped_steps;                          // lines that had some, and how many

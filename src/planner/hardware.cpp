@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "config/suggestions.h"
+#include "config/text_checks.h"
 #include "system/regular_file.h"
 
 namespace megatron {
@@ -56,6 +57,9 @@ class HardwareReader {
                         {"ranks_per_node", &ranks, 1, NumberRange::positive, true}});
     hardware.ranks_per_node = static_cast<int>(ranks);
     if (ranks != std::floor(ranks)) issue(nullptr, "compute.ranks_per_node: a whole number");
+    if (hardware.reserved_bytes > 0 && hardware.reserved_bytes >= hardware.memory_bytes) {
+      issue(root_["compute"]["reserved_gib"].node(), "compute.reserved_gib leaves nothing of compute.memory_gib");
+    }
     link("node", hardware.node);
     link("network", hardware.network);
     products(hardware.products);
@@ -144,8 +148,10 @@ class HardwareReader {
       for (std::size_t i = 0; values != nullptr && i < values->size(); ++i) {
         numbers.push_back((*values)[i].value<double>().value_or(0));
       }
-      if (numbers.size() != 4 || !std::all_of(numbers.begin(), numbers.end(), [](double x) { return x > 0; })) {
-        issue(&row, "products: each is [rows, columns, inner, tflops], four numbers above 0");
+      const auto in_range = [](double number) { return number > 0 && number <= kLargest; };
+      if (numbers.size() != 4 || !std::all_of(numbers.begin(), numbers.end(), in_range)) {
+        issue(&row, fmt::format("products: each is [rows, columns, inner, tflops], four numbers above 0, at most {}",
+                                kLargest));
         continue;
       }
       to.push_back({numbers[0], numbers[1], numbers[2], numbers[3] * 1e12});
@@ -204,7 +210,7 @@ class HardwareReader {
     }
     std::vector<std::string> names;
     for (const auto& [name, one] : hardware.software) names.push_back(name);
-    if (!hardware.software_name.empty()) {
+    if (root_.contains("software_used") || !hardware.software_name.empty()) {  // else that is what is missing
       issue(root_["software_used"].node(), fmt::format("there is no [software.{}] here; there is: {}",
                                                        hardware.software_name, fmt::join(names, ", ")));
     }
@@ -218,6 +224,11 @@ class HardwareReader {
 }  // namespace
 
 Hardware parse_hardware(const std::string& text, const std::string& name, const std::string& software) {
+  auto problem = check_text(text);
+  if (!problem) problem = find_stray_character(text);
+  if (problem) {
+    fail(ErrorKind::configuration, "{}:{}:{}: error: {}", name, problem->line, problem->column, problem->message);
+  }
   toml::table root;
   try {
     root = toml::parse(text);
@@ -241,9 +252,8 @@ Hardware read_hardware(const std::string& name_or_path, const std::string& softw
          "--hardware {}: no such machine is known; give one of {}, or the path of a file (NAME.toml)", name_or_path,
          fmt::join(names, ", "));
   }
-  constexpr std::uint64_t kMostBytes = 1 << 20;
   const RegularFile file(name_or_path, ErrorKind::configuration);
-  verify(file.bytes() <= kMostBytes, ErrorKind::configuration, "{}: {} bytes are more than a hardware file has",
+  verify(file.bytes() <= kMaxInputBytes, ErrorKind::configuration, "{}: {} bytes are more than a hardware file has",
          name_or_path, file.bytes());
   std::string text(file.bytes(), '\0');
   file.read(0, text.data(), text.size());

@@ -18,7 +18,7 @@ class RecordingOps final : public Ops {
 
 #define MEGATRON_VERB(name, parameters, arguments) \
   void name parameters override {                  \
-    record(work::name arguments);                  \
+    record(Work::name arguments);                  \
     inner_->name arguments;                        \
   }
   MEGATRON_VERBS(MEGATRON_VERB)

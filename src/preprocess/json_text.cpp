@@ -27,24 +27,10 @@ const char* kind_of(char first) {
   }
 }
 
-/// Calls visit(key) at each value of the object that comes next; it must take the value.
-template <class Visit>
-void visit_members(JsonReader& json, Visit&& visit) {
-  std::string buffer;
-  json.expect('{', "an object");
-  if (json.take('}')) return;
-  do {
-    const std::string_view key = json.string(buffer);
-    json.expect(':', "':' after a key");
-    visit(key);
-  } while (json.take(','));
-  json.expect('}', "',' or '}'");
-}
-
 std::string keys_of(std::string_view line) {
   std::string keys;
   JsonReader json(line);
-  visit_members(json, [&](std::string_view key) {
+  visit_object(json, "an object", [&](std::string_view key) {
     keys.append(keys.empty() ? "" : ", ").append(key);
     json.skip_value();
   });
@@ -64,7 +50,7 @@ void find_value(std::string_view line, std::string_view key, const char* wanted,
     json.expect_end();
     throw BadDocument{fmt::format("a JSON {} instead of an object", kind_of(kind))};
   }
-  visit_members(json, [&](std::string_view name) {
+  visit_object(json, "an object", [&](std::string_view name) {
     if (name != key) return json.skip_value();
     value = json.peek();
     found = take(json, value);

@@ -54,4 +54,32 @@ class JsonReader {
   std::size_t position_ = 0;
 };
 
+/// Calls visit(key) for each member of the object that comes next, keys that are there twice too; it must read the
+/// value, and has the key until it returns. `what`: what is expected, for messages.
+template <class Visit>
+void visit_object(JsonReader& json, const char* what, const Visit& visit) {
+  json.expect('{', what);
+  if (json.take('}')) return;
+  std::string buffer;
+  do {
+    const std::string_view key = json.string(buffer);
+    json.expect(':', "':' after a key");
+    json.peek();
+    visit(key);
+  } while (json.take(','));
+  json.expect('}', "',' or '}'");
+}
+
+/// Calls visit() for each element of the array that comes next; it must read the element.
+template <class Visit>
+void visit_array(JsonReader& json, const char* what, const Visit& visit) {
+  json.expect('[', what);
+  if (json.take(']')) return;
+  do {
+    json.peek();
+    visit();
+  } while (json.take(','));
+  json.expect(']', "',' or ']'");
+}
+
 }  // namespace megatron

@@ -15,16 +15,7 @@ namespace megatron {
 /// value.
 template <class Visit>
 void for_each_entry(JsonReader& json, const Visit& visit) {
-  json.expect('{', "an object");
-  if (json.take('}')) return;
-  do {
-    std::string buffer;
-    const std::string key(json.string(buffer));
-    json.expect(':', "':' after a key");
-    json.peek();
-    visit(key, json);
-  } while (json.take(','));
-  json.expect('}', "',' or '}'");
+  visit_object(json, "an object", [&](std::string_view key) { visit(std::string(key), json); });
 }
 
 /// The same for an object whose keys `visit` knows. Throws JsonError where one is there twice: readers disagree about
@@ -43,13 +34,7 @@ void for_each_member(JsonReader& json, const Visit& visit) {
 
 template <class Visit>
 void for_each_element(JsonReader& json, const Visit& visit) {
-  json.expect('[', "an array");
-  if (json.take(']')) return;
-  do {
-    json.peek();
-    visit(json);
-  } while (json.take(','));
-  json.expect(']', "',' or ']'");
+  visit_array(json, "an array", [&] { visit(json); });
 }
 
 /// The value that comes next in a reader of `text`, as it is written.

@@ -55,7 +55,7 @@ ChatTemplate chat_of(const TaskConfig& task) {
 void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to) {
   read_labelled_examples(file, form_of(task), [&](const LabelledExample& example) {
     verify(example.label >= 0, ErrorKind::data,
-           "{} has no labels: it is a test file whose labels are kept secret; name a file that has them", file.path);
+           "{} has no labels, as test files of GLUE are published; name a file that has them", file.path);
     to.add(encoder, example);
   });
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
+#include "faults/sentence_corpus.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -36,34 +37,14 @@ every_steps = 3
 keep_last = 0
 )";
 
-/// The three commands' first two: a vocabulary, and shards of prefixes bert, plain (no sentences) and byte (no special
-/// tokens); and an input file for the third.
-struct Corpus {
-  TemporaryFolder folder;
-  std::string corpus = (shared_folder() / "corpus.jsonl").string();
-
-  Corpus() {
-    expect({preprocess_program(), "train-tokenizer", "--type", "wordpiece", "--input", corpus, "--output",
-            path("words"), "--vocab-size", "300"},
-           0);
-    const Command pieces{"--tokenizer", "bert-uncased", "--vocab-file", path("words/vocab.txt")};
-    make("bert", pieces, true);
-    make("plain", pieces, false);
-    make("byte", {}, true);
+/// Shards of prefixes bert, plain (no sentences), byte (no special tokens) and single (one sentence per document).
+struct Corpus : SentenceCorpus {
+  Corpus() : SentenceCorpus(kInput) {
+    make("bert", extended(pieces(), {"--split-sentences"}));
+    make("plain", pieces());
+    make("byte", {"--split-sentences"});
     write_file(path("one.jsonl"), "{\"text\": \"Each text is one sentence.\"}\n{\"text\": \"So no pair is there.\"}\n");
-    corpus = path("one.jsonl");
-    make("single", pieces, true);
-    std::string text = kInput;
-    text.replace(text.find("@DATA@"), 6, folder.path());
-    write_file(path("input.toml"), text);
-  }
-  std::string path(const std::string& name) const { return folder.file(name); }
-
-  void make(const std::string& prefix, const Command& options, bool sentences) const {
-    Command command{preprocess_program(), "--input", corpus, "--output", path(prefix)};
-    command.insert(command.end(), options.begin(), options.end());
-    if (sentences) command.emplace_back("--split-sentences");
-    expect(command, 0);
+    make("single", extended(pieces(), {"--split-sentences"}), path("one.jsonl"));
   }
 };
 

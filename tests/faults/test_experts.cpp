@@ -148,5 +148,5 @@ TEST_CASE("experts: what cannot be is refused by name") {
   refused(kFour, {"moe.experts=6", "parallel.expert=4"}, "moe.experts = 6 is not divisible by parallel.expert = 4");
   refused({.tensor = 2, .pipeline = 1, .data = 2}, {"parallel.expert=2"}, "parallel.sequence_parallel = true");
   refused(kOneRank, {"moe.residual=true", "moe.shared_experts=1"}, "moe.residual = true with moe.shared_experts = 1");
-  refused(kOneRank, {"moe.shared_gate=true"}, "moe.shared_gate = true has nothing to open");
+  refused(kOneRank, {"moe.shared_gate=true"}, "moe.shared_gate = true needs moe.shared_experts");
 }

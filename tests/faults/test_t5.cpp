@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
+#include "faults/sentence_corpus.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -42,33 +43,14 @@ every_steps = 3
 keep_last = 0
 )";
 
-/// A vocabulary, and shards of prefixes t5, plain (no sentences), pieces (no sentinels) and few (one); and an input
-/// file.
-struct Corpus {
-  TemporaryFolder folder;
-
-  Corpus() {
-    expect({preprocess_program(), "train-tokenizer", "--type", "wordpiece", "--input", text(), "--output",
-            path("words"), "--vocab-size", "300"},
-           0);
-    make("t5", {"--split-sentences", "--extra-ids", "20"});
-    make("plain", {"--extra-ids", "20"});
-    make("pieces", {"--split-sentences"});
-    make("few", {"--split-sentences", "--extra-ids", "1"});
-    std::string input = kInput;
-    input.replace(input.find("@DATA@"), 6, folder.path());
-    write_file(path("input.toml"), input);
-  }
-  static std::string text() { return (shared_folder() / "corpus.jsonl").string(); }
-  std::string path(const std::string& name) const { return folder.file(name); }
-
-  void make(const std::string& prefix, const Command& options) const {
-    Command command{preprocess_program(), "--input",      text(),
-                    "--output",           path(prefix),   "--tokenizer",
-                    "bert-uncased",       "--vocab-file", path("words/vocab.txt"),
-                    "--no-append-eod"};
-    command.insert(command.end(), options.begin(), options.end());
-    expect(command, 0);
+/// Shards of prefixes t5, plain (no sentences), pieces (no sentinels) and few (one).
+struct Corpus : SentenceCorpus {
+  Corpus() : SentenceCorpus(kInput) {
+    const Command options = extended(pieces(), {"--no-append-eod"});
+    make("t5", extended(options, {"--split-sentences", "--extra-ids", "20"}));
+    make("plain", extended(options, {"--extra-ids", "20"}));
+    make("pieces", extended(options, {"--split-sentences"}));
+    make("few", extended(options, {"--split-sentences", "--extra-ids", "1"}));
   }
 };
 

@@ -26,6 +26,16 @@ const json kPhi = [] {
   return phi;
 }();
 
+const json kQwenMoe = [] {
+  json qwen = kLlama;
+  qwen.update({{"model_type", "qwen3_moe"},
+               {"num_key_value_heads", 2},
+               {"num_experts", 2},
+               {"num_experts_per_tok", 1},
+               {"moe_intermediate_size", 8}});
+  return qwen;
+}();
+
 void import_refused(json config, const json& changes, const std::string& part) {
   const TemporaryFolder folder;
   config.update(changes);
@@ -47,6 +57,10 @@ TEST_CASE("an import whose config.json claims more layers than its files have te
           "[train][fault-50]") {
   import_refused(kGpt2, {{"n_layer", 1 << 24}}, "16777216 layers, and the files have 1 tensors");
   import_refused(kLlama, {{"num_hidden_layers", 2}}, "2 layers, and the files have 1 tensors");
+  import_refused(kQwenMoe, {{"num_hidden_layers", 1 << 24}, {"mlp_only_layers", {0}}},
+                 "16777216 layers, and the files have 1 tensors");
+  import_refused(kQwenMoe, {{"num_experts", 4096}},
+                 "4096 experts in 1 layers, of three tensors each, and the files have 1 tensors");
 }
 
 TEST_CASE("sizes of a config.json that no model has, or that overflow, are refused by their key", "[train][fault-50]") {

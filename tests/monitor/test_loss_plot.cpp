@@ -239,3 +239,28 @@ TEST_CASE("loss plot: tasks with an accuracy have a panel of it, others a curve 
   // Without any the picture is as it was.
   CHECK(draw_loss_plot(PlotData(), "run").find("height=\"600\"") != std::string::npos);
 }
+
+TEST_CASE("loss plot: evaluations with an accuracy have a curve among the losses and one in its panel") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  MetricsWriter writer(path, log);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    const auto evaluation = [&](const char* split, std::optional<double> accuracy) {
+      EvaluationMetrics line;
+      line.split = split;
+      line.step = step;
+      line.loss = 1;
+      line.accuracy = accuracy;
+      writer.write(line);
+    };
+    evaluation("validation", 0.25 * static_cast<double>(step));
+    evaluation("test", std::nullopt);
+  }
+  const PlotData data = read_plot_data(path);
+  CHECK(data.evaluations.size() == 2);
+  REQUIRE(data.accuracies.size() == 1);
+  CHECK(data.accuracies[0].first == "validation");
+  CHECK(data.accuracies[0].second.buckets().back().mean == Approx(0.75));
+  CHECK(draw_loss_plot(data, "run").find("validation 75.0 %") != std::string::npos);
+}

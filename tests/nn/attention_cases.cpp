@@ -13,8 +13,10 @@ float step_of(const AttentionSizes& sizes) {
 
 namespace {
 
-struct TestedAttention final : TestedLayer {
-  TestedAttention(ParameterBuilder& builder, const AttentionSizes& sizes) : attention(builder, "attention", sizes, 2) {}
+/// Attention or CrossAttention.
+template <class AnyAttention>
+struct TestedOf final : TestedLayer {
+  TestedOf(ParameterBuilder& builder, const AttentionSizes& sizes) : attention(builder, "attention", sizes, 2) {}
   void forward(Context& context, ConstTensor x, Tensor y) override {
     attention.forward(context, x, y, saved);
     add_bias(context, y, attention.output().bias());
@@ -23,9 +25,11 @@ struct TestedAttention final : TestedLayer {
     add_bias_gradient(context, dy, attention.output().bias_gradient());
     attention.backward(context, dy, saved, dx);
   }
-  Attention attention;
-  Attention::Saved saved;
+  AnyAttention attention;
+  typename AnyAttention::Saved saved;
 };
+using TestedAttention = TestedOf<Attention>;
+using TestedCrossAttention = TestedOf<CrossAttention>;
 
 /// Its bias by distance is a table that the model declares.
 struct TestedRelativeAttention final : TestedLayer {
@@ -39,21 +43,6 @@ struct TestedRelativeAttention final : TestedLayer {
   void forward(Context& context, ConstTensor x, Tensor y) override { attention.forward(context, x, y); }
   void backward(Context& context, Tensor dy, Tensor dx) override { attention.backward(context, dy, dx); }
   TestedAttention attention;
-};
-
-struct TestedCrossAttention final : TestedLayer {
-  TestedCrossAttention(ParameterBuilder& builder, const AttentionSizes& sizes)
-      : attention(builder, "cross_attention", sizes, 2) {}
-  void forward(Context& context, ConstTensor x, Tensor y) override {
-    attention.forward(context, x, y, saved);
-    add_bias(context, y, attention.output().bias());
-  }
-  void backward(Context& context, Tensor dy, Tensor dx) override {
-    add_bias_gradient(context, dy, attention.output().bias_gradient());
-    attention.backward(context, dy, saved, dx);
-  }
-  CrossAttention attention;
-  CrossAttention::Saved saved;
 };
 
 }  // namespace

@@ -24,7 +24,14 @@ struct TestedEmbedding final : TestedLayer {
 
 template <class HeadClass, class Sizes>
 struct TestedHead final : TestedLayer {
-  TestedHead(ParameterBuilder& builder, const Sizes& sizes) : head(builder, declare_word(builder), sizes) {}
+  TestedHead(ParameterBuilder& builder, const Sizes& sizes) : head(declare(builder, sizes)) {}
+  static HeadClass declare(ParameterBuilder& builder, const Sizes& sizes) {
+    if constexpr (std::is_same_v<HeadClass, TaskHead>) {
+      return {builder, sizes};
+    } else {
+      return {builder, declare_word(builder), sizes};
+    }
+  }
   void forward(Context& context, ConstTensor input, Tensor) override {
     x = input;
     head.forward(context, x, saved);
@@ -43,24 +50,7 @@ struct TestedHead final : TestedLayer {
 };
 using TestedDecoderHead = TestedHead<Head, HeadSizes>;
 using TestedBertHead = TestedHead<BertHead, BertHeadSizes>;
-
-struct TestedTaskHead final : TestedLayer {
-  TestedTaskHead(ParameterBuilder& builder, const TaskHeadSizes& sizes) : head(builder, sizes) {}
-  void forward(Context& context, ConstTensor input, Tensor) override {
-    x = input;
-    head.forward(context, x, saved);
-    fresh = true;
-  }
-  void backward(Context& context, Tensor, Tensor dx) override {
-    if (!fresh) head.forward(context, x, saved);
-    fresh = false;
-    head.backward(context, saved, dx);
-  }
-  TaskHead head;
-  TaskHead::Saved saved;
-  ConstTensor x;
-  bool fresh = false;
-};
+using TestedTaskHead = TestedHead<TaskHead, TaskHeadSizes>;
 
 }  // namespace
 

@@ -92,6 +92,18 @@ TEST_CASE("a hardware file: what is wrong is named with its place, all at once")
   CHECK(mentions(problem(with("latency_us = 5", "latency_us = inf")), "out of range"));
   CHECK(mentions(problem(with("latency_us = 5", "latency_us = nan")), "out of range"));
   CHECK(mentions(problem(kGood, "theirs"), "there is no [software.theirs] here; there is: ours"));
+  CHECK(mentions(problem(with("software_used = \"ours\"", "software_used = \"\"")), "there is no [software.] here"));
+  CHECK(mentions(problem(with("memory_gib = 16", "memory_gib = 16\nreserved_gib = 16")),
+                 "toy.toml:8:16: error: compute.reserved_gib leaves nothing of compute.memory_gib"));
+  CHECK(mentions(problem("products = [[1, 2, 3, inf]]\n" + std::string(kGood)), "four numbers above 0, at most"));
+}
+
+TEST_CASE("a hardware file: nesting that a parser's stack does not survive is refused before it parses") {
+  std::string dotted = "a", brackets;
+  for (int i = 0; i < 200'000; ++i) dotted += ".a";
+  brackets.append(200'000, '[');
+  CHECK(mentions(problem(dotted + " = 1\n"), "toy.toml:1:"));
+  CHECK(mentions(problem("products = " + brackets), "toy.toml:1:"));
 }
 
 TEST_CASE("the shipped machines can be read, under each of their software generations") {

@@ -1,14 +1,10 @@
-// What plan_memory promises is what a replica takes: to the byte, on every rank; and once the first steps are done, a
-// step allocates nothing.
+// What plan_memory promises is what a replica takes: to the byte, on every rank.
 #include <catch2/catch.hpp>
-#include <mutex>
 
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
-#include "model/flops.h"
-#include "support/counted_allocations.h"
-#include "support/tiny_training.h"
 #include "train/grid.h"
+#include "train/memory_layout.h"
 #include "train/replica.h"
 #include "train/sequence_scores.h"
 
@@ -57,28 +53,6 @@ class MeteredDevice final : public Device {
   int blocks_ = 0;
 };
 
-struct Layout {
-  int tensor = 1, data = 1, pipeline = 1;
-  std::int64_t micro_batch = 1;
-  bool sequence_parallel = false;
-  const char* schedule = "1f1b";
-  std::int64_t virtual_stages = 1;
-  std::vector<std::int64_t> layers_per_stage = {};
-  double dropout = 0.1;
-  RecomputeConfig recompute = {};
-  BatchRampUp ramp_up = {};
-  bool distributed = false;
-  Curriculum curriculum = {};
-  const char* optimizer = "adamw";
-  double momentum = 0.9;
-  const char* compute = "fp32";
-  std::int64_t threads = 1;
-  void (*variant)(ModelConfig&) = [](ModelConfig&) {};
-  bool tasks = false;  ///< of evaluation, inside training
-  const char* task = "";
-  int expert = 1;
-};
-
 void to_tell_labels(ModelConfig& model) {
   like_bert(model);
   model.task_outputs = 3;
@@ -90,38 +64,22 @@ void to_tell_choices(ModelConfig& model) {
   model.task_choices = 3;
 }
 
-void without_drops(ModelConfig& model) {
-  with_experts(model);
-  model.moe.every = 1;
-  model.moe.drop = "none";
-  model.moe.buffer = 1;
-  model.moe.evaluation_capacity_factor = 0;
+/// Eight ranks, a schedule with delayed weight gradients and a divided optimizer state.
+Layout split_every_way(void (*variant)(ModelConfig&), const char* task, int expert = 1) {
+  return {.tensor = 2,
+          .data = 2,
+          .pipeline = 2,
+          .sequence_parallel = true,
+          .schedule = "zero_bubble",
+          .distributed = true,
+          .variant = variant,
+          .task = task,
+          .expert = expert};
 }
 
-Config config_of(const Layout& layout) {
-  Config config = tiny_config();
-  config.parallel.tensor = layout.tensor;
-  config.parallel.data = layout.data;
-  config.parallel.pipeline = layout.pipeline;
-  config.parallel.expert = layout.expert;
-  config.parallel.sequence_parallel = layout.sequence_parallel;
-  config.parallel.schedule = layout.schedule;
-  config.parallel.virtual_stages = layout.virtual_stages;
-  config.parallel.layers_per_stage = layout.layers_per_stage;
-  config.train.micro_batch_size = layout.micro_batch;
-  config.recompute = layout.recompute;
-  config.train.batch_ramp_up = layout.ramp_up;
-  config.optimizer.distributed = layout.distributed;
-  config.train.curriculum = layout.curriculum;
-  config.optimizer.name = layout.optimizer;
-  config.optimizer.momentum = layout.momentum;
-  config.precision.compute = layout.compute;
-  config.run.threads = layout.threads;
-  config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
-  layout.variant(config.model);
-  config.task.name = layout.task;
-  if (layout.tasks) config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
-  return config;
+void to_tell_labels_with_experts(ModelConfig& model) {
+  to_tell_labels(model);
+  with_experts(model);
 }
 
 struct RankMemory {
@@ -286,14 +244,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .distributed = true,
              .variant = like_megatron_bert},
       Layout{.micro_batch = 2, .variant = to_tell_labels, .task = "classification"},
-      Layout{.tensor = 2,
-             .data = 2,
-             .pipeline = 2,
-             .sequence_parallel = true,
-             .schedule = "zero_bubble",
-             .distributed = true,
-             .variant = to_tell_labels,
-             .task = "classification"},
+      split_every_way(to_tell_labels, "classification"),
       Layout{.micro_batch = 2, .recompute = {"full"}, .variant = to_tell_choices, .task = "multiple_choice"},
       Layout{.tensor = 2,
              .data = 2,
@@ -317,14 +268,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .distributed = true,
              .variant = with_balanced_experts,
              .expert = 2},
-      Layout{.tensor = 2,
-             .data = 2,
-             .pipeline = 2,
-             .sequence_parallel = true,
-             .schedule = "zero_bubble",
-             .distributed = true,
-             .variant = with_experts,
-             .expert = 2},
+      split_every_way(with_experts, "", 2),
       Layout{.data = 4, .recompute = {"full"}, .compute = "bf16", .variant = with_experts, .expert = 4},
       Layout{.data = 2,
              .pipeline = 2,
@@ -337,14 +281,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.micro_batch = 2, .variant = without_drops},
       Layout{.micro_batch = 2, .variant = without_drops, .tasks = true},
       Layout{.tensor = 2, .sequence_parallel = true, .compute = "bf16", .variant = without_drops},
-      Layout{.tensor = 2,
-             .data = 2,
-             .pipeline = 2,
-             .sequence_parallel = true,
-             .schedule = "zero_bubble",
-             .distributed = true,
-             .variant = with_shared_experts,
-             .expert = 2},
+      split_every_way(with_shared_experts, "", 2),
       Layout{.micro_batch = 2, .compute = "bf16", .variant = with_residual_experts},
       Layout{.tensor = 2,
              .data = 2,
@@ -355,20 +292,17 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .variant = with_residual_experts,
              .expert = 2},
       Layout{.data = 2, .recompute = {"full"}, .variant = with_residual_experts, .expert = 2},
-      Layout{.tensor = 2,
-             .data = 2,
-             .pipeline = 2,
-             .sequence_parallel = true,
-             .schedule = "zero_bubble",
-             .distributed = true,
-             .variant = without_drops,
-             .expert = 2},
+      split_every_way(without_drops, "", 2),
       Layout{.data = 4,
              .recompute = {"full"},
              .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
              .variant = without_drops,
              .expert = 4},
-      Layout{.tasks = true}, Layout{.micro_batch = 4, .recompute = {"full"}, .threads = 3, .tasks = true},
+      Layout{.micro_batch = 2, .variant = with_experts, .tasks = true},
+      Layout{.data = 2, .pipeline = 2, .compute = "bf16", .variant = with_experts, .tasks = true, .expert = 2},
+      Layout{.micro_batch = 2, .variant = to_tell_labels_with_experts, .task = "classification"},
+      split_every_way(to_tell_labels_with_experts, "classification", 2), Layout{.tasks = true},
+      Layout{.micro_batch = 4, .recompute = {"full"}, .threads = 3, .tasks = true},
       Layout{.data = 2, .micro_batch = 2, .distributed = true, .compute = "bf16", .tasks = true},
       Layout{
           .tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .tasks = true},
@@ -393,137 +327,4 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
     if (layout.tasks) CHECK(plan.batch == memory.batch);
     CHECK(memory.blocks_of_tasks == 0);
   }
-}
-
-TEST_CASE("all data ranks of a stage hold the same, whatever each of them owns and sums") {
-  const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
-  // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
-  for (const bool learned : {false, true}) {
-    Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .distributed = true});
-    variant(config.model);
-    if (learned) config.model.position_embedding = "learned";
-    config.train.global_batch_size = 6;
-    const auto held = [&](int data) {
-      return static_cast<MemoryUse>(plan_memory(config, grid_shape(config), {.data = data}));
-    };
-    CHECK(held(1) == held(0));
-    CHECK(held(2) == held(0));
-  }
-}
-
-TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is computed again in scratch") {
-  const auto plan = [](RecomputeConfig recompute) {
-    return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
-  };
-  const Config config = config_of({});
-  const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
-  // What a layer saves in addition to its output (the next one's input): two norms with their statistics, the residual
-  // stream in the middle, query, key and value, attention's output and statistics, up and activated.
-  const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
-  const MemoryPlan none = plan({});
-  for (std::int64_t layers = 1; layers <= 5; ++layers) {
-    const MemoryPlan some = plan({"full", layers});
-    const auto recomputed = static_cast<std::size_t>(std::min<std::int64_t>(layers, config.model.layers));
-    CHECK(none.passes.slots.at(0) - some.passes.slots.at(0) == recomputed * layer);
-    CHECK(some.scratch == none.scratch + layer);
-    // The repeated products are those of the FLOPs that metrics report.
-    const double tokens = 8.0 * 16;
-    const double repeated = flops_per_token(config.model, static_cast<std::int64_t>(recomputed)).hardware -
-                            flops_per_token(config.model).model;
-    CHECK(some.matmul_flops + some.attention_flops - none.matmul_flops - none.attention_flops ==
-          Approx(tokens * repeated));
-  }
-  CHECK((plan({"full"}).passes == plan({"full", 4}).passes));
-  CHECK((plan({"selective"}).passes == none.passes));
-}
-
-TEST_CASE("sequence parallel: what is saved outside of the tensor region shrinks by the tensor size, all of it") {
-  const auto slot = [](int tensor, bool sequence_parallel) {
-    const Config config =
-        config_of({.tensor = tensor, .micro_batch = 4, .sequence_parallel = sequence_parallel, .dropout = 0.1});
-    return plan_memory(config, {.tensor = tensor}, {}).passes.slots.at(0);
-  };
-  const std::size_t rows = 16 * 4, h = 32, layers = 4, vocab = 64, bytes = sizeof(float);
-  // Inside, of a layer: query, key and value, attention's output and statistics of four heads, up and activated; of the
-  // head: logits, and of each row over all columns the maximum, the sum and the target's logit.
-  const auto inside = [&](std::size_t t) {
-    return bytes * rows * (layers * (3 * h + h + 4 + 2 * 4 * h) / t + vocab / t + 3);
-  };
-  // Outside, of a layer: two norms with their statistics, the residual stream in the middle and at the end; before the
-  // first the embedding, after the last a norm.
-  const std::size_t outside = bytes * rows * (layers * (2 * (h + 2) + 2 * h) + h + h + 2);
-  for (const int tensor : {2, 4}) {
-    CAPTURE(tensor);
-    const auto t = static_cast<std::size_t>(tensor);
-    CHECK(slot(tensor, false) == inside(t) + outside);
-    CHECK(slot(tensor, true) == inside(t) + outside / t);
-  }
-}
-
-TEST_CASE("slots in flight are the schedule's") {
-  const auto slots = [](const char* schedule, int pipeline, int stage) {
-    const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
-    return plan_memory(config, grid_shape(config), {.pipeline = stage}).slots();
-  };
-  CHECK(slots("gpipe", 4, 0) == 8);
-  CHECK(slots("1f1b", 4, 0) == 4);
-  CHECK(slots("1f1b", 4, 3) == 1);
-  for (int stage = 0; stage < 4; ++stage) CHECK(slots("zero_bubble", 4, stage) == 4);
-}
-
-TEST_CASE("only the last stage's slots for the model's end have room for logits") {
-  const Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
-  const MemoryPlan last = plan_memory(config, grid_shape(config), {.pipeline = 1});
-  const std::size_t logits = sizeof(float) * 16 * 64;
-  REQUIRE(last.slots() == 4);  // two to warm up, one more, and the one apart
-  CHECK(last.passes.slots[0] >= last.passes.slots[1] + logits);
-  CHECK(last.passes.slots[1] == last.passes.slots[2]);
-  // A gradient of [s, b, h] is sent while the next is made.
-  const std::size_t link = sizeof(float) * 16 * 32;
-  CHECK(last.passes.gradient_buffers == std::vector<std::size_t>{link, link});
-  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
-  CHECK(first.passes.gradient_buffers == std::vector<std::size_t>{link, link});  // its chunk 1 has a previous one
-  const Config plain = config_of({.pipeline = 2});
-  CHECK(plan_memory(plain, grid_shape(plain), {}).passes.gradient_buffers.empty());
-}
-
-TEST_CASE("a steady step allocates nothing") {
-  for (const Layout& layout :
-       {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
-        Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0}, Layout{.dropout = 0},
-        Layout{.micro_batch = 2, .recompute = {"full", 3}},
-        Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
-        Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
-        Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
-        Layout{.recompute = {"full", 3}, .variant = with_normed_heads}, Layout{.variant = like_bert},
-        Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert},
-        Layout{.micro_batch = 2, .variant = without_drops},
-        Layout{.recompute = {"full", 3}, .variant = without_drops}}) {
-    CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
-    const Config config = config_of(layout);
-    std::vector<long> by_step;
-    run_as_threads(1, [&](Communicator& world) {
-      const ProcessGrid grid(world, {});
-      Backend backend = make_cpu_backend();
-      Replica replica(config, grid, backend);
-      TinyBatches batches(config, 0);
-      Timers timers;
-      by_step.reserve(5);
-      for (int step = 1; step <= 5; ++step) {
-        const std::span<const MicroBatch> micro_batches = batches.step(step);
-        const long before = allocations_of_mine();
-        replica.forward_backward(micro_batches, step, batches.loss(), timers);
-        replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
-        by_step.push_back(allocations_of_mine() - before);
-      }
-    });
-    CHECK(by_step[2] == 0);
-    CHECK(by_step[3] == 0);
-    CHECK(by_step[4] == 0);
-  }
-  // And the counter counts.
-  const long before = allocations_of_mine();
-  const Backend backend = make_cpu_backend();
-  const long after = allocations_of_mine();
-  CHECK(after > before);
 }

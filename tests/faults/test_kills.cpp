@@ -1,0 +1,102 @@
+// Runs whose ranks or launcher are killed, which leaves them no time to save.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include "faults/endless_runs.h"
+
+TEST_CASE("the death of one rank ends the job within seconds, and it can be resumed", "[fault-32]") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  Process process(endless(directory, "5"));
+  REQUIRE(wait_for_lines(process, directory, 12));
+  const std::vector<pid_t> ranks = process.children("megatron_train");
+  REQUIRE(ranks.size() == 8);
+  REQUIRE(::kill(ranks[6], SIGKILL) == 0);
+  const Finished finished = process.wait(10);
+  CHECK_FALSE(finished.timed_out);
+  CHECK(finished.code != 0);
+  CHECK(finished.code != 75);
+  require_resumable(directory);
+}
+
+TEST_CASE("kill -9 of the launcher: its ranks end, and the next start resumes", "[fault-58]") {
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  std::vector<pid_t> ranks;
+  {
+    Process process(endless(directory, "1"));
+    REQUIRE(wait_for_lines(process, directory, 3));
+    ranks = process.children("megatron_train");
+    REQUIRE(ranks.size() == 8);
+    for (const pid_t launcher : process.children("mpirun")) ::kill(launcher, SIGKILL);
+    for (const pid_t launcher : process.children("orterun")) ::kill(launcher, SIGKILL);
+    process.wait(30);
+  }
+  const auto lives = [](pid_t rank) { return ::kill(rank, 0) == 0; };
+  for (int waited = 0; waited < 300 && std::any_of(ranks.begin(), ranks.end(), lives); ++waited) {
+    pause_milliseconds(100);
+  }
+  CHECK(std::none_of(ranks.begin(), ranks.end(), lives));
+  for (const pid_t rank : ranks) {
+    if (lives(rank)) ::kill(rank, SIGKILL);
+  }
+  require_resumable(directory);
+}
+
+TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18][fault-26]") {
+  const char* const async = GENERATE("false", "true");
+  CAPTURE(async);
+  const TemporaryFolder folder;
+  const std::string directory = folder.file("run");
+  std::mt19937 random = seeded();
+  const int rounds = times("MEGATRON_KILLS", 8);
+  int inside = 0;
+  const auto unfinished = [&] {
+    int count = 0;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(directory + "/checkpoints", error), end; !error && at != end;
+         at.increment(error)) {
+      count += at->path().filename().string().starts_with(".tmp_step") ? 1 : 0;
+    }
+    return count;
+  };
+  for (int round = 0; round < rounds; ++round) {
+    const bool all = random() % 2 == 0;
+    CAPTURE(round, all);
+    const std::int64_t before = saved_steps(directory).empty() ? -1 : saved_steps(directory).back();
+    Process process(endless(directory, "1", async));
+    const auto progressed = [&] {
+      const auto steps = saved_steps(directory);
+      return !steps.empty() && steps.back() > before;
+    };
+    for (int waited = 0; waited < 10000 && process.running() && !progressed(); ++waited) pause_milliseconds(3);
+    REQUIRE(process.running());
+    const std::vector<pid_t> ranks = process.children("megatron_train");
+    REQUIRE(ranks.size() == 8);
+    // Not the first save, and then a moment in it or shortly after it.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
+    for (int waited = 0; waited < 10000 && unfinished() == 0; ++waited) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 40000));
+    const pid_t victim = ranks[random() % 8];
+    for (const pid_t rank : ranks) {
+      if (all || rank == victim) ::kill(rank, SIGKILL);
+    }
+    const Finished finished = process.wait(20);
+    INFO(finished.out << finished.err);
+    CHECK_FALSE(finished.timed_out);
+    CHECK(finished.code != 0);
+    CHECK_FALSE(mentions(finished.out, "already"));
+    if (before >= 0) CHECK(mentions(finished.out, "resuming from " + checkpoint(directory, before)));
+    CHECK_FALSE(mentions(finished.out + finished.err, "is damaged"));
+    inside += unfinished();
+  }
+  const std::int64_t last = saved_steps(directory).back();
+  std::printf("%d kills up to step %lld, %d of them have left an unfinished save\n", rounds,
+              static_cast<long long>(last), inside);
+  CHECK(inside > 0);
+  require_same_weights(directory, require_resumable(directory));
+}

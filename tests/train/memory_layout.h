@@ -1,0 +1,69 @@
+// Layout: what the tests of a replica's memory vary of a tiny training, and the configuration that it stands for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "support/tiny_training.h"
+
+namespace megatron::test {
+
+/// Of the tiny training, what differs from tiny_config().
+struct Layout {
+  int tensor = 1, data = 1, pipeline = 1;
+  std::int64_t micro_batch = 1;
+  bool sequence_parallel = false;
+  const char* schedule = "1f1b";
+  std::int64_t virtual_stages = 1;
+  std::vector<std::int64_t> layers_per_stage = {};
+  double dropout = 0.1;
+  RecomputeConfig recompute = {};
+  BatchRampUp ramp_up = {};
+  bool distributed = false;
+  Curriculum curriculum = {};
+  const char* optimizer = "adamw";
+  double momentum = 0.9;
+  const char* compute = "fp32";
+  std::int64_t threads = 1;
+  void (*variant)(ModelConfig&) = [](ModelConfig&) {};
+  bool tasks = false;  ///< of evaluation, inside training
+  const char* task = "";
+  int expert = 1;
+};
+
+/// Experts in every layer that drop no tokens.
+inline void without_drops(ModelConfig& model) {
+  with_experts(model);
+  model.moe.every = 1;
+  model.moe.drop = "none";
+  model.moe.buffer = 1;
+  model.moe.evaluation_capacity_factor = 0;
+}
+
+inline Config config_of(const Layout& layout) {
+  Config config = tiny_config();
+  config.parallel.tensor = layout.tensor;
+  config.parallel.data = layout.data;
+  config.parallel.pipeline = layout.pipeline;
+  config.parallel.expert = layout.expert;
+  config.parallel.sequence_parallel = layout.sequence_parallel;
+  config.parallel.schedule = layout.schedule;
+  config.parallel.virtual_stages = layout.virtual_stages;
+  config.parallel.layers_per_stage = layout.layers_per_stage;
+  config.train.micro_batch_size = layout.micro_batch;
+  config.recompute = layout.recompute;
+  config.train.batch_ramp_up = layout.ramp_up;
+  config.optimizer.distributed = layout.distributed;
+  config.train.curriculum = layout.curriculum;
+  config.optimizer.name = layout.optimizer;
+  config.optimizer.momentum = layout.momentum;
+  config.precision.compute = layout.compute;
+  config.run.threads = layout.threads;
+  config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
+  layout.variant(config.model);
+  config.task.name = layout.task;
+  if (layout.tasks) config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
+  return config;
+}
+
+}  // namespace megatron::test
