@@ -130,7 +130,7 @@ std::string print_value(const Key& key, const Config& config) {
 
 std::string facts_of_key(const Key& key) {
   std::string facts = type_name(key);
-  if (!key.unit.empty()) facts += fmt::format(", in {}", key.unit);
+  if (!key.unit.empty()) facts += fmt::format(", {}{}", key.unit.starts_with("of ") ? "" : "in ", key.unit);
   for (const std::string& more : {range_text(key.constraint), key.constraint.note}) {
     if (!more.empty()) facts += "; " + more;
   }

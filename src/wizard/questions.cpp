@@ -60,8 +60,16 @@ std::string without_quotes(const std::string& value) {
 std::string kind_of(const Key& key) {
   const auto& choices = key.constraint.choices;
   std::string kind = choices.empty() ? type_name(key) : fmt::format("{}", fmt::join(choices, ", "));
-  if (!key.unit.empty()) kind += fmt::format(", in {}", key.unit);
+  if (!key.unit.empty()) kind += fmt::format(", {}{}", key.unit.starts_with("of ") ? "" : "in ", key.unit);
   return kind;
+}
+
+/// What the key is. Of keys that say one thing in several ways, the first one says what that is.
+std::string text_of(const Key& key) {
+  for (const Key& first : schema()) {
+    if (!key.group.empty() && first.group == key.group) return first_sentence(first.help);
+  }
+  return first_sentence(key.help);
 }
 
 /// As a key of type "true or false" takes it.
@@ -78,7 +86,7 @@ Question about(const std::string& section, const std::string& name) {
   return {.section = section,
           .name = name,
           .key = key,
-          .text = first_sentence(key->help),
+          .text = text_of(*key),
           .kind = kind_of(*key),
           .help = [key](const Draft&) { return std::string(key->help) + "\n" + facts_of_key(*key); },
           .asked = always,

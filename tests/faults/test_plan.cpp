@@ -136,7 +136,7 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
       {on({"7"}), "input.toml", 2, {"no layout of 7 ranks is allowed"}},
       {on({"12", "--explain", "--set", "parallel.tensor=8"}), "input.toml", 2, {"12 ranks cannot hold", "8 or 16"}},
       {on({"8", "--set", "model.layers=10000"}), "input.toml", 2, {"GiB"}},
-      {on({"8", "--set", "model.layrs=2"}), "input.toml", 2, {"model.layers"}},
+      {on({"8", "--set", "model.layrs=2"}), "input.toml", 2, {"did you mean 'layers'"}},
       {on({"8", "--write", "no/best.toml"}), "input.toml", 7, {"no/best.toml"}},
   };
   for (const Row& row : rows) {
