@@ -161,31 +161,11 @@ class Parser {
 
   /// The option's text as a TOML value, or as a string; nullptr when it is neither.
   const toml::node* override_value(const Key& key, const std::string& text, const Place& place) {
-    if (const auto problem = check_text(text)) {
-      issue(place, problem->message);
-      failed_.insert(key.full_name());
-      return nullptr;
-    }
-    const bool wants_text =
-        std::holds_alternative<Access<std::string>>(key.access) || std::holds_alternative<Access<Blend>>(key.access);
-    const auto as_string = [&] { return documents_.emplace_back(toml::table{{"value", text}}).get("value"); };
-    if (find_stray_character(text)) return as_string();
-    try {
-      toml::table parsed = toml::parse("value = " + text);
-      const toml::node* value = parsed.get("value");
-      const bool is_text = value->is_string() || value->is_array() || value->is_table();
-      if (parsed.size() == 1 && (is_text || !wants_text))
-        return documents_.emplace_back(std::move(parsed)).get("value");
-    } catch (const toml::parse_error&) {
-      const bool digits = text.find_first_of("0123456789") != std::string::npos &&
-                          text.find_first_not_of("+-_0123456789") == std::string::npos;
-      if (digits && !wants_text) {
-        issue(place, fmt::format("{} = {} is out of range: not a 64-bit integer", key.full_name(), text));
-        failed_.insert(key.full_name());
-        return nullptr;
-      }
-    }
-    return as_string();
+    TextValue value = read_text(text, key);
+    if (value.problem.empty()) return documents_.emplace_back(std::move(value.document)).get("value");
+    issue(place, value.problem);
+    failed_.insert(key.full_name());
+    return nullptr;
   }
 
   static std::string trimmed(const std::string& text) {

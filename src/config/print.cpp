@@ -128,6 +128,16 @@ std::string print_value(const Key& key, const Config& config) {
   return std::visit([&](auto access) { return Print{!key.absent.empty()}(access(readable)); }, key.access);
 }
 
+std::string facts_of_key(const Key& key) {
+  std::string facts = type_name(key);
+  if (!key.unit.empty()) facts += fmt::format(", {}{}", key.unit.starts_with("of ") ? "" : "in ", key.unit);
+  for (const std::string& more : {range_text(key.constraint), key.constraint.note}) {
+    if (!more.empty()) facts += "; " + more;
+  }
+  if (key.absent == "required") return facts + ". Required.";
+  return facts + fmt::format(". Default: {}.", key.absent.empty() ? print_value(key, Config{}) : key.absent);
+}
+
 namespace {
 
 // A key of which only the default is supported says nothing about a run that has the default.

@@ -15,6 +15,9 @@ std::string print_config(const Config& config);
 /// One key's value in TOML, "" when it is absent (unset, to be derived).
 std::string print_value(const Key& key, const Config& config);
 
+/// All of a key's row but the help, in words: "integer, in tokens; at least 1, at most 2^24. Default: 128."
+std::string facts_of_key(const Key& key);
+
 /// The keys of which `config` has another value than `saved`, the text of an earlier print_config(), one line each:
 /// "learning_rate.peak = 0.004 (was 0.001)". A key that `saved` does not mention counts as its default.
 std::vector<std::string> changed_keys(const std::string& saved, const Config& config);

@@ -136,20 +136,8 @@ std::string see_also(std::string_view self) {
          "in\n.IR share/megatron_train/inputs .\n";
 }
 
-std::string default_text(const Key& key) {
-  static const Config defaults;
-  return key.absent.empty() ? print_value(key, defaults) : std::string(key.absent);
-}
-
 std::string key_item(const Key& key) {
-  std::string facts = type_name(key);
-  if (!key.unit.empty()) facts += fmt::format(", in {}", key.unit);
-  for (const std::string& more : {range_text(key.constraint), key.constraint.note}) {
-    if (!more.empty()) facts += "; " + more;
-  }
-  const std::string standard = default_text(key);
-  facts += standard == "required" ? ". Required." : fmt::format(". Default: {}.", standard);
-  return ".TP\n" + bold(key.name) + "\n" + paragraph(key.help) + ".br\n" + paragraph(facts);
+  return ".TP\n" + bold(key.name) + "\n" + paragraph(key.help) + ".br\n" + paragraph(facts_of_key(key));
 }
 
 }  // namespace

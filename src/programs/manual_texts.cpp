@@ -26,15 +26,19 @@ const std::vector<ManualText> kTexts = {
      .trains = false},
     {.program = "megatron_train",
      .summary = "trains GPT, BERT and T5 models on MPI ranks",
-     .synopsis = {"INPUT.toml [--set TABLE.KEY=VALUE]... [options]"},
+     .synopsis = {"INPUT.toml [--set TABLE.KEY=VALUE]... [options]", "--new FILE.toml"},
      .description =
          {"Trains the model that the input file describes on all ranks that the launcher starts: tensor, pipeline, "
           "data "
           "and expert parallel. megatron_input(5) lists the keys of the file. The same command resumes a run that was "
           "stopped; where the run is complete already, it says so and ends with 0.",
           "Mistakes in the command line and in the input file are found before anything is started. With --dry-run the "
-          "program plans a run without a launcher, a GPU or data."},
-     .examples = {{"What a run on 8 ranks will need:", "megatron_train books.toml --dry-run --ranks 8"},
+          "program plans a run without a launcher, a GPU or data.",
+          "With --new it asks for what an input file says, a key at a time, and writes one. Answers come from standard "
+          "input: an empty line takes the default, ? explains the question, < returns to the one before. Nothing is "
+          "written before the last answer, and no file is written over."},
+     .examples = {{"A first input file, by questions and answers:", "megatron_train --new books.toml"},
+                  {"What a run on 8 ranks will need:", "megatron_train books.toml --dry-run --ranks 8"},
                   {"The run, with another learning rate than the file's:",
                    "megatron_launch 8 megatron_train books.toml --set learning_rate.peak=1e-3"},
                   {"Whether a layout trains the same model as one rank:",

@@ -3,6 +3,7 @@
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --verify
 //   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
+//   ./megatron_train --new books.toml
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "job/hang_watch.h"
 #include "job/run_limits.h"
 #include "plan/dry_run.h"
+#include "programs/new_input.h"
 #include "programs/program.h"
 #include "programs/run_views.h"
 #include "run/run.h"
@@ -30,14 +32,15 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string input, samples;
+  std::string input, samples, new_file;
   std::vector<std::string> overrides;
   int ranks = 0;
   RunViews views;
   bool dry_run = false, verify = false, fresh = false, print_config = false, version = false, help = false;
 
+  bool makes_file() const { return !new_file.empty(); }
   /// Asks for something that needs neither MPI nor ranks.
-  bool answers_only() const { return dry_run || print_config || !samples.empty() || views.any(); }
+  bool answers_only() const { return makes_file() || dry_run || print_config || !samples.empty() || views.any(); }
 };
 
 po::options_description options(Arguments& arguments) {
@@ -47,6 +50,10 @@ po::options_description options(Arguments& arguments) {
       "the input file (inputs/README.md lists every key)");
   add("set", po::value(&arguments.overrides)->composing()->value_name("TABLE.KEY=VALUE"),
       "overrides a key of the input file; may be given several times");
+  add("new", po::value(&arguments.new_file)->value_name("FILE.toml"),
+      "asks what the run is to be, a key at a time, checks each answer, and writes a commented input file that must "
+      "not "
+      "exist yet");
   add("dry-run", po::bool_switch(&arguments.dry_run),
       "prints the plan: layout, batch, schedule, memory and traffic; starts nothing");
   add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run: plan for N ranks");
@@ -80,15 +87,21 @@ Arguments parse_arguments(int argc, char** argv) {
   });
   if (arguments.help || arguments.version) return arguments;
   check_run_views(arguments.views, arguments.input);
+  const bool trains = arguments.dry_run || arguments.verify || arguments.fresh || arguments.print_config ||
+                      !arguments.samples.empty() || !arguments.overrides.empty() || values.count("ranks") > 0;
+  if (values.count("new") > 0) {
+    verify(arguments.makes_file(), ErrorKind::configuration, "--new: give the name of the file to make");
+    verify(!trains && !arguments.views.any() && arguments.input.empty(), ErrorKind::configuration,
+           "--new {}: asks for everything that the file will say; no other option goes with it", arguments.new_file);
+    return arguments;
+  }
   if (arguments.views.any()) {
-    const bool trains = arguments.dry_run || arguments.verify || arguments.fresh || arguments.print_config ||
-                        !arguments.samples.empty() || !arguments.overrides.empty() || values.count("ranks") > 0;
     verify(!trains, ErrorKind::configuration,
            "--watch, --report and --tensorboard look at a run; options for training or planning do not go with them");
     return arguments;
   }
   verify(!arguments.input.empty(), ErrorKind::configuration,
-         "give an input file: megatron_train INPUT.toml; see --help");
+         "give an input file: megatron_train INPUT.toml, or make one with --new FILE.toml; see --help");
   verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
          "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
   verify(!arguments.verify || !arguments.answers_only(), ErrorKind::configuration,
@@ -187,7 +200,7 @@ int main(int argc, char** argv) {
   const bool enabled = launcher_rank() == 0;
   const int code = run_alone([&] {
     arguments = parse_arguments(argc, argv);
-    const bool needs_input = !arguments.help && !arguments.version && !arguments.views.any();
+    const bool needs_input = !arguments.help && !arguments.version && !arguments.views.any() && !arguments.makes_file();
     if (needs_input) config = read_input(arguments, enabled, notes);
     done = arguments.help || arguments.version || arguments.answers_only();
     if (!enabled) return 0;
@@ -200,6 +213,8 @@ int main(int argc, char** argv) {
       std::cout << "usage: megatron_train INPUT.toml [options]\n\n" << options(unused);
     } else if (arguments.version) {
       std::cout << version_report("megatron_train");
+    } else if (arguments.makes_file()) {
+      return new_input(arguments.new_file);
     } else if (arguments.views.any()) {
       return show_runs(arguments.views);
     }

@@ -80,6 +80,24 @@ void write_durably(const std::string& path, std::string_view contents) {
   sync_path(path);
 }
 
+void create_durably(const std::string& path, std::string_view contents) {
+  const std::string temporary = temporary_name(path);
+  try {
+    write_durably(temporary, contents);
+  } catch (const Error&) {
+    remove_quietly(temporary);
+    throw;
+  }
+  // Both refuse a name that is taken; file systems without links have the second.
+  int reason = ::link(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
+  if (reason != 0 && reason != EEXIST) {
+    reason = ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+  }
+  remove_quietly(temporary);
+  if (reason != 0) fail(ErrorKind::filesystem, "{}: cannot be made: {}", path, errno_text(reason));
+  sync_path(folder_of(path));
+}
+
 void rename_durably(const std::string& from, const std::string& to) {
   rename_or_fail(from, to);
   sync_path(folder_of(to));

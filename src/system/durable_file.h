@@ -30,6 +30,8 @@ class EarlyFlush {
 
 /// Creates or overwrites a file with these contents and flushes it.
 void write_durably(const std::string& path, std::string_view contents);
+/// The same for a file that must not exist yet: it appears complete, or what has its name stays as it is.
+void create_durably(const std::string& path, std::string_view contents);
 /// rename(2), then flushes the folder that holds `to`. `from` must have been synced before.
 void rename_durably(const std::string& from, const std::string& to);
 /// The folder part of a path: "." if there is none.

@@ -141,6 +141,20 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
   CHECK(contents_of(older.a) == "new " + older.a);
 }
 
+TEST_CASE("a file that must be new appears complete, or what has its name stays", "[durable][fault]") {
+  const ShardFolder folder;
+  const std::string path = folder.file("new");
+  create_durably(path, "first");
+  CHECK(contents_of(path) == "first");
+  CHECK_THROWS_WITH(create_durably(path, "second"), Catch::Contains("new: cannot be made: File exists"));
+  std::filesystem::create_symlink("nowhere", folder.file("link"));
+  CHECK_THROWS_WITH(create_durably(folder.file("link"), "second"), Catch::Contains("File exists"));
+  CHECK_THROWS_WITH(create_durably(folder.file("no/new"), "second"), Catch::Contains("cannot write it"));
+  CHECK(contents_of(path) == "first");
+  CHECK(std::filesystem::is_symlink(folder.file("link")));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);  // no temporary file is left
+}
+
 TEST_CASE("temporary files of killed processes go away by their exact names, and no others", "[durable][fault]") {
   const ShardFolder folder;
   const Names others{"b.0123abcd.tmp", "x", "x.0123ABCD.tmp", "x.0123abcd.tmp2", "x.1.tmp", "x.tmp", "xy.0123abcd.tmp"};

@@ -1,0 +1,209 @@
+#include "wizard/wizard.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+
+#include "base/error.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "plan/dry_run.h"
+#include "system/durable_file.h"
+#include "text/text.h"
+#include "wizard/input_text.h"
+#include "wizard/layouts.h"
+#include "wizard/questions.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr int kMostRefusals = 100;  // in a row: of a program that answers without reading
+
+void require_new_file(const std::string& path) {
+  const bool control = std::any_of(path.begin(), path.end(), [](unsigned char c) { return std::iscntrl(c) != 0; });
+  verify(!path.empty() && !control, ErrorKind::configuration, "--new {}: give the name of a file", path);
+  std::error_code ignored;
+  verify(!std::filesystem::exists(std::filesystem::symlink_status(path, ignored)), ErrorKind::configuration,
+         "--new {}: exists already and is never overwritten; give another name, or edit that file", path);
+  const std::string folder = folder_of(path);
+  verify(std::filesystem::is_directory(folder, ignored), ErrorKind::filesystem,
+         "--new {}: there is no folder {}; make it first", path, folder);
+  verify(::access(folder.c_str(), W_OK) == 0, ErrorKind::filesystem, "--new {}: the folder {} cannot be written", path,
+         folder);
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+/// The answer as the file says it: `${VARIABLE}` stays, for other machines.
+std::string value_for_file(const Key& key, const std::string& answer, const Config& config) {
+  if (!key.constraint.path || answer.find("${") == std::string::npos || answer.starts_with('[')) {
+    return print_value(key, config);
+  }
+  const bool quoted = answer.size() > 1 && answer.front() == '"' && answer.back() == '"';
+  if (quoted) return answer;
+  Config as_typed = config;
+  if (const auto* text = std::get_if<Access<std::string>>(&key.access)) (*text)(as_typed) = answer;
+  if (const auto* blend = std::get_if<Access<Blend>>(&key.access)) (*blend)(as_typed) = Blend(answer);
+  return print_value(key, as_typed);
+}
+
+class Wizard {
+ public:
+  Wizard(const std::string& path, LineSource& input, const Voice& voice)
+      : path_(path), input_(input), voice_(voice), questions_(questions_for(path)) {}
+
+  NewInput run() {
+    say(
+        fmt::format("{} is made of your answers. Enter: the value in [brackets], ?: what a question means, <: back to "
+                    "the question before. Nothing is written before the last answer.",
+                    path_));
+    while (true) {
+      while (at_ < questions_.size()) {
+        if (!questions_[at_].asked(draft_)) {
+          ++at_;
+        } else if (!ask()) {
+          say("\nnothing is written");
+          return {.exit_code = 128 + SIGINT};
+        }
+      }
+      if (std::string report; finish(report)) return {.report = report};
+      back();
+    }
+  }
+
+ private:
+  void say(const std::string& text) { voice_.print(wrapped(text) + "\n"); }
+  std::string strong(const std::string& text) const { return voice_.colour ? "\x1b[1m" + text + "\x1b[0m" : text; }
+
+  /// One question until an answer is accepted, or `<`. False after Ctrl-C.
+  bool ask() {
+    const Question& question = questions_[at_];
+    Draft proposed = draft_;
+    question.propose(proposed);
+    if (question.section != section_) voice_.print("\n" + strong(question.section) + "\n");
+    section_ = question.section;
+    say(fmt::format("{} ({}: {}) [{}]", question.text, question.name, question.kind, question.value(proposed)));
+    for (int refused = 0; refused < kMostRefusals; ++refused) {
+      std::string answer;
+      if (!read(question, answer)) return false;
+      if (answer == "<") return back(), true;
+      if (answer == "?") {
+        say(question.help(draft_));
+      } else if (accept(question, answer, answer.empty() ? proposed : draft_)) {
+        return true;
+      }
+    }
+    fail(ErrorKind::configuration, "--new {}: {} answers to the question {} were refused; nothing is written", path_,
+         kMostRefusals, question.name);
+  }
+
+  bool read(const Question& question, std::string& answer) {
+    while (true) {
+      voice_.print(voice_.sign);
+      switch (input_.next(answer)) {
+        case LineSource::Outcome::line:
+          answer = trimmed(answer);
+          if (voice_.echo) voice_.print(printable(answer) + "\n");
+          return true;
+        case LineSource::Outcome::too_long: say("error: that line is too long"); break;
+        case LineSource::Outcome::interrupted: return false;
+        case LineSource::Outcome::end:
+          fail(ErrorKind::configuration,
+               "--new {}: the answers end at the question {}; nothing is written. An empty line takes a default", path_,
+               question.name);
+      }
+    }
+  }
+
+  /// Whether the answer, of a draft that has the default where there is none, satisfies the key and the rules.
+  bool accept(const Question& question, const std::string& answer, Draft next) {
+    try {
+      std::string problem = answer.empty() ? "" : question.read(answer, next);
+      if (!problem.empty()) return refuse(problem);
+      const std::string conclusions = question.settle(next);
+      const std::vector<std::string> problems = problems_of(next, undecided());
+      for (const std::string& each : problems) refuse(each);
+      if (!problems.empty()) return false;
+      if (!conclusions.empty()) say(conclusions);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::internal) throw;
+      return refuse(error.what());
+    }
+    history_.push_back({at_, std::move(draft_)});
+    draft_ = std::move(next);
+    if (question.key != nullptr) {
+      const std::string value = value_for_file(*question.key, answer, draft_.config);
+      if (!value.empty()) draft_.in_file[question.name] = value;
+    }
+    ++at_;
+    return true;
+  }
+
+  bool refuse(const std::string& problem) {
+    say("error: " + printable(problem));
+    return false;
+  }
+
+  Undecided undecided() const {
+    Undecided names;
+    for (std::size_t later = at_ + 1; later < questions_.size(); ++later) names.insert(questions_[later].name);
+    return names;
+  }
+
+  /// To the last question that was answered, as it was then.
+  void back() {
+    if (history_.empty()) return say("this is the first question");
+    at_ = history_.back().question;
+    draft_ = std::move(history_.back().before);
+    history_.pop_back();
+  }
+
+  /// Checks and plans the whole file as --dry-run does, and writes it. False if it was refused: then the answers are to
+  /// change.
+  bool finish(std::string& report) {
+    const std::string text = input_text(draft_, questions_, path_);
+    try {
+      report = dry_run(parse_config_text(text, path_), draft_.ranks);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::configuration && error.kind() != ErrorKind::data) throw;
+      return refuse(error.what());
+    }
+    create_durably(path_, text);
+    report += fmt::format("\nwritten   {}\n", printable(path_));
+    if (!draft_.facts) report += "first     make the token shards of data.train: megatron_preprocess, docs/data.md\n";
+    report += fmt::format("next      {}\n", training_command(draft_, path_));
+    return true;
+  }
+
+  struct Step {
+    std::size_t question;
+    Draft before;
+  };
+
+  const std::string& path_;
+  LineSource& input_;
+  const Voice& voice_;
+  std::vector<Question> questions_;
+  Draft draft_;
+  std::size_t at_ = 0;
+  std::vector<Step> history_;
+  std::string section_;
+};
+
+}  // namespace
+
+NewInput make_input_file(const std::string& path, LineSource& input, const Voice& voice) {
+  require_new_file(path);
+  return Wizard(path, input, voice).run();
+}
+
+}  // namespace megatron

@@ -1,0 +1,159 @@
+// megatron_plan: searches, one layout explained, files that it writes, and what it refuses.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "faults/checks.h"
+
+using nlohmann::json;
+
+namespace {
+
+/// A GPT of 1.3 billion parameters, without data.
+const char* const kInput = R"([model]
+preset = "gpt3-1.3b"
+vocab_size = 50257
+[train]
+tokens = 20_000_000_000
+global_batch_size = 512
+[precision]
+compute = "bf16"
+[data]
+train = "none"
+)";
+
+struct Workplace : TemporaryFolder {
+  Workplace() { write_file(file("input.toml"), kInput); }
+
+  Finished plan(std::vector<std::string> options, const std::string& input = "input.toml") const {
+    options.insert(options.begin(), {MEGATRON_PLAN, input});
+    return run_command(options, 60, path());
+  }
+};
+
+/// Columns of a row of the table: "1", "t8", "p1", "d2", "4", "31.5", "GiB", ...
+std::vector<std::vector<std::string>> rows_of(const std::string& table) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> row;
+    for (std::string word; words >> word;) row.push_back(word);
+    const bool numbered = row.size() > 4 && row[0] == std::to_string(rows.size() + 1) && row[1].starts_with("t");
+    if (numbered) rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("megatron_plan: ten layouts, the fastest first; the table and the JSON agree") {
+  const Workplace place;
+  const Finished found =
+      place.plan({"--hardware", "a100-sxm", "--ranks", "64", "--output", "all.json", "--write", "best.toml"});
+  INFO(found.out << found.err);
+  REQUIRE(found.code == 0);
+  CHECK(found.err.empty());
+  const auto rows = rows_of(found.out);
+  REQUIRE(rows.size() == 10);
+  const json all = json::parse(contents_of(place.file("all.json")));
+  CHECK(all.at("ranks") == 64);
+  const json& layouts = all.at("layouts");
+  REQUIRE(layouts.size() == 10);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i, found.out);
+    const json& layout = layouts[i];
+    CHECK(rows[i][1] == "t" + std::to_string(layout.at("tensor").get<int>()));
+    CHECK(rows[i][2].starts_with("p" + std::to_string(layout.at("pipeline").get<int>())));
+    CHECK(rows[i][3] == "d" + std::to_string(layout.at("data").get<int>()));
+    CHECK(layout.at("tensor").get<int>() * layout.at("pipeline").get<int>() * layout.at("data").get<int>() == 64);
+    CHECK(layout.at("memory_bytes").get<double>() < 80 * 1073741824.0);
+    if (i > 0) CHECK(layout.at("step_seconds").get<double>() >= layouts[i - 1].at("step_seconds").get<double>());
+    const double unit = rows[i][8] == "s" ? 1 : 1e-3;
+    CHECK(rows[i][4] == std::to_string(layout.at("micro_batch_size").get<int>()));
+    CHECK(rows[i][6] == "GiB");
+    CHECK(std::stod(rows[i][5]) == Approx(layout.at("memory_bytes").get<double>() / (1 << 30)).epsilon(0.01));
+    CHECK(std::stod(rows[i][7]) * unit == Approx(layout.at("step_seconds").get<double>()).epsilon(0.01));
+    CHECK(std::stod(rows[i][9]) == Approx(layout.at("tokens_per_second").get<double>()).epsilon(0.001));
+    CHECK(std::stod(rows[i][10]) == Approx(100 * layout.at("model_flops_share").get<double>()).margin(0.06));
+  }
+  CHECK(mentions(found.out, "written   best.toml"));
+
+  // The file that it writes is the first layout, trains on these ranks and no others, and is planned by the same
+  // memory.
+  const Command dry = {train_program(), "best.toml", "--dry-run", "--ranks"};
+  Command fits = dry, does_not = dry;
+  fits.emplace_back("64");
+  does_not.emplace_back("63");
+  const Finished planned = run_command(fits, 60, place.path());
+  INFO(planned.out << planned.err);
+  REQUIRE(planned.code == 0);
+  CHECK(run_command(does_not, 60, place.path()).code == 2);
+  const Finished again =
+      place.plan({"--hardware", "a100-sxm", "--ranks", "64", "--explain", "--output", "one.json"}, "best.toml");
+  REQUIRE(again.code == 0);
+  const json one = json::parse(contents_of(place.file("one.json")));
+  REQUIRE(one.at("layouts").size() == 1);
+  CHECK(one.at("layouts")[0] == layouts[0]);
+}
+
+TEST_CASE("megatron_plan: --explain says where the time of the file's own layout goes") {
+  const Workplace place;
+  const Finished one = place.plan({"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--set", "parallel.tensor=4",
+                                   "--set", "parallel.pipeline=2"});
+  INFO(one.out << one.err);
+  REQUIRE(one.code == 0);
+  CHECK(mentions(one.out, "t4 p2 d2"));
+  CHECK(rows_of(one.out).empty());
+  CHECK(mentions(one.out, "bubble"));
+  require_refused(place.plan({"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--write", "x.toml"}), 2,
+                  {"nothing to --write"});
+  CHECK_FALSE(std::filesystem::exists(place.file("x.toml")));
+}
+
+TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit code") {
+  const Workplace place;
+  struct Row {
+    std::vector<std::string> options;
+    std::string input;
+    int code;
+    std::vector<std::string> words;
+  };
+  const std::vector<std::string> machine = {"--hardware", "a100-sxm", "--ranks"};
+  const auto on = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), machine.begin(), machine.end());
+    return more;
+  };
+  const Row rows[] = {
+      {{"--hardware", "a1000", "--ranks", "8"}, "input.toml", 2, {"a1000", "a100-sxm, h100-sxm"}},
+      {{"--hardware", "missing.toml", "--ranks", "8"}, "input.toml", 2, {"missing.toml"}},
+      {{"--hardware", "a100-sxm"}, "input.toml", 2, {"--ranks"}},
+      {{"--ranks", "8"}, "input.toml", 2, {"--hardware"}},
+      {on({"0"}), "input.toml", 2, {"--ranks"}},
+      {on({"8", "--results", "0"}), "input.toml", 2, {"--results"}},
+      {on({"8"}), "missing.toml", 2, {"missing.toml"}},
+      {on({"8"}), "gpt3-175", 2, {"gpt3-175"}},
+      // 512 samples cannot be shared out to 7 replicas, and neither 16 heads nor 24 layers are cut by 7.
+      {on({"7"}), "input.toml", 2, {"no layout of 7 ranks is allowed"}},
+      {on({"12", "--explain", "--set", "parallel.tensor=8"}), "input.toml", 2, {"12 ranks cannot hold", "8 or 16"}},
+      {on({"8", "--set", "model.layers=10000"}), "input.toml", 2, {"GiB"}},
+      {on({"8", "--set", "model.layrs=2"}), "input.toml", 2, {"did you mean 'layers'"}},
+      {on({"8", "--write", "no/best.toml"}), "input.toml", 7, {"no/best.toml"}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.options, row.input);
+    const Finished refused = place.plan(row.options, row.input);
+    INFO(refused.out << refused.err);
+    require_refused(refused, row.code, row.words);
+  }
+  CHECK(place.files() == std::vector<std::string>{"input.toml"});
+}
+
+TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks are searched in seconds") {
+  const Workplace place;
+  const Finished found =
+      place.plan({"--hardware", "a100-sxm", "--ranks", "3072"}, source_folder() + "/inputs/scaling_1t.toml");
+  INFO(found.out << found.err);
+  REQUIRE(found.code == 0);
+  CHECK(rows_of(found.out).size() == 10);
+  CHECK(found.seconds < 10);  // one second of a core, when nothing else runs
+}
