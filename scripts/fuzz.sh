@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Looks for inputs that break the readers of tests/fuzz: libFuzzer with the address and undefined-behaviour sanitizers.
-# Usage: scripts/fuzz.sh [SECONDS] [TARGET...]      (60 seconds for each of all targets)
+# Usage: scripts/fuzz.sh [SECONDS | EXECUTIONSx] [TARGET...]      (60 seconds for each of all targets)
+#
+# 5000x instead of seconds makes 5000 executions from a fixed seed. In a fresh $BUILD these try the same inputs on every
+# machine: what passes once passes again, as CI needs it.
 #
 # Builds into $BUILD (build-fuzz) with Clang, which is installed where it is missing. What a run learns stays there, in
 # corpus/TARGET, and is where the next one begins; the stored inputs of tests/fuzz/corpus are always part of it. A
@@ -10,10 +13,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-seconds=${1:-60}
+limit=${1:-60}
 shift $(($# > 0 ? 1 : 0))
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: '$seconds' is not a number of seconds" >&2; exit 1; }
-export BUILD=${BUILD:-build-fuzz} seconds
+case $limit in
+  *[!0-9]*x | 0* | x) limit= ;;
+  *x) limit="-runs=${limit%x} -seed=1" ;;
+  *[!0-9]*) limit= ;;
+  *) limit="-max_total_time=$limit" ;;
+esac
+[[ -n $limit ]] || { echo "fuzz: expected a number of seconds (60) or of executions (5000x)" >&2; exit 1; }
+export BUILD=${BUILD:-build-fuzz} limit
 export kTimeout=70  # libFuzzer's exit code where an input took too long
 
 cannot() { echo "fuzz: skipped, $1" >&2; exit 77; }
@@ -51,7 +60,8 @@ fuzz_one() {
   [[ $target == shard_file || $target == rank_file ]] && longest=16384
   mkdir -p "$BUILD/corpus/$target"
   if repeat_findings "$target"; then
-    "$BUILD/tests/fuzz/fuzz_$target" -max_len=$longest -max_total_time="$seconds" -timeout=10 \
+    # shellcheck disable=SC2086  # one option or two
+    "$BUILD/tests/fuzz/fuzz_$target" -max_len=$longest $limit -timeout=10 \
       -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$BUILD/finding-$target-" \
       "$BUILD/corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
     # An input that took long and no longer does: the machine stood still, not the program.

@@ -110,7 +110,7 @@ class UnigramJson {
     bytes_ += text.size();
     if (bytes_ > kMostPieceBytes) file_.fail_at(at, "pieces of more than {} bytes in all", kMostPieceBytes);
     add(at, std::move(text));
-    made_.scores.push_back(score);
+    made_.scores.push_back(score + 0.0);  // -0 is 0, also where another writer of JSON drops its sign
   }
 
   void add(std::size_t at, std::string token) {

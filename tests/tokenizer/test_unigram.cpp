@@ -201,6 +201,16 @@ TEST_CASE("Unigram: a key that is there twice, and a number that no double holds
   require_error(ErrorKind::data, {"tokenizer.json:1: ", "number that is too large"}, [&] { Small refused(large, 5); });
 }
 
+TEST_CASE("Unigram: a score of -0 is 0, in the file that is kept too", "[unigram]") {
+  std::string file = write_unigram_json(kSmall, 0);
+  const std::uint64_t hash = Small(file).tokenizer->hash();
+  const std::string zero = R"(["<unk>",0.0])";
+  file.replace(file.find(zero), zero.size(), R"(["<unk>",-0])");
+  CHECK(Small(file).tokenizer->hash() == hash);
+  const Small more(file, 2);
+  CHECK(Small(more.tokenizer->tokenizer_json()).tokenizer->hash() == more.tokenizer->hash());
+}
+
 TEST_CASE("Unigram: a first sentinel with id 0 is the only one", "[unigram]") {
   json file = json::parse(write_unigram_json(kSmall, 0));
   file["model"]["vocab"][0][0] = file["added_tokens"][0]["content"] = "<extra_id_0>";
