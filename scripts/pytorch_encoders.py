@@ -71,14 +71,14 @@ def build_bert(torch, shape, linear=None):
         def __init__(self):
             super().__init__()
             self.word, self.position = nn.Embedding(shape["vocab"], hidden), nn.Embedding(shape["positions"], hidden)
-            self.type = nn.Embedding(2, hidden)
+            self.segment = nn.Embedding(2, hidden)  # "type" is a method of modules
             self.blocks = nn.ModuleList(Block() for _ in range(shape["layers"]))
             self.final_norm, self.head_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
             self.dense, self.pooler, self.order = Linear(hidden, hidden), Linear(hidden, hidden), Linear(hidden, 2)
             self.bias = nn.Parameter(torch.zeros(shape["vocab"]))
 
         def forward(self, tokens, targets):
-            x = self.word(tokens) + self.position(torch.arange(tokens.shape[1])) + self.type(tokens % 2)
+            x = self.word(tokens) + self.position(torch.arange(tokens.shape[1])) + self.segment(tokens % 2)
             for block in self.blocks:
                 x = block(x)
             x = self.final_norm(x)

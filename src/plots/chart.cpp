@@ -14,7 +14,7 @@ namespace {
 
 using Bucket = DecimatedCurve::Bucket;
 
-constexpr double kWidth = 440, kHeight = 240, kLeft = 56, kRight = 430, kTop = 10, kBottom = 204;
+constexpr double kWidth = 440, kHeight = 240, kLeft = 64, kRight = 430, kTop = 10, kBottom = 204;
 constexpr std::size_t kMostMarks = 40;
 constexpr int kStyles = 8;
 
