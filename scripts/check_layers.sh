@@ -49,7 +49,7 @@ report:      text system config pipeline checkpoint job plots monitor
 planner:     text system comm config ops model pipeline train plan
 wizard:      text system config data train plan planner generation
 run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor report train plan
-bench:       text system batch comm ops config nn model pipeline train inference plan
+bench:       text system batch comm ops config nn model pipeline job train inference plan planner
 programs:    all
 cuda:        tensor ops comm
 '

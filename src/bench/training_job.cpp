@@ -2,10 +2,10 @@
 
 namespace megatron {
 
-TrainingJob::TrainingJob(const Config& config, Backend backend, Communicator& world)
+TrainingJob::TrainingJob(const Config& config, Backend backend, Communicator& world, Communicator* transport)
     : world_(world),
       backend_(std::move(backend)),
-      grid_(world, grid_shape(config)),
+      grid_(world, grid_shape(config), transport),
       replica_(config, grid_, backend_),
       batch_(config, grid_.data().rank(), *backend_.device) {}
 

@@ -14,8 +14,9 @@ namespace megatron {
 
 class TrainingJob {
  public:
-  /// `config` is resolved for the ranks of `world`, with one micro-batch a data rank. Both must outlive the job.
-  TrainingJob(const Config& config, Backend backend, Communicator& world);
+  /// `config` is resolved for the ranks of `world`, with one micro-batch a data rank. Both must outlive the job, as
+  /// must the `transport` of a device's tensors, where the world cannot move them.
+  TrainingJob(const Config& config, Backend backend, Communicator& world, Communicator* transport = nullptr);
 
   /// As parallel.overlap_gradients, from the next step on.
   void overlap_gradients(bool overlap) { replica_.overlap_gradients(overlap); }

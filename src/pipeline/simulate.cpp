@@ -104,8 +104,8 @@ class Simulator {
     return at == 0 ? Link{} : link(gradients_, stage, at, action.micro_batch);
   }
 
-  double seconds(int stage, const Action& action) const {
-    if (options_.seconds) return options_.seconds(stage, action);
+  double seconds(int stage, const Action& action, double start) const {
+    if (options_.seconds) return options_.seconds(stage, action, start);
     switch (action.kind) {
       case Action::Kind::forward: return options_.forward_seconds;
       case Action::Kind::backward: return options_.backward_seconds;
@@ -161,7 +161,7 @@ class Simulator {
       if (!arrived || channel->sends[number].what != channel->receives[number].what) return false;
       clock = std::max(clock, *arrived);
     }
-    const double finish = clock + seconds(stage, action);
+    const double finish = clock + seconds(stage, action, clock);
     result_.spans[stage][state.next] = {clock, finish};
     state.clock = finish;
     state.last_send = {};

@@ -34,8 +34,9 @@ struct SimulationOptions {
   SendMode sends = SendMode::nonblocking;
   bool receive_ahead = false;  ///< post every receive before the preceding action
   int gradient_buffers = 2;    ///< of each stage, taken in turn: see gradient_buffers() of schedule.h
-  /// If set: what this stage's action takes, in place of the seconds above. The same each time that it is asked.
-  std::function<double(int stage, const Action& action)> seconds = {};
+  /// If set: what this stage's action takes that starts then, in place of the seconds above. The same each time that it
+  /// is asked.
+  std::function<double(int stage, const Action& action, double start)> seconds = {};
   /// If set: seconds from a send's start, both ends being ready, until its data has arrived at that neighbour.
   std::function<double(int from, int to)> transfer = {};
 };

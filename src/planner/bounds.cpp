@@ -24,11 +24,12 @@ Config one_rank(Config config, std::int64_t layers) {
 }
 
 double best_rate(const Config& config, const Hardware& hardware) {
-  if (hardware.products.empty()) return hardware.peak(config.precision.dtype()) * hardware.used.product_efficiency;
-  return std::max_element(
-             hardware.products.begin(), hardware.products.end(),
-             [](const ProductRate& a, const ProductRate& b) { return a.flops_per_second < b.flops_per_second; })
-      ->flops_per_second;
+  const DType type = config.precision.dtype();
+  double best = 0;
+  for (const RateTable<3>& products : hardware.rates(type).products) {
+    for (const auto& [sizes, rate] : products.rows()) best = std::max(best, rate);
+  }
+  return best > 0 ? best : hardware.peak(type) * hardware.used.product_efficiency;
 }
 
 // Of the matrices alone, at the best rate.

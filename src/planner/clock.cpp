@@ -29,35 +29,27 @@ CostSeconds& CostSeconds::add(const CostSeconds& other, double times) {
   return *this;
 }
 
-namespace {
-
-constexpr int kNeighbours = 4;  // measured products that a rate is taken from
-
-// Between measured products: their rates' logarithms, weighted by nearness in the logarithms of the three sizes.
-double measured_rate(const ProductWork& work, const std::vector<ProductRate>& products) {
-  std::array<std::pair<double, double>, kNeighbours> nearest;
-  nearest.fill({INFINITY, 0});
-  for (const ProductRate& known : products) {
-    const double rows = std::log(work.rows / known.rows), columns = std::log(work.columns / known.columns),
-                 inner = std::log(work.inner / known.inner);
-    const std::pair found{rows * rows + columns * columns + inner * inner, std::log(known.flops_per_second)};
-    if (found.first < nearest.back().first) {
-      nearest.back() = found;
-      std::sort(nearest.begin(), nearest.end());
-    }
-  }
-  double sum = 0, weights = 0;
-  for (const auto& [distance, rate] : nearest) {
-    if (std::isinf(distance)) continue;
-    const double weight = 1 / (distance + 1e-6);
-    sum += weight * rate;
-    weights += weight;
-  }
-  return std::exp(sum / weights);
+double TimedAction::waited_from(double start) const {
+  double waited = 0;
+  for (const Arrival& arrival : arrivals) waited = std::max(waited, arrival.seconds - start - arrival.after);
+  return waited;
 }
+
+namespace {
 
 double memory_seconds(double bytes, const Hardware& hardware) {
   return bytes / (hardware.memory_bandwidth * hardware.used.memory_efficiency);
+}
+
+// Within a node, if it was measured between as many ranks.
+const SecondsByBytes* measured_collective(Verb verb, const GroupFacts& group, const Hardware& hardware) {
+  if (group.nodes > 1 || hardware.links.collectives.empty()) return nullptr;
+  std::string key = name_of(verb);
+  std::replace(key.begin(), key.end(), '-', '_');
+  const auto found = hardware.links.collectives.find(key);
+  if (found == hardware.links.collectives.end()) return nullptr;
+  const auto of_ranks = found->second.find(group.ranks);
+  return of_ranks == found->second.end() ? nullptr : &of_ranks->second;
 }
 
 Cost cost_of_group(const std::string& name) {
@@ -95,7 +87,7 @@ class Player {
     launch();
   }
   void handle(const MemoryWork& work) {
-    spend(Cost::memory, memory_seconds(work.bytes, hardware_));
+    spend(Cost::memory, operation_seconds(work, recording_.type, hardware_));
     launch();
   }
   void handle(const StartedCollective& started) {
@@ -108,13 +100,20 @@ class Player {
     if (ticket >= in_flight_.size()) in_flight_.resize(ticket + 1);
     const bool overlaps = cost != Cost::copies || hardware_.used.copies_overlap;
     if (overlaps) lane = std::max(lane, clock_) + seconds;
-    in_flight_[ticket] = {lane, overlaps ? 0 : seconds, cost};
+    in_flight_[ticket] = {lane, overlaps ? 0 : seconds, started.group, cost};
     if (cost == Cost::tensor && hardware_.used.tensor_blocking) handle(Waited{started.ticket});
   }
   void handle(const Waited& waited) {
     const auto ticket = static_cast<std::size_t>(waited.ticket);
     if (ticket >= in_flight_.size()) return;  // started before the recording
     const InFlight& flight = in_flight_[ticket];
+    if (flight.seconds == 0 && ticket < first_of_step_ && in_action_) {
+      // How long this takes depends on when the schedule lets the action begin.
+      step_.actions.back().arrivals.push_back({clock_ - action_begin_, flight.end - step_begin_});
+      double& lane = lanes_[static_cast<std::size_t>(flight.group)];
+      if (lane <= flight.end) lane = clock_;  // free, once this is there
+      return;
+    }
     spend(flight.cost, std::max(0.0, flight.end - clock_) + flight.seconds);
     in_flight_[ticket].seconds = 0;
   }
@@ -124,19 +123,27 @@ class Player {
   void handle(const EnteredSection& entered) {
     if (entered.section == Section::forward || entered.section == Section::backward) {
       charged_ = &step_.actions.emplace_back().seconds;
+      in_action_ = true;
+      action_begin_ = clock_;
     } else if (entered.section == Section::optimizer) {
       charged_ = &step_.update;
     }
   }
-  void handle(const LeftSection&) { charged_ = &step_.sums; }
+  void handle(const LeftSection&) {
+    charged_ = &step_.sums;
+    in_action_ = false;
+  }
   void handle(const StepBegins&) {
     step_ = {};
     step_.actions.reserve(64);
     charged_ = &step_.sums;
+    step_begin_ = clock_;
+    first_of_step_ = in_flight_.size();
   }
 
   struct InFlight {
     double end = 0, seconds = 0;
+    int group = 0;
     Cost cost = Cost::other;
   };
 
@@ -144,7 +151,9 @@ class Player {
   const Hardware& hardware_;
   std::vector<double> lanes_;
   std::vector<InFlight> in_flight_;  // by ticket
-  double clock_ = 0;
+  double clock_ = 0, step_begin_ = 0, action_begin_ = 0;
+  std::size_t first_of_step_ = 0;  // ticket
+  bool in_action_ = false;
   TimedStep step_;
   CostSeconds* charged_ = &step_.sums;
 };
@@ -154,16 +163,27 @@ class Player {
 double product_seconds(const ProductWork& work, const Hardware& hardware) {
   const double flops = 2 * work.rows * work.columns * work.inner;
   if (flops == 0) return 0;
+  const RateTable<3>& measured = hardware.rates(work.type).of(work.kind);
+  if (!measured.empty()) return flops / measured.at({work.rows, work.columns, work.inner});
   const Software& software = hardware.used;
   const double smallest = std::min({work.rows, work.columns, work.inner});
-  const double rate = hardware.products.empty() ? hardware.peak(work.type) * software.product_efficiency * smallest /
-                                                      (smallest + software.product_half)
-                                                : measured_rate(work, hardware.products);
+  const double rate =
+      hardware.peak(work.type) * software.product_efficiency * smallest / (smallest + software.product_half);
   return std::max(flops / rate, memory_seconds(work.bytes, hardware));
+}
+
+double operation_seconds(const MemoryWork& work, DType type, const Hardware& hardware) {
+  const auto& measured = hardware.rates(type).others;
+  if (measured.empty() || work.bytes == 0) return memory_seconds(work.bytes, hardware);
+  const auto found = measured.find(work.key());
+  return found == measured.end() ? memory_seconds(work.bytes, hardware) : found->second.at(work.bytes);
 }
 
 // Of programs that keep the scores, a backward passes over them twice as often as a forward.
 double attention_seconds(const AttentionWork& work, const Hardware& hardware) {
+  if (work.flops == 0) return 0;
+  const RateTable<2>& measured = hardware.rates(work.type).of(work.kind());
+  if (!measured.empty()) return work.flops / measured.at({work.length, work.head_size});
   const Software& software = hardware.used;
   const double rate = hardware.peak(work.type) * software.attention_efficiency;
   if (software.attention_score_passes == 0) return std::max(work.flops / rate, memory_seconds(work.bytes, hardware));
@@ -177,6 +197,7 @@ double attention_seconds(const AttentionWork& work, const Hardware& hardware) {
 double collective_seconds(Verb verb, double bytes, const GroupFacts& group, const Hardware& hardware) {
   const Software& software = hardware.used;
   if (group.ranks <= 1) return 0;
+  if (const SecondsByBytes* measured = measured_collective(verb, group, hardware)) return measured->at(bytes);
   const double node = hardware.node.bandwidth * software.node_efficiency,
                network = hardware.network.bandwidth * software.network_efficiency;
   const auto others = [](int count) { return static_cast<double>(count - 1) / count; };

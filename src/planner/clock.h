@@ -30,9 +30,19 @@ struct CostSeconds {
   CostSeconds& add(const CostSeconds& other, double times = 1);
 };
 
+/// What an action waits for that the step before has started.
+struct Arrival {
+  double after = 0;    ///< seconds of the action until it waits
+  double seconds = 0;  ///< when it is there, from the step's start
+};
+
 struct TimedAction {
   CostSeconds seconds;
   double sent_bytes = 0;  ///< to another stage
+  std::vector<Arrival> arrivals = {};
+
+  /// How long it waits for them if it starts then, counted from the step's start.
+  double waited_from(double start) const;
 };
 
 /// The last step of a recording.
@@ -42,9 +52,11 @@ struct TimedStep {
   CostSeconds update;  ///< of the optimizer
 };
 
-/// A product's seconds, and those of a collective over its group, without waiting.
+/// By what was measured, where the hardware has it, else by formulas. Those of a collective over its group are without
+/// waiting. `type`: that the run computes in.
 double product_seconds(const ProductWork& work, const Hardware& hardware);
 double attention_seconds(const AttentionWork& work, const Hardware& hardware);
+double operation_seconds(const MemoryWork& work, DType type, const Hardware& hardware);
 double collective_seconds(Verb verb, double bytes, const GroupFacts& group, const Hardware& hardware);
 
 TimedStep time_recording(const Recording& recording, const Hardware& hardware);

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <set>
 
 #include "base/error.h"
-#include "config/suggestions.h"
 #include "config/text_checks.h"
+#include "planner/measured_tables.h"
 #include "system/regular_file.h"
 
 namespace megatron {
@@ -33,16 +31,17 @@ struct FlagKey {
   bool* to;
 };
 
-constexpr double kLargest = 1e9;
-
 class HardwareReader {
  public:
   HardwareReader(const toml::table& root, std::string name) : root_(root), name_(std::move(name)) {}
 
   Hardware read(const std::string& software) {
     Hardware hardware;
-    double ranks = 0;
-    check_keys(root_, "", {"name", "device", "software_used", "compute", "node", "network", "software", "products"});
+    const IssueSink issues = [this](const toml::node* node, const std::string& message) { issue(node, message); };
+    double ranks = 0, threads = 0;
+    check_keys(root_, "",
+               {"name", "device", "software_used", "compute", "node", "network", "software", "products", "rates_16bit",
+                "rates_32bit", "links"});
     text(root_, "name", hardware.name, true);
     text(root_, "device", hardware.device, true);
     text(root_, "software_used", hardware.software_name, true);
@@ -54,15 +53,18 @@ class HardwareReader {
                         {"memory_gib", &hardware.memory_bytes, 1 << 30, NumberRange::positive, true},
                         {"reserved_gib", &hardware.reserved_bytes, 1 << 30, NumberRange::from_zero, false},
                         {"memory_gb_per_second", &hardware.memory_bandwidth, 1e9, NumberRange::positive, true},
-                        {"ranks_per_node", &ranks, 1, NumberRange::positive, true}});
+                        {"ranks_per_node", &ranks, 1, NumberRange::positive, true},
+                        {"threads_per_rank", &threads, 1, NumberRange::positive, false}});
     hardware.ranks_per_node = static_cast<int>(ranks);
+    hardware.threads_per_rank = static_cast<int>(threads);
     if (ranks != std::floor(ranks)) issue(nullptr, "compute.ranks_per_node: a whole number");
+    if (threads != std::floor(threads)) issue(nullptr, "compute.threads_per_rank: a whole number");
     if (hardware.reserved_bytes > 0 && hardware.reserved_bytes >= hardware.memory_bytes) {
       issue(root_["compute"]["reserved_gib"].node(), "compute.reserved_gib leaves nothing of compute.memory_gib");
     }
-    link("node", hardware.node);
-    link("network", hardware.network);
-    products(hardware.products);
+    if (root_.contains("node") || ranks > 1) link("node", hardware.node);
+    if (root_.contains("network")) link("network", hardware.network);
+    read_measured(root_, hardware, issues);
     generations(hardware.software);
     if (!software.empty()) hardware.software_name = software;
     choose(hardware);
@@ -77,14 +79,8 @@ class HardwareReader {
   }
 
   void check_keys(const toml::table& table, const std::string& prefix, const std::vector<std::string>& known) {
-    for (auto&& [key, value] : table) {
-      const std::string name(key.str());
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      const std::string near = suggest_choice(name, known);
-      issue(&value, fmt::format("unknown key '{}{}'; {}", prefix, name,
-                                near.empty() ? fmt::format("the keys here are {}", fmt::join(known, ", "))
-                                             : fmt::format("did you mean '{}'?", near)));
-    }
+    check_known_keys(table, prefix, known,
+                     [this](const toml::node* node, const std::string& text) { issue(node, text); });
   }
 
   void text(const toml::table& table, const char* key, std::string& to, bool required) {
@@ -108,7 +104,7 @@ class HardwareReader {
     if (!value) return issue(node, fmt::format("{}{}: a number is expected", prefix, key.name));
     const bool share = key.range == NumberRange::share || key.range == NumberRange::share_from_zero,
                zero = key.range == NumberRange::from_zero || key.range == NumberRange::share_from_zero;
-    const double most = share ? 1 : kLargest;
+    const double most = share ? 1 : kLargestNumber;
     if (!(zero ? *value >= 0 : *value > 0) || *value > most) {
       return issue(node, fmt::format("{}{} = {} is out of range: {}, at most {}", prefix, key.name, *value,
                                      zero ? "at least 0" : "above 0", most));
@@ -135,27 +131,6 @@ class HardwareReader {
   void link(const char* name, LinkLevel& level) {
     numbers(name, {{"gb_per_second", &level.bandwidth, 1e9, NumberRange::positive, true},
                    {"latency_us", &level.latency, 1e-6, NumberRange::from_zero, true}});
-  }
-
-  void products(std::vector<ProductRate>& to) {
-    const toml::node* node = root_.get("products");
-    if (node == nullptr) return;
-    const toml::array* rows = node->as_array();
-    if (rows == nullptr) return issue(node, "products: an array of [rows, columns, inner, tflops] is expected");
-    for (const toml::node& row : *rows) {
-      const toml::array* values = row.as_array();
-      std::vector<double> numbers;
-      for (std::size_t i = 0; values != nullptr && i < values->size(); ++i) {
-        numbers.push_back((*values)[i].value<double>().value_or(0));
-      }
-      const auto in_range = [](double number) { return number > 0 && number <= kLargest; };
-      if (numbers.size() != 4 || !std::all_of(numbers.begin(), numbers.end(), in_range)) {
-        issue(&row, fmt::format("products: each is [rows, columns, inner, tflops], four numbers above 0, at most {}",
-                                kLargest));
-        continue;
-      }
-      to.push_back({numbers[0], numbers[1], numbers[2], numbers[3] * 1e12});
-    }
   }
 
   void generations(std::map<std::string, Software>& to) {

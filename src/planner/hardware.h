@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "planner/measured_rates.h"
 
 namespace megatron {
 
@@ -18,11 +19,6 @@ namespace megatron {
 struct LinkLevel {
   double bandwidth = 0;  ///< bytes per second
   double latency = 0;    ///< seconds of each step of an operation
-};
-
-/// A measured product c[rows, columns] with this inner dimension.
-struct ProductRate {
-  double rows = 0, columns = 0, inner = 0, flops_per_second = 0;
 };
 
 /// How well programs of one generation use the machine. Shares are of the machine's peaks.
@@ -49,19 +45,25 @@ struct Hardware {
   double memory_bytes = 0, reserved_bytes = 0;  ///< of a device; what driver and libraries take of it
   double memory_bandwidth = 0;                  ///< bytes per second
   int ranks_per_node = 1;
-  LinkLevel node, network;                 ///< between ranks of a node; between nodes, of each rank
-  std::vector<ProductRate> products = {};  ///< measured; empty: peak and efficiency say it
+  int threads_per_rank = 0;  ///< that the rates were measured with; 0: the file does not say
+  LinkLevel node, network;   ///< between ranks of a node; between nodes, of each rank: 0 where one node is known
+  MeasuredRates rates_16bit = {}, rates_32bit = {};  ///< in place of peaks and efficiencies, where there are any
+  MeasuredLinks links = {};
   std::map<std::string, Software> software = {};
   std::string software_name;  ///< of `used`
   Software used;              ///< the generation that clocks go by
 
   double peak(DType type) const { return type == DType::f32 ? flops_32bit : flops_16bit; }
+  const MeasuredRates& rates(DType type) const { return type == DType::f32 ? rates_32bit : rates_16bit; }
   double usable_bytes() const { return memory_bytes - reserved_bytes; }
 };
 
 /// From text; `name` stands for the file in messages. `software`: the generation to use; "": the file's.
 /// Throws one Error(configuration) with a line for everything that is wrong.
 Hardware parse_hardware(const std::string& text, const std::string& name, const std::string& software = "");
+
+/// The text of a file that parse_hardware() reads as this machine. `comment`: its first lines, without their signs.
+std::string print_hardware(const Hardware& hardware, const std::string& comment);
 
 /// By the name of a machine that is part of the program ("h100-sxm"), or the path of a file, which has a '/' or ends in
 /// ".toml".

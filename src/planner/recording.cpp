@@ -22,6 +22,13 @@ class RecordingOps final : public Ops {
     inner_->name arguments;                        \
   }
   MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+#define MEGATRON_VERB(name, parameters, arguments)        \
+  void name parameters override {                         \
+    if (recorder_.in_parts()) return Ops::name arguments; \
+    record(Work::name arguments);                         \
+    inner_->name arguments;                               \
+  }
   MEGATRON_FUSED_VERBS(MEGATRON_VERB)
 #undef MEGATRON_VERB
 
@@ -105,6 +112,10 @@ class RecordingCommunicator final : public CountingCommunicator {
 };
 
 }  // namespace
+
+std::string MemoryWork::key() const {
+  return kind.empty() ? std::string(operation) : fmt::format("{}_{}", operation, kind);
+}
 
 std::unique_ptr<Ops> Recorder::around(std::unique_ptr<CountingOps> ops) {
   return std::make_unique<RecordingOps>(*this, std::move(ops));

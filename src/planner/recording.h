@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/timers.h"
 #include "ops/ops.h"
+#include "planner/measured_rates.h"
 #include "train/counting_job.h"
 
 namespace megatron {
@@ -21,17 +23,28 @@ namespace megatron {
 struct ProductWork {
   double rows = 0, columns = 0, inner = 0, bytes = 0;
   DType type = DType::f32;
+  ProductKind kind = ProductKind::forward;
 };
 /// Fused attention: the operations that the mask leaves and the bytes of its tensors; and what programs do that keep
-/// the scores: the operations of the whole square, and the scores' elements.
+/// the scores: the operations of the whole square, and the scores' elements. `length`: of queries and keys, their
+/// geometric mean.
 struct AttentionWork {
-  double flops = 0, bytes = 0, square_flops = 0, scores = 0;
-  bool backward = false;
+  double flops = 0, bytes = 0, square_flops = 0, scores = 0, length = 0, head_size = 0;
+  bool backward = false, drawn = false;  ///< dropout is
   DType type = DType::f32;
+
+  AttentionKind kind() const {
+    if (drawn) return backward ? AttentionKind::backward_drawn : AttentionKind::forward_drawn;
+    return backward ? AttentionKind::backward : AttentionKind::forward;
+  }
 };
-/// Any other operation: bytes read and written.
+/// Any other operation: bytes read and written. What it is called, and of what kind it is where kinds differ in speed.
 struct MemoryWork {
   double bytes = 0;
+  std::string_view operation = {}, kind = {};
+
+  /// The key of its measured seconds: "layer_norm_forward_rmsnorm".
+  std::string key() const;
 };
 /// A collective was started. `bytes`: of the whole tensor.
 struct StartedCollective {
@@ -66,12 +79,16 @@ struct GroupFacts {
 struct Recording {
   std::vector<Event> events;
   std::vector<GroupFacts> groups;
+  DType type = DType::f32;  ///< that the run computes in
 };
 
 /// Listens to a play. Must outlive the job. Records only while `recording` is set.
 class Recorder final : public StepListener, public Ranges {
  public:
-  explicit Recorder(int ranks_per_node) : ranks_per_node_(ranks_per_node) {}
+  /// `in_parts`: the device has no fused verbs, and makes those one part after the other.
+  Recorder(int ranks_per_node, bool in_parts, DType type) : ranks_per_node_(ranks_per_node), in_parts_(in_parts) {
+    result.type = type;
+  }
 
   bool recording = false;
   Recording result;
@@ -89,9 +106,11 @@ class Recorder final : public StepListener, public Ranges {
   /// A group of these ranks of the world, by its number in result.groups.
   int add_group(const std::string& name, const std::vector<int>& members);
   int next_ticket() { return tickets_++; }
+  bool in_parts() const { return in_parts_; }
 
  private:
   int ranks_per_node_, tickets_ = 0;
+  bool in_parts_;
 };
 
 }  // namespace megatron

@@ -148,9 +148,23 @@ class Enumeration {
   std::string reason_;
 };
 
+// A measured file is of one node, and of ranks with as many threads as measured.
+void check_measured(const Config& config, const Hardware& hardware, int ranks) {
+  verify(hardware.network.bandwidth > 0 || ranks <= hardware.ranks_per_node, ErrorKind::configuration,
+         "the hardware file is of one node with {} and has no [network], and {} are asked for: give the file a "
+         "[network], or measure as many ranks on this node (megatron_bench --hardware)",
+         counted(hardware.ranks_per_node, "rank"), counted(ranks, "rank"));
+  verify(hardware.threads_per_rank == 0 || hardware.device != "cpu" || config.run.threads == hardware.threads_per_rank,
+         ErrorKind::configuration,
+         "the hardware file was measured with {} per rank, and run.threads = {}: measure with --threads {}, or set the "
+         "run's",
+         counted(hardware.threads_per_rank, "thread"), config.run.threads, config.run.threads);
+}
+
 }  // namespace
 
 PlannedLayout plan_layout(const Config& config, const Hardware& hardware, const SearchSettings& settings) {
+  check_measured(config, hardware, settings.ranks);
   PlannedLayout layout;
   layout.config = on_hardware(config, hardware);
   Config resolved = layout.config;
@@ -161,6 +175,7 @@ PlannedLayout plan_layout(const Config& config, const Hardware& hardware, const 
 }
 
 SearchResult search_layouts(const Config& config, const Hardware& hardware, const SearchSettings& settings) {
+  check_measured(config, hardware, settings.ranks);
   Enumeration enumeration(config, hardware, settings);
   std::vector<Candidate> candidates = enumeration.all();
   verify(!candidates.empty(), ErrorKind::configuration, "no layout of {} is allowed for this run: {}",

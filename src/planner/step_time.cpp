@@ -49,7 +49,7 @@ std::string kind_of_stage(const Config& config, int stage, const std::vector<std
 
 RecordedLayout::PlayedStage play_stage(const Config& config, const GridShape& shape, int stage, int ranks_per_node) {
   const ModelFamily& family = family_of(config.model);
-  Recorder recorder(ranks_per_node);
+  Recorder recorder(ranks_per_node, on_host_memory(config.run), config.precision.dtype());
   CountingJob job(config, shape, {.pipeline = stage}, planned_transport(config.run), &recorder);
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const std::int64_t count = micro_batch_counts(config).front();
@@ -122,6 +122,7 @@ class TimedLayout {
     const Software& software = hardware_.used;
     const double tensor = static_cast<double>(layout_.config.parallel.tensor);
     const double node = hardware_.node.bandwidth * software.node_efficiency;
+    if (!across && !hardware_.links.messages.empty()) return hardware_.links.messages.at(bytes);
     if (!across) return bytes / node + hardware_.node.latency;
     const double network = hardware_.network.bandwidth * software.network_efficiency;
     const bool whole = !layout_.config.parallel.sequence_parallel;
@@ -135,9 +136,9 @@ class TimedLayout {
     options.gradient_buffers =
         gradient_buffers(stages, layout_.micro_batches, static_cast<int>(layout_.config.parallel.virtual_stages));
     const bool blocks = hardware_.used.blocking_transfers;
-    options.seconds = [this, blocks, stages](int number, const Action& action) {
+    options.seconds = [this, blocks, stages](int number, const Action& action, double start) {
       const TimedAction& timed = stage(number).of(action);
-      double seconds = timed.seconds.total();
+      double seconds = timed.seconds.total() + timed.waited_from(start);
       if (blocks && timed.sent_bytes > 0) {
         const int from = action.kind == Action::Kind::forward ? number : (number + stages - 1) % stages;
         seconds += transfer_seconds(timed.sent_bytes, layout_.crosses_nodes[static_cast<std::size_t>(from)]);
@@ -234,8 +235,10 @@ StepTime step_time(const RecordedLayout& layout, const Hardware& hardware) {
   }
   time.seconds = ready + time.update_seconds;
   const auto busiest = static_cast<std::size_t>(time.busiest_stage);
-  for (const Action& action : layout.schedules[busiest]) {
-    time.costs.add(timed.stage(time.busiest_stage).of(action).seconds);
+  for (std::size_t i = 0; i < layout.schedules[busiest].size(); ++i) {
+    const TimedAction& action = timed.stage(time.busiest_stage).of(layout.schedules[busiest][i]);
+    time.costs.add(action.seconds);
+    time.costs[Cost::copies] += action.waited_from(simulation.spans[busiest][i].start);
   }
   time.sums_seconds = timed.stage(time.busiest_stage).step().sums.total();
   time.idle_seconds = ready - time.sums_seconds - time.costs.total();

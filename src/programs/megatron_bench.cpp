@@ -4,7 +4,13 @@
 //   ./megatron_bench --case NAME                  one of them
 //   ./megatron_bench --all                        all cases of one rank: minutes
 //   scripts/launch.sh 2 ./megatron_bench --all    all cases of two ranks
+//   scripts/launch.sh 2 ./megatron_bench --hardware here.toml
+//                                                 measures a hardware file for megatron_plan
+#include <fmt/chrono.h>
+
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <iostream>
 
 #include "bench/benchmark.h"
@@ -13,9 +19,11 @@
 #include "bench/benchmark_memory.h"
 #include "bench/benchmark_overlap.h"
 #include "bench/benchmark_pipeline.h"
+#include "bench/measure_hardware.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "programs/program.h"
+#include "system/durable_file.h"
 #include "system/log.h"
 #include "text/text.h"
 
@@ -25,12 +33,12 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string name;
+  std::string name, hardware;
   BenchmarkSettings settings;
-  bool all = false, json = false, quick = false, version = false, help = false;
+  bool all = false, json = false, quick = false, force = false, version = false, help = false;
 
   /// Nothing was said of what to measure.
-  bool only_lists() const { return name.empty() && !all; }
+  bool only_lists() const { return name.empty() && hardware.empty() && !all; }
 };
 
 po::options_description options(Arguments& arguments) {
@@ -38,8 +46,13 @@ po::options_description options(Arguments& arguments) {
   auto add = described.add_options();
   add("case", po::value(&arguments.name)->value_name("NAME"), "this case only");
   add("all", po::bool_switch(&arguments.all), "all cases of as many ranks as there are: several minutes");
+  add("hardware", po::value(&arguments.hardware)->value_name("FILE.toml"),
+      "measures this machine and writes the hardware file that megatron_plan --hardware reads: as many ranks and "
+      "threads as runs will have on a node; about a minute");
+  add("force", po::bool_switch(&arguments.force), "replaces the file of --hardware, if there is one");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
-  add("quick", po::bool_switch(&arguments.quick), "three steps of each case");
+  add("quick", po::bool_switch(&arguments.quick),
+      "three steps of each case; with --hardware a few small sizes, for a first try");
   add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads per rank (default: 1)");
   add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("auto|cpu|cuda"),
       "auto: a CUDA device where every rank sees one; of cases of training steps");
@@ -157,6 +170,33 @@ const SpecialCase* special_case(const std::string& name, int ranks, int threads)
   return nullptr;
 }
 
+/// A hardware file of this machine. Whether the file may be written is known before anything is measured.
+int write_hardware(const Arguments& arguments, MpiSession& session) {
+  const bool speaks = session.rank() == 0;
+  const bool taken = speaks && !arguments.force && std::filesystem::exists(arguments.hardware);
+  verify(!session.world().any_rank(taken), ErrorKind::configuration,
+         "--hardware {}: there is such a file; name another one, or replace it with --force", arguments.hardware);
+  const MeasuredHardware measured = measure_hardware({.threads = arguments.settings.threads,
+                                                      .device = arguments.settings.device,
+                                                      .local_rank = session.local_rank(),
+                                                      .quick = arguments.quick},
+                                                     session.world());
+  if (!speaks) return 0;
+  const auto today = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+  const std::string text = print_hardware(
+      measured.hardware,
+      fmt::format("Measured by megatron_bench --hardware on {:%Y-%m-%d}{}; ranks had a core for {:.0f} % of the time.",
+                  today, arguments.quick ? " with --quick, of few and small sizes" : "", 100 * measured.undisturbed));
+  parse_hardware(text, arguments.hardware);
+  if (arguments.force) {
+    write_durably(arguments.hardware, text);
+  } else {
+    create_durably(arguments.hardware, text);
+  }
+  std::cout << describe(measured) << fmt::format("written   {}\n", arguments.hardware);
+  return 0;
+}
+
 void print_cases() {
   std::cout << "Cases\n";
   for (const BenchmarkCase& benchmark : benchmark_cases()) {
@@ -173,6 +213,7 @@ void print_help() {
 }
 
 int run(const Arguments& arguments, MpiSession& session) {
+  if (!arguments.hardware.empty()) return write_hardware(arguments, session);
   const int threads = arguments.settings.threads;
   const SpecialCase* special = special_case(arguments.name, session.size(), threads);
   const auto cases = special != nullptr ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
@@ -219,12 +260,16 @@ int main(int argc, char** argv) {
     verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
     verify(arguments.name.empty() || !arguments.all, ErrorKind::configuration, "give --case or --all, not both");
+    verify(arguments.hardware.empty() || (arguments.name.empty() && !arguments.all), ErrorKind::configuration,
+           "--hardware measures the machine and --case and --all measure cases; give one of them");
+    verify(!arguments.force || !arguments.hardware.empty(), ErrorKind::configuration,
+           "--force is for the file of --hardware");
     const bool lists = arguments.only_lists() && !arguments.help && !arguments.version;
     done = arguments.help || arguments.version || lists;
     if (lists && launcher_rank() == 0) {
       print_cases();
       std::cout << "\nNothing was measured: choose one with --case NAME, or --all (several minutes; --quick: one or "
-                   "two).\n";
+                   "two), or the machine with --hardware FILE.toml.\n";
     }
     if (arguments.help) print_help();
     if (arguments.version) std::cout << version_report("megatron_bench");

@@ -347,7 +347,7 @@ TEST_CASE("the first micro-batches of an evaluation go through in any number, in
 TEST_CASE("seconds by stage and action: the slowest stage sets the pace") {
   // Two stages and three micro-batches, 1F1B: the second stage is busy from 1 to the end, and the last backward of the
   // first follows.
-  const auto result = simulate(make_schedules("1f1b", 2, 3), {.seconds = [](int stage, const Action& action) {
+  const auto result = simulate(make_schedules("1f1b", 2, 3), {.seconds = [](int stage, const Action& action, double) {
                                  return (stage == 1 ? 2.0 : 1.0) * (action.kind == Kind::forward ? 1 : 2);
                                }});
   REQUIRE_FALSE(result.deadlock);

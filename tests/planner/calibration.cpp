@@ -134,14 +134,31 @@ class Fitter {
     return false;
   }
 
-  Vector step(const State& state, Matrix normal, const Vector& right) const {
-    for (std::size_t i = 0; i < normal.size(); ++i) normal[i][i] *= 1 + state.damping;
-    const Vector by = solve(std::move(normal), right);
-    Vector moved = state.logs;
-    for (std::size_t i = 0; i < moved.size(); ++i) {
-      moved[i] = std::clamp(moved[i] + by[i], std::log(constants_[i].minimum), std::log(constants_[i].maximum));
+  // Constants at a bound that the step would leave it by are held there, and the others move as if they were known.
+  Vector step(const State& state, const Matrix& normal, const Vector& right) const {
+    const std::size_t n = normal.size();
+    std::vector<bool> held(n, false);
+    for (bool again = true; again;) {
+      again = false;
+      Matrix a = normal;
+      Vector b = right;
+      for (std::size_t i = 0; i < n; ++i) {
+        a[i][i] *= 1 + state.damping;
+        for (std::size_t j = 0; held[i] && j < n; ++j) a[i][j] = a[j][i] = i == j ? 1 : 0;
+        if (held[i]) b[i] = 0;
+      }
+      const Vector by = solve(std::move(a), std::move(b));
+      Vector moved = state.logs;
+      for (std::size_t i = 0; i < n; ++i) {
+        const double least = std::log(constants_[i].minimum), most = std::log(constants_[i].maximum);
+        const bool leaves = (by[i] < 0 && moved[i] <= least) || (by[i] > 0 && moved[i] >= most);
+        again = again || (leaves && !held[i]);
+        held[i] = held[i] || leaves;
+        moved[i] = std::clamp(moved[i] + by[i], least, most);
+      }
+      if (!again) return moved;
     }
-    return moved;
+    return state.logs;
   }
 
   const std::vector<FittedConstant>& constants_;

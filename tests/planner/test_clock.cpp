@@ -55,12 +55,64 @@ TEST_CASE("a product takes its operations at the rate of its smallest dimension,
 
 TEST_CASE("measured products: their own rates where they were measured, between them in between") {
   Hardware hardware = toy();
-  hardware.products = {{100, 100, 100, 1e12}, {1000, 1000, 1000, 4e12}};
-  CHECK(product_seconds(product(100, 100, 100), hardware) == Approx(2e6 / 1e12).epsilon(1e-4));
-  CHECK(product_seconds(product(1000, 1000, 1000), hardware) == Approx(2e9 / 4e12).epsilon(1e-4));
+  RateTable<3>& forward = hardware.rates_16bit.products.front();
+  forward.set({100, 100, 100}, 1e12);
+  forward.set({1000, 1000, 1000}, 4e12);
+  CHECK(product_seconds(product(100, 100, 100), hardware) == Approx(2e6 / 1e12));
+  CHECK(product_seconds(product(1000, 1000, 1000), hardware) == Approx(2e9 / 4e12));
   const double middle = std::sqrt(1e5);
-  CHECK(product_seconds(product(middle, middle, middle), hardware) ==
-        Approx(2 * middle * middle * middle / 2e12).epsilon(1e-6));
+  CHECK(product_seconds(product(middle, middle, middle), hardware) == Approx(2 * middle * middle * middle / 2e12));
+  // Another type was not measured: the formula's rate.
+  CHECK(product_seconds(product(100, 100, 100, DType::f32), hardware) == Approx(2e6 / 1e13));
+  // Another kind has rates of its own, or those of forward.
+  ProductWork gradient = product(100, 100, 100);
+  gradient.kind = ProductKind::weight_gradient;
+  CHECK(product_seconds(gradient, hardware) == Approx(2e6 / 1e12));
+  hardware.rates_16bit.products[2].set({100, 100, 100}, 5e11);
+  CHECK(product_seconds(gradient, hardware) == Approx(2e6 / 5e11));
+}
+
+TEST_CASE("measured attention: its rate by length and head size, of each pass, with dropout and without") {
+  Hardware hardware = toy();
+  double rate = 1e12;
+  for (RateTable<2>& kind : hardware.rates_32bit.attention) {
+    kind.set({64, 32}, rate);
+    kind.set({256, 32}, 4 * rate);
+    rate /= 2;
+  }
+  AttentionWork work{.flops = 1e9, .length = 64, .head_size = 64, .type = DType::f32};
+  CHECK(attention_seconds(work, hardware) == Approx(1e-3));
+  work.length = 128;
+  CHECK(attention_seconds(work, hardware) == Approx(0.5e-3));
+  work.backward = true;
+  CHECK(attention_seconds(work, hardware) == Approx(1e-3));
+  work.drawn = true;
+  CHECK(attention_seconds(work, hardware) == Approx(4e-3));
+  work.backward = false;
+  CHECK(attention_seconds(work, hardware) == Approx(2e-3));
+}
+
+TEST_CASE("other measured operations: seconds by bytes; what was not measured goes at the memory's rate") {
+  Hardware hardware = toy();
+  SecondsByBytes& adamw = hardware.rates_32bit.others["adamw"];
+  adamw.set(1e3, 1e-6);
+  adamw.set(1e5, 1e-5);
+  const auto seconds = [&](double bytes) { return operation_seconds({bytes, "adamw"}, DType::f32, hardware); };
+  CHECK(seconds(1) == Approx(1e-6));
+  CHECK(seconds(1e4) == Approx(std::sqrt(1e-11)));
+  CHECK(seconds(1e5) == Approx(1e-5));
+  CHECK(seconds(3e5) == Approx(3e-5));
+  CHECK(seconds(0) == 0);
+  CHECK(operation_seconds({1e6, "adamw", "fast"}, DType::f32, hardware) == Approx(1e6 / 1e12));
+  CHECK(operation_seconds({1e6, "adamw"}, DType::bf16, hardware) == Approx(1e6 / 1e12));
+}
+
+TEST_CASE("measured collectives: of groups of as many ranks on a node; others go by the links") {
+  Hardware hardware = toy();
+  hardware.links.collectives["all_reduce"][4].set(1e6, 1e-3);
+  CHECK(collective_seconds(Verb::all_reduce, 2e6, {"tensor", 4, 1, 4}, hardware) == Approx(2e-3));
+  CHECK(collective_seconds(Verb::all_reduce, 1e9, {"tensor", 2, 1, 2}, hardware) == Approx(1e9 / 1e11));
+  CHECK(collective_seconds(Verb::all_reduce, 1e9, {"data", 4, 4, 1}, hardware) == Approx(1.5 * 1e9 / 1e10));
 }
 
 TEST_CASE("attention: fused by what the mask leaves, unfused by the square and the scores' passes") {
@@ -145,8 +197,12 @@ TEST_CASE("only the last step counts, and what it waits for of the one before; s
                             {{"data", 4, 1, 4}}};
   const TimedStep step = time_recording(recording, hardware);
   REQUIRE(step.actions.size() == 2);
-  CHECK(step.actions[0].seconds.total() == Approx(gather));
-  CHECK(step.actions[0].seconds[Cost::copies] == Approx(gather - work));
+  CHECK(step.actions[0].seconds.total() == Approx(work));
+  // The gather of the step before is there 7.5 ms after the step's start, and the forward asks for it 1 ms after its
+  // own.
+  CHECK(step.actions[0].waited_from(0) == Approx(gather - work));
+  CHECK(step.actions[0].waited_from(2e-3) == Approx(gather - 2e-3 - work));
+  CHECK(step.actions[0].waited_from(7e-3) == 0);
   CHECK(step.actions[1].seconds.total() == Approx(2 * work));
   CHECK(step.sums.total() == Approx(gather));
   CHECK(step.update.total() == Approx(3 * work));

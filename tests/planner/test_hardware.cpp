@@ -1,5 +1,9 @@
 // Hardware files: the three that are shipped, and what is said of bad ones.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "base/error.h"
 #include "planner/hardware.h"
@@ -65,16 +69,84 @@ TEST_CASE("a hardware file: numbers in the units of its keys") {
   CHECK(toy.network.latency == Approx(5e-6));
   CHECK(toy.used.product_efficiency == 0.5);
   CHECK(toy.used.network_efficiency == 0.5);
-  CHECK(toy.products.empty());
+  CHECK(toy.rates_16bit.products.front().empty());
 }
 
-TEST_CASE("a hardware file: measured products") {
+TEST_CASE("a hardware file: products without a type are of both") {
   const Hardware toy =
       parse_hardware("products = [[1, 2, 3, 0.5], [64, 64, 64, 1]]\n" + std::string(kGood), "toy.toml");
-  REQUIRE(toy.products.size() == 2);
-  CHECK(toy.products[0].inner == 3);
-  CHECK(toy.products[0].flops_per_second == 5e11);
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const RateTable<3>& products = toy.rates(type).of(ProductKind::weight_gradient);
+    REQUIRE(products.rows().size() == 2);
+    CHECK(products.rows().at({1, 2, 3}) == 5e11);
+  }
   CHECK(mentions(problem("products = [[1, 2, 3]]\n" + std::string(kGood)), "toy.toml:1:13: error: products: each is"));
+}
+
+TEST_CASE("a hardware file: measured tables") {
+  const Hardware toy = parse_hardware(std::string(kGood) + R"(
+[rates_32bit]
+products = [[1, 2, 3, 0.5]]
+products_weight_gradient = [[1, 2, 3, 0.25]]
+attention_forward = [[64, 32, 1]]
+attention_backward_drawn = [[64, 32, 2]]
+[rates_32bit.operations]
+adamw = [[100, 5], [1000, 20]]
+[links]
+messages = [[256, 1.5]]
+all_reduce = [[2, 256, 3], [4, 256, 6]]
+)",
+                                      "toy.toml");
+  CHECK(toy.rates_16bit.products.front().empty());
+  const MeasuredRates& rates = toy.rates_32bit;
+  CHECK(rates.of(ProductKind::forward).at({1, 2, 3}) == Approx(5e11));
+  CHECK(rates.of(ProductKind::input_gradient).at({1, 2, 3}) == Approx(5e11));
+  CHECK(rates.of(ProductKind::weight_gradient).at({1, 2, 3}) == Approx(2.5e11));
+  CHECK(rates.of(AttentionKind::forward).at({64, 32}) == Approx(1e12));
+  CHECK(rates.of(AttentionKind::backward_drawn).at({64, 32}) == Approx(2e12));
+  CHECK(rates.of(AttentionKind::backward).empty());
+  CHECK(rates.others.at("adamw").at(1000) == Approx(20e-6));
+  CHECK(toy.links.messages.at(256) == Approx(1.5e-6));
+  CHECK(toy.links.collectives.at("all_reduce").at(4).at(256) == Approx(6e-6));
+}
+
+TEST_CASE("a hardware file: damaged tables are named by line") {
+  const auto in_table = [](const std::string& lines) { return problem(std::string(kGood) + lines); };
+  const std::size_t line = 1 + static_cast<std::size_t>(std::count(kGood, kGood + std::strlen(kGood), '\n'));
+  const auto at = [&](std::size_t more, const char* message) {
+    return fmt::format("toy.toml:{}{}", line + more, message);
+  };
+  CHECK(mentions(in_table("[rates_16bit]\nproducts = [\n  [1, 2, 3, 4],\n  [1, 2, 3],\n]\n"),
+                 at(3, ":3: error: rates_16bit.products: each is [rows, columns, inner, tflops], 4 numbers above 0")));
+  CHECK(mentions(in_table("[rates_16bit]\nproduct = 1\n"),
+                 at(1, ":11: error: unknown key 'rates_16bit.product'; did you mean 'products'?")));
+  CHECK(mentions(in_table("[rates_32bit]\nattention_forward = [[64, -1, 2]]\n"),
+                 at(1, ":22: error: rates_32bit.attention_forward: each is [length, head_size, tflops]")));
+  CHECK(mentions(in_table("[rates_32bit]\nattention_backward = []\n"),
+                 "rates_32bit.attention_backward: an array of [length, head_size, tflops] is expected"));
+  CHECK(mentions(in_table("[rates_32bit.operations]\nadamw = [[1, 2], [nan, 2]]\n"),
+                 at(1, ":18: error: rates_32bit.operations.adamw: each is [bytes, microseconds]")));
+  CHECK(mentions(in_table("[rates_32bit]\noperations = 3\n"), "[rates_32bit.operations] is a table"));
+  CHECK(mentions(in_table("[links]\nall_reduce = [[2, 256]]\n"),
+                 "links.all_reduce: each is [ranks, bytes, microseconds], 3 numbers above 0"));
+  CHECK(mentions(in_table("[links]\nall_reduces = [[2, 256, 1]]\n"), "did you mean 'all_reduce'?"));
+  CHECK(mentions(in_table("[links]\nmessages = 5\n"), "links.messages: an array of [bytes, microseconds] is expected"));
+}
+
+TEST_CASE("a hardware file: what is printed parses as the same machine") {
+  for (const ShippedHardware& shipped : shipped_hardware()) {
+    const Hardware machine = read_hardware(std::string(shipped.name));
+    const std::string text = print_hardware(machine, "of a test\nand two lines");
+    CHECK(text.starts_with("# of a test\n# and two lines\n"));
+    const Hardware again = parse_hardware(text, "again.toml");
+    CHECK(print_hardware(again, "of a test\nand two lines") == text);
+    CHECK(again.name == machine.name);
+    CHECK(again.flops_16bit == Approx(machine.flops_16bit));
+    CHECK(again.network.latency == Approx(machine.network.latency));
+    CHECK(again.software.size() == machine.software.size());
+    CHECK(again.used.tensor_blocking == machine.used.tensor_blocking);
+    CHECK(again.used.launch == Approx(machine.used.launch));
+  }
 }
 
 TEST_CASE("a hardware file: what is wrong is named with its place, all at once") {
@@ -88,14 +160,15 @@ TEST_CASE("a hardware file: what is wrong is named with its place, all at once")
                  "software.ours.product_efficiency = 1.5 is out of range: above 0, at most 1"));
   CHECK(mentions(problem(with("ranks_per_node = 4", "ranks_per_node = 4.5")), "a whole number"));
   CHECK(mentions(problem(with("device = \"cuda\"", "device = \"tpu\"")), "toy.toml:2:10: error: device"));
-  CHECK(mentions(problem(with("[network]", "[net]")), "the table [network] is missing"));
+  CHECK(mentions(problem(with("[network]", "[net]")), "unknown key 'net'"));
+  CHECK(mentions(problem(with("[node]", "[nodes]")), "the table [node] is missing"));
   CHECK(mentions(problem(with("latency_us = 5", "latency_us = inf")), "out of range"));
   CHECK(mentions(problem(with("latency_us = 5", "latency_us = nan")), "out of range"));
   CHECK(mentions(problem(kGood, "theirs"), "there is no [software.theirs] here; there is: ours"));
   CHECK(mentions(problem(with("software_used = \"ours\"", "software_used = \"\"")), "there is no [software.] here"));
   CHECK(mentions(problem(with("memory_gib = 16", "memory_gib = 16\nreserved_gib = 16")),
                  "toy.toml:8:16: error: compute.reserved_gib leaves nothing of compute.memory_gib"));
-  CHECK(mentions(problem("products = [[1, 2, 3, inf]]\n" + std::string(kGood)), "four numbers above 0, at most"));
+  CHECK(mentions(problem("products = [[1, 2, 3, inf]]\n" + std::string(kGood)), "4 numbers above 0, at most"));
 }
 
 TEST_CASE("a hardware file: nesting that a parser's stack does not survive is refused before it parses") {

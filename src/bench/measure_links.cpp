@@ -1,0 +1,95 @@
+// Seconds of collectives and messages between the ranks of this node, by bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/measured_machine.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr int kRounds = 9;
+
+/// Tensors of up to this many bytes on each rank, for operations of one group.
+class LinkBench {
+ public:
+  LinkBench(const MeasuredMachine& machine, Communicator& group, std::size_t most)
+      : machine_(machine), group_(group), whole_(machine.device(), most), other_(machine.device(), most) {
+    machine.ops().fill(tensor(whole_, most), 0);
+    machine.ops().fill(tensor(other_, most), 0);
+  }
+
+  double all_reduce(std::size_t bytes) const {
+    return seconds([&] { group_.all_reduce(tensor(whole_, bytes)); });
+  }
+  double all_gather(std::size_t bytes) const {
+    return seconds([&] { group_.all_gather(part(bytes), tensor(whole_, bytes)); });
+  }
+  double reduce_scatter(std::size_t bytes) const {
+    return seconds([&] { group_.reduce_scatter(tensor(whole_, bytes), part(bytes)); });
+  }
+  double broadcast(std::size_t bytes) const {
+    return seconds([&] { group_.broadcast(tensor(whole_, bytes), 0); });
+  }
+  double all_to_all(std::size_t bytes) const {
+    return seconds([&] { group_.all_to_all(tensor(whole_, bytes), tensor(other_, bytes)); });
+  }
+  /// There and back between two ranks: half of it.
+  double message(std::size_t bytes) const {
+    const int peer = 1 - group_.rank();
+    return seconds([&] {
+             for (const int sender : {0, 1}) {
+               if (group_.rank() == sender) group_.start_send(tensor(whole_, bytes), peer, 0).wait();
+               if (group_.rank() != sender) group_.start_receive(tensor(other_, bytes), peer, 0).wait();
+             }
+           }) /
+           2;
+  }
+
+ private:
+  template <class Body>
+  double seconds(const Body& body) const {
+    double found = machine_.seconds(kRounds, 1, [&](int) { body(); });
+    machine_.average({&found});
+    return found;
+  }
+  static Tensor tensor(const Buffer& buffer, std::size_t bytes) {
+    return buffer.tensor({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32);
+  }
+  /// This rank's of `whole_`, in place.
+  Tensor part(std::size_t bytes) const {
+    const auto elements = static_cast<std::int64_t>(bytes / sizeof(float)) / group_.size();
+    return tensor(whole_, bytes).slice(0, group_.rank() * elements, elements);
+  }
+
+  const MeasuredMachine& machine_;
+  Communicator& group_;
+  Buffer whole_, other_;
+};
+
+}  // namespace
+
+void measure_links(const MeasuredMachine& machine, MeasuredLinks& links) {
+  const std::size_t unit = 256, most = machine.settings.quick ? 4 * unit : 16 << 20;
+  for (int ranks = 2; ranks <= machine.world.size(); ++ranks) {
+    if (machine.world.size() % ranks != 0) continue;
+    const int rank = machine.world.rank();
+    const std::unique_ptr<Communicator> group =
+        machine.tensors().split(rank / ranks, rank, fmt::format("of {}", ranks));
+    const auto whole = static_cast<std::size_t>(ranks);
+    const LinkBench bench(machine, *group, most * whole);
+    for (std::size_t bytes = unit; bytes <= most; bytes *= 4) {
+      const std::size_t divisible = bytes / unit * unit * (unit % whole == 0 ? 1 : whole);
+      const auto size = static_cast<double>(divisible);
+      links.collectives["all_reduce"][ranks].set(size, bench.all_reduce(divisible));
+      links.collectives["all_gather"][ranks].set(size, bench.all_gather(divisible));
+      links.collectives["reduce_scatter"][ranks].set(size, bench.reduce_scatter(divisible));
+      links.collectives["broadcast"][ranks].set(size, bench.broadcast(divisible));
+      links.collectives["all_to_all"][ranks].set(size, bench.all_to_all(divisible));
+      if (ranks == 2) links.messages.set(size, bench.message(divisible));
+    }
+  }
+}
+
+}  // namespace megatron

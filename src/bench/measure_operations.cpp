@@ -1,0 +1,214 @@
+// Seconds of the operations that are no products: small models are trained for a few steps, and each call of a verb is
+// timed where it is, with what caches hold then. All models are trained on one rank alone, by all ranks at once.
+#include <algorithm>
+#include <map>
+
+#include "bench/measured_machine.h"
+#include "bench/training_job.h"
+#include "config/resolve.h"
+#include "planner/work.h"
+
+namespace megatron {
+
+namespace {
+
+/// Passes verbs on and notes the seconds of each, by its place among the verbs since start().
+class MeasuringOps final : public Ops {
+ public:
+  MeasuringOps(std::unique_ptr<Ops> inner, Device& device) : inner_(std::move(inner)), device_(device) {}
+
+  struct Call {
+    Event work;
+    std::vector<double> seconds;
+  };
+
+  bool measures = false;
+
+  void start() { next_ = 0; }
+  const std::vector<Call>& calls() const { return calls_; }
+
+#define MEGATRON_VERB(name, parameters, arguments)                            \
+  void name parameters override {                                             \
+    if (!measures) return static_cast<void>(inner_->name arguments);          \
+    const double begin = Timers::steady_seconds();                            \
+    inner_->name arguments;                                                   \
+    device_.synchronize();                                                    \
+    add(Timers::steady_seconds() - begin, std::get<0>(Work::name arguments)); \
+  }
+  MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+
+  // Fused verbs are made in parts (Ops), so that the parts are measured.
+
+  std::size_t workspace_bytes() const override {
+    return inner_->workspace_bytes();
+  }
+  void reserve(std::size_t bytes) override {
+    inner_->reserve(bytes);
+  }
+  void read(ConstTensor x, void* host) override {
+    inner_->read(x, host);
+  }
+
+ private:
+  void add(double seconds, const Event& work) {
+    if (next_ == calls_.size()) calls_.push_back({work, {}});
+    calls_[next_++].seconds.push_back(seconds);
+  }
+
+  std::unique_ptr<Ops> inner_;
+  Device& device_;
+  std::vector<Call> calls_;
+  std::size_t next_ = 0;
+};
+
+struct SmallModel {
+  ModelConfig model;
+  std::int64_t batch;
+  /// Whether its parameters are more than caches hold, as a run's are from one step to the next. Operations on them and
+  /// their gradients are measured on these models alone, all others on all.
+  bool large = false;
+};
+
+bool is_of_parameters(std::string_view operation) {
+  return operation == "adamw" || operation == "sgd" || operation == "square_sum" || operation == "fill";
+}
+
+ModelConfig gpt(std::int64_t hidden, std::int64_t sequence, std::int64_t vocabulary) {
+  ModelConfig model;
+  model.layers = 2;
+  model.hidden_size = hidden;
+  model.attention_heads = std::max<std::int64_t>(1, hidden / 64);
+  model.sequence_length = sequence;
+  model.vocab_size = vocabulary;
+  model.hidden_dropout = model.attention_dropout = 0;
+  return model;
+}
+
+/// Every activation and normalization, with dropout and without, rotary positions and experts: each with activations
+/// that caches hold and with some that they do not. Plain models also with many rows or many parameters.
+std::vector<SmallModel> small_models(bool quick) {
+  const ModelConfig base = quick ? gpt(64, 16, 64) : gpt(256, 128, 1024);
+  std::vector<ModelConfig> kinds;
+  for (const ActivationRow& row : kActivations) {
+    kinds.push_back(base);
+    kinds.back().activation = row.name;
+  }
+  kinds[1].hidden_dropout = kinds[1].attention_dropout = 0.1;
+  kinds[3].normalization = "rmsnorm";
+  kinds[3].position_embedding = "rope";
+  ModelConfig experts = base;
+  experts.moe.experts = 4;
+  experts.moe.top_k = 2;
+  kinds.push_back(experts);
+  std::vector<SmallModel> models;
+  for (const ModelConfig& kind : kinds) {
+    models.push_back({kind, 2});
+    if (!quick) models.push_back({kind, 24});
+  }
+  models.front().large = quick;
+  if (quick) return models;
+  models.push_back({gpt(64, 64, 512), 4});
+  models.push_back({gpt(64, 64, 2048), 192});
+  models.push_back({gpt(1024, 32, 8192), 2, true});
+  return models;
+}
+
+Config training_of(const SmallModel& small, DType type) {
+  Config config;
+  config.model = small.model;
+  config.precision.compute = type == DType::f32 ? "fp32" : "bf16";
+  config.train.global_batch_size = config.train.micro_batch_size = small.batch;
+  config.train.steps = 1000;
+  config.data.train = "pseudo-random tokens";  // rules want a name; nothing is read
+  resolve(config, 1, nullptr);
+  return config;
+}
+
+/// Sums by operation and bytes.
+struct Sum {
+  double bytes = 0, seconds = 0;
+  int calls = 0;
+};
+using Sums = std::map<std::string, std::map<double, Sum>>;
+
+// Sizes that are close to each other become one.
+SecondsByBytes joined(const std::map<double, Sum>& by_bytes) {
+  constexpr double close = 1.3;
+  SecondsByBytes seconds;
+  Sum sum;
+  double first = 0;
+  const auto put = [&] {
+    if (sum.calls > 0) seconds.set(sum.bytes / sum.calls, sum.seconds / sum.calls);
+  };
+  for (const auto& [bytes, each] : by_bytes) {
+    if (bytes > close * first) {
+      put();
+      sum = {};
+      first = bytes;
+    }
+    sum = {sum.bytes + each.bytes, sum.seconds + each.seconds, sum.calls + each.calls};
+  }
+  put();
+  return seconds;
+}
+
+// A device that works in the background is waited for after each verb: what that adds to the least of verbs.
+double waiting_seconds(const MeasuredMachine& machine) {
+  if (machine.device().is_host_memory()) return 0;
+  constexpr int rounds = 9, in_a_row = 100;
+  const Buffer one(machine.device(), sizeof(float));
+  const auto fill = [&](int) { machine.ops().fill(one.tensor({1}, DType::f32), 0); };
+  return machine.seconds(rounds, 1, fill) - machine.seconds(rounds, in_a_row, fill);
+}
+
+}  // namespace
+
+double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& rates) {
+  const int steps = machine.settings.quick ? 2 : 5;
+  const std::unique_ptr<Communicator> alone = machine.world.split(machine.world.rank(), 0, "alone");
+  const double waited = waiting_seconds(machine);
+  Sums sums;
+  std::vector<double> between;  // of each model's steps: seconds that are no verb's, for each verb
+  for (const SmallModel& small : small_models(machine.settings.quick)) {
+    const Config config = training_of(small, type);
+    Backend backend = machine.compute.backend.device->is_host_memory() ? make_cpu_backend(machine.settings.threads)
+                                                                       : make_cuda_backend(machine.settings.local_rank);
+    auto measuring = std::make_unique<MeasuringOps>(std::move(backend.ops), *backend.device);
+    MeasuringOps& ops = *measuring;
+    backend.ops = std::move(measuring);
+    const std::unique_ptr<Communicator> transport = staged_transport(*alone, *backend.device);
+    TrainingJob job(config, std::move(backend), *alone, transport.get());
+    job.seconds(1);
+    std::vector<double> plain;
+    for (int step = 0; step < steps; ++step) {
+      machine.world.barrier();
+      plain.push_back(job.seconds(1));
+      ops.start();
+      ops.measures = true;
+      machine.world.barrier();
+      job.seconds(1);
+      ops.measures = false;
+    }
+    double busy = 0;
+    for (const MeasuringOps::Call& call : ops.calls()) {
+      const double seconds = std::max(median(call.seconds) - waited, 1e-9);
+      busy += seconds;
+      const auto* other = std::get_if<MemoryWork>(&call.work);
+      if (other == nullptr || other->bytes == 0 || (is_of_parameters(other->operation) && !small.large)) continue;
+      Sum& sum = sums[other->key()][other->bytes];
+      sum = {sum.bytes + other->bytes, sum.seconds + seconds, sum.calls + 1};
+    }
+    between.push_back((median(plain) - busy) / static_cast<double>(ops.calls().size()));
+  }
+  double gap = median(between);
+  std::vector<double*> numbers = {&gap};
+  for (auto& [operation, by_bytes] : sums) {
+    for (auto& [bytes, sum] : by_bytes) numbers.push_back(&sum.seconds);
+  }
+  machine.average(numbers);
+  for (const auto& [operation, by_bytes] : sums) rates.others[operation] = joined(by_bytes);
+  return std::max(0.0, gap);
+}
+
+}  // namespace megatron

@@ -1,0 +1,177 @@
+// Rates of products and attention at a grid of sizes, narrow ones among them, and of the memory.
+#include <algorithm>
+#include <cmath>
+
+#include "bench/measured_machine.h"
+#include "ops/counting_ops.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kSizes[] = {16, 64, 128, 256, 384, 768, 1536, 3072};
+constexpr std::int64_t kQuickSizes[] = {16, 64};
+constexpr double kMostMultiplications = 2e9;  // of one product: tens of milliseconds on a core
+constexpr double kMeasuredFlops = 4e8;        // of one measurement at least, in calls that end together on a device
+constexpr std::size_t kPoolBytes = 64 << 20;  // operands are taken from here in turn, so that caches do not hold them
+constexpr std::int64_t kMostSlots = 16;       // ... all, as they hold some of a step's
+constexpr int kRounds = 5, kFewRounds = 3;
+constexpr double kLargeFlops = 1e9;  // from here on fewer rounds
+
+/// Memory that operands of one size take in turn.
+class Pool {
+ public:
+  Pool(Device& device, Ops& ops, std::size_t bytes) : memory_(device, bytes), bytes_(bytes) {
+    ops.fill(memory_.tensor({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32), 0.01);
+  }
+  Tensor matrix(int turn, std::int64_t rows, std::int64_t columns, DType type) const {
+    const auto bytes = static_cast<std::int64_t>(size_of(type)) * rows * columns;
+    const std::int64_t slots = std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes_) / bytes, 1, kMostSlots);
+    return {static_cast<std::byte*>(memory_.data()) + turn % slots * bytes, {rows, columns}, type};
+  }
+
+ private:
+  Buffer memory_;
+  std::size_t bytes_;
+};
+
+MatmulArgs product(ProductKind kind, const Pool (&pools)[3], int turn, const RateTable<3>::Sizes& sizes, DType type) {
+  const auto rows = static_cast<std::int64_t>(sizes[0]), columns = static_cast<std::int64_t>(sizes[1]),
+             inner = static_cast<std::int64_t>(sizes[2]);
+  const auto& [a, b, c] = pools;
+  switch (kind) {
+    case ProductKind::forward:
+      return {.a = a.matrix(turn, rows, inner, type),
+              .b = b.matrix(turn, columns, inner, type),
+              .transpose_b = true,
+              .c = c.matrix(turn, rows, columns, type)};
+    case ProductKind::input_gradient:
+      return {.a = a.matrix(turn, rows, inner, type),
+              .b = b.matrix(turn, inner, columns, type),
+              .c = c.matrix(turn, rows, columns, type)};
+    case ProductKind::weight_gradient: break;
+  }
+  return {.a = a.matrix(turn, inner, rows, type),
+          .b = b.matrix(turn, inner, columns, type),
+          .transpose_a = true,
+          .c = c.matrix(turn, rows, columns, DType::f32),
+          .accumulate = true};
+}
+
+}  // namespace
+
+void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
+  const bool quick = machine.settings.quick;
+  const std::vector<std::int64_t> all(std::begin(kSizes), std::end(kSizes)),
+      few(std::begin(kQuickSizes), std::end(kQuickSizes)), &dimensions = quick ? few : all;
+  const auto largest = static_cast<std::size_t>(dimensions.back() * dimensions.back()) * sizeof(float);
+  const std::size_t bytes = std::max(largest, quick ? std::size_t{0} : kPoolBytes);
+  const Pool pools[] = {{machine.device(), machine.ops(), bytes},
+                        {machine.device(), machine.ops(), bytes},
+                        {machine.device(), machine.ops(), bytes}};
+  std::vector<RateTable<3>::Sizes> shapes;
+  for (const std::int64_t rows : dimensions) {
+    for (const std::int64_t columns : dimensions) {
+      for (const std::int64_t inner : dimensions) {
+        const auto m = static_cast<double>(rows), n = static_cast<double>(columns), k = static_cast<double>(inner);
+        if (m * n * k <= kMostMultiplications) shapes.push_back({m, n, k});
+      }
+    }
+  }
+  for (std::size_t i = 0; i < kProductKinds; ++i) {
+    std::vector<double> found(shapes.size());
+    std::vector<double*> numbers;
+    for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+      const double flops = 2 * shapes[shape][0] * shapes[shape][1] * shapes[shape][2];
+      const bool waits = machine.device().is_host_memory();
+      const int calls = waits ? 1 : std::clamp(static_cast<int>(kMeasuredFlops / flops), 1, 100);
+      found[shape] = machine.seconds(flops < kLargeFlops ? kRounds : kFewRounds, calls, [&](int turn) {
+        machine.ops().matmul(product(static_cast<ProductKind>(i), pools, turn, shapes[shape], type));
+      });
+      numbers.push_back(&found[shape]);
+    }
+    machine.average(numbers);
+    for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+      rates.products[i].set(shapes[shape], 2 * shapes[shape][0] * shapes[shape][1] * shapes[shape][2] / found[shape]);
+    }
+  }
+}
+
+namespace {
+
+/// Attention of one sample, for one length and head size.
+struct AttentionCase {
+  std::int64_t length, head_size, heads;
+  Buffer q, k, v, out, sums, dout, dq, dk, dv, positions;
+
+  AttentionCase(const MeasuredMachine& machine, DType type, std::int64_t length_, std::int64_t head_size_)
+      : length(length_), head_size(head_size_), heads(std::max<std::int64_t>(1, 2048 / length_)) {
+    for (Buffer* buffer : {&q, &k, &v, &out, &dout, &dq, &dk, &dv}) {
+      *buffer = Buffer(machine.device(), static_cast<std::size_t>(length * heads * head_size) * size_of(type));
+      machine.ops().fill(of(*buffer, type), 0.01);
+    }
+    sums = Buffer(machine.device(), static_cast<std::size_t>(length * heads) * sizeof(float));
+    positions = Buffer(machine.device(), static_cast<std::size_t>(length) * sizeof(std::int32_t));
+    machine.ops().fill(rows(), 1);
+  }
+  Tensor of(const Buffer& buffer, DType type) const { return buffer.tensor({length, 1, heads, head_size}, type); }
+  Tensor rows() const { return positions.tensor({length}, DType::i32); }
+  Tensor statistics() const { return sums.tensor({1, heads, length}, DType::f32); }
+};
+
+}  // namespace
+
+void measure_attention(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
+  std::vector<std::int64_t> lengths = {64, 256, 1024}, head_sizes = {32, 64, 128};
+  if (machine.settings.quick) lengths = head_sizes = {32};
+  for (const std::int64_t length : lengths) {
+    for (const std::int64_t head_size : head_sizes) {
+      const AttentionCase each(machine, type, length, head_size);
+      const auto forward = [&](float probability) {
+        machine.ops().attention_forward({.q = each.of(each.q, type),
+                                         .k = each.of(each.k, type),
+                                         .v = each.of(each.v, type),
+                                         .out = each.of(each.out, type),
+                                         .log_sum_exp = each.statistics(),
+                                         .mask = {},
+                                         .dropout = {.probability = probability, .positions = each.rows()}});
+      };
+      const auto backward = [&](float probability) {
+        machine.ops().attention_backward({.dout = each.of(each.dout, type),
+                                          .q = each.of(each.q, type),
+                                          .k = each.of(each.k, type),
+                                          .v = each.of(each.v, type),
+                                          .out = each.of(each.out, type),
+                                          .log_sum_exp = each.statistics(),
+                                          .dq = each.of(each.dq, type),
+                                          .dk = each.of(each.dk, type),
+                                          .dv = each.of(each.dv, type),
+                                          .mask = {},
+                                          .dropout = {.probability = probability, .positions = each.rows()}});
+      };
+      // Of each kind (AttentionKind): its pass, its products of the scores' size, and whether dropout draws.
+      const std::pair<bool, float> kinds[kAttentionKinds] = {{false, 0}, {true, 0}, {false, 0.1f}, {true, 0.1f}};
+      const double flops = 2 * static_cast<double>(each.heads * head_size) * visible_pairs(length, length, 0, true, 0);
+      for (std::size_t kind = 0; kind < kAttentionKinds; ++kind) {
+        const auto [back, probability] = kinds[kind];
+        double seconds = machine.seconds(kRounds, 1, [&](int) { back ? backward(probability) : forward(probability); });
+        machine.average({&seconds});
+        rates.attention[kind].set({static_cast<double>(length), static_cast<double>(head_size)},
+                                  (back ? 5 : 2) * flops / seconds);
+      }
+    }
+  }
+}
+
+double measure_memory(const MeasuredMachine& machine) {
+  const std::size_t bytes = machine.settings.quick ? 1 << 20 : 256 << 20;
+  const Buffer from(machine.device(), bytes), to(machine.device(), bytes);
+  const Shape shape = {static_cast<std::int64_t>(bytes / sizeof(float))};
+  machine.ops().fill(from.tensor(shape, DType::f32), 1);
+  double seconds = machine.seconds(
+      kRounds, 1, [&](int) { machine.ops().copy(from.tensor(shape, DType::f32), to.tensor(shape, DType::f32)); });
+  machine.average({&seconds});
+  return 2.0 * static_cast<double>(bytes) / seconds;
+}
+
+}  // namespace megatron
