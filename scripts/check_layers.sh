@@ -46,9 +46,9 @@ interop:     system tensor config tokenizer data checkpoint formats train infere
 generation:  text system tensor comm config tokenizer hdf5 checkpoint inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
 report:      text system config pipeline checkpoint job plots monitor
-planner:     text system comm config ops model pipeline train plan
+planner:     text system comm config ops model pipeline monitor train plan
 wizard:      text system config data train plan planner generation
-run:         text system comm config model tokenizer evaluation data checkpoint diagnostics job monitor report train plan
+run:         text system ops comm config model tokenizer evaluation data checkpoint diagnostics job monitor report train plan
 bench:       text system batch comm ops config nn model pipeline job train inference plan planner
 programs:    all
 cuda:        tensor ops comm

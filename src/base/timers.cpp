@@ -31,12 +31,12 @@ void Timers::charge_current() {
   since_ = now;
 }
 
-void Timers::enter(Section section) {
+void Timers::enter(Section section, std::int64_t number) {
   internal_check(depth_ + 1 < kMaxDepth, "timer sections are nested too deeply");
   charge_current();
   stack_[++depth_] = section;
   tell_phase();
-  if (ranges_ != nullptr) ranges_->begin(name_of(section));
+  if (ranges_ != nullptr) ranges_->begin(name_of(section), number);
 }
 
 void Timers::leave() {

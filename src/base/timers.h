@@ -32,10 +32,13 @@ class Timers {
   /// Time counts (as `other`) from here on.
   explicit Timers(Clock clock = steady_seconds) : clock_(clock), since_(clock()) {}
 
-  /// Leaves the section when destroyed; scopes must end in the opposite order of their beginning.
+  /// Leaves the section when destroyed; scopes must end in the opposite order of their beginning. `number` is for the
+  /// profiler: which of several of that name this is (Ranges::begin).
   class [[nodiscard]] Scope {
    public:
-    Scope(Timers& timers, Section section) : timers_(timers) { timers_.enter(section); }
+    Scope(Timers& timers, Section section, std::int64_t number = -1) : timers_(timers) {
+      timers_.enter(section, number);
+    }
     ~Scope() { timers_.leave(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -46,6 +49,7 @@ class Timers {
 
   void set_activity(Activity* activity) { activity_ = activity; }
   void set_ranges(Ranges* ranges) { ranges_ = ranges; }  ///< outside of all sections
+  Ranges* ranges() const { return ranges_; }             ///< null: there is none
 
   Scope scope(Section section) { return Scope(*this, section); }
 
@@ -62,7 +66,7 @@ class Timers {
   static constexpr std::size_t kMaxDepth = 16;
 
   /// Errors: internal, past 15 nested sections.
-  void enter(Section section);
+  void enter(Section section, std::int64_t number);
   void leave();
   Section current() const { return stack_[depth_]; }
   void charge_current();

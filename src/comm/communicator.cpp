@@ -70,7 +70,7 @@ std::int64_t width_of(ConstTensor tensor) {
 // The scope of waiting for other ranks: told to the activity, its time charged to the meter's timers, if there are any.
 class Communicator::Wait {
  public:
-  Wait(const Communicator& group, const Waiting& what) : activity_(group.activity_) {
+  Wait(const Communicator& group, const Waiting& what, std::int64_t operation = 0) : activity_(group.activity_) {
     if (activity_ != nullptr) {
       outer_ = activity_->waiting();
       outer_group_ = activity_->group();
@@ -78,6 +78,7 @@ class Communicator::Wait {
     }
     TrafficMeter* meter = group.meter_;
     if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
+    range_.emplace(group.ranges(), Transfer{.what = what, .group = group.name_.c_str(), .operation = operation});
   }
   ~Wait() {
     if (activity_ == nullptr) return;
@@ -92,10 +93,22 @@ class Communicator::Wait {
   Waiting outer_;  // a device's communicator waits in one of the host's
   ShortText::Characters outer_group_{};
   std::optional<Timers::Scope> section_;
+  std::optional<Range> range_;  // within the section
 };
 
+Transfer Communicator::starts(const Waiting& what, int channel) const {
+  return {.what = what,
+          .group = name_.c_str(),
+          .channel = channel,
+          .operation = meter_ != nullptr ? meter_->operations + 1 : 0,
+          .starts = true};
+}
+
 Pending::Pending(Pending&& other) noexcept
-    : communicator_(std::exchange(other.communicator_, nullptr)), ticket_(other.ticket_), what_(other.what_) {}
+    : communicator_(std::exchange(other.communicator_, nullptr)),
+      ticket_(other.ticket_),
+      what_(other.what_),
+      operation_(other.operation_) {}
 
 Pending& Pending::operator=(Pending&& other) noexcept {
   if (this == &other) return *this;
@@ -103,6 +116,7 @@ Pending& Pending::operator=(Pending&& other) noexcept {
   communicator_ = std::exchange(other.communicator_, nullptr);
   ticket_ = other.ticket_;
   what_ = other.what_;
+  operation_ = other.operation_;
   return *this;
 }
 
@@ -120,7 +134,7 @@ Pending::~Pending() {
 void Pending::wait() {
   Communicator* communicator = std::exchange(communicator_, nullptr);
   if (communicator == nullptr) return;
-  const Communicator::Wait wait(*communicator, what_);
+  const Communicator::Wait wait(*communicator, what_, operation_);
   communicator->finish(ticket_);
 }
 
@@ -134,7 +148,7 @@ Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int6
     meter_->operations += 1;
     meter_->messages += messages;
   }
-  return {this, ticket, what};
+  return {this, ticket, what, meter_ != nullptr ? meter_->operations : 0};
 }
 
 void Communicator::check_reducible(DType type, const char* verb) const {
@@ -150,9 +164,10 @@ Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
   check_tensor(values, "all-reduce", name_);
   check_reducible(values.dtype(), "all-reduce");
   if (size_ == 1 || values.elements() == 0) return {};
+  const Waiting what{Verb::all_reduce, -1, bytes_of(values)};
+  const Range range(ranges(), starts(what));
   return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
-                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_),
-                 {Verb::all_reduce, -1, bytes_of(values)});
+                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_), what);
 }
 
 Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
@@ -164,9 +179,10 @@ Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
     if (part.data() != whole.data()) copy_alone(part, whole);
     return {};
   }
+  const Waiting what{Verb::all_gather, -1, bytes_of(whole)};
+  const Range range(ranges(), starts(what));
   return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1),
-                 messages_of_all_gather(part.elements(), width_of(part), size_),
-                 {Verb::all_gather, -1, bytes_of(whole)});
+                 messages_of_all_gather(part.elements(), width_of(part), size_), what);
 }
 
 Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
@@ -179,18 +195,20 @@ Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
     if (part.data() != whole.data()) copy_alone(whole, part);
     return {};
   }
+  const Waiting what{Verb::reduce_scatter, -1, bytes_of(whole)};
+  const Range range(ranges(), starts(what));
   return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
-                 messages_of_reduce_scatter(part.elements(), width_of(part), size_),
-                 {Verb::reduce_scatter, -1, bytes_of(whole)});
+                 messages_of_reduce_scatter(part.elements(), width_of(part), size_), what);
 }
 
 Pending Communicator::start_broadcast(Tensor values, int root) {
   check_tensor(values, "broadcast", name_);
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group");
   if (size_ == 1 || values.elements() == 0) return {};
+  const Waiting what{Verb::broadcast, root, bytes_of(values)};
+  const Range range(ranges(), starts(what));
   return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
-                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_),
-                 {Verb::broadcast, root, bytes_of(values)});
+                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what);
 }
 
 Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
@@ -202,9 +220,10 @@ Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
     copy_alone(send, receive);
     return {};
   }
+  const Waiting what{Verb::all_to_all, -1, bytes_of(send)};
+  const Range range(ranges(), starts(what));
   return pending(do_all_to_all(send, receive), static_cast<double>(send.bytes()) / size_ * (size_ - 1),
-                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_),
-                 {Verb::all_to_all, -1, bytes_of(send)});
+                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_), what);
 }
 
 Pending Communicator::start_send(ConstTensor values, int to, int channel) {
@@ -212,8 +231,10 @@ Pending Communicator::start_send(ConstTensor values, int to, int channel) {
   internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range");
   if (values.elements() == 0) return {};
+  const Waiting what{Verb::send, to, bytes_of(values)};
+  const Range range(ranges(), starts(what, channel));
   return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), messages_of_send(bytes_of(values)),
-                 {Verb::send, to, bytes_of(values)});
+                 what);
 }
 
 Pending Communicator::start_receive(Tensor values, int from, int channel) {
@@ -221,13 +242,15 @@ Pending Communicator::start_receive(Tensor values, int from, int channel) {
   internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group");
   internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range");
   if (values.elements() == 0) return {};
-  return pending(do_receive(values, from, channel), 0, 0, {Verb::receive, from, bytes_of(values)});
+  const Waiting what{Verb::receive, from, bytes_of(values)};
+  const Range range(ranges(), starts(what, channel));
+  return pending(do_receive(values, from, channel), 0, 0, what);
 }
 
 void Communicator::barrier() {
   if (size_ == 1) return;
   if (meter_ != nullptr) meter_->operations += 1;
-  const Wait wait(*this, {Verb::barrier});
+  const Wait wait(*this, {Verb::barrier}, meter_ != nullptr ? meter_->operations : 0);
   do_barrier();
 }
 

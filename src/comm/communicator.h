@@ -13,7 +13,8 @@
 //   * A device's communicator reads a tensor after the device's operations before start_, and what it wrote may be
 //     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
 //   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
-//     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained.
+//     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained. The
+//     profiler of the meter's timers is told of it too, and of what is started (base/ranges.h).
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,8 @@ class Communicator;
 class Pending {
  public:
   Pending() = default;  ///< already complete
-  Pending(Communicator* communicator, std::uint64_t ticket, const Waiting& what)
-      : communicator_(communicator), ticket_(ticket), what_(what) {}
+  Pending(Communicator* communicator, std::uint64_t ticket, const Waiting& what, std::int64_t operation)
+      : communicator_(communicator), ticket_(ticket), what_(what), operation_(operation) {}
   Pending(Pending&& other) noexcept;
   Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
   ~Pending();
@@ -62,6 +63,7 @@ class Pending {
   Communicator* communicator_ = nullptr;
   std::uint64_t ticket_ = 0;
   Waiting what_;
+  std::int64_t operation_ = 0;  // its number, for profilers
 };
 
 class Communicator {
@@ -160,6 +162,9 @@ class Communicator {
  private:
   friend class Pending;
   class Wait;
+  Ranges* ranges() const { return meter_ != nullptr && meter_->timers != nullptr ? meter_->timers->ranges() : nullptr; }
+  /// Of what is started next.
+  Transfer starts(const Waiting& what, int channel = -1) const;
   void check_reducible(DType type, const char* verb) const;
   Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what);
 

@@ -347,6 +347,8 @@ struct RunConfig {
   double max_minutes = 0;          // 0: no limit
   double hang_minutes = 30;        // 0: never
   bool tensorboard = true;
+  std::vector<std::int64_t> trace_steps;  // first and last; empty: none
+  std::int64_t trace_events = 200'000;
 
   std::int64_t metrics_interval() const { return metrics_every > 0 ? metrics_every : log_every; }
 

@@ -232,6 +232,11 @@ void resolve(Config& config, int ranks, const DataFacts* data, std::vector<std::
     resolve_lengths(result, data, lengths, shortened);
     if (warnings != nullptr) warnings->insert(warnings->end(), shortened.begin(), shortened.end());
     problems.insert(problems.end(), lengths.begin(), lengths.end());
+    if (const auto& traced = result.run.trace_steps;
+        config.train.steps == 0 && traced.size() == 2 && result.train.steps > 0 && traced[1] > result.train.steps) {
+      problems.push_back(fmt::format("run.trace_steps = [{}, {}]: the run ends with step {}", traced[0], traced[1],
+                                     result.train.steps));
+    }
   }
   if (!problems.empty()) fail(ErrorKind::configuration, "{}", fmt::join(problems, "\n"));
   config = result;

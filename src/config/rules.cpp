@@ -151,6 +151,22 @@ void check_data_and_start(const Config& c, Violations& violations) {
   }
 }
 
+void check_trace(const Config& c, Violations& violations) {
+  const std::vector<std::int64_t>& steps = c.run.trace_steps;
+  if (steps.empty()) return;
+  if (steps.size() != 2) {
+    violations.add({"run.trace_steps"}, "run.trace_steps has {}; it is [first, last], such as [10, 12]",
+                   counted(static_cast<std::int64_t>(steps.size()), "number"));
+  } else if (steps[1] < steps[0]) {
+    violations.add({"run.trace_steps"}, "run.trace_steps = [{}, {}]: the last step is before the first", steps[0],
+                   steps[1]);
+  } else if (c.train.steps > 0 && steps[1] > c.train.steps) {
+    violations.add({"run.trace_steps", "train.steps"},
+                   "run.trace_steps = [{}, {}]: the run ends with step {} = train.steps", steps[0], steps[1],
+                   c.train.steps);
+  }
+}
+
 void check_order(const Config& c, Violations& violations) {
   const DataConfig& data = c.data;
   if (data.megatrons_order()) {
@@ -254,6 +270,7 @@ std::vector<Violation> check_alone(const Config& config) {
   check_update(config, violations);
   check_data_and_start(config, violations);
   check_order(config, violations);
+  check_trace(config, violations);
   check_evaluation_tasks(config, violations);
   return violations.take();
 }

@@ -131,6 +131,12 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(run, tensorboard), any(), "", "",
        "Write what metrics.jsonl gets as TensorBoard events as well, into the folder tensorboard of run.directory.",
        ""},
+      {MEGATRON_KEY(run, trace_steps), noted(from_to(1, kMaxSteps), "[first, last], within the run"), "updates", "none",
+       "Record these steps on all ranks, and write what each rank did when to trace.json of run.directory, for "
+       "https://ui.perfetto.dev (docs/watching_runs.md).",
+       ""},
+      {MEGATRON_KEY(run, trace_events), noted(from_to(1, 1e8), "with trace_steps only"), "events per rank", "",
+       "Room for what is recorded, 64 bytes each. What comes when it is full is counted and left out.", ""},
       {MEGATRON_KEY(run, max_minutes), from_to(0, 1e9), "minutes", "",
        "Time limit: save and stop (exit code 75) before the program has run this long. 0: no limit.", ""},
       {MEGATRON_KEY(run, hang_minutes), from_to(0, 1e6), "minutes", "",

@@ -23,7 +23,16 @@ void PassProgress::begin(const char* name, std::int64_t number) {
   if (also_ != nullptr) also_->begin(name, number);
   const bool forward = std::strcmp(name, name_of(Section::forward)) == 0;
   const bool backward = std::strcmp(name, name_of(Section::backward)) == 0;
-  if (depth_ < work_of_.size()) work_of_[depth_] = forward ? 1 : backward ? work_of_backward_ : 0;
+  enter(forward ? 1 : backward ? work_of_backward_ : 0);
+}
+
+void PassProgress::begin_transfer(const Transfer& transfer) {
+  if (also_ != nullptr) also_->begin_transfer(transfer);
+  enter(0);
+}
+
+void PassProgress::enter(int work) {
+  if (depth_ < work_of_.size()) work_of_[depth_] = work;
   ++depth_;
 }
 

@@ -22,9 +22,12 @@ class PassProgress final : public Ranges {
   std::int64_t micro_batches() const { return micro_batches_.load(std::memory_order_relaxed); }
 
   void begin(const char* name, std::int64_t number) override;
+  void begin_transfer(const Transfer& transfer) override;
   void end() override;
 
  private:
+  void enter(int work);
+
   Ranges* also_ = nullptr;
   std::array<int, 32> work_of_{};  // of each range that has begun and not ended, for the thread that computes
   std::size_t depth_ = 0;

@@ -163,20 +163,23 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .experts_take_all = settings.experts_take_all,
                     .routes = action.kind == Action::Kind::forward ? settings.routes : nullptr};
     if (!settings.results.empty()) context.results = &settings.results[static_cast<std::size_t>(action.micro_batch)];
+    const Range of_chunks(chunks_.size() > 1 ? ops.ranges() : nullptr, "chunk", action.chunk);
     switch (action.kind) {
       case Action::Kind::forward: {
-        const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation);
+        const Timers::Scope scope(timers, settings.training ? Section::forward : Section::evaluation,
+                                  action.micro_batch);
         forward(stage, slot, *slot.saved[chunk], context);
         break;
       }
       case Action::Kind::backward_input:
       case Action::Kind::backward: {
-        const Timers::Scope scope(timers, Section::backward);
+        const Timers::Scope scope(timers, Section::backward, action.micro_batch);
         backward(stage, slot, *slot.saved[chunk], context);
         break;
       }
       case Action::Kind::backward_weight: {
-        const Timers::Scope scope(timers, Section::backward);
+        const Timers::Scope scope(timers, Section::backward, action.micro_batch);
+        const Range range(ops.ranges(), "weight gradients");
         stage.backward_weight(context, slot.deferred_gradients, *slot.saved[chunk]);
       }
     }

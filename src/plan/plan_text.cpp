@@ -278,16 +278,21 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::size_t host = 0;
   for (const MemoryPlan& plan : stages) host = std::max(host, plan.host);
   if (host > 0) {
-    fmt::format_to(out, "  and at most {} of the host's, {}\n", format_bytes(static_cast<double>(host)),
+    fmt::format_to(out, "  and at most {} of the host's, {}{}\n", format_bytes(static_cast<double>(host)),
                    saves_in_background(config)
                        ? "through which communication is staged and from which checkpoints are written"
-                       : "through which communication is staged");
+                       : "through which communication is staged",
+                   config.run.trace_steps.empty() ? "" : ", with the events of traced steps");
   }
   std::size_t snapshot = 0;
   for (const MemoryPlan& plan : stages) snapshot = std::max(snapshot, plan.snapshot);
   if (snapshot > 0) {
     fmt::format_to(out, "  in the total, at most {} from which checkpoints are written (checkpoint.async)\n",
                    format_bytes(static_cast<double>(snapshot)));
+  }
+  if (stages[0].trace > 0) {
+    fmt::format_to(out, "  in the total, {} for the events of traced steps (run.trace_events)\n",
+                   format_bytes(static_cast<double>(stages[0].trace)));
   }
   const bool grows = config.train.batch_ramp_up.start > 0 || !config.train.curriculum.schedule.empty();
   double flops = 0, passes = 0, sums = 0;

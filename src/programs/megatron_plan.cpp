@@ -11,6 +11,7 @@
 #include "config/presets.h"
 #include "config/print.h"
 #include "planner/plan_report.h"
+#include "planner/plan_trace.h"
 #include "programs/program.h"
 #include "system/durable_file.h"
 #include "train/datasets.h"
@@ -21,7 +22,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string input, hardware, software, write, output;
+  std::string input, hardware, software, write, output, trace;
   std::vector<std::string> overrides;
   int ranks = 0, results = 10;
   bool explain = false, version = false, help = false;
@@ -45,6 +46,8 @@ po::options_description options(Arguments& arguments) {
       "searches nothing: says where the time of the file's own layout goes");
   add("write", po::value(&arguments.write)->value_name("FILE.toml"), "writes the input file of the best layout");
   add("output", po::value(&arguments.output)->value_name("FILE.json"), "writes all numbers as JSON");
+  add("trace", po::value(&arguments.trace)->value_name("FILE.json"),
+      "with --explain: writes the predicted step as a timeline for https://ui.perfetto.dev");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -68,6 +71,8 @@ Arguments parse_arguments(int argc, char** argv) {
          arguments.results);
   verify(!arguments.explain || arguments.write.empty(), ErrorKind::configuration,
          "--explain is about the file's own layout: there is nothing to --write; give one or the other");
+  verify(arguments.explain || arguments.trace.empty(), ErrorKind::configuration,
+         "--trace {} is of the file's own layout: give --explain with it", arguments.trace);
   return arguments;
 }
 
@@ -119,6 +124,10 @@ int plan(const Arguments& arguments) {
   if (arguments.explain) {
     layouts.push_back(plan_layout(config, hardware, settings));
     std::cout << explain_layout(layouts.front(), hardware);
+    if (!arguments.trace.empty()) {
+      write_plan_trace(layouts.front(), hardware, arguments.trace);
+      std::cout << fmt::format("trace     {}; open it with https://ui.perfetto.dev\n", arguments.trace);
+    }
   } else {
     SearchResult found = search_layouts(config, hardware, settings);
     std::cout << describe_search(found, hardware, arguments.ranks);

@@ -222,7 +222,10 @@ std::string run_report(const RunRecord& run) {
   }
   body += html_section("Evaluations", evaluations(curves));
   body += time_and_memory(run);
-  if (run.config) body += html_section("Schedule of a step", schedule_drawing(*run.config));
+  if (run.config) {
+    const std::string real = run.traced ? schedule_drawing(*run.traced) : "";
+    body += html_section("Schedule of a step", real + schedule_drawing(*run.config));
+  }
   body += html_section("Programs that trained it", programs(run));
   body += html_section("Warnings", warnings(run));
   if (!run.config_text.empty()) body += html_section("Configuration", html_folded("config.toml", run.config_text));

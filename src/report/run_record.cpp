@@ -83,6 +83,15 @@ void read_config(RunRecord& run) {
   }
 }
 
+void read_trace(RunRecord& run) {
+  if (!run.config) return;
+  try {
+    run.traced = read_traced_step(run.directory + "/trace.json", *run.config);
+  } catch (const Error& error) {
+    run.notes.push_back(fmt::format("The traced step is not drawn: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 void RunCurves::add(const nlohmann::json& line) {
@@ -140,6 +149,7 @@ RunRecord read_run_but_metrics(const std::string& directory) {
 
 RunRecord read_run(const std::string& directory) {
   RunRecord run = read_run_but_metrics(directory);
+  read_trace(run);
   const std::string metrics = directory + "/metrics.jsonl";
   if (!is_file(metrics)) run.notes.emplace_back("There is no metrics.jsonl: no step has been recorded.");
   const std::int64_t damaged =

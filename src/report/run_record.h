@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "monitor/plot_data.h"
 #include "report/history.h"
+#include "report/traced_step.h"
 
 namespace megatron {
 
@@ -37,8 +38,9 @@ struct RunCurves {
 struct RunRecord {
   std::string directory, name;  ///< the name: its last part
   RunCurves curves;
-  std::string config_text;       ///< config.toml; empty if there is none
-  std::optional<Config> config;  ///< unless this version cannot read it
+  std::string config_text;           ///< config.toml; empty if there is none
+  std::optional<Config> config;      ///< unless this version cannot read it
+  std::optional<TracedStep> traced;  ///< if there is a trace.json
   std::vector<PastProgram> programs;
   std::vector<std::string> warnings;  ///< of run.log, the last 50
   std::int64_t warnings_before = 0;   ///< earlier ones
@@ -53,7 +55,7 @@ void require_run(const std::string& directory);
 bool run_is_locked(const std::string& directory);
 /// Errors: configuration as above; filesystem, for what is there and cannot be read.
 RunRecord read_run(const std::string& directory);
-/// The same without metrics and what is to be said of them.
+/// The same without metrics, the traced step and what is to be said of them.
 RunRecord read_run_but_metrics(const std::string& directory);
 
 }  // namespace megatron

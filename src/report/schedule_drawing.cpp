@@ -30,7 +30,7 @@ std::string boxes(const std::vector<Action>& actions, const std::vector<Simulati
     const double x = kLabel + kUnit * start, width = kUnit * (std::min(finish, last) - start);
     const std::string chunk = actions[i].chunk > 0 ? fmt::format(".{}", actions[i].chunk) : "";
     out += fmt::format("<rect class=\"k{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>",
-                       letter(actions[i].kind), x + 0.5, y, width - 1, kRow - 3);
+                       letter(actions[i].kind), x + 0.5, y, std::max(0.5, width - 1), kRow - 3);
     const std::string number = fmt::format("{}{}", actions[i].micro_batch, chunk);
     if (7 * static_cast<double>(number.size()) > width) continue;
     out += fmt::format("<text class=\"t{}\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
@@ -39,7 +39,48 @@ std::string boxes(const std::vector<Action>& actions, const std::vector<Simulati
   return out + '\n';
 }
 
+// Passes of all stages, by units of time, up to `last`; and what its colours mean, to which a sentence is to be added.
+std::string picture(const std::vector<std::vector<Action>>& lists,
+                    const std::vector<std::vector<Simulation::Span>>& spans, double last) {
+  const double width = kLabel + kUnit * last + 2, height = kRow * static_cast<double>(lists.size()) + 4;
+  std::string out = fmt::format(
+      "<div class=\"wide\"><svg class=\"schedule\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+      "{1:.0f}\" "
+      "role=\"img\" aria-label=\"pipeline schedule\">\n",
+      width, height);
+  for (std::size_t stage = 0; stage < lists.size(); ++stage) {
+    const double y = 2 + kRow * static_cast<double>(stage);
+    out += fmt::format("<text x=\"0\" y=\"{:.1f}\">stage {}</text>", y + kRow - 8, stage);
+    out += boxes(lists[stage], spans[stage], y, last);
+  }
+  out +=
+      "</svg></div>\n<p class=\"soft\"><span class=\"key kf\"></span> forward <span class=\"key kb\"></span> backward ";
+  if (std::any_of(lists[0].begin(), lists[0].end(), [](const Action& a) { return letter(a.kind) == 'w'; })) {
+    out += "<span class=\"key kw\"></span> gradients of weights ";
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string schedule_drawing(const TracedStep& traced) {
+  const auto stages = static_cast<std::int64_t>(traced.passes.size());
+  const auto passes = static_cast<std::int64_t>(traced.passes.front().size());
+  if (stages > kMostStages || passes > 3 * kMostMicroBatches) return "";
+  std::vector<std::vector<Simulation::Span>> spans = traced.spans;
+  double computing = 0;
+  for (auto& stage : spans) {
+    for (Simulation::Span& span : stage) {
+      computing += span.finish - span.start;
+      span = {kMostUnits / traced.seconds * span.start, kMostUnits / traced.seconds * span.finish};
+    }
+  }
+  return picture(traced.passes, spans, kMostUnits) +
+         fmt::format(
+             "as step {} really was, from trace.json, on the first rank of each stage: {:.4g} s, of which passes take "
+             "{:.1f} % on average. The rest is waiting for other stages, gradient sums and the update.</p>\n",
+             traced.step, traced.seconds, 100 * computing / (traced.seconds * static_cast<double>(stages)));
+}
 
 std::string schedule_drawing(const Config& config) {
   const std::int64_t stages = config.parallel.pipeline,
@@ -64,22 +105,7 @@ std::string schedule_drawing(const Config& config) {
   }
   if (played.deadlock) return "<p>Not drawn: this schedule cannot be played.</p>\n";
   const double last = std::min(played.makespan, kMostUnits);
-  const double width = kLabel + kUnit * last + 2, height = kRow * static_cast<double>(stages) + 4;
-  std::string out = fmt::format(
-      "<div class=\"wide\"><svg class=\"schedule\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-      "{1:.0f}\" "
-      "role=\"img\" aria-label=\"pipeline schedule\">\n",
-      width, height);
-  for (std::size_t stage = 0; stage < lists.size(); ++stage) {
-    const double y = 2 + kRow * static_cast<double>(stage);
-    out += fmt::format("<text x=\"0\" y=\"{:.1f}\">stage {}</text>", y + kRow - 8, stage);
-    out += boxes(lists[stage], played.spans[stage], y, last);
-  }
-  out +=
-      "</svg></div>\n<p class=\"soft\"><span class=\"key kf\"></span> forward <span class=\"key kb\"></span> backward ";
-  if (std::any_of(lists[0].begin(), lists[0].end(), [](const Action& a) { return letter(a.kind) == 'w'; })) {
-    out += "<span class=\"key kw\"></span> gradients of weights ";
-  }
+  std::string out = picture(lists, played.spans, last);
   out += fmt::format(
       "with the number of the micro-batch{}. Schedule {}, {}{}, simulated with equal stages and a "
       "backward that takes two forwards: bubble {:.1f} %.{}</p>\n",

@@ -37,6 +37,7 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       signals_(signals),
       lock_(lock),
       limits_(time_limits, config.run.directory),
+      trace_(config, grid, backend, log),
       trainer_(config, grid, backend, datasets),
       skips_(config.train.max_skipped_steps),
       outputs_(config, log),
@@ -131,6 +132,7 @@ TrainingLoop::Request TrainingLoop::request() {
                                   static_cast<double>(signals_.received())};
   {
     const Timers::Scope scope(trainer_.timers(), Section::communication);
+    const Range range(&passes_, "agreement to continue");
     grid_.agree(wishes);
   }
   const auto agreed = static_cast<Request>(std::lround(wishes[0]));
@@ -206,11 +208,12 @@ void TrainingLoop::print_progress(const StepResult& result) {
 }
 
 void TrainingLoop::train_one_step() {
+  trace_.before_step(trainer_.step() + 1);
   const double start = Timers::steady_seconds();
   passes_.begin_step(trainer_.next_step().samples / (config_.train.micro_batch_size * config_.parallel.data),
                      config_.parallel.virtual_stages, row_named(kSchedules, config_.parallel.schedule).splits_backward);
   watch_.begin_step(trainer_.step() + 1);
-  const StepResult result = trainer_.train_step();
+  const StepResult result = traced_step();
   const double seconds = Timers::steady_seconds() - start;
   watch_.end_step(seconds, result.loss,
                   seconds * trainer_.remaining_tokens() / static_cast<double>(result.batch.tokens()));
@@ -224,6 +227,12 @@ void TrainingLoop::train_one_step() {
     check_replicas();
   }
   evaluations_.add_due();
+  trace_.after_step(trainer_.step());
+}
+
+StepResult TrainingLoop::traced_step() {
+  const Range range(&passes_, "step", trainer_.step() + 1);
+  return trainer_.train_step();
 }
 
 void TrainingLoop::check_replicas() {
@@ -325,11 +334,14 @@ int TrainingLoop::run() {
 
 void TrainingLoop::finish(const std::string& how) {
   watch_.begin("");
+  trace_.finish();
   RankReport mine;
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
   mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());
+  MemoryUse used = trainer_.used();
+  trace_.add_memory(used);
   mine.planned_bytes = static_cast<double>(trainer_.replica().plan().total());
-  mine.used_bytes = static_cast<double>(trainer_.used().total());
+  mine.used_bytes = static_cast<double>(used.total());
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
   const ExpertUse experts = with_agreed_gap(experts_, grid_);

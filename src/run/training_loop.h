@@ -14,6 +14,7 @@
 #include "run/run_evaluations.h"
 #include "run/run_saves.h"
 #include "run/skipped_step_policy.h"
+#include "run/step_trace.h"
 #include "system/log.h"
 #include "train/evaluation_tasks.h"
 #include "train/interval.h"
@@ -51,6 +52,7 @@ class TrainingLoop {
   void check_order(const CheckpointReader& checkpoint, bool own);
   void resume_from(const CheckpointReader& checkpoint, const std::string& chosen_by);
   void train_one_step();
+  StepResult traced_step();  ///< named for profilers
   /// Unless this step has been checked already.
   void check_replicas();
   void record(const StepResult& result, double seconds);
@@ -76,6 +78,7 @@ class TrainingLoop {
   bool stopping_ = false;  // agreed on by all ranks
   int stop_signal_ = 0;    // the same: a signal that some rank has received; 0: none
   PassProgress passes_;    // for the trainer's timers, which it must outlive
+  StepTrace trace_;        // before the trainer, which refers to the backend's operations
   Trainer trainer_;
   SkippedStepPolicy skips_;
   RunOutputs outputs_;

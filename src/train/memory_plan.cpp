@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/trace_recorder.h"
 #include "checkpoint/background_save.h"
 #include "train/counting_job.h"
 #include "train/label_scores.h"
@@ -122,6 +123,10 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   }
   if (saves_in_background(config)) {
     plan.add_snapshot(snapshot_bytes(replica.owned_slices()), job.transport == TransportKind::host);
+  }
+  if (!config.run.trace_steps.empty()) {
+    plan.add_trace(TraceRecorder::bytes_for(static_cast<std::size_t>(config.run.trace_events)),
+                   job.transport == TransportKind::host);
   }
   plan.parameters = replica.store().parameter_elements();
   const GridShape& shape = job.grid.shape();

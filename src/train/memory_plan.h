@@ -24,14 +24,16 @@ struct MemoryUse {
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn,
                                   ///< and results of evaluations
   std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
-  std::size_t host = 0;           ///< staging of communication and the snapshot, where the rest is a device's
+  std::size_t trace = 0;          ///< events of the steps that are traced (run.trace_steps)
+  std::size_t host = 0;           ///< staging of communication, snapshot and trace, where the rest is a device's
 
   /// Without `host`.
   std::size_t total() const {
-    return weights + gradients + optimizer + activations + communication + scratch + kernels + batch + snapshot;
+    return weights + gradients + optimizer + activations + communication + scratch + kernels + batch + snapshot + trace;
   }
   /// Adds what is always the host's memory.
   void add_snapshot(std::size_t bytes, bool on_host_memory) { (on_host_memory ? snapshot : host) += bytes; }
+  void add_trace(std::size_t bytes, bool on_host_memory) { (on_host_memory ? trace : host) += bytes; }
   bool operator==(const MemoryUse&) const = default;
 };
 

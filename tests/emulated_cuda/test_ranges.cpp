@@ -49,9 +49,9 @@ TEST_CASE("a profile names phases, layers and verbs, and nothing without a profi
   train_a_step(config);
   unsetenv("MEGATRON_NVTX");
   for (const char* path :
-       {"forward", "forward/layer 0/matmul", "forward/layer 1/attention_forward", "forward/layer 1/communication",
-        "forward/embedding/embedding_forward", "backward/head/matmul", "backward/layer 0/attention_backward",
-        "backward/layer 1/matmul", "optimizer/adamw"}) {
+       {"forward 0", "forward 7/layer 0/matmul", "forward 0/layer 1/attention_forward",
+        "forward 0/layer 1/communication/all-reduce", "forward 0/embedding/embedding_forward", "backward 0/head/matmul",
+        "backward 7/layer 0/attention_backward", "backward 0/layer 1/matmul", "optimizer/adamw"}) {
     INFO(path);
     CHECK(seen.paths.contains(path));
   }

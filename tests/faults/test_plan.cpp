@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
+#include "support/trace_check.h"
 
 using nlohmann::json;
 
@@ -110,6 +111,37 @@ TEST_CASE("megatron_plan: --explain says where the time of the file's own layout
   CHECK_FALSE(std::filesystem::exists(place.file("x.toml")));
 }
 
+TEST_CASE("megatron_plan: --trace writes the predicted step, with an arrow for every message between stages") {
+  const Workplace place;
+  struct Case {
+    std::string schedule;
+    int chunks;
+  };
+  for (const Case& one : {Case{"1f1b", 1}, Case{"interleaved", 2}, Case{"zero_bubble", 1}}) {
+    CAPTURE(one.schedule);
+    const Finished found = place.plan(
+        {"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--trace", "step.json", "--output", "one.json",
+         "--set", "parallel.tensor=4", "--set", "parallel.pipeline=4", "--set", "parallel.schedule=" + one.schedule,
+         "--set", "parallel.virtual_stages=" + std::to_string(one.chunks), "--set", "train.micro_batch_size=8"});
+    INFO(found.out << found.err);
+    REQUIRE(found.code == 0);
+    CHECK(mentions(found.out, "trace     step.json"));
+    const auto trace = megatron::test::TraceCheck::of(contents_of(place.file("step.json")));
+    const std::int64_t micro_batches = 512 / 8;
+    REQUIRE(trace.processes.size() == 4);
+    const double step = json::parse(contents_of(place.file("one.json"))).at("layouts")[0].at("step_seconds");
+    CHECK(trace.facts.at("step_seconds") == step);
+    for (int stage = 0; stage < 4; ++stage) {
+      CHECK(trace.processes.at(stage) == "stage " + std::to_string(stage) + ", predicted");
+      CHECK(trace.count(stage, "forward") == micro_batches * one.chunks);
+      CHECK(trace.count(stage, "backward") == micro_batches * one.chunks);
+      CHECK(trace.count(stage, "weight gradients") == (one.schedule == "zero_bubble" ? micro_batches : 0));
+      CHECK(1e-9 * static_cast<double>(trace.slices.at(stage).back().end) == Approx(step));
+    }
+    CHECK(static_cast<std::int64_t>(trace.arrows.size()) == 2 * micro_batches * (4 * one.chunks - 1));
+  }
+}
+
 TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit code") {
   const Workplace place;
   struct Row {
@@ -138,6 +170,8 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
       {on({"8", "--set", "model.layers=10000"}), "input.toml", 2, {"GiB"}},
       {on({"8", "--set", "model.layrs=2"}), "input.toml", 2, {"did you mean 'layers'"}},
       {on({"8", "--write", "no/best.toml"}), "input.toml", 7, {"no/best.toml"}},
+      {on({"8", "--trace", "step.json"}), "input.toml", 2, {"--trace step.json", "give --explain"}},
+      {on({"8", "--explain", "--trace", "no/step.json"}), "input.toml", 7, {"no/step.json"}},
   };
   for (const Row& row : rows) {
     CAPTURE(row.options, row.input);

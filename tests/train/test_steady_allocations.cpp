@@ -3,6 +3,7 @@
 
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
+#include "ops/traced_ops.h"
 #include "support/counted_allocations.h"
 #include "train/memory_layout.h"
 #include "train/replica.h"
@@ -49,4 +50,33 @@ TEST_CASE("a steady step allocates nothing") {
   const Backend backend = make_cpu_backend();
   const long after = allocations_of_mine();
   CHECK(after > before);
+}
+
+TEST_CASE("a steady step that is traced allocates nothing") {
+  const Config config = config_of(Layout{.micro_batch = 2});
+  std::vector<long> by_step;
+  std::size_t events = 0;
+  run_as_threads(1, [&](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    const auto recorder = std::make_shared<TraceRecorder>(100'000);
+    backend.ops = with_trace(std::move(backend.ops), recorder);
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, 0);
+    Timers timers;
+    timers.set_ranges(backend.ops->ranges());
+    recorder->start();
+    by_step.reserve(4);
+    for (int step = 1; step <= 4; ++step) {
+      const std::span<const MicroBatch> micro_batches = batches.step(step);
+      const long before = allocations_of_mine();
+      replica.forward_backward(micro_batches, step, batches.loss(), timers);
+      replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
+      by_step.push_back(allocations_of_mine() - before);
+    }
+    events = recorder->events().size();
+  });
+  CHECK(by_step[2] == 0);
+  CHECK(by_step[3] == 0);
+  CHECK(events > 1000);
 }

@@ -1,0 +1,148 @@
+#include "report/traced_step.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+#include "checkpoint/files.h"
+#include "text/json_reader.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr std::int64_t kLongest = 64 << 20;
+
+struct Slice {
+  std::string phase, name;
+  std::int64_t process = -1;
+  double begin = 0, end = 0;  // microseconds
+};
+
+double number_at(JsonReader& json, std::string_view text) {
+  const std::size_t from = json.position();
+  json.skip_value();
+  double value = std::numeric_limits<double>::quiet_NaN();
+  std::from_chars(text.data() + from, text.data() + json.position(), value);
+  return value;
+}
+
+Slice read_slice(JsonReader& json, std::string_view text) {
+  Slice slice;
+  std::string buffer;
+  visit_object(json, "an event", [&](std::string_view key) {
+    if (key == "ph")
+      slice.phase = json.string(buffer);
+    else if (key == "name")
+      slice.name = json.string(buffer);
+    else if (key == "pid")
+      slice.process = static_cast<std::int64_t>(json.integer());
+    else if (key == "ts")
+      slice.begin = number_at(json, text);
+    else if (key == "dur")
+      slice.end = number_at(json, text);
+    else
+      json.skip_value();
+  });
+  slice.end += slice.begin;
+  return slice;
+}
+
+/// The last step of a stage, as its slices come by.
+class StageStep {
+ public:
+  std::int64_t step = -1;
+  double begin = 0, end = 0;
+  std::vector<Action> passes;
+  std::vector<Simulation::Span> spans;
+
+  void add(const Slice& slice) {
+    if (const int number = numbered(slice, "step"); number >= 0) {
+      step = number;
+      begin = slice.begin;
+      end = slice.end;
+      passes.clear();
+      spans.clear();
+    }
+    if (step < 0 || slice.begin >= end) return;
+    if (const int number = numbered(slice, "chunk"); number >= 0) chunk_ = number;
+    if (const int number = numbered(slice, "forward"); number >= 0) add_pass(Action::Kind::forward, number, slice);
+    if (const int number = numbered(slice, "backward"); number >= 0) add_pass(Action::Kind::backward, number, slice);
+    if (spans.empty() || slice.begin >= spans.back().finish) return;
+    if (slice.name == "weight gradients") passes.back().kind = Action::Kind::backward_weight;
+    if (slice.name == "receive") spans.back().start = slice.end;  // it waits first, and computes then
+  }
+
+ private:
+  static int numbered(const Slice& slice, std::string_view name) {
+    if (!std::string_view(slice.name).starts_with(name) || slice.name.size() < name.size() + 2) return -1;
+    int number = -1;
+    const char* const last = slice.name.data() + slice.name.size();
+    const auto [end, error] = std::from_chars(slice.name.data() + name.size() + 1, last, number);
+    return error == std::errc() && end == last ? number : -1;
+  }
+  void add_pass(Action::Kind kind, int micro_batch, const Slice& slice) {
+    passes.push_back({.kind = kind, .micro_batch = micro_batch, .chunk = chunk_});
+    spans.push_back({slice.begin, slice.end});
+  }
+
+  int chunk_ = 0;
+};
+
+std::optional<TracedStep> put_together(std::vector<StageStep> stages) {
+  TracedStep traced{.step = stages[0].step, .passes = {}, .spans = {}};
+  double begin = stages[0].begin, end = stages[0].end;
+  for (const StageStep& stage : stages) {
+    if (stage.step != traced.step || stage.passes.size() != stages[0].passes.size()) return std::nullopt;
+    begin = std::min(begin, stage.begin);
+    end = std::max(end, stage.end);
+  }
+  if (traced.step < 0 || stages[0].passes.empty() || !(end > begin)) return std::nullopt;
+  traced.seconds = 1e-6 * (end - begin);
+  for (StageStep& stage : stages) {
+    for (Simulation::Span& span : stage.spans) span = {1e-6 * (span.start - begin), 1e-6 * (span.finish - begin)};
+    traced.passes.push_back(std::move(stage.passes));
+    traced.spans.push_back(std::move(stage.spans));
+  }
+  return traced;
+}
+
+}  // namespace
+
+std::optional<TracedStep> read_traced_step(const std::string& path, const Config& config) {
+  if (file_type(path) == FileType::absent) return std::nullopt;
+  const std::string text = read_text_file(path, kLongest);
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t ranks = parallel.tensor * parallel.context * parallel.data;  // of a stage
+  if (ranks <= 0 || parallel.pipeline <= 0) return std::nullopt;
+  std::vector<StageStep> stages(static_cast<std::size_t>(parallel.pipeline));
+  bool whole = true;
+  try {
+    JsonReader json(text);
+    visit_object(json, "a trace", [&](std::string_view key) {
+      if (key == "otherData") {
+        visit_object(json, "facts", [&](std::string_view fact) {
+          if (fact != "dropped_events") return json.skip_value();
+          visit_array(json, "numbers", [&] { whole &= json.integer() == 0; });
+        });
+      } else if (key == "traceEvents") {
+        visit_array(json, "events", [&] {
+          const Slice slice = read_slice(json, text);
+          const bool first_of_stage = slice.process >= 0 && slice.process % ranks == 0;
+          if (slice.phase != "X" || !first_of_stage || slice.process / ranks >= parallel.pipeline) return;
+          stages[static_cast<std::size_t>(slice.process / ranks)].add(slice);
+        });
+      } else {
+        json.skip_value();
+      }
+    });
+    json.expect_end();
+  } catch (const JsonError& error) {
+    fail(ErrorKind::configuration, "{}: byte {}: {}", path, error.at, error.reason);
+  }
+  return whole ? put_together(std::move(stages)) : std::nullopt;
+}
+
+}  // namespace megatron

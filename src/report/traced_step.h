@@ -1,0 +1,26 @@
+// One step of a run's trace.json (src/run/step_trace.h) as passes over time, for the report's picture.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "pipeline/simulate.h"
+
+namespace megatron {
+
+struct TracedStep {
+  std::int64_t step = 0;
+  double seconds = 0;
+  /// By stage, of its first rank: the passes, and from when to when they computed, in seconds from the step's
+  /// beginning.
+  std::vector<std::vector<Action>> passes;
+  std::vector<std::vector<Simulation::Span>> spans;
+};
+
+/// The last step in the file; nothing if there is no file, or a step is not there as a whole. Errors: configuration
+/// with what is wrong, for a file that is damaged or too large.
+std::optional<TracedStep> read_traced_step(const std::string& path, const Config& config);
+
+}  // namespace megatron

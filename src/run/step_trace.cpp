@@ -1,0 +1,247 @@
+#include "run/step_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "monitor/trace_events.h"
+#include "ops/traced_ops.h"
+#include "text/text.h"
+
+namespace megatron {
+
+namespace {
+
+constexpr int kPieces = 1;    // the world's channel for them
+constexpr int kChannels = 2;  // between stages: outputs and gradients
+
+using MessageCounts = std::map<std::string, std::int64_t>;
+
+// Messages are counted by who sends, who receives, and the channel: the n-th that is received is the n-th that was
+// sent.
+std::string key_of(int from, int to, int channel) {
+  return fmt::format("{} {} {}", from, to, channel);
+}
+
+bool between_stages(const TraceEvent& event) {
+  return std::string_view(event.group) == "pipeline" && event.channel >= 0 && event.channel < kChannels;
+}
+
+std::vector<std::string> texts_of(const nlohmann::json& rows, const char* name) {
+  std::vector<std::string> texts;
+  for (const nlohmann::json& row : rows) texts.push_back(row.at(name));
+  return texts;
+}
+
+std::vector<std::int64_t> numbers_of(const nlohmann::json& rows, const char* name) {
+  std::vector<std::int64_t> numbers;
+  for (const nlohmann::json& row : rows) numbers.push_back(row.at(name));
+  return numbers;
+}
+
+std::string error_in_words(std::int64_t nanoseconds) {
+  return fmt::format("{:.1f} us", 1e-3 * static_cast<double>(nanoseconds));
+}
+
+}  // namespace
+
+// What all ranks know of each other.
+struct StepTrace::Table {
+  nlohmann::json rows;             // by rank
+  std::int64_t zero = 0;           // the first rank's beginning, on rank 0's clock
+  std::int64_t error = 0;          // of the clocks: the largest
+  std::vector<std::int64_t> lost;  // events, by rank
+
+  explicit Table(const nlohmann::json& of)
+      : rows(of), zero(std::numeric_limits<std::int64_t>::max()), lost(numbers_of(of, "dropped")) {
+    for (const std::int64_t begin : numbers_of(rows, "begin")) zero = std::min(zero, begin);
+    for (const std::int64_t bound : numbers_of(rows, "clock_error")) error = std::max(error, bound);
+  }
+  std::int64_t count(int rank, const char* way, const std::string& key) const {
+    return rows.at(static_cast<std::size_t>(rank)).at(way).value(key, std::int64_t{0});
+  }
+};
+
+StepTrace::StepTrace(const Config& config, const ProcessGrid& grid, Backend& backend, Log& log,
+                     const TraceRecorder::Clock& clock)
+    : grid_(grid),
+      world_(grid.world()),
+      log_(log),
+      path_(config.run.directory + "/trace.json"),
+      times_of_launches_(!backend.device->is_host_memory()),
+      first_(config.run.trace_steps.empty() ? 0 : config.run.trace_steps[0]),
+      last_(config.run.trace_steps.empty() ? 0 : config.run.trace_steps[1]) {
+  if (last_ == 0) return;
+  agree(world_,
+        [&] { recorder_ = std::make_shared<TraceRecorder>(static_cast<std::size_t>(config.run.trace_events), clock); });
+  backend.ops = with_trace(std::move(backend.ops), recorder_);
+}
+
+void StepTrace::before_step(std::int64_t step) {
+  if (!recorder_ || recorder_->recording() || step < first_ || step > last_) return;
+  before_ = measure_clock_offset(world_, recorder_->clock());
+  world_.barrier();  // what a rank waits for in the clocks' messages is no part of the step
+  first_step_ = step;
+  began_ = recorder_->now();
+  recorder_->start();
+}
+
+void StepTrace::after_step(std::int64_t step) {
+  step_ = step;
+  if (recorder_ && recorder_->recording() && step >= last_) write();
+}
+
+void StepTrace::finish() {
+  if (recorder_ && recorder_->recording()) write();
+}
+
+// Clocks may run apart, evenly: what is between the two measurements lies on a line.
+std::int64_t StepTrace::align(std::int64_t time) const {
+  const double share = after_.read > before_.read
+                           ? static_cast<double>(time - before_.read) / static_cast<double>(after_.read - before_.read)
+                           : 0;
+  const double drift = share * static_cast<double>(after_.ahead - before_.ahead);
+  return time - before_.ahead - static_cast<std::int64_t>(drift);
+}
+
+int StepTrace::other_rank(int stage) const {
+  GridCoordinates other = grid_.at();
+  other.pipeline = stage;
+  return rank_of(other, grid_.shape());
+}
+
+std::string StepTrace::place() const {
+  const GridCoordinates& at = grid_.at();
+  const GridShape& shape = grid_.shape();
+  return fmt::format("rank {}: tensor {}, {}data {}, pipeline {}", world_.rank(), at.tensor,
+                     shape.context > 1 ? fmt::format("context {}, ", at.context) : "", at.data, at.pipeline);
+}
+
+std::string StepTrace::own_row() const {
+  MessageCounts sends, receives;
+  visit_messages(recorder_->events(), [&](const TraceEvent& event, bool is_sent) {
+    if (!between_stages(event)) return;
+    const int other = other_rank(event.peer);
+    if (is_sent)
+      ++sends[key_of(world_.rank(), other, event.channel)];
+    else
+      ++receives[key_of(other, world_.rank(), event.channel)];
+  });
+  return nlohmann::json{{"name", place()},
+                        {"begin", align(began_)},
+                        {"clock_error", std::max(before_.error, after_.error)},
+                        {"events", recorder_->events().size()},
+                        {"dropped", recorder_->dropped()},
+                        {"sends", sends},
+                        {"receives", receives}}
+      .dump();
+}
+
+void StepTrace::add_own(const std::function<void(const std::string&)>& piece, const Table& table) const {
+  const int rank = world_.rank();
+  TraceText text;
+  text.name_process(rank, table.rows.at(static_cast<std::size_t>(rank)).at("name").get<std::string>());
+  text.name_thread({rank}, "computing");
+  MessageCounts drawn;
+  const TracedRank traced{
+      .process = rank,
+      .align = [&](std::int64_t time) { return std::max<std::int64_t>(0, align(time) - table.zero); },
+      .arrow = [&](const TraceEvent& event, bool sends) -> std::int64_t {
+        if (!between_stages(event)) return -1;
+        const int other = other_rank(event.peer), from = sends ? rank : other, to = sends ? other : rank;
+        const std::string key = key_of(from, to, event.channel);
+        const std::int64_t number = drawn[key]++;
+        // An end that found no room has no arrow.
+        if (number >= std::min(table.count(from, "sends", key), table.count(to, "receives", key))) return -1;
+        return (number * world_.size() + from) * kChannels + event.channel + 1;
+      }};
+  add_events(text, recorder_->events(), traced, [&] {
+    piece(text.text());
+    text.clear();
+  });
+}
+
+void StepTrace::write() {
+  recorder_->stop();
+  after_ = measure_clock_offset(world_, recorder_->clock());
+  const std::vector<std::string> rows = world_.gather_texts(own_row(), 0);
+  nlohmann::json all = nlohmann::json::array();
+  for (const std::string& row : rows) all.push_back(nlohmann::json::parse(row));
+  const Table table(nlohmann::json::parse(world_.broadcast_text(all.dump(), 0)));
+  Communicator& host = world_.host();
+  if (world_.rank() == 0) {
+    write_file(table);
+  } else {
+    const auto send = [&](const std::string& piece) {
+      double length = static_cast<double>(piece.size());
+      host.start_send(ConstTensor(&length, {1}, DType::f64), 0, kPieces).wait();
+      if (piece.empty()) return;
+      host.start_send(ConstTensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), 0, kPieces)
+          .wait();
+    };
+    add_own(
+        [&](const std::string& piece) {
+          if (!piece.empty()) send(piece);
+        },
+        table);
+    send("");
+  }
+  recorder_->clear();
+}
+
+// Rank 0 takes all that the others send, whatever becomes of the file: they wait for that.
+void StepTrace::write_file(const Table& table) {
+  std::optional<TraceFile> file;
+  std::string failure;
+  const auto guarded = [&](const std::function<void()>& work) {
+    if (!failure.empty()) return;
+    try {
+      work();
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  };
+  const nlohmann::json facts = {
+      {"program", "megatron_train"},
+      {"steps", {first_step_, step_}},
+      {"ranks", texts_of(table.rows, "name")},
+      {"clock_error_ns", numbers_of(table.rows, "clock_error")},
+      {"events", numbers_of(table.rows, "events")},
+      {"dropped_events", table.lost},
+      {"times", times_of_launches_
+                    ? "of the host: operations are launched when their slice says, and run on the device later"
+                    : "of the host, which computes"}};
+  guarded([&] { file.emplace(path_, facts); });
+  add_own([&](const std::string& piece) { guarded([&] { file->write(piece); }); }, table);
+  Communicator& host = world_.host();
+  for (int other = 1; other < world_.size(); ++other) {
+    for (double length = 1; length > 0;) {
+      host.start_receive(Tensor(&length, {1}, DType::f64), other, kPieces).wait();
+      std::string piece(static_cast<std::size_t>(length), ' ');
+      if (piece.empty()) break;
+      host.start_receive(Tensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), other, kPieces)
+          .wait();
+      guarded([&] { file->write(piece); });
+    }
+  }
+  guarded([&] { file->publish(); });
+  if (!failure.empty()) return log_.warning("there is no trace of steps {} to {}: {}", first_step_, step_, failure);
+  log_.info("trace of steps {} to {}: {}{}; open it with https://ui.perfetto.dev", first_step_, step_, path_,
+            world_.size() > 1 ? ", clocks of ranks to within " + error_in_words(table.error) : "");
+  for (std::size_t rank = 0; rank < table.lost.size(); ++rank) {
+    if (table.lost[rank] == 0) continue;
+    log_.warning("trace.json lacks the last {} of rank {}{}: raise run.trace_events, or trace fewer steps",
+                 counted(table.lost[rank], "event"), rank,
+                 rank + 1 < table.lost.size() ? " (later ranks may too)" : "");
+    break;
+  }
+}
+
+}  // namespace megatron
