@@ -77,8 +77,9 @@ std::string schedule_drawing(const TracedStep& traced) {
   }
   return picture(traced.passes, spans, kMostUnits) +
          fmt::format(
-             "as step {} really was, from trace.json, on the first rank of each stage: {:.4g} s, of which passes take "
-             "{:.1f} % on average. The rest is waiting for other stages, gradient sums and the update.</p>\n",
+             "with the number of the micro-batch: step {} as it really was, from trace.json, on the first rank of each "
+             "stage. It took {:.4g} s, of which passes are {:.1f} % on average; the rest is waiting for other stages, "
+             "gradient sums and the update.</p>\n",
              traced.step, traced.seconds, 100 * computing / (traced.seconds * static_cast<double>(stages)));
 }
 

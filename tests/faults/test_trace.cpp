@@ -43,7 +43,7 @@ TEST_CASE("trace: every rank of a pipeline with its micro-batches, and the same 
     CHECK(trace.count(rank, "forward") == kSteps * kMicroBatches);
     CHECK(trace.count(rank, "backward") == kSteps * kMicroBatches);
     CHECK(trace.count(rank, "optimizer") == kSteps);
-    CHECK(trace.within(rank, "layer", "step"));
+    CHECK(trace.within(rank, "attention_backward", "layer"));
     CHECK(trace.within(rank, "attention_backward", "backward"));
     CHECK(trace.count(rank, "evaluation") > 0);  // after step 3
   }
@@ -58,8 +58,7 @@ TEST_CASE("trace: a run that is stopped within the steps writes those that it ha
   const std::string run = folder.file("run");
   train({1, 2, 1}, run, {"run.trace_steps=[2, 6]", "train.stop_after=3"});
   CHECK(trace_of(run).facts.at("steps") == nlohmann::json{2, 3});
-  const Finished stopped = run_command(launched(2, training({1, 2, 1}, run, {"run.trace_steps=[2, 6]"})), 60);
-  CHECK(stopped.code == 0);
+  train({1, 2, 1}, run, {"run.trace_steps=[2, 6]"});
   CHECK(trace_of(run).facts.at("steps") == nlohmann::json{4, 6});
 }
 

@@ -212,7 +212,7 @@ TEST_CASE("report: the last step of trace.json is drawn with its real times") {
   CHECK(traced->spans[1][0].start == Approx(20e-6));
   CHECK(traced->spans[1][0].finish == Approx(40e-6));
   // Each stage computes 20 + 40 of 100.
-  CHECK(has(run_report(read_run(run.path())), "as step 8 really was"));
+  CHECK(has(run_report(read_run(run.path())), "step 8 as it really was"));
   CHECK(has(run_report(read_run(run.path())), "60.0 %"));
   write_trace("0,5");  // not the whole of it
   CHECK_FALSE(has(run_report(read_run(run.path())), "really was"));
