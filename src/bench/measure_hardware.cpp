@@ -72,6 +72,16 @@ double best_product(const MeasuredRates& rates) {
   return best;
 }
 
+// Of the seconds of both.
+void average_products(MeasuredRates& rates, const MeasuredRates& again) {
+  for (std::size_t kind = 0; kind < kProductKinds; ++kind) {
+    const std::map<RateTable<3>::Sizes, double> first = rates.products[kind].rows();
+    for (const auto& [sizes, rate] : first) {
+      rates.products[kind].set(sizes, 2 / (1 / rate + 1 / again.products[kind].rows().at(sizes)));
+    }
+  }
+}
+
 /// For groups that were not measured: of the largest, by its gathers.
 LinkLevel node_level(const MeasuredLinks& links) {
   const auto gathers = links.collectives.find("all_gather");
@@ -130,17 +140,25 @@ MeasuredHardware measure_hardware(const HardwareSettings& settings, Communicator
   hardware.threads_per_rank = settings.threads;
   const auto free_bytes = static_cast<double>(machine.device().free_bytes().value_or(std::size_t{1} << 40));
   hardware.memory_bytes = host_memory ? free_bytes / world.size() : free_bytes;
+  // A core's clock changes within minutes: products, of which steps are made, are measured first and last.
   double between = 0;
-  for (const DType type : {DType::f32, DType::bf16}) {
-    MeasuredRates& rates = type == DType::f32 ? hardware.rates_32bit : hardware.rates_16bit;
-    measure_products(machine, type, rates);
-    measure_attention(machine, type, rates);
-    const double gap = measure_operations(machine, type, rates);
+  const std::pair<DType, MeasuredRates*> types[] = {{DType::f32, &hardware.rates_32bit},
+                                                    {DType::bf16, &hardware.rates_16bit}};
+  for (const auto& [type, rates] : types) measure_products(machine, type, *rates);
+  for (const auto& [type, rates] : types) {
+    measure_attention(machine, type, *rates);
+    const double gap = measure_operations(machine, type, *rates);
     if (type == DType::f32) between = gap;
-    (type == DType::f32 ? hardware.flops_32bit : hardware.flops_16bit) = best_product(rates);
   }
   hardware.memory_bandwidth = measure_memory(machine);
   measure_links(machine, hardware.links);
+  for (const auto& [type, rates] : types) {
+    MeasuredRates again;
+    measure_products(machine, type, again);
+    average_products(*rates, again);
+  }
+  hardware.flops_32bit = best_product(hardware.rates_32bit);
+  hardware.flops_16bit = best_product(hardware.rates_16bit);
   hardware.node = node_level(hardware.links);
   hardware.used = software_of(hardware, host_memory, between);
   hardware.software_name = kSoftware;

@@ -1,6 +1,6 @@
 // Rates of products and attention at a grid of sizes, narrow ones among them, and of the memory.
 #include <algorithm>
-#include <cmath>
+#include <span>
 
 #include "bench/measured_machine.h"
 #include "ops/counting_ops.h"
@@ -9,14 +9,15 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kSizes[] = {16, 64, 128, 256, 384, 768, 1536, 3072};
+// Of tokens, and of features: libraries cut these into blocks, so that neighbours may differ by a fifth.
+constexpr std::int64_t kTokens[] = {16, 64, 128, 256, 1024};
+constexpr std::int64_t kFeatures[] = {16, 64, 128, 256, 384, 512, 640, 768, 1024, 2048};
 constexpr std::int64_t kQuickSizes[] = {16, 64};
 constexpr double kMostMultiplications = 2e9;  // of one product: tens of milliseconds on a core
 constexpr double kMeasuredFlops = 4e8;        // of one measurement at least, in calls that end together on a device
 constexpr std::size_t kPoolBytes = 64 << 20;  // operands are taken from here in turn, so that caches do not hold them
 constexpr std::int64_t kMostSlots = 16;       // ... all, as they hold some of a step's
-constexpr int kRounds = 5, kFewRounds = 3;
-constexpr double kLargeFlops = 1e9;  // from here on fewer rounds
+constexpr int kRounds = 5, kProductRounds = 3;
 
 /// Memory that operands of one size take in turn.
 class Pool {
@@ -58,35 +59,43 @@ MatmulArgs product(ProductKind kind, const Pool (&pools)[3], int turn, const Rat
           .accumulate = true};
 }
 
+/// Rows are tokens, of weights' gradients the inner dimension.
+std::vector<RateTable<3>::Sizes> shapes_of(ProductKind kind, bool quick) {
+  const auto tokens = quick ? std::span<const std::int64_t>(kQuickSizes) : std::span<const std::int64_t>(kTokens);
+  const auto features = quick ? std::span<const std::int64_t>(kQuickSizes) : std::span<const std::int64_t>(kFeatures);
+  std::vector<RateTable<3>::Sizes> shapes;
+  for (const std::int64_t token : tokens) {
+    for (const std::int64_t first : features) {
+      for (const std::int64_t second : features) {
+        const auto t = static_cast<double>(token), f = static_cast<double>(first), g = static_cast<double>(second);
+        if (t * f * g > kMostMultiplications) continue;
+        if (kind == ProductKind::weight_gradient) shapes.push_back({f, g, t});
+        if (kind != ProductKind::weight_gradient) shapes.push_back({t, f, g});
+      }
+    }
+  }
+  return shapes;
+}
+
 }  // namespace
 
 void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
   const bool quick = machine.settings.quick;
-  const std::vector<std::int64_t> all(std::begin(kSizes), std::end(kSizes)),
-      few(std::begin(kQuickSizes), std::end(kQuickSizes)), &dimensions = quick ? few : all;
-  const auto largest = static_cast<std::size_t>(dimensions.back() * dimensions.back()) * sizeof(float);
-  const std::size_t bytes = std::max(largest, quick ? std::size_t{0} : kPoolBytes);
+  const std::size_t bytes = quick ? 1 << 16 : kPoolBytes;
   const Pool pools[] = {{machine.device(), machine.ops(), bytes},
                         {machine.device(), machine.ops(), bytes},
                         {machine.device(), machine.ops(), bytes}};
-  std::vector<RateTable<3>::Sizes> shapes;
-  for (const std::int64_t rows : dimensions) {
-    for (const std::int64_t columns : dimensions) {
-      for (const std::int64_t inner : dimensions) {
-        const auto m = static_cast<double>(rows), n = static_cast<double>(columns), k = static_cast<double>(inner);
-        if (m * n * k <= kMostMultiplications) shapes.push_back({m, n, k});
-      }
-    }
-  }
   for (std::size_t i = 0; i < kProductKinds; ++i) {
+    const auto kind = static_cast<ProductKind>(i);
+    const std::vector<RateTable<3>::Sizes> shapes = shapes_of(kind, quick);
     std::vector<double> found(shapes.size());
     std::vector<double*> numbers;
     for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
       const double flops = 2 * shapes[shape][0] * shapes[shape][1] * shapes[shape][2];
       const bool waits = machine.device().is_host_memory();
       const int calls = waits ? 1 : std::clamp(static_cast<int>(kMeasuredFlops / flops), 1, 100);
-      found[shape] = machine.seconds(flops < kLargeFlops ? kRounds : kFewRounds, calls, [&](int turn) {
-        machine.ops().matmul(product(static_cast<ProductKind>(i), pools, turn, shapes[shape], type));
+      found[shape] = machine.seconds(kProductRounds, calls, [&](int turn) {
+        machine.ops().matmul(product(kind, pools, turn, shapes[shape], type));
       });
       numbers.push_back(&found[shape]);
     }
@@ -122,7 +131,7 @@ struct AttentionCase {
 }  // namespace
 
 void measure_attention(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
-  std::vector<std::int64_t> lengths = {64, 256, 1024}, head_sizes = {32, 64, 128};
+  std::vector<std::int64_t> lengths = {64, 128, 256, 512, 1024}, head_sizes = {32, 64, 128};
   if (machine.settings.quick) lengths = head_sizes = {32};
   for (const std::int64_t length : lengths) {
     for (const std::int64_t head_size : head_sizes) {

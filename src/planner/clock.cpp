@@ -100,14 +100,14 @@ class Player {
     if (ticket >= in_flight_.size()) in_flight_.resize(ticket + 1);
     const bool overlaps = cost != Cost::copies || hardware_.used.copies_overlap;
     if (overlaps) lane = std::max(lane, clock_) + seconds;
-    in_flight_[ticket] = {lane, overlaps ? 0 : seconds, started.group, cost};
+    in_flight_[ticket] = {lane, overlaps ? 0 : seconds, started.group, steps_, cost};
     if (cost == Cost::tensor && hardware_.used.tensor_blocking) handle(Waited{started.ticket});
   }
   void handle(const Waited& waited) {
     const auto ticket = static_cast<std::size_t>(waited.ticket);
     if (ticket >= in_flight_.size()) return;  // started before the recording
     const InFlight& flight = in_flight_[ticket];
-    if (flight.seconds == 0 && ticket < first_of_step_ && in_action_) {
+    if (flight.seconds == 0 && flight.step < steps_ && in_action_) {
       // How long this takes depends on when the schedule lets the action begin.
       step_.actions.back().arrivals.push_back({clock_ - action_begin_, flight.end - step_begin_});
       double& lane = lanes_[static_cast<std::size_t>(flight.group)];
@@ -138,12 +138,12 @@ class Player {
     step_.actions.reserve(64);
     charged_ = &step_.sums;
     step_begin_ = clock_;
-    first_of_step_ = in_flight_.size();
+    ++steps_;
   }
 
   struct InFlight {
     double end = 0, seconds = 0;
-    int group = 0;
+    int group = 0, step = 0;
     Cost cost = Cost::other;
   };
 
@@ -152,7 +152,7 @@ class Player {
   std::vector<double> lanes_;
   std::vector<InFlight> in_flight_;  // by ticket
   double clock_ = 0, step_begin_ = 0, action_begin_ = 0;
-  std::size_t first_of_step_ = 0;  // ticket
+  int steps_ = 0;  // that have begun
   bool in_action_ = false;
   TimedStep step_;
   CostSeconds* charged_ = &step_.sums;
@@ -176,7 +176,7 @@ double operation_seconds(const MemoryWork& work, DType type, const Hardware& har
   const auto& measured = hardware.rates(type).others;
   if (measured.empty() || work.bytes == 0) return memory_seconds(work.bytes, hardware);
   const auto found = measured.find(work.key());
-  return found == measured.end() ? memory_seconds(work.bytes, hardware) : found->second.at(work.bytes);
+  return found == measured.end() ? memory_seconds(work.bytes, hardware) : found->second.in_proportion(work.bytes);
 }
 
 // Of programs that keep the scores, a backward passes over them twice as often as a forward.

@@ -12,4 +12,10 @@ double SecondsByBytes::at(double bytes) const {
   return std::exp((1 - share) * std::log(seconds) + share * std::log(above->second));
 }
 
+double SecondsByBytes::in_proportion(double bytes) const {
+  if (points_.empty()) return 0;
+  const double fewest = points_.begin()->first;
+  return bytes < fewest ? at(fewest) * bytes / fewest : at(bytes);
+}
+
 }  // namespace megatron

@@ -77,13 +77,16 @@ class RateTable {
   std::array<std::vector<double>, N> axes_;
 };
 
-/// Seconds by bytes. Fewer bytes than were measured take as long as the fewest, more take longer in proportion.
+/// Seconds by bytes. More bytes than were measured take longer in proportion.
 class SecondsByBytes {
  public:
   void set(double bytes, double seconds) { points_[bytes] = seconds; }
   bool empty() const { return points_.empty(); }
   const std::map<double, double>& points() const { return points_; }
+  /// Of messages: fewer bytes than were measured take as long as the fewest.
   double at(double bytes) const;
+  /// Of operations: fewer bytes take less in proportion.
+  double in_proportion(double bytes) const;
 
  private:
   std::map<double, double> points_;

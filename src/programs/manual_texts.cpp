@@ -78,11 +78,15 @@ const std::vector<ManualText> kTexts = {
      .trains = false},
     {.program = "megatron_bench",
      .summary = "measures training and generation on this machine",
-     .synopsis = {"[--case NAME | --all] [options]"},
-     .description = {"Compares the speed of training steps with this machine's own rate of matrix products of the same "
-                     "shapes. Without --case and --all it lists the cases and measures nothing."},
+     .synopsis = {"[--case NAME | --all | --hardware FILE.toml] [options]"},
+     .description =
+         {"Compares the speed of training steps with this machine's own rate of matrix products of the same "
+          "shapes, or measures the machine for megatron_plan. Without --case, --all and --hardware it lists the "
+          "cases and measures nothing."},
      .examples = {{"All cases of one rank, three steps each:", "megatron_bench --all --quick"},
-                  {"The cases of two ranks:", "megatron_launch 2 megatron_bench --all"}},
+                  {"The cases of two ranks:", "megatron_launch 2 megatron_bench --all"},
+                  {"A hardware file of this machine with two ranks:",
+                   "megatron_launch 2 megatron_bench --hardware here.toml"}},
      .trains = false},
     {.program = "megatron_plan",
      .summary = "finds the fastest layouts of a run on given hardware",

@@ -176,6 +176,9 @@ int write_hardware(const Arguments& arguments, MpiSession& session) {
   const bool taken = speaks && !arguments.force && std::filesystem::exists(arguments.hardware);
   verify(!session.world().any_rank(taken), ErrorKind::configuration,
          "--hardware {}: there is such a file; name another one, or replace it with --force", arguments.hardware);
+  const std::string folder = folder_of(arguments.hardware);
+  verify(!session.world().any_rank(speaks && !std::filesystem::is_directory(folder)), ErrorKind::filesystem,
+         "--hardware {}: {} is no folder; make it first", arguments.hardware, folder);
   const MeasuredHardware measured = measure_hardware({.threads = arguments.settings.threads,
                                                       .device = arguments.settings.device,
                                                       .local_rank = session.local_rank(),

@@ -182,6 +182,45 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
   CHECK(place.files() == std::vector<std::string>{"input.toml"});
 }
 
+TEST_CASE("megatron_bench --hardware: a file that megatron_plan reads, and never replaces another unasked") {
+  const Workplace place;
+  const std::vector<std::string> measure = {MEGATRON_BENCH, "--hardware", "here.toml", "--quick", "--device", "cpu"};
+  const auto bench = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), measure.begin(), measure.end());
+    return run_command(more, 60, place.path());
+  };
+  const Finished measured = bench({});
+  INFO(measured.out << measured.err);
+  REQUIRE(measured.code == 0);
+  CHECK(measured.out.find("written   here.toml") != std::string::npos);
+  const std::string first = contents_of(place.file("here.toml"));
+
+  const std::vector<std::string> tiny = {"--set", "model.preset=gpt2-124m",   "--set", "precision.compute=fp32",
+                                         "--set", "train.global_batch_size=1"};
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.end(), tiny.begin(), tiny.end());
+    return place.plan(more);
+  };
+  const Finished planned = plan({"--hardware", "./here.toml", "--ranks", "1", "--explain"});
+  INFO(planned.out << planned.err);
+  CHECK(planned.code == 0);
+  CHECK(planned.out.find("efficiencies of measured") != std::string::npos);
+  require_refused(plan({"--hardware", "./here.toml", "--ranks", "2"}), 2, {"of one node with 1 rank", "[network]"});
+  require_refused(plan({"--hardware", "./here.toml", "--ranks", "1", "--set", "run.threads=2"}), 2,
+                  {"measured with 1 thread per rank", "run.threads = 2"});
+
+  require_refused(bench({}), 2, {"here.toml", "--force"});
+  CHECK(contents_of(place.file("here.toml")) == first);
+  CHECK(bench({"--force"}).code == 0);
+  CHECK(contents_of(place.file("here.toml")) != first);
+  require_refused(bench({"--all"}), 2, {"--hardware", "--all"});
+  require_refused(run_command({MEGATRON_BENCH, "--all", "--force"}, 60, place.path()), 2, {"--force", "--hardware"});
+  require_refused(bench({"--threads", "1000", "--force"}), 2, {"1000 threads", "cores"});
+  require_refused(
+      run_command({MEGATRON_BENCH, "--hardware", "no/here.toml", "--quick", "--device", "cpu"}, 60, place.path()), 7,
+      {"no/here.toml"});
+}
+
 TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks are searched in seconds") {
   const Workplace place;
   const Finished found =

@@ -101,5 +101,5 @@ TEST_CASE("27 published rows: errors in sample and left out", "[calibration]") {
   }
   std::cout << fmt::format("  worst in sample {:.1f} %, worst left out {:.1f} %\n", 100 * worst_in, 100 * worst_out);
   CHECK(worst_in <= 0.05);
-  CHECK(worst_out <= 0.115);  // reached: 0.110; the target is 0.10 (docs/planner.md)
+  CHECK(worst_out <= 0.11);  // reached: 0.104; the target is 0.10 (docs/planner.md)
 }
