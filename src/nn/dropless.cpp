@@ -1,6 +1,7 @@
 // Mixture of experts without drops. Each rank sends an expert at most `place` rows at a time, so that all buffers have
 // a fixed size; what is more follows in further rounds through the same buffers. The expert ranks agree on how many
-// rounds an expert takes, numbers that the host reads: the only ones in a layer.
+// rounds an expert takes, numbers that the host reads: the only ones in a layer. A rank with all experts
+// computes the rows that are filled. Several ranks each fill a part of an expert's rows, and all of these are computed.
 //
 // Outputs and gradients return to the choices that they belong to, in buffers of [tokens · k, h], so that sums over a
 // token's experts have one order, however many rounds there were. The activations of the first round are kept, those of
@@ -13,6 +14,14 @@
 #include "nn/moe.h"
 
 namespace megatron {
+
+namespace {
+
+Tensor first_rows(Tensor matrix, std::int64_t count) {
+  return matrix.slice(0, 0, count);
+}
+
+}  // namespace
 
 template <class AnyTensor>
 AnyTensor Moe::own_rows(const Context& context, AnyTensor whole) const {
@@ -46,18 +55,17 @@ void Moe::plan_rounds(Context& context, const ExpertSlots& layout, Saved& saved)
     if (context.region.size() > 1) context.region.communicator().all_reduce(counts, Reduce::maximum);
     ranks_->all_reduce(counts, Reduce::maximum);
   }
-  // Experts that are exchanged together take as many rounds as the one with the most tokens; one round at least, which
-  // is the one that a plan of memory plays.
-  saved.rounds = ExpertRounds(experts_.count());
+  // Experts that are exchanged together take as many rounds as the one with the most tokens; one without tokens takes a
+  // whole one, since a plan of memory reads no tokens and plays that round.
+  saved.rounds = ExpertRounds(experts_.count(), layout.part_capacity());
   std::array<std::int32_t, 256> read{};
   const auto most_read = static_cast<std::int64_t>(read.size());
   for (std::int64_t first = 0; first < layout.experts; first += most_read) {
     const std::int64_t count = std::min(most_read, layout.experts - first);
     context.ops.read(counts.view({layout.experts}).slice(0, first, count), read.data());
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t tokens = std::max(read[static_cast<std::size_t>(i)], std::int32_t{1});
-      const std::int64_t rounds = (tokens + layout.part_capacity() - 1) / layout.part_capacity();
-      saved.rounds.raise((first + i) % experts_.count(), rounds);
+      const std::int64_t tokens = read[static_cast<std::size_t>(i)];
+      saved.rounds.raise((first + i) % experts_.count(), tokens > 0 ? tokens : layout.part_capacity());
     }
   }
 }
@@ -67,13 +75,13 @@ void Moe::dispatch_round(Context& context, ConstTensor tokens, ConstTensor gates
   const ExpertRows rows{
       .experts = experts_.count(), .sent = {}, .inputs = {}, .outputs = {}, .rounds = &saved.rounds, .round = round};
   for (std::int64_t i = rows.next(0); i < rows.experts; i = rows.next(i + 1)) {
-    const Tensor of_one = of_expert(to, i, rows.experts);
-    const std::int64_t places = of_one.dim(0);
+    const Tensor all = of_expert(to, i, rows.experts), filled = exchanges() ? all : rows.filled(all, i);
+    const std::int64_t first = (round * rows.experts + i) * all.dim(0);
     context.ops.dispatch_rows({.x = as_matrix(tokens),
-                               .entries = saved.routes.entries.slice(0, (round * rows.experts + i) * places, places),
+                               .entries = saved.routes.entries.slice(0, first, filled.dim(0)),
                                .gates = gates,
                                .top_k = sizes_.router.top_k,
-                               .y = of_one});
+                               .y = filled});
   }
 }
 
@@ -139,8 +147,9 @@ void Moe::activate_rounds(Context& context, ConstTensor x, Saved& saved) const {
                              .rounds = &saved.rounds,
                              .round = round};
     through_experts(context, *ranks_, through, [&](std::int64_t i, ConstTensor input, Tensor output) {
-      experts_.forward(context, i, input, first ? of_expert(saved.up, i, experts) : later.up,
-                       first ? of_expert(saved.activated, i, experts) : later.activated, output);
+      const std::int64_t filled = input.dim(0);
+      experts_.forward(context, i, input, first_rows(first ? of_expert(saved.up, i, experts) : later.up, filled),
+                       first_rows(first ? of_expert(saved.activated, i, experts) : later.activated, filled), output);
     });
     collect_round(context, returned, saved, round, saved.outputs);
   }
@@ -218,9 +227,10 @@ void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, 
                                .rounds = &saved.rounds,
                                .round = round};
       through_experts(context, *ranks_, through, [&](std::int64_t i, ConstTensor dout, Tensor dinput) {
-        const ConstTensor input = of_expert(first ? saved.inputs : later.inputs, i, experts);
-        const Tensor up = first ? of_expert(saved.up, i, experts) : later.up;
-        const Tensor activated = first ? of_expert(saved.activated, i, experts) : later.activated;
+        const std::int64_t filled = dout.dim(0);
+        const ConstTensor input = first_rows(of_expert(first ? saved.inputs : later.inputs, i, experts), filled);
+        const Tensor up = first_rows(first ? of_expert(saved.up, i, experts) : later.up, filled);
+        const Tensor activated = first_rows(first ? of_expert(saved.activated, i, experts) : later.activated, filled);
         if (!first) experts_.activate(at_once, i, input, up, activated);
         experts_.backward(at_once, i, dout, input, up, activated, dinput);
       });

@@ -17,26 +17,35 @@ AnyTensor of_expert(AnyTensor all, std::int64_t index, std::int64_t experts) {
   return all.view({experts * rows, columns}).slice(0, index * rows, rows);
 }
 
-/// How often the buffers of an exchange are passed for each expert here. Of many experts neighbours share a number, the
-/// largest of theirs: nothing is allocated in a step.
+/// How many rows each expert here takes in all, through buffers of `places` for each. Of many experts neighbours share
+/// a number, the largest of theirs: nothing is allocated in a step.
 class ExpertRounds {
  public:
-  explicit ExpertRounds(std::int64_t experts = 0) : experts_(experts) {}
+  explicit ExpertRounds(std::int64_t experts = 0, std::int64_t places = 1) : experts_(experts), places_(places) {}
 
-  void raise(std::int64_t expert, std::int64_t rounds) {
-    rounds_[place(expert)] = std::max(rounds_[place(expert)], static_cast<std::int32_t>(rounds));
+  void raise(std::int64_t expert, std::int64_t rows) {
+    rows_[place(expert)] = std::max(rows_[place(expert)], static_cast<std::int32_t>(rows));
   }
-  std::int64_t of(std::int64_t expert) const { return rounds_[place(expert)]; }
-  std::int64_t most() const { return *std::max_element(rounds_.begin(), rounds_.end()); }
+  /// How often its buffer is passed.
+  std::int64_t of(std::int64_t expert) const { return (rows_[place(expert)] + places_ - 1) / places_; }
+  std::int64_t most() const { return (*std::max_element(rows_.begin(), rows_.end()) + places_ - 1) / places_; }
+  /// The first places of a round, in which all of its rows are: in eighths, so that products have few shapes, and more
+  /// than the few rows that are multiplied otherwise, with memory that a plan has not seen.
+  std::int64_t filled(std::int64_t expert, std::int64_t round) const {
+    constexpr std::int64_t few = 32;
+    const std::int64_t left = rows_[place(expert)] - round * places_, unit = (places_ + 7) / 8;
+    const std::int64_t rounded = (left + unit - 1) / unit * unit;
+    return std::min(places_, places_ > few ? std::max(rounded, few + 1) : rounded);
+  }
 
  private:
   std::size_t place(std::int64_t expert) const {
-    constexpr std::int64_t most = std::tuple_size_v<decltype(rounds_)>;
+    constexpr std::int64_t most = std::tuple_size_v<decltype(rows_)>;
     return static_cast<std::size_t>(experts_ <= most ? expert : expert * most / experts_);
   }
 
-  std::int64_t experts_;
-  std::array<std::int32_t, 64> rounds_{};
+  std::int64_t experts_, places_;
+  std::array<std::int32_t, 64> rows_{};
 };
 
 /// Rows by expert: of each of the `experts` here, with its fellows on the other expert ranks, in the order of these.
@@ -53,6 +62,11 @@ struct ExpertRows {
     while (index < experts && rounds != nullptr && rounds->of(index) <= round) ++index;
     return index;
   }
+  /// Of an expert's rows, all of them this rank's, those that the round fills (of several ranks' each fills its part).
+  template <class AnyTensor>
+  AnyTensor filled(AnyTensor of_one, std::int64_t index) const {
+    return rounds == nullptr ? of_one : of_one.slice(0, 0, rounds->filled(index, round));
+  }
 };
 
 /// Calls compute(expert, its inputs, its outputs) for each expert here; outputs are this tensor rank's shares.
@@ -64,7 +78,8 @@ void through_experts(Context& context, Communicator& ranks, const ExpertRows& ro
   const auto made_here = [&](std::int64_t i) { return rows.outputs ? of_expert(rows.outputs, i, experts) : Tensor(); };
   if (ranks.size() == 1) {
     for (std::int64_t i = rows.next(0); i < experts; i = rows.next(i + 1)) {
-      compute(i, of_expert(rows.inputs, i, experts), made_here(i));
+      compute(i, rows.filled(of_expert(rows.inputs, i, experts), i),
+              rows.outputs ? rows.filled(made_here(i), i) : Tensor());
     }
     return;
   }

@@ -122,3 +122,22 @@ TEST_CASE("experts without drops: of many experts neighbours share the larger nu
   CHECK(few.most() == 5);
   CHECK(many.most() == 5);
 }
+
+TEST_CASE("experts without drops: a round computes the eighths of its places that are filled") {
+  ExpertRounds rounds(3, 80);
+  rounds.raise(0, 121);
+  rounds.raise(1, 80);
+  rounds.raise(2, 1);
+  CHECK(rounds.of(0) == 2);
+  CHECK(rounds.filled(0, 0) == 80);
+  CHECK(rounds.filled(0, 1) == 50);
+  CHECK(rounds.of(1) == 1);
+  CHECK(rounds.filled(1, 0) == 80);
+  CHECK(rounds.filled(2, 0) == 33);  // more than few rows
+  ExpertRounds small(2, 12);
+  small.raise(0, 3);
+  small.raise(1, 13);
+  CHECK(small.filled(0, 0) == 4);
+  CHECK(small.filled(1, 0) == 12);
+  CHECK(small.filled(1, 1) == 2);
+}

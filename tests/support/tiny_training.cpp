@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 
@@ -25,6 +26,23 @@ double weigh_answers(std::span<const std::int32_t> tokens, std::span<float> weig
 
 double loss_scale(const Config& config) {
   return config.precision.loss_scale > 0 ? config.precision.loss_scale : 1;
+}
+
+/// The least router gap of this rank in an evaluation, which counts none: that of a training step in which nothing is
+/// random, with the same weights and room.
+double evaluation_gap(Config config, const ProcessGrid& grid, Backend& backend, const Replica& trained, int step) {
+  config.model.hidden_dropout = config.model.attention_dropout = config.model.moe.jitter = 0;
+  config.model.moe.capacity_factor = config.model.moe.evaluation_capacity_factor;
+  if (config.model.moe.drop == "random") config.model.moe.drop = "position";
+  Replica replica(config, grid, backend);
+  const std::vector<TensorSlice> from = trained.all_slices(false), to = replica.all_slices(false);
+  for (std::size_t i = 0; i < to.size(); ++i)
+    std::memcpy(to[i].value.data(), from[i].value.data(), to[i].value.bytes());
+  replica.optimizer().set_values_from_master();
+  TinyBatches batches(config, grid.data().rank());
+  Timers timers;
+  replica.forward_backward(batches.step(step), step, batches.loss(), timers);
+  return replica.update({}, timers).least_gap;
 }
 
 }  // namespace
@@ -328,6 +346,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     Replica replica(config, grid, backend);
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
+    double least_gap = std::numeric_limits<double>::infinity();
     for (int step = 1; step <= steps; ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
       replica.forward_backward(micro_batches, step, batches.loss(), timers);
@@ -337,10 +356,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       }
       const Replica::Update update = replica.update(
           {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
-      if (!update.choices.empty()) {
-        const std::lock_guard lock(mutex);
-        trace.gap = std::min(trace.gap, update.least_gap);
-      }
+      least_gap = std::min(least_gap, update.choices.empty() ? least_gap : update.least_gap);
       if (world.rank() == 0) {
         trace.choices.emplace_back(update.choices.begin(), update.choices.end());
         trace.losses.push_back(update.loss.total);
@@ -348,7 +364,11 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       }
     }
     const double evaluation = replica.evaluate(batches.step(steps), batches.loss().counts, timers).total;
+    if (config.model.moe.top_k < config.model.moe.experts) {
+      least_gap = std::min(least_gap, evaluation_gap(config, grid, backend, replica, steps));
+    }
     const std::lock_guard lock(mutex);
+    trace.gap = std::min(trace.gap, least_gap);
     if (world.rank() == 0) trace.evaluation = evaluation;
     for (const TensorSlice& slice : replica.owned_slices()) assemble(slice, trace.parameters);
   });

@@ -35,7 +35,7 @@ struct TrainingTrace {
   std::vector<double> losses, norms;                     // by step
   double evaluation = 0;                                 // loss without dropout after the last step, on its samples
   std::vector<std::vector<double>> choices;              // by step, of experts (Replica::Update)
-  double gap = std::numeric_limits<double>::infinity();  // the least router gap of all steps and ranks
+  double gap = std::numeric_limits<double>::infinity();  // the least router gap of all passes and ranks
   NamedValues gradients;                                 // of step 1, reassembled
   NamedValues parameters;                                // after the last step
 };
