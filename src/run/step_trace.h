@@ -1,6 +1,6 @@
 // StepTrace: records the steps of run.trace_steps on every rank and writes them to trace.json of the run's directory,
-// on one clock. Its functions are collective over all ranks. A file that cannot be written is a warning: the run goes
-// on without it.
+// on one clock. Its functions are collective over all ranks. A file that cannot be written is a warning: the run
+// continues without it.
 #pragma once
 
 #include <functional>
