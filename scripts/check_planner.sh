@@ -6,14 +6,14 @@
 # below and writes the predictions to FOLDER/predictions.txt, then makes the runs and prints the measured seconds per step
 # next to them. Ten of them are layouts of one model on two ranks: the last line says how far the planner's choice among
 # these is from the fastest. Ends with 1 if a run's memory is not the predicted one; times are for people to judge.
-# From the environment: ROUNDS (2), how often each run is started, the median of all its steps counts; STEPS (14) of each;
+# From the environment: ROUNDS (2), how often each run is started, the median of all its steps counts; STEPS (20) of each;
 # PREFIX, in front of commands that are timed, as `chrt -f 50` where other programs share the cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=$(realpath -m "${1:-$(mktemp -d)}")
 mkdir -p "$folder"
-rounds=${ROUNDS:-2} steps=${STEPS:-14}
+rounds=${ROUNDS:-2} steps=${STEPS:-20}
 read -ra prefix <<< "${PREFIX:-}"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
@@ -24,7 +24,7 @@ gpt, two threads    | 1 | 2 |
 gpt, recomputation  | 1 | 1 | recompute.mode=full train.micro_batch_size=2
 gpt, bf16           | 1 | 1 | precision.compute=bf16
 llama               | 1 | 1 | model.position_embedding=rope model.normalization=rmsnorm model.activation=swiglu model.bias=false model.hidden_dropout=0 model.attention_dropout=0
-experts             | 1 | 1 | moe.experts=4 moe.top_k=1
+experts             | 1 | 1 | moe.experts=4 moe.top_k=2 moe.ffn_hidden_size=1024
 bert                | 1 | 1 | model.family=bert data.train=FOLDER/bert train.micro_batch_size=2
 tensor              | 2 | 1 | parallel.tensor=2
 sequence parallel   | 2 | 1 | parallel.tensor=2 parallel.sequence_parallel=true

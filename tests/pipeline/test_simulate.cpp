@@ -344,6 +344,22 @@ TEST_CASE("the first micro-batches of an evaluation go through in any number, in
   });
 }
 
+TEST_CASE("an action's seconds may depend on when it starts: what arrives at 5 is waited for from there on") {
+  for (const double first : {1.0, 3.0, 7.0}) {  // of the first stage's forward, until which the second one waits anyway
+    CAPTURE(first);
+    const auto seconds = [first](int stage, const Action& action, double start) {
+      if (stage == 0 && action.kind == Action::Kind::forward) return first;
+      const bool waits = stage == 1 && action.kind == Action::Kind::forward;
+      return 1 + (waits ? std::max(0.0, 5 - start) : 0);
+    };
+    const Simulation result = simulate(make_schedules("1f1b", 2, 1), {.seconds = seconds});
+    const double forward = std::max(first, 5.0) + 1;
+    CHECK(result.spans[1][0].start == first);
+    CHECK(result.spans[1][0].finish == forward);
+    CHECK(result.makespan == forward + 2);  // both backwards
+  }
+}
+
 TEST_CASE("seconds by stage and action: the slowest stage sets the pace") {
   // Two stages and three micro-batches, 1F1B: the second stage is busy from 1 to the end, and the last backward of the
   // first follows.
