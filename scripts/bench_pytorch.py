@@ -10,8 +10,9 @@ a side by the median of its rounds.
 
 The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
 scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout, fp32; BERT and T5 are those of
-pytorch_encoders.py. PyTorch gets huge
-pages, no trimming and no unmapping by malloc, flushed denormals, and its threads pinned. Variants:
+pytorch_encoders.py, and Mixtral is that of `transformers` (pytorch_mixtral.py), with a loop over its experts and with
+grouped products. PyTorch gets huge pages, no trimming and no unmapping by malloc, flushed denormals, and its threads
+pinned. Variants:
 
     eager, compile     with and without torch.compile
     onednn             eager, its linear layers through oneDNN's matmul (an operator that PyTorch keeps to itself), where
@@ -34,6 +35,7 @@ from pathlib import Path
 
 from pytorch_encoders import build_bert, build_t5
 from pytorch_gpt import build_model, names_in
+from pytorch_mixtral import build_mixtral
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,12 +44,15 @@ SMALL = dict(layers=4, hidden=256, heads=4, vocab=384, real_vocab=384, positions
 BERT = dict(build=build_bert, layers=12, hidden=768, heads=12, vocab=30592, real_vocab=30522, positions=512)
 T5 = dict(build=build_t5, layers=4, decoder_layers=4, hidden=768, heads=12, vocab=32128, real_vocab=32128, positions=512,
           decoder_positions=128)
+MIXTRAL = dict(build=build_mixtral, layers=6, hidden=768, heads=12, vocab=8192, real_vocab=8192, positions=256,
+               experts=8, top_k=2, ffn=1536, balance=0.01)
 CASES = {  # by the names of megatron_bench; batch and sequence are of the whole job
     "gpt2_124m_4x256": dict(model=GPT2, batch=4, sequence=256, processes=1, threads=1),
     "gpt2_124m_1x1024": dict(model=GPT2, batch=1, sequence=1024, processes=1, threads=1),
     "small_8x256": dict(model=SMALL, batch=8, sequence=256, processes=1, threads=1),
     "bert_base_8x512": dict(model=BERT, batch=8, sequence=512, processes=1, threads=1),
     "t5_base_4x512": dict(model=T5, batch=4, sequence=512, processes=1, threads=1),
+    "mixtral_4x256": dict(model=MIXTRAL, batch=4, sequence=256, processes=1, threads=1, forms=["grouped", "loop"]),
     "gpt2_124m_tensor2": dict(model=GPT2, batch=4, sequence=256, processes=1, threads=2),
     "gpt2_124m_data2": dict(model=GPT2, batch=4, sequence=256, processes=2, threads=1),
 }
@@ -98,12 +103,13 @@ def worker(case_name, variant, steps, rank, port):
 
     case = CASES[case_name]
     processes = case["processes"]
-    how, adam = variant.split("/")
+    *form, how, adam = variant.split("/")
     torch.manual_seed(1)
     torch.set_num_threads(case["threads"])
     torch.set_flush_denormal(True)
     build = case["model"].get("build", build_model)
-    model = build(torch, case["model"], onednn_linear(torch) if how.startswith("onednn") else None)
+    shape = dict(case["model"], form=form[0]) if form else case["model"]
+    model = build(torch, shape, onednn_linear(torch) if how.startswith("onednn") else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=adam == "fused", foreach=adam == "foreach")
     train = model
     if processes > 1:
@@ -199,9 +205,11 @@ def step_seconds_of(case_name, variant, steps):
 
 
 def fastest_variant(case_name, variants, steps):
+    if forms := CASES[case_name].get("forms"):
+        variants = [f"{form}/{how}" for form in forms for how in variants]
     first, *others = variants
     tried = {f"{first}/{adam}": step_seconds_of(case_name, f"{first}/{adam}", steps) for adam in ("fused", "foreach")}
-    adam = min(tried, key=tried.get).split("/")[1]
+    adam = min(tried, key=tried.get).split("/")[-1]
     for how in others:
         tried[f"{how}/{adam}"] = step_seconds_of(case_name, f"{how}/{adam}", steps)
     best = min(tried, key=tried.get)
@@ -226,16 +234,6 @@ def compare(case_name, arguments):
                 pytorch_tokens_per_second=tokens / theirs["wall"], ratio=theirs["wall"] / ours["wall"],
                 ratio_by_cpu_time=theirs["cpu"] / threads / ours["cpu"], ours_peak_bytes=ours["peak"],
                 pytorch_peak_bytes=theirs["peak"])
-
-
-def names_in(known):
-    def parse(text):
-        chosen = text.split(",")
-        unknown = [name for name in chosen if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: not one of {', '.join(known)}")
-        return chosen
-    return parse
 
 
 def main():

@@ -80,6 +80,20 @@ ModelConfig t5_base_4_layers() {
   return model;
 }
 
+/// Six layers of the 124M's width; an expert is half as wide as the 124M's feed-forward part.
+ModelConfig mixtral_6_layers() {
+  ModelConfig model = gpt(6, 768, 12, 256);
+  model.position_embedding = "rope";
+  model.normalization = "rmsnorm";
+  model.activation = "swiglu";
+  model.bias = model.tie_embeddings = false;
+  model.vocab_size = 8192;
+  model.moe.experts = 8;
+  model.moe.ffn_hidden_size = 1536;
+  model.moe.drop = "none";
+  return model;
+}
+
 BenchmarkCase gpu_case(const char* name, const char* title, const ModelConfig& model, std::int64_t batch) {
   return {.name = name, .title = title, .config = case_config(model, batch, 1, 1, "bf16"), .steps = 20, .gpu = true};
 }
@@ -143,9 +157,10 @@ Compute timed_compute(const RunConfig& run, Communicator& world, int local_rank,
   return compute;
 }
 
-void count_flops(std::vector<BenchmarkPart>& verbs, const MemoryPlan& plan) {
+void count_flops(std::vector<BenchmarkPart>& verbs, const MoeConfig& moe, const MemoryPlan& plan) {
   for (BenchmarkPart& verb : verbs) {
-    if (verb.name == "matmul") verb.flops = plan.matmul_flops;
+    // Without drops a plan multiplies all places of a round, a step those that are filled.
+    if (verb.name == "matmul" && moe.drop != "none") verb.flops = plan.matmul_flops;
     // Of seven products of the scores' size, two are the forward's.
     if (verb.name == "attention_forward") verb.flops = plan.attention_flops * 2 / 7;
     if (verb.name == "attention_backward") verb.flops = plan.attention_flops * 5 / 7;
@@ -179,6 +194,8 @@ std::vector<BenchmarkCase> benchmark_cases() {
       {"gpt2_124m_bf16", "GPT-2 124M, batch 4 x 256, bf16", case_config(gpt2_124m(256), 4, 1, 1, "bf16"), 7},
       {"bert_base_8x512", "BERT-base, batch 8 x 512", case_config(bert_base(), 8), 5},
       {"t5_base_4x512", "4 + 4 layers of T5-base, batch 4 x 512 + 128", case_config(t5_base_4_layers(), 4), 7},
+      {"mixtral_4x256", "6 layers of a Mixtral with hidden size 768, batch 4 x 256", case_config(mixtral_6_layers(), 4),
+       7},
       {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", case_config(gpt2_124m(256), 4, 2, 1), 7, 2},
       {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", case_config(gpt2_124m(256), 4, 1, 2), 7, 2},
       gpu_case("gpu_gpt2_124m", "GPT-2 124M, batch 64 x 1024, bf16", gpt(12, 768, 12, 1024), 64),
@@ -248,7 +265,7 @@ class BenchmarkJob {
     result.page_faults = median(samples.page_faults);
     result.sections = samples.sections.medians();
     result.verbs = samples.verbs.medians();
-    count_flops(result.verbs, replica_.plan());
+    count_flops(result.verbs, config_.model.moe, replica_.plan());
     result.peak_resident_bytes = world_.all_reduce_value(static_cast<double>(peak_resident_bytes()));
     result.planned_bytes = static_cast<double>(replica_.plan().total());
   }

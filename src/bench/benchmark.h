@@ -26,9 +26,9 @@ struct BenchmarkCase {
   bool gpu = false;  ///< too large for a CPU; scripts/bench_pytorch_gpu.py has the same
 };
 
-/// On one rank GPT-2 124M in two shapes, a small model, the first in bf16, BERT-base and four layers of either side of
-/// T5-base; on two GPT-2 124M at tensor 2 and data 2. For a GPU, in bf16: GPT-2 124M and 1.5B at batches that others
-/// publish their speed for, and four layers of a 7B model.
+/// On one rank GPT-2 124M in two shapes, a small model, the first in bf16, BERT-base, four layers of either side of
+/// T5-base, and a Mixtral, whose 8 experts drop no tokens; on two GPT-2 124M at tensor 2 and data 2. For a GPU, in
+/// bf16: GPT-2 124M and 1.5B at batches that others publish their speed for, and four layers of a 7B model.
 std::vector<BenchmarkCase> benchmark_cases();
 
 /// A part of a step: a section of it, all calls of one verb, or of one product of a layer.

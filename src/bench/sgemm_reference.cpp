@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/activations.h"
+
 namespace megatron {
 
 SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, Backend& backend)
@@ -10,11 +12,12 @@ SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, st
   const std::int64_t f = exact_division(model.ffn_hidden_size, tensor, "feed-forward size over tensor ranks");
   const std::int64_t vocab = exact_division(model.padded_vocab(), tensor, "vocabulary over tensor ranks");
   const std::int64_t rows = samples * model.sequence_length, decoder_rows = samples * model.decoder_sequence_length;
-  const std::int64_t most = std::max(rows, decoder_rows), widest = std::max({3 * part, h, f, vocab});
-  input_ = operand(most * std::max(h, f), backend);
+  const std::int64_t inner = std::max(f, model.moe.ffn_hidden_size / tensor);
+  const std::int64_t most = std::max(rows, decoder_rows), widest = std::max({3 * part, h, 2 * inner, vocab});
+  input_ = operand(most * std::max(h, inner), backend);
   output_ = operand(most * widest, backend);
-  weight_ = operand(std::max({widest * h, h * f}), backend);
-  result_ = operand(std::max({widest * most, widest * h, h * f}), backend);
+  weight_ = operand(widest * h, backend);
+  result_ = operand(widest * std::max(most, h), backend);
   if (!model.has_decoder()) {
     add_layers(model, tensor, "", rows, model.layers);
     add("head", rows, vocab, h, 1);
@@ -39,8 +42,20 @@ void SgemmReference::add_layers(const ModelConfig& model, std::int64_t tensor, c
   const auto calls = static_cast<int>(layers);
   add(stack + "query, key, value", rows, 3 * part, h, calls);
   add(stack + "attention output", rows, h, part, calls);
-  add(stack + "mlp up", rows, f, h, calls);
-  add(stack + "mlp down", rows, h, f, calls);
+  const std::int64_t ups = row_named(kActivations, model.activation).gated ? 2 : 1;
+  const MoeConfig& moe = model.moe;
+  if (moe.experts == 0) {
+    add(stack + "mlp up", rows, ups * f, h, calls);
+    add(stack + "mlp down", rows, h, f, calls);
+    return;
+  }
+  // In every layer, with equal loads.
+  const std::int64_t loads = exact_division(rows * moe.top_k, moe.experts, "choices over experts");
+  const std::int64_t width = exact_division(moe.ffn_hidden_size, tensor, "experts' width over tensor ranks");
+  const auto experts = static_cast<int>(layers * moe.experts);
+  add(stack + "router", rows, moe.experts, h, calls);
+  add(stack + "expert up", loads, ups * width, h, experts);
+  add(stack + "expert down", loads, h, width, experts);
 }
 
 Buffer SgemmReference::operand(std::int64_t elements, Backend& backend) {

@@ -91,6 +91,17 @@ TEST_CASE("the benchmark's products are the step's own, of an encoder and of two
   }
 }
 
+TEST_CASE("the benchmark's products are those of the tokens' own experts, in equal loads") {
+  BenchmarkCase tiny = cut_down("mixtral_4x256");
+  tiny.config.model.moe.ffn_hidden_size = 96;
+  const BenchmarkResult result = run(tiny, 1);
+  CHECK(result.model_flops == flops_per_token(tiny.config.model, {}).model * 64);
+  CHECK(result.sgemm_flops == 6.0 * 64 * static_cast<double>(multiplying_parameters(tiny.config.model)));
+  CHECK(part(result.products, "expert up, forward").calls == 2 * 8);
+  CHECK(part(result.verbs, "matmul").flops == 0);  // by how many tokens chose each expert
+  CHECK(part(result.verbs, "attention_backward").calls == 2);
+}
+
 TEST_CASE("the benchmark's parts are within the whole") {
   const double start = Seconds::now().wall;
   const BenchmarkResult result = run(tiny_case(), 3);
