@@ -35,7 +35,8 @@ const std::vector<Meaning>& meanings() {
       {{"node links", 0.75, 0.05, 1, 0.04}, &Software::node_efficiency, kAll},
       {{"network", 0.75, 0.05, 1, 0.04}, &Software::network_efficiency, kAll},
       {{"hidden tensor traffic", 0.7, 0.05, 1, 0.04}, &Software::tensor_overlap, kH100},
-      {{"seconds of an operation", 4e-6, 1e-7, 1e-3, 0.02}, &Software::launch, kAll},
+      // At most what an eager framework needs for a launch and a few small kernels: docs/planner.md has other bounds.
+      {{"seconds of an operation", 4e-6, 1e-7, 2e-5, 0.02}, &Software::launch, kAll},
   };
   return all;
 }
@@ -101,5 +102,5 @@ TEST_CASE("27 published rows: errors in sample and left out", "[calibration]") {
   }
   std::cout << fmt::format("  worst in sample {:.1f} %, worst left out {:.1f} %\n", 100 * worst_in, 100 * worst_out);
   CHECK(worst_in <= 0.05);
-  CHECK(worst_out <= 0.11);  // reached: 0.104; the target is 0.10 (docs/planner.md)
+  CHECK(worst_out <= 0.10);
 }
