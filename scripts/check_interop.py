@@ -126,7 +126,9 @@ MODELS = {
     "bert": bert,
     "bert, relu, other epsilon": lambda: bert(hidden_act="relu", layer_norm_eps=1e-5),
     "mixtral": mixtral,
-    "mixtral, window, tied, one expert": lambda: mixtral(sliding_window=7, tie_word_embeddings=True, num_experts_per_tok=1),
+    "mixtral, window, tied, three experts per token": lambda: mixtral(
+        sliding_window=7, tie_word_embeddings=True, num_experts_per_tok=3
+    ),
     "qwen3_moe": qwen3_moe,
     "qwen3_moe, every second layer, normed weights, biases": lambda: qwen3_moe(
         decoder_sparse_step=2, norm_topk_prob=True, attention_bias=True
@@ -168,7 +170,7 @@ REFUSED = {
     "megatron-bert": [({"is_decoder": True}, "is_decoder")],
     "bert": [({"type_vocab_size": 3}, "type_vocab_size"),
              ({"position_embedding_type": "relative_key"}, "position_embedding_type")],
-    "mixtral": [({"router_jitter_noise": 0.1}, "router_jitter_noise")],
+    "mixtral": [({"router_jitter_noise": 0.1}, "router_jitter_noise"), ({"num_experts_per_tok": 1}, "moe.renormalize")],
     "qwen2_moe": [({"shared_expert_intermediate_size": 30}, "shared_expert_intermediate_size"),
                   ({"mlp_only_layers": [0, 1, 2]}, "mlp_only_layers")],
     "t5": [({"is_decoder": True}, "is_decoder"), ({"dense_act_fn": "quick_gelu"}, "feed_forward_proj")],
