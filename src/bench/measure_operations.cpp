@@ -71,7 +71,7 @@ struct SmallModel {
 };
 
 bool is_of_parameters(std::string_view operation) {
-  return operation == "adamw" || operation == "sgd" || operation == "square_sum" || operation == "fill";
+  return operation == "adamw" || operation == "sgd" || operation == "square_sum";
 }
 
 ModelConfig gpt(std::int64_t hidden, std::int64_t sequence, std::int64_t vocabulary) {
