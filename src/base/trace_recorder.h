@@ -1,8 +1,8 @@
 // TraceRecorder: a profiler that writes down what a rank does and when, in memory that it has from the start. For
 // trace.json (src/run/step_trace.h), which is made of the events afterwards. One instance per rank, for one thread.
 //
-// Records only between start() and stop(), outside of all ranges. What there is no room for is counted, not kept: the
-// events that are there are the first ones.
+// Records only between start() and stop(), outside of all ranges. Events without room are counted, so those that are
+// there are the first ones.
 #pragma once
 
 #include <array>

@@ -153,7 +153,13 @@ void check_data_and_start(const Config& c, Violations& violations) {
 
 void check_trace(const Config& c, Violations& violations) {
   const std::vector<std::int64_t>& steps = c.run.trace_steps;
-  if (steps.empty()) return;
+  if (steps.empty()) {
+    if (c.run.trace_events != RunConfig().trace_events) {
+      violations.add({"run.trace_events"}, "run.trace_events = {} has no effect without run.trace_steps",
+                     c.run.trace_events);
+    }
+    return;
+  }
   if (steps.size() != 2) {
     violations.add({"run.trace_steps"}, "run.trace_steps has {}; it is [first, last], such as [10, 12]",
                    counted(static_cast<std::int64_t>(steps.size()), "number"));

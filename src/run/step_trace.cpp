@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,8 @@
 #include "comm/agreement.h"
 #include "monitor/trace_events.h"
 #include "ops/traced_ops.h"
+#include "run/hang_watch_pause.h"
+#include "system/durable_file.h"
 #include "text/text.h"
 
 namespace megatron {
@@ -85,7 +88,9 @@ StepTrace::StepTrace(const Config& config, const ProcessGrid& grid, Backend& bac
 }
 
 void StepTrace::before_step(std::int64_t step) {
-  if (!recorder_ || recorder_->recording() || step < first_ || step > last_) return;
+  if (!recorder_ || recorder_->recording()) return;
+  if (first_step_ > 0) write();
+  if (step < first_ || step > last_) return;
   before_ = measure_clock_offset(world_, recorder_->clock());
   world_.barrier();  // what a rank waits for in the clocks' messages is no part of the step
   first_step_ = step;
@@ -95,20 +100,23 @@ void StepTrace::before_step(std::int64_t step) {
 
 void StepTrace::after_step(std::int64_t step) {
   step_ = step;
-  if (recorder_ && recorder_->recording() && step >= last_) write();
+  if (recorder_ && step >= last_) recorder_->stop();
 }
 
 void StepTrace::finish() {
-  if (recorder_ && recorder_->recording()) write();
+  if (first_step_ == 0) return;
+  recorder_->stop();
+  write();
 }
 
-// Clocks may run apart, evenly: what is between the two measurements lies on a line.
+// Clocks may run apart, evenly: what is between the two measurements lies on a line, unless they are as far apart as
+// they can be by their errors.
 std::int64_t StepTrace::align(std::int64_t time) const {
-  const double share = after_.read > before_.read
-                           ? static_cast<double>(time - before_.read) / static_cast<double>(after_.read - before_.read)
-                           : 0;
-  const double drift = share * static_cast<double>(after_.ahead - before_.ahead);
-  return time - before_.ahead - static_cast<std::int64_t>(drift);
+  const std::int64_t apart = after_.ahead - before_.ahead;
+  const bool drifts = std::abs(apart) > before_.error + after_.error && after_.read > before_.read;
+  const double share =
+      drifts ? static_cast<double>(time - before_.read) / static_cast<double>(after_.read - before_.read) : 0.5;
+  return time - before_.ahead - static_cast<std::int64_t>(share * static_cast<double>(apart));
 }
 
 int StepTrace::other_rank(int stage) const {
@@ -169,7 +177,7 @@ void StepTrace::add_own(const std::function<void(const std::string&)>& piece, co
 }
 
 void StepTrace::write() {
-  recorder_->stop();
+  const HangWatchPause pause(world_, "trace");  // rank 0 takes one rank's events after the other's
   after_ = measure_clock_offset(world_, recorder_->clock());
   const std::vector<std::string> rows = world_.gather_texts(own_row(), 0);
   nlohmann::json all = nlohmann::json::array();
@@ -193,10 +201,12 @@ void StepTrace::write() {
         table);
     send("");
   }
+  world_.barrier();
   recorder_->clear();
+  first_step_ = 0;
 }
 
-// Rank 0 takes all that the others send, whatever becomes of the file: they wait for that.
+// Rank 0 takes all that the others send, also if the file fails: they wait in their sends.
 void StepTrace::write_file(const Table& table) {
   std::optional<TraceFile> file;
   std::string failure;
@@ -204,7 +214,7 @@ void StepTrace::write_file(const Table& table) {
     if (!failure.empty()) return;
     try {
       work();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       failure = error.what();
     }
   };
@@ -218,6 +228,7 @@ void StepTrace::write_file(const Table& table) {
       {"times", times_of_launches_
                     ? "of the host: operations are launched when their slice says, and run on the device later"
                     : "of the host, which computes"}};
+  remove_temporaries({path_});
   guarded([&] { file.emplace(path_, facts); });
   add_own([&](const std::string& piece) { guarded([&] { file->write(piece); }); }, table);
   Communicator& host = world_.host();

@@ -24,10 +24,10 @@ class StepTrace {
   StepTrace(const Config& config, const ProcessGrid& grid, Backend& backend, Log& log,
             const TraceRecorder::Clock& clock = TraceRecorder::steady_nanoseconds);
 
+  /// Writes the file if the steps have been recorded. A run that was asked to stop does not come here: it saves first.
   void before_step(std::int64_t step);
-  /// Writes the file after the last step to be traced.
   void after_step(std::int64_t step);
-  /// The program ends: writes what there is, if it has not been written.
+  /// The program ends: writes what has been recorded and not been written.
   void finish();
 
   void add_memory(MemoryUse& used) const {
@@ -54,7 +54,7 @@ class StepTrace {
   std::shared_ptr<TraceRecorder> recorder_;
   ClockOffset before_, after_;              // measured before and after the steps
   std::int64_t began_ = 0;                  // by this rank's clock
-  std::int64_t first_step_ = 0, step_ = 0;  // recorded so far
+  std::int64_t first_step_ = 0, step_ = 0;  // recorded and not written; first_step_ = 0: none
 };
 
 }  // namespace megatron

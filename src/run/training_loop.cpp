@@ -334,7 +334,6 @@ int TrainingLoop::run() {
 
 void TrainingLoop::finish(const std::string& how) {
   watch_.begin("");
-  trace_.finish();
   RankReport mine;
   for (std::size_t i = 0; i < kSectionCount; ++i) mine.seconds[i] = trainer_.timers().seconds(static_cast<Section>(i));
   mine.peak_resident_bytes = static_cast<double>(peak_resident_bytes());
@@ -345,16 +344,19 @@ void TrainingLoop::finish(const std::string& how) {
   mine.sent_bytes = static_cast<double>(trainer_.traffic().bytes_sent);
   const std::vector<std::string> texts = world_.gather_texts(mine.to_text(), 0);
   const ExpertUse experts = with_agreed_gap(experts_, grid_);
-  if (!log_.enabled()) return;
   std::vector<RankReport> ranks;
-  for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
-  outputs_.plot.redraw();
-  ProgramEnd end = end_facts(ranks);
-  end.time = wall_seconds();
-  end.step = trainer_.step();
-  end.skipped = skips_.in_all();
-  end.how = how;
-  add_to_history(config_.run.directory, history_line(end), log_);
+  if (log_.enabled()) {
+    for (const std::string& text : texts) ranks.push_back(RankReport::from_text(text));
+    outputs_.plot.redraw();
+    ProgramEnd end = end_facts(ranks);
+    end.time = wall_seconds();
+    end.step = trainer_.step();
+    end.skipped = skips_.in_all();
+    end.how = how;
+    add_to_history(config_.run.directory, history_line(end), log_);
+  }
+  trace_.finish();  // for the report
+  if (!log_.enabled()) return;
   write_run_report(config_.run.directory, log_);
   log_.info(std::string_view(end_table(ranks)));
   if (experts.steps > 0) log_.info(std::string_view(expert_table(experts, expert_layer_names(config_.model))));

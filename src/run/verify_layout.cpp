@@ -8,6 +8,7 @@
 #include "comm/agreement.h"
 #include "job/node_memory.h"
 #include "run/compared_play.h"
+#include "run/hang_watch_pause.h"
 #include "text/byte_text.h"
 #include "train/grid.h"
 
@@ -71,21 +72,22 @@ void check_reference_fits(const MemoryPlan& plan, std::size_t kept, const std::s
 void check_memory(Communicator& world, const std::string& host, const Compute& compute, const Config& own,
                   std::int64_t steps) {
   const Device& device = *compute.backend.device;
+  const auto plan_of = [&](Config config, const GridShape& shape, const GridCoordinates& at) {
+    config.checkpoint.async = false;  // nothing is saved
+    config.run.trace_steps = {};      // nor traced
+    return plan_memory(config, shape, at, compute.transport_kind);
+  };
   const Config reference = in_fp32(one_rank(own)), rounded = in_fp32(own);
   std::size_t kept = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
-    const MemoryPlan plan = plan_memory(reference, {}, {}, compute.transport_kind);
+    const MemoryPlan plan = plan_of(reference, {}, {});
     kept = kept_bytes(plan, steps, own != rounded);
     check_reference_fits(plan, kept, host, device);
   });
   const GridShape shape = grid_shape(own);
   const GridCoordinates at = coordinates_of(world.rank(), shape);
-  const auto plan_of = [&](Config config) {
-    config.checkpoint.async = false;  // nothing is saved
-    return plan_memory(config, shape, at, compute.transport_kind);
-  };
-  const MemoryPlan wide = plan_of(rounded), as_it_is = plan_of(own);
+  const MemoryPlan wide = plan_of(rounded, shape, at), as_it_is = plan_of(own, shape, at);
   require_memory(
       world, host, device,
       {.device = std::max(wide.total(), as_it_is.total()), .host = std::max(wide.host, as_it_is.host) + kept},
@@ -93,24 +95,6 @@ void check_memory(Communicator& world, const std::string& host, const Compute& c
 }
 
 // ---- Playing --------------------------------------------------------------------------------------------------------
-
-/// While it lives, this rank's waiting is not taken for a hang.
-class HangWatchPause {
- public:
-  explicit HangWatchPause(Communicator& world) : activity_(world.activity()) {
-    if (activity_ == nullptr) return;
-    activity_->set_phase("reference");
-    activity_->set_patient(true);
-  }
-  ~HangWatchPause() {
-    if (activity_ != nullptr) activity_->set_patient(false);
-  }
-  HangWatchPause(const HangWatchPause&) = delete;
-  HangWatchPause& operator=(const HangWatchPause&) = delete;
-
- private:
-  Activity* activity_;
-};
 
 /// What all plays share.
 struct Plays {
@@ -145,7 +129,7 @@ void on_one_rank(const Plays& plays, const Work& work) {
     });
   }
   const std::optional<HangWatchPause> pause =
-      plays.world.rank() == 0 ? std::nullopt : std::make_optional<HangWatchPause>(plays.world);
+      plays.world.rank() == 0 ? std::nullopt : std::make_optional<HangWatchPause>(plays.world, "reference");
   plays.world.barrier();
 }
 

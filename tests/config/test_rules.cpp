@@ -58,6 +58,7 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"model.family=bert", "data.eod_mask_loss=true"}, 1, "a sample is of one document"},
       {{"model.family=bert", "data.split_by=tokens"}, 1, "data.split_by = \"tokens\" cuts documents"},
       {{"model.family=bert", "model.sequence_length=4"}, 1, "too short for [CLS] A [SEP] B [SEP]; take 5 or more"},
+      {{"run.trace_events=9"}, 1, "run.trace_events = 9 has no effect without run.trace_steps"},
       {{"run.trace_steps=[3]"}, 1, "run.trace_steps has 1 number; it is [first, last]"},
       {{"run.trace_steps=[1, 2, 3]"}, 1, "run.trace_steps has 3 numbers"},
       {{"run.trace_steps=[5, 4]"}, 1, "run.trace_steps = [5, 4]: the last step is before the first"},

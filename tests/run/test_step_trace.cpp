@@ -2,6 +2,7 @@
 // or have no room for it; and clocks that are far apart.
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <thread>
 
 #include "comm/thread_communicator.h"
 #include "run/step_trace.h"
@@ -196,8 +197,9 @@ TEST_CASE("step trace: the events are in the plan, on the host or where the rest
   }
 }
 
-TEST_CASE("step trace: ranks' clocks that are seconds apart are aligned") {
+TEST_CASE("step trace: ranks' clocks that are seconds apart, and run apart, are aligned") {
   constexpr std::int64_t kSkews[] = {7'000'000'000, -2'000'000'000, 0, 31'000'000};
+  constexpr double kRates[] = {1, 1.2, 1, 0.85};  // seconds of the clock per second
   TracedRun traced(4);
   std::filesystem::create_directories(traced.config.run.directory);
   Config config = traced.config;
@@ -206,8 +208,12 @@ TEST_CASE("step trace: ranks' clocks that are seconds apart are aligned") {
     const ProcessGrid grid(world, {.pipeline = 4});
     Backend backend = make_cpu_backend();
     Log log(world.rank() == 0);
-    const std::int64_t skew = kSkews[world.rank()];
-    StepTrace trace(config, grid, backend, log, [skew] { return TraceRecorder::steady_nanoseconds() + skew; });
+    const std::int64_t skew = kSkews[world.rank()], origin = TraceRecorder::steady_nanoseconds();
+    const double rate = kRates[world.rank()];
+    StepTrace trace(config, grid, backend, log, [=] {
+      const auto passed = static_cast<double>(TraceRecorder::steady_nanoseconds() - origin);
+      return origin + skew + static_cast<std::int64_t>(rate * passed);
+    });
     Timers timers;
     timers.set_ranges(backend.ops->ranges());
     TrafficMeter meter{.timers = &timers};
@@ -219,11 +225,13 @@ TEST_CASE("step trace: ranks' clocks that are seconds apart are aligned") {
         const Timers::Scope forward(timers, Section::forward, round);
         float value = 1;
         const Tensor message(&value, {1}, DType::f32);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
         if (rank > 0) grid.pipeline().start_receive(message, rank - 1, 0).wait();
         if (rank < 3) grid.pipeline().start_send(message, rank + 1, 0).wait();
       }
       trace.after_step(step);
     }
+    trace.finish();
     grid.pipeline().set_meter(nullptr);
   });
   const CheckedTrace trace = traced.trace();  // arrows arrive after they leave, to within the clocks' error
