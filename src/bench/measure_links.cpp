@@ -116,10 +116,10 @@ void measure_links(const MeasuredMachine& machine, MeasuredLinks& links) {
     const int rank = machine.world.rank();
     const std::unique_ptr<Communicator> group =
         machine.tensors().split(rank / ranks, rank, fmt::format("of {}", ranks));
-    const auto whole = static_cast<std::size_t>(ranks);
-    const LinkBench bench(machine, *group, most * whole);
+    const std::size_t parts = static_cast<std::size_t>(ranks) * sizeof(float);  // each rank has an element at least
+    const LinkBench bench(machine, *group, most + parts);
     for (std::size_t bytes = unit; bytes <= most; bytes *= 4) {
-      const std::size_t divisible = bytes / unit * unit * (unit % whole == 0 ? 1 : whole);
+      const std::size_t divisible = (bytes + parts - 1) / parts * parts;
       const auto size = static_cast<double>(divisible);
       links.collectives["all_reduce"][ranks].set(size, bench.all_reduce(divisible));
       links.collectives["all_gather"][ranks].set(size, bench.all_gather(divisible));

@@ -15,47 +15,75 @@ constexpr std::int64_t kFeatures[] = {16, 64, 128, 256, 384, 512, 640, 768, 1024
 constexpr std::int64_t kQuickSizes[] = {16, 64};
 constexpr double kMostMultiplications = 2e9;  // of one product: tens of milliseconds on a core
 constexpr double kMeasuredFlops = 4e8;        // of one measurement at least, in calls that end together on a device
-constexpr std::size_t kPoolBytes = 64 << 20;  // operands are taken from here in turn, so that caches do not hold them
-constexpr std::int64_t kMostSlots = 16;       // ... all, as they hold some of a step's
+constexpr std::size_t kParameterBytes = 192 << 20;  // of parameters, and of gradients: more than caches hold
+constexpr int kSlots = 4;                           // activations take turns
 constexpr int kRounds = 5, kProductRounds = 3;
 
-/// Memory that operands of one size take in turn.
-class Pool {
+/// Where operands lie. A step finds its activations in caches, as far as they fit, and neither parameters nor their
+/// gradients, each of which it has seen last a micro-batch ago: these come from a place further on in each call.
+class Operands {
  public:
-  Pool(Device& device, Ops& ops, std::size_t bytes) : memory_(device, bytes), bytes_(bytes) {
-    ops.fill(memory_.tensor({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32), 0.01);
+  Operands(const MeasuredMachine& machine, std::size_t most, std::size_t parameter_bytes)
+      : slot_bytes_(most),
+        activations_(machine.device(), 2 * kSlots * most),
+        parameters_(machine.device(), std::max(most, parameter_bytes)),
+        gradients_(machine.device(), std::max(most, parameter_bytes)) {
+    for (const Buffer* buffer : {&activations_, &parameters_, &gradients_}) {
+      machine.ops().fill(buffer->tensor({static_cast<std::int64_t>(buffer->bytes() / sizeof(float))}, DType::f32), 0.01);
+    }
   }
-  Tensor matrix(int turn, std::int64_t rows, std::int64_t columns, DType type) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(type)) * rows * columns;
-    const std::int64_t slots = std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes_) / bytes, 1, kMostSlots);
-    return {static_cast<std::byte*>(memory_.data()) + turn % slots * bytes, {rows, columns}, type};
+
+  Tensor input(std::int64_t rows, std::int64_t columns, DType type) { return activation(0, rows, columns, type); }
+  Tensor output(std::int64_t rows, std::int64_t columns, DType type) { return activation(1, rows, columns, type); }
+  Tensor parameter(std::int64_t rows, std::int64_t columns, DType type) {
+    return next(parameters_, parameter_at_, rows, columns, type);
   }
+  Tensor gradient(std::int64_t rows, std::int64_t columns) {
+    return next(gradients_, gradient_at_, rows, columns, DType::f32);
+  }
+  void take_turns() { slot_ = (slot_ + 1) % kSlots; }
 
  private:
-  Buffer memory_;
-  std::size_t bytes_;
+  static constexpr std::size_t kAlignment = 64;
+
+  Tensor activation(int which, std::int64_t rows, std::int64_t columns, DType type) const {
+    const std::size_t at = static_cast<std::size_t>(2 * slot_ + which) * slot_bytes_;
+    return {static_cast<std::byte*>(activations_.data()) + at, {rows, columns}, type};
+  }
+  static Tensor next(const Buffer& memory, std::size_t& at, std::int64_t rows, std::int64_t columns, DType type) {
+    const std::size_t bytes = static_cast<std::size_t>(rows * columns) * size_of(type);
+    if (at + bytes > memory.bytes()) at = 0;
+    const Tensor taken(static_cast<std::byte*>(memory.data()) + at, {rows, columns}, type);
+    at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return taken;
+  }
+
+  std::size_t slot_bytes_;
+  Buffer activations_, parameters_, gradients_;
+  std::size_t parameter_at_ = 0, gradient_at_ = 0;
+  int slot_ = 0;
 };
 
-MatmulArgs product(ProductKind kind, const Pool (&pools)[3], int turn, const RateTable<3>::Sizes& sizes, DType type) {
+MatmulArgs product(ProductKind kind, Operands& operands, const RateTable<3>::Sizes& sizes, DType type) {
   const auto rows = static_cast<std::int64_t>(sizes[0]), columns = static_cast<std::int64_t>(sizes[1]),
              inner = static_cast<std::int64_t>(sizes[2]);
-  const auto& [a, b, c] = pools;
+  operands.take_turns();
   switch (kind) {
     case ProductKind::forward:
-      return {.a = a.matrix(turn, rows, inner, type),
-              .b = b.matrix(turn, columns, inner, type),
+      return {.a = operands.input(rows, inner, type),
+              .b = operands.parameter(columns, inner, type),
               .transpose_b = true,
-              .c = c.matrix(turn, rows, columns, type)};
+              .c = operands.output(rows, columns, type)};
     case ProductKind::input_gradient:
-      return {.a = a.matrix(turn, rows, inner, type),
-              .b = b.matrix(turn, inner, columns, type),
-              .c = c.matrix(turn, rows, columns, type)};
+      return {.a = operands.input(rows, inner, type),
+              .b = operands.parameter(inner, columns, type),
+              .c = operands.output(rows, columns, type)};
     case ProductKind::weight_gradient: break;
   }
-  return {.a = a.matrix(turn, inner, rows, type),
-          .b = b.matrix(turn, inner, columns, type),
+  return {.a = operands.input(inner, rows, type),
+          .b = operands.output(inner, columns, type),
           .transpose_a = true,
-          .c = c.matrix(turn, rows, columns, DType::f32),
+          .c = operands.gradient(rows, columns),
           .accumulate = true};
 }
 
@@ -81,10 +109,9 @@ std::vector<RateTable<3>::Sizes> shapes_of(ProductKind kind, bool quick) {
 
 void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
   const bool quick = machine.settings.quick;
-  const std::size_t bytes = quick ? 1 << 16 : kPoolBytes;
-  const Pool pools[] = {{machine.device(), machine.ops(), bytes},
-                        {machine.device(), machine.ops(), bytes},
-                        {machine.device(), machine.ops(), bytes}};
+  const auto largest = static_cast<std::size_t>(quick ? kQuickSizes[std::size(kQuickSizes) - 1]
+                                                      : kFeatures[std::size(kFeatures) - 1]);
+  Operands operands(machine, largest * largest * sizeof(float), quick ? 0 : kParameterBytes);
   for (std::size_t i = 0; i < kProductKinds; ++i) {
     const auto kind = static_cast<ProductKind>(i);
     const std::vector<RateTable<3>::Sizes> shapes = shapes_of(kind, quick);
@@ -94,8 +121,8 @@ void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates&
       const double flops = 2 * shapes[shape][0] * shapes[shape][1] * shapes[shape][2];
       const bool waits = machine.device().is_host_memory();
       const int calls = waits ? 1 : std::clamp(static_cast<int>(kMeasuredFlops / flops), 1, 100);
-      found[shape] = machine.seconds(kProductRounds, calls, [&](int turn) {
-        machine.ops().matmul(product(kind, pools, turn, shapes[shape], type));
+      found[shape] = machine.seconds(kProductRounds, calls, [&](int) {
+        machine.ops().matmul(product(kind, operands, shapes[shape], type));
       });
       numbers.push_back(&found[shape]);
     }

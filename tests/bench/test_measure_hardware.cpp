@@ -14,14 +14,15 @@ using namespace megatron;
 namespace {
 
 Hardware measured(int ranks) {
-  Hardware hardware;
+  std::vector<MeasuredHardware> found(static_cast<std::size_t>(ranks));
   run_as_threads(ranks, [&](Communicator& world) {
-    const MeasuredHardware mine = measure_hardware({.device = "cpu", .quick = true}, world);
-    CHECK(mine.undisturbed > 0);
-    CHECK(mine.undisturbed <= 1);
-    if (world.rank() == 0) hardware = mine.hardware;
+    found[static_cast<std::size_t>(world.rank())] = measure_hardware({.device = "cpu", .quick = true}, world);
   });
-  return hardware;
+  for (const MeasuredHardware& each : found) {
+    CHECK(each.undisturbed > 0);
+    CHECK(each.undisturbed <= 1);
+  }
+  return found[0].hardware;
 }
 
 Config small_run() {

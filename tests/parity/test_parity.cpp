@@ -85,7 +85,10 @@ const TrainingTrace& reference_of(const Row& row) {
 
 void check_row(const Row& row) {
   const bool half = config_of(row).precision.dtype() != DType::f32;
-  if (const double gap = reference_of(row).gap; std::isfinite(gap)) {  // tokens choose
+  const double gap = reference_of(row).gap;
+  const MoeConfig& moe = config_of(row).model.moe;
+  REQUIRE(std::isfinite(gap) == (moe.experts > moe.top_k));  // where tokens choose
+  if (std::isfinite(gap)) {
     CHECK(gap > kLeastGap);
     CHECK(std::abs(trace_of(row).gap - gap) < kGapRounding);
   }
