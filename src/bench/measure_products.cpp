@@ -29,7 +29,8 @@ class Operands {
         parameters_(machine.device(), std::max(most, parameter_bytes)),
         gradients_(machine.device(), std::max(most, parameter_bytes)) {
     for (const Buffer* buffer : {&activations_, &parameters_, &gradients_}) {
-      machine.ops().fill(buffer->tensor({static_cast<std::int64_t>(buffer->bytes() / sizeof(float))}, DType::f32), 0.01);
+      machine.ops().fill(buffer->tensor({static_cast<std::int64_t>(buffer->bytes() / sizeof(float))}, DType::f32),
+                         0.01);
     }
   }
 
@@ -109,8 +110,8 @@ std::vector<RateTable<3>::Sizes> shapes_of(ProductKind kind, bool quick) {
 
 void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates& rates) {
   const bool quick = machine.settings.quick;
-  const auto largest = static_cast<std::size_t>(quick ? kQuickSizes[std::size(kQuickSizes) - 1]
-                                                      : kFeatures[std::size(kFeatures) - 1]);
+  const auto largest =
+      static_cast<std::size_t>(quick ? kQuickSizes[std::size(kQuickSizes) - 1] : kFeatures[std::size(kFeatures) - 1]);
   Operands operands(machine, largest * largest * sizeof(float), quick ? 0 : kParameterBytes);
   for (std::size_t i = 0; i < kProductKinds; ++i) {
     const auto kind = static_cast<ProductKind>(i);
@@ -121,9 +122,8 @@ void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates&
       const double flops = 2 * shapes[shape][0] * shapes[shape][1] * shapes[shape][2];
       const bool waits = machine.device().is_host_memory();
       const int calls = waits ? 1 : std::clamp(static_cast<int>(kMeasuredFlops / flops), 1, 100);
-      found[shape] = machine.seconds(kProductRounds, calls, [&](int) {
-        machine.ops().matmul(product(kind, operands, shapes[shape], type));
-      });
+      found[shape] = machine.seconds(kProductRounds, calls,
+                                     [&](int) { machine.ops().matmul(product(kind, operands, shapes[shape], type)); });
       numbers.push_back(&found[shape]);
     }
     machine.average(numbers);
