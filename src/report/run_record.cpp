@@ -84,9 +84,8 @@ void read_config(RunRecord& run) {
 }
 
 void read_trace(RunRecord& run) {
-  if (!run.config) return;
   try {
-    run.traced = read_traced_step(run.directory + "/trace.json", *run.config);
+    run.traced = read_traced_step(run.directory + "/trace.json");
   } catch (const Error& error) {
     run.notes.push_back(fmt::format("The traced step is not drawn: {}", error.what()));
   }

@@ -66,7 +66,10 @@ std::string picture(const std::vector<std::vector<Action>>& lists,
 std::string schedule_drawing(const TracedStep& traced) {
   const auto stages = static_cast<std::int64_t>(traced.passes.size());
   const auto passes = static_cast<std::int64_t>(traced.passes.front().size());
-  if (stages > kMostStages || passes > 3 * kMostMicroBatches) return "";
+  if (stages > kMostStages || passes > 3 * kMostMicroBatches) {
+    return fmt::format("<p>Step {} of trace.json is not drawn: {} and {} are more than a picture shows.</p>\n",
+                       traced.step, counted(stages, "stage"), counted(passes, "pass"));
+  }
   std::vector<std::vector<Simulation::Span>> spans = traced.spans;
   double computing = 0;
   for (auto& stage : spans) {
@@ -75,12 +78,16 @@ std::string schedule_drawing(const TracedStep& traced) {
       span = {kMostUnits / traced.seconds * span.start, kMostUnits / traced.seconds * span.finish};
     }
   }
+  const auto& first = traced.passes.front();
+  const bool has_chunks = std::any_of(first.begin(), first.end(), [](const Action& a) { return a.chunk > 0; });
   return picture(traced.passes, spans, kMostUnits) +
          fmt::format(
-             "with the number of the micro-batch: step {} as it really was, from trace.json, on the first rank of each "
+             "with the number of the micro-batch{}: step {} as it really was, from trace.json, on the first rank of "
+             "each "
              "stage. It took {:.4g} s, of which passes are {:.1f} % on average; the rest is waiting for other stages, "
              "gradient sums and the update.</p>\n",
-             traced.step, traced.seconds, 100 * computing / (traced.seconds * static_cast<double>(stages)));
+             has_chunks ? " and, after the point, of the chunk" : "", traced.step, traced.seconds,
+             100 * computing / (traced.seconds * static_cast<double>(stages)));
 }
 
 std::string schedule_drawing(const Config& config) {

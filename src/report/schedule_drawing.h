@@ -11,7 +11,7 @@ namespace megatron {
 
 /// A figure of HTML, with what is cut off said below; or a sentence where the configuration has no schedule to draw.
 std::string schedule_drawing(const Config& config);
-/// The same of a step that was recorded; empty if that is too large for a picture.
+/// The same of a step that was recorded.
 std::string schedule_drawing(const TracedStep& traced);
 /// Its part of the style sheet.
 const char* schedule_style();

@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "checkpoint/files.h"
 #include "text/json_reader.h"
+#include "text/utf8.h"
 
 namespace megatron {
 
 namespace {
 
 constexpr std::int64_t kLongest = 64 << 20;
+constexpr std::uint64_t kMostRanks = 1 << 20;
 
 struct Slice {
   std::string phase, name;
@@ -22,6 +24,7 @@ struct Slice {
 };
 
 double number_at(JsonReader& json, std::string_view text) {
+  json.peek();  // past white space
   const std::size_t from = json.position();
   json.skip_value();
   double value = std::numeric_limits<double>::quiet_NaN();
@@ -111,28 +114,40 @@ std::optional<TracedStep> put_together(std::vector<StageStep> stages) {
 
 }  // namespace
 
-std::optional<TracedStep> read_traced_step(const std::string& path, const Config& config) {
+std::optional<TracedStep> read_traced_step(const std::string& path) {
   if (file_type(path) == FileType::absent) return std::nullopt;
   const std::string text = read_text_file(path, kLongest);
-  const ParallelConfig& parallel = config.parallel;
-  const std::int64_t ranks = parallel.tensor * parallel.context * parallel.data;  // of a stage
-  if (ranks <= 0 || parallel.pipeline <= 0) return std::nullopt;
-  std::vector<StageStep> stages(static_cast<std::size_t>(parallel.pipeline));
+  verify(first_invalid_utf8(text) == text.size(), ErrorKind::configuration, "{} is not UTF-8", path);
+  std::vector<StageStep> stages;  // of the layout that was traced, which need not be the run's of today
+  std::int64_t ranks = 0;         // of a stage
   bool whole = true;
   try {
     JsonReader json(text);
+    const auto count = [&](const char* what) {
+      const std::size_t at = json.position();
+      const std::uint64_t number = json.integer();
+      if (number == 0 || number > kMostRanks) throw JsonError{fmt::format("{} {}", number, what), at};
+      return number;
+    };
     visit_object(json, "a trace", [&](std::string_view key) {
       if (key == "otherData") {
         visit_object(json, "facts", [&](std::string_view fact) {
-          if (fact != "dropped_events") return json.skip_value();
-          visit_array(json, "numbers", [&] { whole &= json.integer() == 0; });
+          if (fact == "pipeline") {
+            stages.resize(count("stages"));
+          } else if (fact == "ranks_per_stage") {
+            ranks = static_cast<std::int64_t>(count("ranks of a stage"));
+          } else if (fact == "dropped_events") {
+            visit_array(json, "numbers", [&] { whole &= json.integer() == 0; });
+          } else {
+            json.skip_value();
+          }
         });
       } else if (key == "traceEvents") {
         visit_array(json, "events", [&] {
           const Slice slice = read_slice(json, text);
-          const bool first_of_stage = slice.process >= 0 && slice.process % ranks == 0;
-          if (slice.phase != "X" || !first_of_stage || slice.process / ranks >= parallel.pipeline) return;
-          stages[static_cast<std::size_t>(slice.process / ranks)].add(slice);
+          if (slice.phase != "X" || ranks == 0 || slice.process < 0 || slice.process % ranks != 0) return;
+          const auto stage = static_cast<std::size_t>(slice.process / ranks);
+          if (stage < stages.size()) stages[stage].add(slice);
         });
       } else {
         json.skip_value();
@@ -142,7 +157,11 @@ std::optional<TracedStep> read_traced_step(const std::string& path, const Config
   } catch (const JsonError& error) {
     fail(ErrorKind::configuration, "{}: byte {}: {}", path, error.at, error.reason);
   }
-  return whole ? put_together(std::move(stages)) : std::nullopt;
+  std::optional<TracedStep> traced;
+  if (whole && !stages.empty() && ranks > 0) traced = put_together(std::move(stages));
+  verify(traced.has_value(), ErrorKind::configuration, "{} has no whole step{}", path,
+         whole ? "" : ": events are missing; raise run.trace_events, or trace fewer steps");
+  return traced;
 }
 
 }  // namespace megatron

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "pipeline/simulate.h"
 
 namespace megatron {
@@ -19,8 +18,8 @@ struct TracedStep {
   std::vector<std::vector<Simulation::Span>> spans;
 };
 
-/// The last step in the file; nothing if there is no file, or a step is not there as a whole. Errors: configuration
-/// with what is wrong, for a file that is damaged or too large.
-std::optional<TracedStep> read_traced_step(const std::string& path, const Config& config);
+/// The last step in the file; nothing if there is no file. Errors: configuration with what is wrong, for a file that is
+/// damaged, too large or without a whole step.
+std::optional<TracedStep> read_traced_step(const std::string& path);
 
 }  // namespace megatron

@@ -221,6 +221,8 @@ void StepTrace::write_file(const Table& table) {
   const nlohmann::json facts = {
       {"program", "megatron_train"},
       {"steps", {first_step_, step_}},
+      {"pipeline", grid_.shape().pipeline},
+      {"ranks_per_stage", world_.size() / grid_.shape().pipeline},
       {"ranks", texts_of(table.rows, "name")},
       {"clock_error_ns", numbers_of(table.rows, "clock_error")},
       {"events", numbers_of(table.rows, "events")},

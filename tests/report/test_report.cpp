@@ -196,12 +196,14 @@ TEST_CASE("report: the last step of trace.json is drawn with its real times") {
       add(stage, "optimizer", zero + 90, zero + 100);
     }
   }
-  const auto write_trace = [&](const std::string& dropped) {
-    write_file(run.file("trace.json"), R"({"otherData":{"ranks":["a","b"],"dropped_events":[)" + dropped +
-                                           "]},\n\"traceEvents\":[" + events + "\n]}\n");
+  const auto write_trace = [&](const std::string& dropped, int ranks_per_stage = 1) {
+    write_file(run.file("trace.json"),
+               fmt::format("{{\"otherData\": {{\"pipeline\": 2, \"ranks_per_stage\": {}, \"dropped_events\": [{}]}},\n"
+                           "\"traceEvents\": [{}\n]}}\n",
+                           ranks_per_stage, dropped, events));
   };
   write_trace("0,0");
-  const auto traced = read_traced_step(run.file("trace.json"), *read_run(run.path()).config);
+  const auto traced = read_traced_step(run.file("trace.json"));
   REQUIRE(traced);
   CHECK(traced->step == 8);
   CHECK(traced->seconds == Approx(100e-6));
@@ -214,7 +216,10 @@ TEST_CASE("report: the last step of trace.json is drawn with its real times") {
   // Each stage computes 20 + 40 of 100.
   CHECK(has(run_report(read_run(run.path())), "step 8 as it really was"));
   CHECK(has(run_report(read_run(run.path())), "60.0 %"));
-  write_trace("0,5");  // not the whole of it
+  write_trace("0,5");
+  CHECK(has(run_report(read_run(run.path())), "has no whole step: events are missing"));
+  write_trace("0,0", 2);  // then the process 1 is a second rank of stage 0, and stage 1 has no events
+  CHECK(has(run_report(read_run(run.path())), "has no whole step"));
   CHECK_FALSE(has(run_report(read_run(run.path())), "really was"));
   write_file(run.file("trace.json"), R"({"traceEvents":[{"ph":3]})");
   CHECK(has(run_report(read_run(run.path())), "The traced step is not drawn"));
