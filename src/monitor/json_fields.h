@@ -1,12 +1,18 @@
 // Fields of a JSON object that a run has written, of any version, possibly damaged: what is missing or of another type
-// is none.
+// is none. And texts as JSON writes them.
 #pragma once
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace megatron {
+
+/// With its quotes; bytes that are no UTF-8 are replaced.
+inline std::string in_quotes(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 inline double number_or_nan(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "monitor/json_fields.h"
 #include "system/bounded_lines.h"
 #include "system/durable_file.h"
 
@@ -24,14 +25,10 @@ std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 std::string members(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
   for (const auto& [name, value] : values) {
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", quoted(name), number(value));
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", in_quotes(name), number(value));
   }
   return text;
 }
@@ -52,7 +49,7 @@ std::string experts_member(const std::optional<ExpertMetrics>& experts) {
   for (const auto& [layer, values] : experts->load) {
     numbers += values.size();
     if (numbers > kMostLoads) break;
-    load += fmt::format("{}{}:[{}]", load.empty() ? "" : ",", quoted(layer), shares(values));
+    load += fmt::format("{}{}:[{}]", load.empty() ? "" : ",", in_quotes(layer), shares(values));
   }
   return fmt::format(R"("experts":{{"dropped":{},"router_gap":{}{}}},)", number(experts->dropped),
                      number(experts->router_gap), numbers > kMostLoads ? "" : fmt::format(R"(,"load":{{{}}})", load));
@@ -102,14 +99,14 @@ std::string metrics_line(const EvaluationMetrics& metrics) {
       metrics.accuracy ? fmt::format(R"("accuracy":{},"examples":{})", number(*metrics.accuracy), metrics.examples)
                        : fmt::format(R"("perplexity":{})", number(perplexity(of_perplexity)));
   return fmt::format(R"({{"kind":"eval","split":{},"step":{},"loss":{},{}{},"samples":{},"tokens":{},"time":{}}})",
-                     quoted(metrics.split), metrics.step, number(metrics.loss), losses, measure, metrics.samples,
+                     in_quotes(metrics.split), metrics.step, number(metrics.loss), losses, measure, metrics.samples,
                      metrics.tokens, number(metrics.time));
 }
 
 std::string metrics_line(const TaskMetrics& metrics) {
   return fmt::format(
       R"({{"kind":"task","name":{},"task":{},"step":{},"examples":{},"targets":{},{},"samples":{},"tokens":{},"time":{}}})",
-      quoted(metrics.name), quoted(metrics.task), metrics.step, metrics.examples, metrics.targets,
+      in_quotes(metrics.name), in_quotes(metrics.task), metrics.step, metrics.examples, metrics.targets,
       members(metrics.measures), metrics.samples, metrics.tokens, number(metrics.time));
 }
 

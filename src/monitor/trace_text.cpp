@@ -6,15 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "monitor/json_fields.h"
 #include "system/durable_file.h"
 
 namespace megatron {
 
 namespace {
-
-std::string in_quotes(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 // The format's microseconds.
 std::string microseconds(std::int64_t nanoseconds) {

@@ -64,7 +64,7 @@ TEST_CASE("measured products: their own rates where they were measured, between 
   CHECK(product_seconds(product(middle, middle, middle), hardware) == Approx(2 * middle * middle * middle / 2e12));
   // Another type was not measured: the formula's rate.
   CHECK(product_seconds(product(100, 100, 100, DType::f32), hardware) == Approx(2e6 / 1e13));
-  // Another kind has rates of its own, or those of forward.
+  // Other kinds have their own rates, or those of forward.
   ProductWork gradient = product(100, 100, 100);
   gradient.kind = ProductKind::weight_gradient;
   CHECK(product_seconds(gradient, hardware) == Approx(2e6 / 1e12));
