@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "base/stopwatch.h"
@@ -59,19 +61,6 @@ MeasuredMachine start(const HardwareSettings& settings, Communicator& world) {
   return {settings, world, start_compute(run, world, host, settings.local_rank)};
 }
 
-template <std::size_t N>
-double best_of(const RateTable<N>& rates) {
-  double best = 0;
-  for (const auto& [sizes, rate] : rates.rows()) best = std::max(best, rate);
-  return best;
-}
-
-double best_product(const MeasuredRates& rates) {
-  double best = 0;
-  for (const RateTable<3>& kind : rates.products) best = std::max(best, best_of(kind));
-  return best;
-}
-
 // Of the seconds of both.
 void average_products(MeasuredRates& rates, const MeasuredRates& again) {
   for (std::size_t kind = 0; kind < kProductKinds; ++kind) {
@@ -96,7 +85,7 @@ LinkLevel node_level(const MeasuredLinks& links) {
 Software software_of(const Hardware& hardware, bool cores_move, double between) {
   Software software;
   software.attention_efficiency =
-      std::min(1.0, best_of(hardware.rates_32bit.of(AttentionKind::forward)) / hardware.flops_32bit);
+      std::min(1.0, hardware.rates_32bit.of(AttentionKind::forward).best() / hardware.flops_32bit);
   software.launch = between;
   software.tensor_blocking = software.blocking_transfers = cores_move;
   software.copies_overlap = !cores_move;
@@ -139,7 +128,8 @@ MeasuredHardware measure_hardware(const HardwareSettings& settings, Communicator
   hardware.ranks_per_node = world.size();
   hardware.threads_per_rank = settings.threads;
   const auto free_bytes = static_cast<double>(machine.device().free_bytes().value_or(std::size_t{1} << 40));
-  hardware.memory_bytes = host_memory ? free_bytes / world.size() : free_bytes;
+  const double least_free = -world.all_reduce_value(-free_bytes, Reduce::maximum);  // the same on every rank
+  hardware.memory_bytes = host_memory ? least_free / world.size() : least_free;
   // A core's clock changes within minutes: products, of which steps are made, are measured first and last.
   double between = 0;
   const std::pair<DType, MeasuredRates*> types[] = {{DType::f32, &hardware.rates_32bit},
@@ -157,8 +147,8 @@ MeasuredHardware measure_hardware(const HardwareSettings& settings, Communicator
     measure_products(machine, type, again);
     average_products(*rates, again);
   }
-  hardware.flops_32bit = best_product(hardware.rates_32bit);
-  hardware.flops_16bit = best_product(hardware.rates_16bit);
+  hardware.flops_32bit = hardware.rates_32bit.best_product();
+  hardware.flops_16bit = hardware.rates_16bit.best_product();
   hardware.node = node_level(hardware.links);
   hardware.used = software_of(hardware, host_memory, between);
   hardware.software_name = kSoftware;

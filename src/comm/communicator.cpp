@@ -136,6 +136,7 @@ void Pending::wait() {
   if (communicator == nullptr) return;
   const Communicator::Wait wait(*communicator, what_, operation_);
   communicator->finish(ticket_);
+  if (communicator->meter_ != nullptr) --communicator->meter_->in_flight;
 }
 
 bool Pending::ready() const {
@@ -147,6 +148,7 @@ Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int6
     meter_->bytes_sent += std::llround(bytes_sent);
     meter_->operations += 1;
     meter_->messages += messages;
+    meter_->in_flight += 1;
   }
   return {this, ticket, what, meter_ != nullptr ? meter_->operations : 0};
 }
@@ -257,6 +259,7 @@ void Communicator::barrier() {
 void Communicator::progress() {
   std::optional<Timers::Scope> section;
   if (meter_ != nullptr && meter_->timers != nullptr) section.emplace(*meter_->timers, Section::communication);
+  const Range range(meter_ != nullptr && meter_->in_flight > 0 ? ranges() : nullptr, "progress");
   do_progress();
 }
 

@@ -39,8 +39,9 @@ struct TrafficMeter {
   /// all-to-all (n-1)/n · whole, broadcast (n-1) · bytes at the root, send its bytes.
   std::int64_t bytes_sent = 0;
   std::int64_t operations = 0;
-  std::int64_t messages = 0;  ///< that MPI's communicators send for them (comm/messages.h)
-  Timers* timers = nullptr;   ///< optional: wait() and progress() are entered there as Section::communication
+  std::int64_t messages = 0;   ///< that MPI's communicators send for them (comm/messages.h)
+  std::int64_t in_flight = 0;  ///< operations that have been started and not waited for
+  Timers* timers = nullptr;    ///< optional: wait() and progress() are entered there as Section::communication
 };
 
 class Communicator;

@@ -42,6 +42,8 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
+static_assert(few_rows::kMostRows <= kFewRows);
+
 /// Decoding's products. f32 weights that stay in cache are oneDNN's.
 bool has_few_rows(const MatmulArgs& args, ProductSize size) {
   if (args.transpose_a || !args.transpose_b || size.m == 0 || size.m > few_rows::kMostRows) return false;

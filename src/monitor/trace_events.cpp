@@ -6,8 +6,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "base/timers.h"
-
 namespace megatron {
 
 namespace {
@@ -20,11 +18,10 @@ bool is(const TraceEvent& event, Verb verb) {
   return std::strcmp(event.name, name_of(verb)) == 0;
 }
 
-bool is_phase(const char* name) {
-  for (std::size_t i = 0; i < kSectionCount; ++i) {
-    if (std::strcmp(name, name_of(static_cast<Section>(i))) == 0) return true;
-  }
-  return std::strcmp(name, "step") == 0;
+const char* category_of(const char* range) {
+  const auto is = [range](const char* name) { return std::strcmp(range, name) == 0; };
+  if (is("layer") || is("embedding") || is("head")) return "layer";
+  return is("progress") ? "communication" : "phase";
 }
 
 // By operation, the start of what is waited for.
@@ -46,7 +43,7 @@ TraceSlice slice_of(const TraceEvent& event, const TracedRank& rank) {
   slice.end = std::max(slice.end, slice.begin);
   switch (event.kind) {
     case Kind::range:
-      slice.category = is_phase(event.name) ? "phase" : "layer";
+      slice.category = category_of(event.name);
       if (event.number >= 0) slice.name += fmt::format(" {}", event.number);
       break;
     case Kind::operation: slice.category = "operation"; break;

@@ -59,8 +59,7 @@ void TraceText::arrow_leaves(const TraceTrack& track, std::int64_t time, std::in
 void TraceText::arrow_arrives(const TraceTrack& track, std::int64_t time, std::int64_t number) {
   fmt::format_to(
       std::back_inserter(text_),
-      ",\n{{\"ph\":\"f\",\"bp\":\"e\",\"pid\":{},\"tid\":{},\"ts\":{},\"id\":{},\"name\":\"message\",\"cat\":"
-      "\"message\"}}",
+      ",\n{{\"ph\":\"f\",\"pid\":{},\"tid\":{},\"ts\":{},\"id\":{},\"name\":\"message\",\"cat\":\"message\"}}",
       track.process, track.thread, microseconds(time), number);
 }
 

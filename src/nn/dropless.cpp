@@ -55,17 +55,19 @@ void Moe::plan_rounds(Context& context, const ExpertSlots& layout, Saved& saved)
     if (context.region.size() > 1) context.region.communicator().all_reduce(counts, Reduce::maximum);
     ranks_->all_reduce(counts, Reduce::maximum);
   }
-  // Experts that are exchanged together take as many rounds as the one with the most tokens; one without tokens takes a
-  // whole one, since a plan of memory reads no tokens and plays that round.
+  // Experts that are exchanged together take as many rounds as the one with the most tokens, and none without tokens.
+  // Counting operations read nothing: a plan of memory plays one whole round.
   saved.rounds = ExpertRounds(experts_.count(), layout.part_capacity());
+  constexpr std::int32_t unread = -1;
   std::array<std::int32_t, 256> read{};
+  read.fill(unread);
   const auto most_read = static_cast<std::int64_t>(read.size());
   for (std::int64_t first = 0; first < layout.experts; first += most_read) {
     const std::int64_t count = std::min(most_read, layout.experts - first);
     context.ops.read(counts.view({layout.experts}).slice(0, first, count), read.data());
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t tokens = read[static_cast<std::size_t>(i)];
-      saved.rounds.raise((first + i) % experts_.count(), tokens > 0 ? tokens : layout.part_capacity());
+      saved.rounds.raise((first + i) % experts_.count(), tokens == unread ? layout.part_capacity() : tokens);
     }
   }
 }

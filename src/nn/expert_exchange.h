@@ -30,12 +30,11 @@ class ExpertRounds {
   std::int64_t of(std::int64_t expert) const { return (rows_[place(expert)] + places_ - 1) / places_; }
   std::int64_t most() const { return (*std::max_element(rows_.begin(), rows_.end()) + places_ - 1) / places_; }
   /// The first places of a round, in which all of its rows are: in eighths, so that products have few shapes, and more
-  /// than the few rows that are multiplied otherwise, with memory that a plan has not seen.
+  /// than kFewRows where a plan has played more, whose workspace has another size.
   std::int64_t filled(std::int64_t expert, std::int64_t round) const {
-    constexpr std::int64_t few = 32;
     const std::int64_t left = rows_[place(expert)] - round * places_, unit = (places_ + 7) / 8;
     const std::int64_t rounded = (left + unit - 1) / unit * unit;
-    return std::min(places_, places_ > few ? std::max(rounded, few + 1) : rounded);
+    return std::min(places_, places_ > kFewRows ? std::max(rounded, kFewRows + 1) : rounded);
   }
 
  private:

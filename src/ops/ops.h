@@ -39,6 +39,10 @@ struct Dropout {
   std::int64_t first_head = 0;    ///< attention only: global index of local head 0
 };
 
+/// A backend may multiply as few rows as this, or fewer, in another way than more of them, with a workspace of another
+/// size.
+inline constexpr std::int64_t kFewRows = 32;
+
 /// c = op(a) · op(b), added to c if `accumulate`. Matrices with unit stride in the last dimension, any row stride.
 /// op is the transpose where asked. c[m, n], op(a)[m, k], op(b)[k, n]. Accumulates in f32.
 struct MatmulArgs {

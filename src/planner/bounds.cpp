@@ -25,10 +25,7 @@ Config one_rank(Config config, std::int64_t layers) {
 
 double best_rate(const Config& config, const Hardware& hardware) {
   const DType type = config.precision.dtype();
-  double best = 0;
-  for (const RateTable<3>& products : hardware.rates(type).products) {
-    for (const auto& [sizes, rate] : products.rows()) best = std::max(best, rate);
-  }
+  const double best = hardware.rates(type).best_product();
   return best > 0 ? best : hardware.peak(type) * hardware.used.product_efficiency;
 }
 

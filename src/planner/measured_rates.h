@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ class RateTable {
   }
   bool empty() const { return rows_.empty(); }
   const std::map<Sizes, double>& rows() const { return rows_; }
+  double best() const {  ///< 0: it is empty
+    double best = 0;
+    for (const auto& [sizes, rate] : rows_) best = std::max(best, rate);
+    return best;
+  }
 
   double at(const Sizes& sizes) const {
     std::array<Bracket, N> brackets;
@@ -112,6 +118,11 @@ struct MeasuredRates {
     return own.empty() ? products.front() : own;
   }
   const RateTable<2>& of(AttentionKind kind) const { return attention[static_cast<std::size_t>(kind)]; }
+  double best_product() const {  ///< 0: none was measured
+    double best = 0;
+    for (const RateTable<3>& kind : products) best = std::max(best, kind.best());
+    return best;
+  }
 };
 
 /// Between the ranks of a node: collectives by their name and number of ranks; messages.

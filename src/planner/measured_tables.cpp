@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <set>
+#include <utility>
 
 #include "config/suggestions.h"
 
@@ -32,10 +36,11 @@ class MeasuredReader {
     return node == nullptr ? nullptr : node->as_table();
   }
 
-  // Each row is as many numbers above 0 as `columns` names.
+  // Each row is as many numbers above 0 as `columns` names, and no two differ in the last one alone.
   std::vector<std::vector<double>> rows(const toml::node& node, const std::string& key,
                                         const std::vector<std::string>& columns) {
     std::vector<std::vector<double>> found;
+    std::set<std::vector<double>> sizes;
     const std::string form = fmt::format("[{}]", fmt::join(columns, ", "));
     const toml::array* const all = node.as_array();
     if (all == nullptr || all->empty()) {
@@ -49,11 +54,15 @@ class MeasuredReader {
         numbers.push_back((*values)[i].value<double>().value_or(0));
       }
       const auto in_range = [](double number) { return number > 0 && number <= kLargestNumber; };
-      if (numbers.size() == columns.size() && std::all_of(numbers.begin(), numbers.end(), in_range)) {
-        found.push_back(numbers);
-      } else {
+      if (numbers.size() != columns.size() || !std::all_of(numbers.begin(), numbers.end(), in_range)) {
         issue_(&row, fmt::format("{}: each is {}, {} numbers above 0, at most {}", key, form, columns.size(),
                                  kLargestNumber));
+      } else if (columns.front() == "ranks" && numbers.front() != std::floor(numbers.front())) {
+        issue_(&row, fmt::format("{}: {} ranks; a whole number is expected", key, numbers.front()));
+      } else if (!sizes.insert({numbers.begin(), numbers.end() - 1}).second) {
+        issue_(&row, fmt::format("{}: a second row of these sizes; keep one", key));
+      } else {
+        found.push_back(std::move(numbers));
       }
     }
     return found;

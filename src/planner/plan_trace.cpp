@@ -1,5 +1,6 @@
 #include "planner/plan_trace.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -80,10 +81,10 @@ void write_plan_trace(const PlannedLayout& layout, const Hardware& hardware, con
                              .end = nanoseconds(span.finish),
                              .name = name_of(action, chunks),
                              .category = "phase"};
-      text.slice(track, slice);
       if (const std::int64_t number = messages.received(stage, action); number >= 0) {
-        text.arrow_arrives(track, slice.begin, number);
+        text.arrow_arrives(track, std::max<std::int64_t>(0, slice.begin - 1), number);
       }
+      text.slice(track, slice);
       if (const std::int64_t number = messages.sent(stage, action); number >= 0) {
         text.arrow_leaves(track, last_moment(slice), number);
       }

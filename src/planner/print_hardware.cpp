@@ -1,6 +1,7 @@
 // A machine as the text of its hardware file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <sstream>
 
@@ -71,7 +72,7 @@ class HardwarePrinter {
     put("{} = [\n", key);
     for (const auto& [sizes, rate] : rates.rows()) {
       put("  [");
-      for (const double size : sizes) put("{:.6g}, ", size);
+      for (const double size : sizes) put("{:.10g}, ", size);
       put("{:.4g}],\n", rate / 1e12);
     }
     put("]\n");
@@ -79,16 +80,20 @@ class HardwarePrinter {
 
   void curve(const std::string& key, const SecondsByBytes& seconds) {
     put("{} = [", key);
-    for (const auto& [bytes, each] : seconds.points()) put("[{:.6g}, {:.4g}], ", bytes, each * 1e6);
+    for (const auto& [bytes, each] : seconds.points()) put("[{:.10g}, {:.4g}], ", bytes, each * 1e6);
     put("]\n");
   }
 
   void rates(const char* name, const MeasuredRates& all) {
-    if (all.products.front().empty() && all.others.empty()) return;
+    const auto is_empty = [](const auto& rates) { return rates.empty(); };
+    if (all.others.empty() && std::all_of(all.products.begin(), all.products.end(), is_empty) &&
+        std::all_of(all.attention.begin(), all.attention.end(), is_empty)) {
+      return;
+    }
     put("\n[{}]\n", name);
     for (std::size_t kind = 0; kind < kAttentionKinds; ++kind) table(kAttentionKeys[kind], all.attention[kind]);
     for (std::size_t kind = 0; kind < kProductKinds; ++kind) table(kProductKeys[kind], all.products[kind]);
-    put("\n[{}.operations]\n", name);
+    if (!all.others.empty()) put("\n[{}.operations]\n", name);
     for (const auto& [operation, seconds] : all.others) curve(operation, seconds);
   }
 
@@ -99,7 +104,7 @@ class HardwarePrinter {
     for (const auto& [name, by_ranks] : all.collectives) {
       put("{} = [\n", name);
       for (const auto& [ranks, seconds] : by_ranks) {
-        for (const auto& [bytes, each] : seconds.points()) put("  [{}, {:.6g}, {:.4g}],\n", ranks, bytes, each * 1e6);
+        for (const auto& [bytes, each] : seconds.points()) put("  [{}, {:.10g}, {:.4g}],\n", ranks, bytes, each * 1e6);
       }
       put("]\n");
     }

@@ -127,7 +127,8 @@ class TimedLayout {
     const double network = hardware_.network.bandwidth * software.network_efficiency;
     const bool whole = !layout_.config.parallel.sequence_parallel;
     if (!software.scatter_gather || !whole || tensor == 1) return bytes / network + hardware_.network.latency;
-    return bytes / tensor / network + bytes * (tensor - 1) / tensor / node + hardware_.network.latency;
+    const double gather = node > 0 ? node : network;  // a node of one rank has no links
+    return bytes / tensor / network + bytes * (tensor - 1) / tensor / gather + hardware_.network.latency;
   }
 
   Simulation simulate_schedule() const {

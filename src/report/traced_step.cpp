@@ -68,14 +68,20 @@ class StageStep {
       end = slice.end;
       passes.clear();
       spans.clear();
+      chunk_ = 0;
+      waits_ = false;
+      return;
     }
     if (step < 0 || slice.begin >= end) return;
-    if (const int number = numbered(slice, "chunk"); number >= 0) chunk_ = number;
-    if (const int number = numbered(slice, "forward"); number >= 0) add_pass(Action::Kind::forward, number, slice);
-    if (const int number = numbered(slice, "backward"); number >= 0) add_pass(Action::Kind::backward, number, slice);
-    if (spans.empty() || slice.begin >= spans.back().finish) return;
-    if (slice.name == "weight gradients") passes.back().kind = Action::Kind::backward_weight;
-    if (slice.name == "receive") spans.back().start = slice.end;  // it waits first, and computes then
+    if (const int number = numbered(slice, "chunk"); number >= 0) {
+      chunk_ = number;
+    } else if (const int pass = numbered(slice, "forward"); pass >= 0) {
+      add_pass(Action::Kind::forward, pass, slice);
+    } else if (const int back = numbered(slice, "backward"); back >= 0) {
+      add_pass(Action::Kind::backward, back, slice);
+    } else if (!spans.empty() && slice.begin < spans.back().finish) {
+      add_to_pass(slice);
+    }
   }
 
  private:
@@ -89,9 +95,22 @@ class StageStep {
   void add_pass(Action::Kind kind, int micro_batch, const Slice& slice) {
     passes.push_back({.kind = kind, .micro_batch = micro_batch, .chunk = chunk_});
     spans.push_back({slice.begin, slice.end});
+    waits_ = true;
+  }
+  // A pass waits first, for the messages that were sent from its memory and for its inputs, and computes then.
+  // Messages within its layers are its own.
+  void add_to_pass(const Slice& slice) {
+    if (slice.name == "weight gradients") {
+      passes.back().kind = Action::Kind::backward_weight;
+    } else if (slice.name == "send" || slice.name == "receive") {
+      if (waits_) spans.back().start = std::min(slice.end, spans.back().finish);
+    } else if (slice.name != "start receive" && slice.name != "progress") {
+      waits_ = false;
+    }
   }
 
   int chunk_ = 0;
+  bool waits_ = false;  // the last pass has not begun to compute
 };
 
 std::optional<TracedStep> put_together(std::vector<StageStep> stages) {
@@ -157,8 +176,10 @@ std::optional<TracedStep> read_traced_step(const std::string& path) {
   } catch (const JsonError& error) {
     fail(ErrorKind::configuration, "{}: byte {}: {}", path, error.at, error.reason);
   }
+  verify(!stages.empty() && ranks > 0, ErrorKind::configuration,
+         "{} does not say of how many pipeline stages and ranks it is: no run of this program wrote it", path);
   std::optional<TracedStep> traced;
-  if (whole && !stages.empty() && ranks > 0) traced = put_together(std::move(stages));
+  if (whole) traced = put_together(std::move(stages));
   verify(traced.has_value(), ErrorKind::configuration, "{} has no whole step{}", path,
          whole ? "" : ": events are missing; raise run.trace_events, or trace fewer steps");
   return traced;

@@ -139,6 +139,7 @@ TEST_CASE("megatron_plan: --trace writes the predicted step, with an arrow for e
       CHECK(1e-9 * static_cast<double>(trace.slices.at(stage).back().end) == Approx(step));
     }
     CHECK(static_cast<std::int64_t>(trace.arrows.size()) == 2 * micro_batches * (4 * one.chunks - 1));
+    CHECK(trace.arrives_in == std::set<std::string>{"forward", "backward"});
   }
 }
 

@@ -107,6 +107,26 @@ TEST_CASE("trace text: events of a recorder, of which some have only one end") {
   CHECK(trace.slices.at(0)[1].begin == 110);
 }
 
+TEST_CASE("trace text: an arrow points to the slice that begins when its message is there, not to the wait for it") {
+  const TemporaryFolder folder;
+  TraceText text;
+  for (const int process : {0, 1}) {
+    text.name_process(process, "one");
+    text.name_thread({process}, "computing");
+  }
+  text.slice({0}, {.begin = 50, .end = 60, .name = "start send", .category = "communication"});
+  text.arrow_leaves({0}, 50, 7);
+  text.slice({1}, {.begin = 10, .end = 70, .name = "receive", .category = "communication"});
+  text.arrow_arrives({1}, 69, 7);
+  text.slice({1}, {.begin = 70, .end = 90, .name = "layer 3", .category = "layer"});
+  const CheckedTrace trace = TraceCheck::of(file_of(folder, text.text()));
+  CHECK(trace.arrows == std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1}});
+  CHECK(trace.arrives_in == std::set<std::string>{"layer"});
+  std::string around = text.text();
+  around.insert(around.find("\"ph\":\"f\",") + 9, "\"bp\":\"e\",");  // to the slice that holds its end: "receive"
+  CHECK_THROWS_AS(TraceCheck::of(file_of(folder, around)), std::runtime_error);
+}
+
 TEST_CASE("trace text: the checks of these tests find what is wrong") {
   const TemporaryFolder folder;
   const auto broken = [&](const auto& change) {
@@ -126,7 +146,7 @@ TEST_CASE("trace text: the checks of these tests find what is wrong") {
     t.arrow_leaves({0}, 30, 1);
   });
   broken([](TraceText& t) {
-    t.arrow_leaves({0}, 20, 1);
+    t.arrow_leaves({0}, 60, 1);
     t.arrow_arrives({0}, 70, 1);
   });
   broken([](TraceText& t) { t.slice({1}, {.begin = 20, .end = 60, .name = "nameless", .category = "phase"}); });

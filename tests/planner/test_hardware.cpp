@@ -129,6 +129,10 @@ TEST_CASE("a hardware file: damaged tables are named by line") {
   CHECK(mentions(in_table("[rates_32bit]\noperations = 3\n"), "[rates_32bit.operations] is a table"));
   CHECK(mentions(in_table("[links]\nall_reduce = [[2, 256]]\n"),
                  "links.all_reduce: each is [ranks, bytes, microseconds], 3 numbers above 0"));
+  CHECK(mentions(in_table("[links]\nall_reduce = [[2.5, 256, 1]]\n"),
+                 at(1, ":15: error: links.all_reduce: 2.5 ranks; a whole number is expected")));
+  CHECK(mentions(in_table("[links]\nall_reduce = [[2, 256, 1], [4, 256, 1], [2, 256, 3]]\n"),
+                 at(1, ":41: error: links.all_reduce: a second row of these sizes; keep one")));
   CHECK(mentions(in_table("[links]\nall_reduces = [[2, 256, 1]]\n"), "did you mean 'all_reduce'?"));
   CHECK(mentions(in_table("[links]\nmessages = 5\n"), "links.messages: an array of [bytes, microseconds] is expected"));
 }
@@ -146,6 +150,27 @@ TEST_CASE("a hardware file: what is printed parses as the same machine") {
     CHECK(again.software.size() == machine.software.size());
     CHECK(again.used.tensor_blocking == machine.used.tensor_blocking);
     CHECK(again.used.launch == Approx(machine.used.launch));
+  }
+}
+
+TEST_CASE("a hardware file: each measured table is printed, whatever others there are") {
+  for (const char* table :
+       {"[rates_32bit]\nattention_backward = [[64, 32, 2]]\n",
+        "[rates_16bit]\nproducts_weight_gradient = [[1048577, 2, 3, 0.25]]\n",
+        "[rates_16bit.operations]\nadamw = [[1048577, 5]]\n", "[links]\nmessages = [[256, 1.5]]\n"}) {
+    INFO(table);
+    const Hardware machine = parse_hardware(std::string(kGood) + table, "toy.toml");
+    const Hardware again = parse_hardware(print_hardware(machine, ""), "again.toml");
+    CHECK(again.rates_32bit.of(AttentionKind::backward).rows() ==
+          machine.rates_32bit.of(AttentionKind::backward).rows());
+    for (std::size_t kind = 0; kind < kProductKinds; ++kind) {
+      CHECK(again.rates_16bit.products[kind].rows() == machine.rates_16bit.products[kind].rows());
+    }
+    CHECK(again.rates_16bit.others.size() == machine.rates_16bit.others.size());
+    for (const auto& [name, seconds] : machine.rates_16bit.others) {
+      CHECK(again.rates_16bit.others.at(name).points() == seconds.points());
+    }
+    CHECK(again.links.messages.points() == machine.links.messages.points());
   }
 }
 

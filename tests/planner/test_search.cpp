@@ -102,6 +102,19 @@ TEST_CASE("equal stages have the schedule's own bubble, and a step is what it is
   CHECK(time.tokens_per_second == Approx(32 * 128 / time.seconds));
 }
 
+TEST_CASE("nodes of one rank: parts of a stage's output are gathered over the network") {
+  Config config = small_model();
+  config.parallel.tensor = config.parallel.pipeline = 2;
+  const RecordedLayout layout = record_layout(resolved(config, 4), 1);
+  Hardware hardware = machine();
+  hardware.ranks_per_node = 1;
+  hardware.node = {};
+  hardware.used.scatter_gather = false;
+  const double whole = step_time(layout, hardware).seconds;
+  hardware.used.scatter_gather = true;  // half of it is sent, and the other half then gathered
+  CHECK(step_time(layout, hardware).seconds == Approx(whole));
+}
+
 TEST_CASE("a machine that is twice as fast in everything takes half the time") {
   Config config = small_model();
   config.parallel.tensor = config.parallel.pipeline = 2;

@@ -176,55 +176,6 @@ TEST_CASE("report: changed keys are compared by table and key, whatever else a t
   CHECK(changed[2].values == std::vector<std::string>{"not set", "\"=\""});
 }
 
-TEST_CASE("report: the last step of trace.json is drawn with its real times") {
-  const TemporaryFolder run;
-  make_whole_run(run.path());
-  CHECK_FALSE(has(run_report(read_run(run.path())), "really was"));
-  // Two stages of one rank each, two steps of two micro-batches; stage 1 waits for its inputs.
-  std::string events = R"({"ph":"M","name":"process_name","pid":0,"tid":1,"args":{"name":"rank 0"}})";
-  const auto add = [&](int process, const char* name, double begin, double end) {
-    events += fmt::format(",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":1,\"ts\":{:.3f},\"dur\":{:.3f},\"name\":\"{}\"}}",
-                          process, begin, end - begin, name);
-  };
-  for (const int step : {7, 8}) {
-    const double zero = 1000.0 * step;
-    for (const int stage : {0, 1}) {
-      add(stage, step == 7 ? "step 7" : "step 8", zero, zero + 100);
-      add(stage, "forward 0", zero, zero + 20 + 20 * stage);
-      if (stage == 1) add(stage, "receive", zero, zero + 20);
-      add(stage, "backward 0", zero + 50, zero + 90);
-      add(stage, "optimizer", zero + 90, zero + 100);
-    }
-  }
-  const auto write_trace = [&](const std::string& dropped, int ranks_per_stage = 1) {
-    write_file(run.file("trace.json"),
-               fmt::format("{{\"otherData\": {{\"pipeline\": 2, \"ranks_per_stage\": {}, \"dropped_events\": [{}]}},\n"
-                           "\"traceEvents\": [{}\n]}}\n",
-                           ranks_per_stage, dropped, events));
-  };
-  write_trace("0,0");
-  const auto traced = read_traced_step(run.file("trace.json"));
-  REQUIRE(traced);
-  CHECK(traced->step == 8);
-  CHECK(traced->seconds == Approx(100e-6));
-  REQUIRE(traced->spans.size() == 2);
-  REQUIRE(traced->spans[1].size() == 2);
-  CHECK(traced->passes[1][1].kind == Action::Kind::backward);
-  CHECK(traced->spans[0][0].start == Approx(0).margin(1e-12));
-  CHECK(traced->spans[1][0].start == Approx(20e-6));
-  CHECK(traced->spans[1][0].finish == Approx(40e-6));
-  // Each stage computes 20 + 40 of 100.
-  CHECK(has(run_report(read_run(run.path())), "step 8 as it really was"));
-  CHECK(has(run_report(read_run(run.path())), "60.0 %"));
-  write_trace("0,5");
-  CHECK(has(run_report(read_run(run.path())), "has no whole step: events are missing"));
-  write_trace("0,0", 2);  // then the process 1 is a second rank of stage 0, and stage 1 has no events
-  CHECK(has(run_report(read_run(run.path())), "has no whole step"));
-  CHECK_FALSE(has(run_report(read_run(run.path())), "really was"));
-  write_file(run.file("trace.json"), R"({"traceEvents":[{"ph":3]})");
-  CHECK(has(run_report(read_run(run.path())), "The traced step is not drawn"));
-}
-
 TEST_CASE("schedule drawing: every schedule is drawn, and what is too large says so") {
   Config config;
   config.parallel.pipeline = 4;

@@ -99,12 +99,15 @@ TEST_CASE("step trace: every rank's passes, layers, operations, and arrows betwe
       CHECK(trace.facts.at("dropped_events").at(static_cast<std::size_t>(rank)) == 0);
       // Of 4 layers each has as many as the others, in a forward and a backward of every micro-batch.
       CHECK(trace.count(rank, "attention_forward") == steps * micro_batches * 4 / one.pipeline);
+      // Gradient sums are moved along while the rank computes, where there are some.
+      CHECK((trace.count(rank, "progress") > 0) == (one.data > 1 || one.pipeline > 1));
       // Two sums in each of two layers, forwards and backwards.
       if (one.tensor > 1) CHECK(trace.count(rank, "start all-reduce") >= steps * micro_batches * 8);
     }
     // Outputs and gradients of each micro-batch, between chunks that follow each other.
     const int links = one.pipeline * one.chunks - 1;
     CHECK(trace.arrows.size() == static_cast<std::size_t>(2 * links * steps * micro_batches * one.tensor * one.data));
+    if (links > 0) CHECK(trace.arrives_in == std::set<std::string>{"layer"});
     if (ranks > 1) CHECK(trace.under_way > 0);
   }
 }

@@ -1,5 +1,5 @@
 // The rules of the trace event format, checked on a whole file: events are complete, slices of a track lie inside each
-// other, times rise, arrows have two ends within slices, the first before the second to within the clocks' error.
+// other, times rise, arrows leave a slice and arrive in a later one, to within the clocks' error.
 #pragma once
 
 #include <cmath>
@@ -25,6 +25,7 @@ struct CheckedTrace {
   std::map<std::int64_t, std::string> processes;              // names
   std::map<std::int64_t, std::vector<Slice>> slices;          // by process, in the order of their beginnings
   std::vector<std::pair<std::int64_t, std::int64_t>> arrows;  // from process, to process
+  std::set<std::string> arrives_in;                           // names of slices, without numbers
   int under_way = 0;                                          // operations
 
   /// Slices of this process whose name is `name` or begins with it and a space.
@@ -106,11 +107,16 @@ class TraceCheck {
     last = time;
     if (phase == "X") return add_slice(event, process, time);
     require(phase == "s" || phase == "f", "an unknown kind of event", event);
-    require(phase == "s" || event.at("bp") == "e", "an arrow that arrives in the next slice", event);
+    const std::int64_t number = event.at("id");
+    if (phase == "f") {
+      require(!event.contains("bp"), "an arrow to the slice around its end, which may have begun too early", event);
+      require(arrives_.try_emplace(number, End{process, time}).second, "a number twice", event);
+      arriving_[process] = time;
+      return;
+    }
     const std::vector<CheckedTrace::Slice>& slices = result_.slices[process];
     require(!slices.empty() && slices.back().begin <= time && time <= slices.back().end, "an arrow outside", event);
-    auto& ends = phase == "s" ? leaves_ : arrives_;
-    require(ends.try_emplace(event.at("id").get<std::int64_t>(), End{process, time}).second, "a number twice", event);
+    require(leaves_.try_emplace(number, End{process, time}).second, "a number twice", event);
   }
   void add_name(const Json& event, std::int64_t process) {
     const std::string what = event.at("name");
@@ -125,7 +131,13 @@ class TraceCheck {
     while (!around.empty() && around.back() <= time) around.pop_back();
     require(around.empty() || end <= around.back(), "a slice that ends after the one around it", event);
     around.push_back(end);
-    result_.slices[process].push_back({time, end, event.at("name"), event.at("cat")});
+    const std::string name = event.at("name");
+    if (const auto arriving = arriving_.find(process); arriving != arriving_.end()) {
+      require(arriving->second < time, "an arrow that arrives when the next slice has begun", event);
+      result_.arrives_in.insert(name.substr(0, name.find(' ')));
+      arriving_.erase(arriving);
+    }
+    result_.slices[process].push_back({time, end, name, event.at("cat")});
   }
   void add_under_way(const Json& event, std::int64_t process, std::int64_t time, bool begins) {
     const auto key = std::pair(process, event.at("id2").at("local").get<std::string>());
@@ -145,6 +157,7 @@ class TraceCheck {
   std::map<std::int64_t, std::int64_t> last_;                 // time of a process' track
   std::map<std::int64_t, std::vector<std::int64_t>> around_;  // ends of the slices that are open there
   std::map<std::int64_t, End> leaves_, arrives_;              // by an arrow's number
+  std::map<std::int64_t, std::int64_t> arriving_;             // times of arrows to a process' next slice
   std::map<std::pair<std::int64_t, std::string>, Json> open_;
 };
 
