@@ -45,11 +45,12 @@ class Progress {
   void repeat_header() { lines_ = 0; }
 
  private:
-  static constexpr std::int64_t kLinesPerHeader = 20;
+  static constexpr std::int64_t kLinesPerHeader = 20, kMostInMean = 10;
 
   Log& log_;
   std::int64_t total_steps_;
-  std::int64_t lines_ = 0;
+  std::int64_t lines_ = 0;        // since the header
+  std::int64_t timed_lines_ = 0;  // in all
   double mean_token_seconds_ = 0;
 };
 

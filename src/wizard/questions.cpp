@@ -9,15 +9,11 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "config/presets.h"
-#include "config/print.h"
-#include "config/set_value.h"
-#include "data/shard_paths.h"
+#include "config/schema.h"
 #include "planner/hardware.h"
-#include "text/text.h"
 #include "train/compute.h"
-#include "train/datasets.h"
 #include "wizard/layouts.h"
+#include "wizard/question_of_key.h"
 
 namespace megatron {
 
@@ -27,178 +23,12 @@ constexpr int kMostRanks = 1 << 20;
 constexpr std::int64_t kUsualSteps = 1000;
 constexpr std::int64_t kTokensOfStep = 1 << 11, kTokensOfPresetsStep = 1 << 19;
 
-bool always(const Draft&) {
-  return true;
-}
-bool has_own_sizes(const Draft& draft) {
-  return draft.config.model.preset.empty();
-}
-bool has_decoder(const Draft& draft) {
-  return draft.config.model.has_decoder();
-}
 bool on_cuda(const Draft& draft) {
   return choose_planned_device(draft.config.run).device == "cuda";
 }
 bool decays(const Draft& draft) {
   const std::string& decay = draft.config.learning_rate.decay;
   return decay != "constant" && decay != "inverse_sqrt";
-}
-
-/// The first sentence, without its end.
-std::string first_sentence(std::string_view help) {
-  const std::size_t end = std::min({help.find(". "), help.find("; "), help.size()});
-  std::string sentence(help.substr(0, end));
-  if (sentence.ends_with('.')) sentence.pop_back();
-  return sentence;
-}
-
-std::string without_quotes(const std::string& value) {
-  const bool quoted = value.size() > 1 && value.front() == '"' && value.back() == '"';
-  return quoted ? value.substr(1, value.size() - 2) : value;
-}
-
-std::string kind_of(const Key& key) {
-  const auto& choices = key.constraint.choices;
-  std::string kind = choices.empty() ? type_name(key) : fmt::format("{}", fmt::join(choices, ", "));
-  if (!key.unit.empty()) kind += fmt::format(", {}{}", key.unit.starts_with("of ") ? "" : "in ", key.unit);
-  return kind;
-}
-
-/// What the key is. Of keys that say one thing in several ways, the first one says what that is.
-std::string text_of(const Key& key) {
-  for (const Key& first : schema()) {
-    if (!key.group.empty() && first.group == key.group) return first_sentence(first.help);
-  }
-  return first_sentence(key.help);
-}
-
-/// As a key of type "true or false" takes it.
-std::string yes_or_no(const Key& key, const std::string& answer) {
-  if (!std::holds_alternative<Access<bool>>(key.access)) return answer;
-  return answer == "yes" || answer == "y" ? "true" : answer == "no" || answer == "n" ? "false" : answer;
-}
-
-/// What a key's question has where nothing else is said: always asked, with the value that the draft has already.
-Question about(const std::string& section, const std::string& name) {
-  const auto dot = name.find('.');
-  const Key* key = find_key(name.substr(0, dot), name.substr(dot + 1));
-  internal_check(key != nullptr, "a question names a key of the schema");
-  return {.section = section,
-          .name = name,
-          .key = key,
-          .text = text_of(*key),
-          .kind = kind_of(*key),
-          .help = [key](const Draft&) { return std::string(key->help) + "\n" + facts_of_key(*key); },
-          .asked = always,
-          .propose = [](Draft&) {},
-          .read = [key](const std::string& answer,
-                        Draft& draft) { return set_value(*key, yes_or_no(*key, answer), draft.config); },
-          .value =
-              [key](const Draft& draft) {
-                const std::string value = print_value(*key, draft.config);
-                return value.empty() ? std::string(key->absent) : without_quotes(value);
-              },
-          .settle = [](Draft&) { return std::string(); }};
-}
-
-template <class Asked>
-Question if_asked(Question question, const Asked& asked) {
-  question.asked = asked;
-  return question;
-}
-
-template <class Propose>
-Question with_default(Question question, const Propose& propose) {
-  question.propose = propose;
-  return question;
-}
-
-// ---- Model ----
-
-std::string choose_preset(Draft& draft) {
-  const ModelPreset* preset = find_preset(draft.config.model.preset);
-  if (preset == nullptr) return "";
-  const std::string family = draft.config.model.family;
-  verify(preset->model.family == family, ErrorKind::configuration,
-         "model.preset = \"{}\" is of model.family = \"{}\", not \"{}\"; answer ? for the presets of this family, or < "
-         "to go back",
-         preset->name, preset->model.family, family);
-  apply_preset(*preset, draft.config.model);
-  return fmt::format("{}: {}", preset->name, preset->note);
-}
-
-std::string presets_of_family(const Draft& draft) {
-  std::string list = fmt::format("Presets of family {}:", draft.config.model.family);
-  for (const ModelPreset& preset : model_presets()) {
-    if (preset.model.family == draft.config.model.family)
-      list += fmt::format("\n  {:<20} {}", preset.name, preset.note);
-  }
-  return list;
-}
-
-void propose_heads(Draft& draft) {
-  const std::int64_t width = draft.config.model.hidden_size;
-  constexpr std::int64_t head = 64, few = 4;
-  draft.config.model.attention_heads = width % head == 0 && width / head >= few ? width / head
-                                       : width % few == 0                       ? few
-                                                                                : 1;
-}
-
-void add_model(std::vector<Question>& all) {
-  const std::string section = "Model";
-  all.push_back(about(section, "model.family"));
-  Question preset = about(section, "model.preset");
-  preset.kind = "name of a preset";
-  preset.settle = choose_preset;
-  preset.help = [of_key = preset.help](const Draft& draft) { return of_key(draft) + "\n" + presets_of_family(draft); };
-  all.push_back(preset);
-  const auto sizes = [&](const char* name, const auto& propose) {
-    all.push_back(with_default(if_asked(about(section, name), has_own_sizes), propose));
-  };
-  sizes("model.layers", [](Draft& draft) { draft.config.model.layers = 4; });
-  all.push_back(if_asked(about(section, "model.decoder_layers"),
-                         [](const Draft& draft) { return has_decoder(draft) && has_own_sizes(draft); }));
-  sizes("model.hidden_size", [](Draft& draft) { draft.config.model.hidden_size = 128; });
-  sizes("model.attention_heads", propose_heads);
-  all.push_back(with_default(about(section, "model.sequence_length"), [](Draft& draft) {
-    if (has_own_sizes(draft)) draft.config.model.sequence_length = 128;
-  }));
-  all.push_back(if_asked(about(section, "model.decoder_sequence_length"), has_decoder));
-}
-
-// ---- Data ----
-
-/// The first set of shards in the folder data, or where one for this file would lie.
-void propose_data(const std::string& name, Draft& draft) {
-  try {
-    draft.config.data.train = Blend(find_shards("data").front().prefix);
-  } catch (const Error&) {
-    draft.config.data.train = Blend("data/" + name);
-  }
-}
-
-/// What is missing may still be made; what is there must do.
-std::string open_data(Draft& draft) {
-  draft.facts.reset();
-  try {
-    for (const BlendPart& part : draft.config.data.train.parts) find_shards(part.path);
-  } catch (const Error& error) {
-    return fmt::format("warning: {}. The run can be planned without its data. To give another path, answer <",
-                       error.what());
-  }
-  const Datasets datasets(draft.config);
-  draft.facts = datasets.facts();
-  std::string text = fmt::format("found: a vocabulary of {}, {} for training in each pass", draft.facts->vocab_size,
-                                 counted(draft.facts->train_samples, "sample"));
-  for (const std::string& note : datasets.notes()) text += "\n" + note;
-  return text;
-}
-
-void add_data(const std::string& name, std::vector<Question>& all) {
-  Question data = with_default(about("Data", "data.train"), [name](Draft& draft) { propose_data(name, draft); });
-  data.settle = open_data;
-  all.push_back(data);
-  all.push_back(if_asked(about("Data", "model.vocab_size"), [](const Draft& draft) { return !draft.facts; }));
 }
 
 // ---- Machine ----
@@ -394,8 +224,8 @@ void add_files(const std::string& name, std::vector<Question>& all) {
 std::vector<Question> questions_for(const std::string& path) {
   const std::string name = std::filesystem::path(path).stem().string();
   std::vector<Question> all;
-  add_model(all);
-  add_data(name, all);
+  add_model_questions(all);
+  add_data_questions(name, all);
   add_machine(all);
   add_length(all);
   add_learning_rate(all);

@@ -64,7 +64,8 @@ TEST_CASE("the header returns every 20 lines and the ETA is the mean time a toke
                       .tokens_per_second = 10 / seconds,
                       .remaining_tokens = 10 * static_cast<double>(100 - step)});
     };
-    for (std::int64_t step = 1; step <= 41; ++step) print(step, 2);
+    print(1, 20);
+    for (std::int64_t step = 2; step <= 41; ++step) print(step, step == 3 ? 3 : 2);
     progress.repeat_header();
     print(42, 12);
     ::_exit(0);
@@ -77,7 +78,9 @@ TEST_CASE("the header returns every 20 lines and the ETA is the mean time a toke
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   REQUIRE(lines.size() == 42 + 4);
   for (const std::size_t at : {0, 21, 42, 44}) CHECK(lines[at] == progress_header(100));
-  CHECK(lines[1].ends_with(" 3:18"));   // 99 steps of 2 s
-  CHECK(lines[43].ends_with(" 1:58"));  // 59 of them
+  CHECK(lines[1].ends_with(" 33:00"));  // 99 steps of 20 s, of which nothing is left in the next line
+  CHECK(lines[2].ends_with(" 3:16"));   // 98 of 2 s
+  CHECK(lines[3].ends_with(" 4:02"));   // 97 of 2.5 s: of few lines each counts as much
+  CHECK(lines[43].ends_with(" 1:58"));  // 59 of 2 s
   CHECK(lines[45].ends_with(" 2:54"));  // 58 of 3 s: one slow step in ten counts a tenth
 }

@@ -3,6 +3,11 @@
 # `dev-build` takes the sources of the current folder, so that no address of them is needed here.
 import archspec.cpu
 
+try:
+    from spack_repo.builtin.build_systems.cmake import CMakePackage
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+except ImportError:  # Spack before 1.0 has them in spack.package
+    pass
 from spack.package import *
 
 

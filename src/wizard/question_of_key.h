@@ -1,0 +1,33 @@
+// Questions about keys of the schema: their texts, kinds, defaults and checks are the schema's. For the files that list
+// the wizard's questions.
+#pragma once
+
+#include <string>
+
+#include "wizard/questions.h"
+
+namespace megatron {
+
+bool always(const Draft& draft);
+bool has_own_sizes(const Draft& draft);  ///< its model is no preset
+
+/// What a key's question has where nothing else is said: always asked, with the value that the draft has already.
+Question about(const std::string& section, const std::string& name);
+
+template <class Asked>
+Question if_asked(Question question, const Asked& asked) {
+  question.asked = asked;
+  return question;
+}
+
+template <class Propose>
+Question with_default(Question question, const Propose& propose) {
+  question.propose = propose;
+  return question;
+}
+
+/// Of questions.cpp's list, those about the model and its data. `name`: of the input file, without folder and ending.
+void add_model_questions(std::vector<Question>& all);
+void add_data_questions(const std::string& name, std::vector<Question>& all);
+
+}  // namespace megatron
