@@ -32,6 +32,12 @@ class BatchSchedule {
   /// completes several counts once.
   std::int64_t completions(std::int64_t steps, std::int64_t period) const;
 
+  /// A run of updates with the same batch size, and where it begins.
+  struct Level {
+    std::int64_t batch, first_step, first_sample;
+  };
+  /// In order; the last one is global_batch_size and never ends.
+  const std::vector<Level>& levels() const { return levels_; }
   /// Every batch size that occurs, in order; one entry without ramp-up.
   std::vector<std::int64_t> sizes() const;
 
@@ -40,15 +46,11 @@ class BatchSchedule {
   std::int64_t ramp_samples() const { return ramp_samples_; }
 
  private:
-  struct Level {
-    std::int64_t batch, first_step, first_sample;  ///< a run of updates with the same batch size, and where it begins
-  };
-
   std::int64_t global_batch_size_;
   BatchRampUp ramp_up_;
   std::int64_t increments_ = 0;
   std::int64_t ramp_steps_ = 0, ramp_samples_ = 0;
-  std::vector<Level> levels_;  ///< ascending; the last one is global_batch_size and never ends
+  std::vector<Level> levels_;
 };
 
 }  // namespace megatron

@@ -10,16 +10,17 @@ namespace megatron {
 
 namespace {
 
-// A rank of the layout with this many of its layers, without pipeline and copies.
+// A rank of the layout with this many of its layers, without pipeline, and with no more copies than expert ranks.
 Config one_rank(Config config, std::int64_t layers) {
   config.model.layers = layers;
-  config.parallel.pipeline = config.parallel.virtual_stages = config.parallel.data = 1;
+  config.parallel.pipeline = config.parallel.virtual_stages = 1;
+  config.parallel.data = config.parallel.expert;
   config.parallel.schedule = kSchedules.front().name;
   config.parallel.layers_per_stage.clear();
   config.optimizer.distributed = false;
   config.train.batch_ramp_up = {};
   config.train.curriculum = {};
-  config.train.global_batch_size = config.train.micro_batch_size;
+  config.train.global_batch_size = config.train.micro_batch_size * config.parallel.data;
   return config;
 }
 
@@ -41,16 +42,19 @@ double matrix_seconds(const Config& config, const Hardware& hardware) {
 }  // namespace
 
 const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
-  if (config.model.has_decoder() || config.model.moe.experts > 0) return nullptr;
+  const MoeConfig& moe = config.model.moe;
+  const std::int64_t period = moe.experts > 0 ? moe.every : 1;
+  if (config.model.has_decoder() || !moe.layers.empty() || config.model.layers % period != 0) return nullptr;
   const ParallelConfig& parallel = config.parallel;
   const bool recomputes = config.recompute.of_chunk(1) > 0;
-  const auto [place, is_new] = layers_.try_emplace(
-      Cut{parallel.tensor, parallel.context, parallel.sequence_parallel, config.train.micro_batch_size, recomputes});
+  const auto [place, is_new] =
+      layers_.try_emplace(Cut{parallel.tensor, parallel.context, parallel.expert, parallel.sequence_parallel,
+                              config.train.micro_batch_size, recomputes});
   if (!is_new) return &place->second;
-  // What the second layer adds is a layer's.
-  for (const int layers : {2, 1}) {
-    const double sign = layers == 2 ? 1 : -1;
-    const RecordedLayout layout = record_layout(one_rank(config, layers), hardware_.ranks_per_node);
+  // What the second of two periods adds is a period's.
+  for (const int periods : {2, 1}) {
+    const double sign = (periods == 2 ? 1.0 : -1.0) / static_cast<double>(period);
+    const RecordedLayout layout = record_layout(one_rank(config, periods * period), hardware_.ranks_per_node);
     const MemoryPlan& memory = layout.played.front().memory;
     place->second.seconds += sign * step_time(layout, hardware_).costs.total();
     place->second.activations += sign * static_cast<double>(memory.activations);

@@ -1,5 +1,6 @@
-// What a layout takes at least, without playing it: so that a search plays few of them. Of models whose layers are all
-// alike, a single layer is played once for each way to cut it; of others only their matrices are counted.
+// What a layout takes at least, without playing it: so that a search plays few of them. Of models whose layers repeat,
+// all alike or with experts in every n-th one, they are played once for each way to cut them; of others only their
+// matrices are counted.
 #pragma once
 
 #include <map>
@@ -20,12 +21,12 @@ class LayoutBounds {
   double bytes(const Config& config);
 
  private:
-  /// One layer of one rank, forward and backward of a micro-batch.
+  /// One layer of one rank, forward and backward of a micro-batch: the average of those that repeat.
   struct Layer {
     double seconds = 0, activations = 0, states = 0, optimizer = 0;  ///< the optimizer's state undivided
   };
-  /// Tensor ranks, context ranks, sequence parallelism, micro-batch size, recomputation.
-  using Cut = std::tuple<std::int64_t, std::int64_t, bool, std::int64_t, bool>;
+  /// Tensor, context and expert ranks, sequence parallelism, micro-batch size, recomputation.
+  using Cut = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool>;
 
   const Layer* layer_of(const Config& config);
 

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "config/run_schedule.h"
 #include "text/byte_text.h"
 #include "text/text.h"
 
@@ -26,7 +25,7 @@ std::vector<Part> parts_of(const StepTime& time) {
   for (std::size_t i = 0; i < kCosts; ++i) {
     parts.push_back({name_of(static_cast<Cost>(i)), time.costs.by_cost[i]});
   }
-  parts.push_back({"bubble", time.idle_seconds});
+  parts.push_back({"waiting", time.idle_seconds});
   parts.push_back({"gradient sums", time.sums_seconds});
   parts.push_back({"update", time.update_seconds});
   return parts;
@@ -66,12 +65,8 @@ std::string options(const Config& config) {
   return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
 }
 
-// Of the whole run as the file gives its length; 0 where that is epochs of data that are not there.
 double days_of(const PlannedLayout& layout) {
-  const Config& config = layout.recorded.config;
-  if (config.train.steps == 0) return 0;
-  const auto tokens = static_cast<double>(RunSchedule(config).tokens_after(config.train.steps));
-  return tokens / layout.time.tokens_per_second / 86400;
+  return layout.run_seconds / 86400;
 }
 
 constexpr const char* kRow = "  {:>2}  {:<18} {:>3} {:>9} {:>10} {:>11} {:>5} {:>6} {:>8}  {:<22} {}\n";
@@ -96,16 +91,17 @@ std::string why_second_lost(const PlannedLayout& first, const PlannedLayout& sec
     if (more(i) > more(worst)) worst = i;
     if (more(i) < more(best)) best = i;
   }
-  const double behind = second.time.seconds - first.time.seconds;
+  const double behind = second.time.seconds - first.time.seconds,
+               counts = std::max(0.05 * behind, 1e-4 * first.time.seconds);
   std::string text =
       fmt::format("the second takes {} more a step ({:.1f} %)", in_seconds(behind), 100 * behind / first.time.seconds);
-  if (more(worst) > 0) {
+  if (more(worst) > counts) {
     text += fmt::format(": {} {} against {}", theirs[worst].name, in_seconds(theirs[worst].seconds),
                         in_seconds(ours[worst].seconds));
   }
-  if (more(best) < 0) {
-    text += fmt::format(", though {} are {} against {}", theirs[best].name, in_seconds(theirs[best].seconds),
-                        in_seconds(ours[best].seconds));
+  if (more(best) < -counts) {
+    text += fmt::format("{} it wins some back in {}: {} against {}", more(worst) > counts ? ";" : ",",
+                        theirs[best].name, in_seconds(theirs[best].seconds), in_seconds(ours[best].seconds));
   }
   return text + "\n";
 }
@@ -134,8 +130,10 @@ std::string describe_search(const SearchResult& result, const Hardware& hardware
                  "MFU %", "bubble", "days", "binds", "with");
   for (std::size_t i = 0; i < result.best.size(); ++i) text += row(i + 1, result.best[i]);
   text +=
-      "  t tensor, p pipeline x chunks, d data, c context, e expert ranks; mb samples of a micro-batch; days for the "
-      "file's tokens\n";
+      "  t tensor, p pipeline x chunks, d data, c context, e expert ranks; mb samples of a micro-batch; bubble % of "
+      "the\n"
+      "  schedule, the average of all stages; days for the file's tokens; binds: where the stage with the most to do\n"
+      "  spends most, besides products\n";
   if (result.best.size() > 1) text += why_second_lost(result.best[0], result.best[1]);
   return text;
 }

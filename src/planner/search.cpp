@@ -161,6 +161,10 @@ void check_measured(const Config& config, const Hardware& hardware, int ranks) {
          counted(hardware.threads_per_rank, "thread"), config.run.threads, config.run.threads);
 }
 
+void add_run_seconds(PlannedLayout& layout, const Hardware& hardware) {
+  if (layout.recorded.config.train.steps > 0) layout.run_seconds = run_seconds(layout.recorded, hardware);
+}
+
 }  // namespace
 
 PlannedLayout plan_layout(const Config& config, const Hardware& hardware, const SearchSettings& settings) {
@@ -171,6 +175,7 @@ PlannedLayout plan_layout(const Config& config, const Hardware& hardware, const 
   resolve(resolved, settings.ranks, settings.data);
   layout.recorded = record_layout(resolved, hardware.ranks_per_node);
   layout.time = step_time(layout.recorded, hardware);
+  add_run_seconds(layout, hardware);
   return layout;
 }
 
@@ -216,6 +221,7 @@ SearchResult search_layouts(const Config& config, const Hardware& hardware, cons
   verify(!result.best.empty(), ErrorKind::configuration,
          "no layout of {} fits: a device has {} for a run, and the least that is needed is {}; use more ranks",
          counted(settings.ranks, "rank"), format_bytes(usable), format_bytes(smallest));
+  for (PlannedLayout& layout : result.best) add_run_seconds(layout, hardware);
   return result;
 }
 

@@ -16,6 +16,7 @@ struct PlannedLayout {
   Config config;  ///< as the input file would say it: not resolved
   RecordedLayout recorded;
   StepTime time;
+  double run_seconds = 0;  ///< 0: the length is in epochs of data that are not there
 };
 
 struct SearchResult {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/layer_split.h"
+#include "config/run_schedule.h"
 #include "model/family.h"
 #include "planner/recording.h"
 #include "train/grid.h"
@@ -47,21 +48,23 @@ std::string kind_of_stage(const Config& config, int stage, const std::vector<std
   return key;
 }
 
-RecordedLayout::PlayedStage play_stage(const Config& config, const GridShape& shape, int stage, int ranks_per_node) {
+// `config` is played; memory is also for steps with `counts` micro-batches.
+RecordedLayout::PlayedStage play_stage(const Config& config, const std::vector<std::int64_t>& counts,
+                                       const GridShape& shape, int stage, int ranks_per_node) {
   const ModelFamily& family = family_of(config.model);
   Recorder recorder(ranks_per_node, on_host_memory(config.run), config.precision.dtype());
   CountingJob job(config, shape, {.pipeline = stage}, planned_transport(config.run), &recorder);
-  Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
+  Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{counts});
   const std::int64_t count = micro_batch_counts(config).front();
   Arena batch("batch");
   const std::vector<MicroBatch> micro_batches = sizing_micro_batches(config, family, count, batch);
   Timers timers;
   timers.set_ranges(&recorder);
-  const std::vector<double> counts(family.loss_terms(config).size(), 1);
+  const std::vector<double> loss_counts(family.loss_terms(config).size(), 1);
   recorder.recording = true;
   for (std::int64_t step = 1; step <= 2; ++step) {  // the first leaves gathers for the second to wait for
     recorder.add(StepBegins{});
-    replica.forward_backward(micro_batches, step, {.counts = counts}, timers);
+    replica.forward_backward(micro_batches, step, {.counts = loss_counts}, timers);
     replica.update({}, timers);
   }
   recorder.recording = false;
@@ -180,6 +183,12 @@ const RecordedLayout::PlayedStage& RecordedLayout::stage(int number) const {
   return played[static_cast<std::size_t>(stage_to_played[static_cast<std::size_t>(number)])];
 }
 
+void RecordedLayout::set_micro_batches(int count) {
+  micro_batches = count;
+  schedules = make_schedules(config.parallel.schedule, static_cast<int>(config.parallel.pipeline), count,
+                             static_cast<int>(config.parallel.virtual_stages));
+}
+
 bool fits(const RecordedLayout& layout, double limit_bytes) {
   return static_cast<double>(layout.most_bytes()) <= limit_bytes;
 }
@@ -189,17 +198,18 @@ RecordedLayout record_layout(const Config& config, int ranks_per_node, double li
   const GridShape shape = grid_shape(config);
   layout.micro_batches = static_cast<int>(micro_batches_per_step(config));
   const Config played = with_short_steps(config);
+  const std::vector<std::int64_t> counts =
+      config.train.batch_ramp_up.start > 0 ? micro_batch_counts(config) : std::vector<std::int64_t>();
   const std::vector<std::int64_t> chunks = layers_per_chunk(config.model, config.parallel);
   std::map<std::string, int> kinds;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     const auto [kind, is_new] =
         kinds.try_emplace(kind_of_stage(config, stage, chunks), static_cast<int>(layout.played.size()));
-    if (is_new) layout.played.push_back(play_stage(played, shape, stage, ranks_per_node));
+    if (is_new) layout.played.push_back(play_stage(played, counts, shape, stage, ranks_per_node));
     layout.stage_to_played.push_back(kind->second);
     if (limit_bytes > 0 && !fits(layout, limit_bytes)) return layout;
   }
-  layout.schedules = make_schedules(config.parallel.schedule, shape.pipeline, layout.micro_batches,
-                                    static_cast<int>(config.parallel.virtual_stages));
+  layout.set_micro_batches(layout.micro_batches);
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     const int here = rank_of({.pipeline = stage}, shape),
               there = rank_of({.pipeline = (stage + 1) % shape.pipeline}, shape);
@@ -250,6 +260,24 @@ StepTime step_time(const RecordedLayout& layout, const Hardware& hardware) {
   time.model_flops_share = time.tokens_per_second * flops_per_token(config.model).model /
                            (hardware.peak(config.precision.dtype()) * grid_shape(config).ranks());
   return time;
+}
+
+double run_seconds(const RecordedLayout& layout, const Hardware& hardware) {
+  const RunSchedule schedule(layout.config);
+  const std::int64_t steps = layout.config.train.steps;
+  const std::vector<BatchSchedule::Level>& levels = schedule.batches().levels();
+  if (levels.size() == 1) {
+    return static_cast<double>(schedule.tokens_after(steps)) / step_time(layout, hardware).tokens_per_second;
+  }
+  double seconds = 0;
+  RecordedLayout smaller = layout;
+  for (std::size_t i = 0; i < levels.size() && levels[i].first_step < steps; ++i) {
+    const std::int64_t end = i + 1 < levels.size() ? std::min(steps, levels[i + 1].first_step) : steps;
+    smaller.set_micro_batches(
+        static_cast<int>(levels[i].batch / (layout.config.train.micro_batch_size * layout.config.parallel.data)));
+    seconds += static_cast<double>(end - levels[i].first_step) * step_time(smaller, hardware).seconds;
+  }
+  return seconds;
 }
 
 }  // namespace megatron

@@ -28,9 +28,11 @@ struct RecordedLayout {
 
   std::size_t most_bytes() const;  ///< of the fullest stage
   const PlayedStage& stage(int number) const;
+  void set_micro_batches(int count);  ///< and the schedules: for a step of another batch size
 };
 
-/// The largest step of `config`, which must be resolved, on nodes of this many ranks. With `limit_bytes` above 0,
+/// The largest step of `config`, which must be resolved, on nodes of this many ranks; memory is for the smaller ones,
+/// too. With `limit_bytes` above 0,
 /// stages are played only until one needs more: then `played` is incomplete, as fits() says.
 RecordedLayout record_layout(const Config& config, int ranks_per_node, double limit_bytes = 0);
 bool fits(const RecordedLayout& layout, double limit_bytes);
@@ -51,6 +53,10 @@ struct StepTime {
 };
 
 StepTime step_time(const RecordedLayout& layout, const Hardware& hardware);
+
+/// Of the run's train.steps, of which the first ones have smaller batches where the batch grows. Sequences that grow
+/// count as long ones: by their tokens.
+double run_seconds(const RecordedLayout& layout, const Hardware& hardware);
 
 /// The spans of that step's schedule, for those who draw it.
 Simulation simulate_step(const RecordedLayout& layout, const Hardware& hardware);

@@ -32,9 +32,10 @@ int chunks_of(const Config& config) {
   return static_cast<int>(config.parallel.virtual_stages);
 }
 
-TrainingActions training_schedules(const Config& config, const ProcessGrid& grid) {
+TrainingActions training_schedules(const Config& config, const ProcessGrid& grid,
+                                   const std::vector<std::int64_t>& counts) {
   TrainingActions actions;
-  for (const std::int64_t count : micro_batch_counts(config)) {
+  for (const std::int64_t count : counts) {
     actions[count] = make_schedule(config.parallel.schedule, grid.at().pipeline, grid.shape().pipeline,
                                    static_cast<int>(count), chunks_of(config));
   }
@@ -85,8 +86,13 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   backend.ops->reserve(plan_->kernels);
 }
 
-Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family, Unlimited)
-    : Replica(config, grid, backend, family, std::nullopt) {}
+Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
+                 const Unlimited& played)
+    : Replica(config, grid, backend, family, std::nullopt) {
+  if (played.counts.empty()) return;
+  training_actions_.merge(training_schedules(config, grid, played.counts));
+  allocate_arenas();
+}
 
 Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
                  std::optional<MemoryPlan> plan)
@@ -102,7 +108,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       loss_counts_(terms_.size()),
       gradient_scales_(terms_.size()),
       loss_values_(terms_.size()),
-      training_actions_(training_schedules(config, grid)),
+      training_actions_(training_schedules(config, grid, micro_batch_counts(config))),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));

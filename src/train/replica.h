@@ -34,9 +34,13 @@ class Replica {
       : Replica(config, grid, backend, family_of(config.model)) {}
   /// With the stages and the terms of the loss that `family` says.
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family);
-  /// On a counting backend and grid, to be played for its sizes: its arenas have no memory and no limit.
-  struct Unlimited {};
-  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family, Unlimited);
+  /// On a counting backend and grid, to be played for its sizes: its arenas have no memory and no limit. `counts` of
+  /// micro-batches are those of further steps, which are not played but need memory.
+  struct Unlimited {
+    std::vector<std::int64_t> counts = {};
+  };
+  Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
+          const Unlimited& played);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
   /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The sums of the loss'

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "config/parse.h"
+#include "config/run_schedule.h"
 #include "plan/plan_text.h"
 #include "planner/plan_report.h"
 #include "train/grid.h"
@@ -83,6 +84,37 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
       }
     }
   }
+}
+
+TEST_CASE("a batch that grows: memory is for all of its sizes, and the run's time of all of its steps") {
+  Config config = small_model();
+  config.parallel.pipeline = 4;
+  config.parallel.schedule = "interleaved";
+  config.parallel.virtual_stages = 2;
+  config.train.batch_ramp_up = {.start = 6, .increment = 2, .samples = 200};
+  const Config grows = resolved(config, 4);
+  const RecordedLayout layout = record_layout(grows, 8);
+  for (const int stage : {0, 1, 3}) {  // the third is timed as the second, which holds more
+    const MemoryPlan plan = plan_memory(grows, grid_shape(grows), {.pipeline = stage});
+    CHECK(layout.stage(stage).memory.total() == plan.total());
+  }
+  config.train.batch_ramp_up = {};
+  const RecordedLayout steady = record_layout(resolved(config, 4), 8);
+  CHECK(layout.most_bytes() > steady.most_bytes());  // six micro-batches are no multiple of four stages
+
+  const Hardware hardware = machine();
+  const double step = step_time(steady, hardware).seconds;
+  CHECK(step_time(layout, hardware).seconds == Approx(step));
+  CHECK(run_seconds(steady, hardware) == Approx(100 * step));
+  double seconds = 0;
+  const RunSchedule schedule(grows);
+  for (std::int64_t done = 0; done < 100; ++done) {
+    RecordedLayout one = steady;
+    one.set_micro_batches(static_cast<int>(schedule.step_after(done).samples));
+    seconds += step_time(one, hardware).seconds;
+  }
+  CHECK(run_seconds(layout, hardware) == Approx(seconds));
+  CHECK(seconds < 95 * step);
 }
 
 TEST_CASE("equal stages have the schedule's own bubble, and a step is what it is made of") {
