@@ -55,10 +55,8 @@ std::string format_duration(double seconds) {
 
 void Progress::print(ProgressLine line) {
   if (lines_++ % kLinesPerHeader == 0) log_.info(progress_header(total_steps_));
-  // A program's first step, which touches memory for the first time, counts until there is another line.
-  const double weight = 1 / static_cast<double>(std::clamp<std::int64_t>(timed_lines_++, 1, kMostInMean));
-  mean_token_seconds_ += weight * (1 / line.tokens_per_second - mean_token_seconds_);
-  line.remaining_seconds = mean_token_seconds_ * line.remaining_tokens;
+  token_seconds_.add(1 / line.tokens_per_second);
+  line.remaining_seconds = token_seconds_.value() * line.remaining_tokens;
   log_.info(progress_line(line, total_steps_));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "monitor/recent_mean.h"
 #include "system/log.h"
 
 namespace megatron {
@@ -45,13 +46,12 @@ class Progress {
   void repeat_header() { lines_ = 0; }
 
  private:
-  static constexpr std::int64_t kLinesPerHeader = 20, kMostInMean = 10;
+  static constexpr std::int64_t kLinesPerHeader = 20;
 
   Log& log_;
   std::int64_t total_steps_;
-  std::int64_t lines_ = 0;        // since the header
-  std::int64_t timed_lines_ = 0;  // in all
-  double mean_token_seconds_ = 0;
+  std::int64_t lines_ = 0;
+  RecentMean token_seconds_;
 };
 
 }  // namespace megatron

@@ -15,6 +15,7 @@
 #include "monitor/json_fields.h"
 #include "monitor/metrics.h"
 #include "system/host_name.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -112,13 +113,14 @@ std::int64_t rebuild_tensorboard(const std::string& directory, Log& log) {
   const std::string metrics = directory + "/metrics.jsonl", config = directory + "/config.toml";
   verify(file_type(metrics) != FileType::absent, ErrorKind::configuration,
          "{}: no such run: there is no {}; name a run.directory", directory, metrics);
+  std::int64_t lines = 0;
+  const std::int64_t unreadable = visit_metrics(metrics, [&](const nlohmann::json&, std::string_view) { ++lines; });
+  verify(lines > 0 || unreadable == 0, ErrorKind::data, "{}: none of its {} can be read", metrics,
+         counted(unreadable, "line"));
+  if (unreadable > 0) log.warning("{} of {} cannot be read: left out", counted(unreadable, "line"), metrics);
   TensorBoardEvents events(directory, log);
   events.begin(0, file_type(config) == FileType::absent ? "" : read_text_file(config, kLongestConfig));
-  std::int64_t lines = 0;
-  visit_metrics(metrics, [&](const nlohmann::json&, std::string_view text) {
-    events.add(text);
-    ++lines;
-  });
+  visit_metrics(metrics, [&](const nlohmann::json&, std::string_view text) { events.add(text); });
   verify(events.complete(), ErrorKind::filesystem, "{}/tensorboard is not complete; make room and try again",
          directory);
   return lines;

@@ -44,8 +44,8 @@ class TensorBoardEvents {
 };
 
 /// For runs that have none, or lack some: all lines of `directory`/metrics.jsonl as one more event file, which takes
-/// the place of those before it for every reader. Returns how many lines it has. Errors: configuration where there are
-/// no metrics; filesystem.
+/// the place of those before it for every reader. Returns how many lines it has; warns of lines that cannot be read.
+/// Errors: configuration where there are no metrics; data where no line can be read; filesystem.
 std::int64_t rebuild_tensorboard(const std::string& directory, Log& log);
 
 }  // namespace megatron

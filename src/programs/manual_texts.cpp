@@ -119,11 +119,15 @@ constexpr std::array<ManualRow, 3> kSignals = {{
     {"SIGKILL", "Ends the rank, and with it the job. The next start resumes from the newest complete checkpoint."},
 }};
 
-constexpr std::array<ManualRow, 6> kFiles = {{
+constexpr std::array<ManualRow, 10> kFiles = {{
     {"config.toml", "All keys as used."},
     {"metrics.jsonl", "One JSON object per line: loss, gradient norm, learning rate, speed."},
     {"run.log", "What was printed."},
+    {"history.jsonl", "When each program began and ended, with its machine and configuration."},
     {"loss.svg", "Training and validation loss, for a browser."},
+    {"report.html", "Everything about the run on one page, written at its end."},
+    {"tensorboard/", "Events for TensorBoard."},
+    {"trace.json", "What every rank did in the steps of run.trace_steps, for Perfetto."},
     {"checkpoints/step_00000100/", "One HDF5 file per rank, and a manifest with sizes and checksums."},
     {"STOP", "Stops the run where you make a file of this name, and keeps it stopped while it is there."},
 }};

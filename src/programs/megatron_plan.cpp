@@ -3,6 +3,9 @@
 //   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024
 //   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024 --explain
 //   ./megatron_plan llama-2-7b --hardware a100-sxm --ranks 64 --write plan.toml
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -10,6 +13,7 @@
 #include "config/parse.h"
 #include "config/presets.h"
 #include "config/print.h"
+#include "config/suggestions.h"
 #include "planner/plan_report.h"
 #include "planner/plan_trace.h"
 #include "programs/program.h"
@@ -25,7 +29,7 @@ struct Arguments {
   std::string input, hardware, software, write, output, trace;
   std::vector<std::string> overrides;
   int ranks = 0, results = 10;
-  bool explain = false, version = false, help = false;
+  bool explain = false, force = false, version = false, help = false;
 };
 
 po::options_description options(Arguments& arguments) {
@@ -45,12 +49,33 @@ po::options_description options(Arguments& arguments) {
   add("explain", po::bool_switch(&arguments.explain),
       "searches nothing: says where the time of the file's own layout goes");
   add("write", po::value(&arguments.write)->value_name("FILE.toml"), "writes the input file of the best layout");
+  add("force", po::bool_switch(&arguments.force), "replaces the file of --write, if there is one");
   add("output", po::value(&arguments.output)->value_name("FILE.json"), "writes all numbers as JSON");
   add("trace", po::value(&arguments.trace)->value_name("FILE.json"),
       "with --explain: writes the predicted step as a timeline for https://ui.perfetto.dev");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
+}
+
+/// Before anything is searched: every file has a folder and a name of its own.
+void check_outputs(const Arguments& arguments) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& [option, path] : {std::pair("--write", &arguments.write), std::pair("--output", &arguments.output),
+                                     std::pair("--trace", &arguments.trace)}) {
+    if (path->empty()) continue;
+    const std::filesystem::path named = std::filesystem::absolute(*path).lexically_normal();
+    verify(std::find(paths.begin(), paths.end(), named) == paths.end(), ErrorKind::configuration,
+           "{} {}: another option writes this file; name another one", option, *path);
+    verify(!std::filesystem::is_directory(named), ErrorKind::configuration, "{} {}: this is a folder; name a file",
+           option, *path);
+    verify(std::filesystem::is_directory(folder_of(*path)), ErrorKind::filesystem,
+           "{} {}: there is no folder {}; make it first", option, *path, folder_of(*path));
+    paths.push_back(named);
+  }
+  verify(arguments.write.empty() || arguments.force || !std::filesystem::exists(arguments.write),
+         ErrorKind::configuration, "--write {}: there is such a file; name another one, or replace it with --force",
+         arguments.write);
 }
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -73,6 +98,8 @@ Arguments parse_arguments(int argc, char** argv) {
          "--explain is about the file's own layout: there is nothing to --write; give one or the other");
   verify(arguments.explain || arguments.trace.empty(), ErrorKind::configuration,
          "--trace {} is of the file's own layout: give --explain with it", arguments.trace);
+  verify(!arguments.force || !arguments.write.empty(), ErrorKind::configuration, "--force is for the file of --write");
+  check_outputs(arguments);
   return arguments;
 }
 
@@ -86,9 +113,24 @@ std::string preset_input(const ModelPreset& preset) {
       preset.name, samples);
 }
 
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+std::string near_preset(const std::string& name) {
+  const std::string near = suggest_choice(name, preset_names());
+  return near.empty() ? "" : fmt::format(" (did you mean {}?)", near);
+}
+
 Config read_input(const Arguments& arguments) {
   std::vector<std::string> notes;
-  const ModelPreset* preset = std::filesystem::exists(arguments.input) ? nullptr : find_preset(arguments.input);
+  const bool is_file = std::filesystem::exists(arguments.input);
+  const ModelPreset* preset = is_file ? nullptr : find_preset(arguments.input);
+  verify(is_file || preset != nullptr || arguments.input.ends_with(".toml"), ErrorKind::configuration,
+         "{}: there is no such file and no such preset{}; the presets are {}", arguments.input,
+         near_preset(arguments.input), fmt::join(preset_names(), ", "));
   Config config = preset != nullptr
                       ? parse_config_text(preset_input(*preset), arguments.input, arguments.overrides, &notes)
                       : parse_config(arguments.input, arguments.overrides, &notes);
@@ -140,7 +182,10 @@ int plan(const Arguments& arguments) {
     write_durably(arguments.write, print_config(best));
     std::cout << fmt::format("written   {}: the first layout\n", arguments.write);
   }
-  if (!arguments.output.empty()) write_durably(arguments.output, layouts_as_json(layouts, hardware, arguments.ranks));
+  if (!arguments.output.empty()) {
+    write_durably(arguments.output, layouts_as_json(layouts, hardware, arguments.ranks));
+    std::cout << fmt::format("written   {}: all numbers\n", arguments.output);
+  }
   return 0;
 }
 

@@ -109,8 +109,7 @@ void RunCurves::add(const nlohmann::json& line) {
   tokens_per_second = number_or_nan(line, "tokens_per_second");
   time = number_or_nan(line, "time");
   step_seconds = number_or_nan(line, "step_seconds");
-  if (!(step_seconds > 0)) return;
-  mean_step_seconds += (mean_step_seconds == 0 ? 1.0 : 0.1) * (step_seconds - mean_step_seconds);
+  if (step_seconds > 0) mean_step_seconds.add(step_seconds);
 }
 
 void require_run(const std::string& directory) {
@@ -151,9 +150,10 @@ RunRecord read_run(const std::string& directory) {
   read_trace(run);
   const std::string metrics = directory + "/metrics.jsonl";
   if (!is_file(metrics)) run.notes.emplace_back("There is no metrics.jsonl: no step has been recorded.");
-  const std::int64_t damaged =
-      visit_metrics(metrics, [&](const auto& line, std::string_view) { run.curves.add(line); });
-  if (damaged > 0) run.notes.push_back(fmt::format("Lines of metrics.jsonl that cannot be read: {}.", damaged));
+  run.curves.unreadable = visit_metrics(metrics, [&](const auto& line, std::string_view) { run.curves.add(line); });
+  if (run.curves.unreadable > 0) {
+    run.notes.push_back(fmt::format("Lines of metrics.jsonl that cannot be read: {}.", run.curves.unreadable));
+  }
   if (is_file(metrics) && run.curves.plot.train_lines == 0) {
     run.notes.emplace_back("metrics.jsonl has no training line: the run has not done a step.");
   }

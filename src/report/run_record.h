@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "monitor/plot_data.h"
+#include "monitor/recent_mean.h"
 #include "report/history.h"
 #include "report/traced_step.h"
 
@@ -30,7 +31,8 @@ struct RunCurves {
   /// Of the last training line; NaN where it has none.
   double loss = 0, gradient_norm = 0, learning_rate = 0, epoch = 0, tokens = 0, samples = 0, tflops_per_rank = 0;
   double step_seconds = 0, tokens_per_second = 0, time = 0;
-  double mean_step_seconds = 0;  ///< a running mean over the last lines
+  RecentMean mean_step_seconds;
+  std::int64_t unreadable = 0;  ///< lines
 
   void add(const nlohmann::json& line);
 };

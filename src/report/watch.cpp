@@ -72,7 +72,7 @@ bool has_ended(const RunRecord& run, bool was_running, double written) {
   if (was_running) return true;
   if (!run.programs.empty() && run.programs.back().end) return true;
   // Killed, of an older version, or on a file system that does not show locks: there it is one that writes nothing.
-  return now() - written > std::max(kQuietSeconds, kQuietSteps * run.curves.mean_step_seconds);
+  return now() - written > std::max(kQuietSeconds, kQuietSteps * run.curves.mean_step_seconds.value());
 }
 
 void read_facts(RunRecord& run, const std::string& directory) {
@@ -109,7 +109,11 @@ bool MetricsFollower::read_on(RunCurves& curves) {
   nlohmann::json object;
   for (bool too_long = false; lines.next(line, too_long) && lines.ended();) {
     position_ = lines.position();
-    if (!too_long && parse_metrics_line(line, object)) curves.add(object);
+    if (!too_long && parse_metrics_line(line, object)) {
+      curves.add(object);
+    } else {
+      ++curves.unreadable;
+    }
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // What --watch shows of a run: watch_lines() of watch.h.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "monitor/progress.h"
 #include "monitor/run_watch.h"
@@ -37,19 +38,27 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-std::string speed(const RunRecord& run, double steps, double now) {
-  const RunCurves& curves = run.curves;
-  std::vector<std::string> parts;
-  if (std::isfinite(curves.tokens_per_second))
-    parts.push_back(short_label(std::round(curves.tokens_per_second)) + " tokens/s");
-  parts.push_back(value("{:.4g}", curves.step_seconds, " s per step"));
-  const double since = now - curves.time;
-  if (run.running && steps > curves.plot.last_step && curves.mean_step_seconds > 0) {
-    const double all = (steps - curves.plot.last_step) * curves.mean_step_seconds;
-    parts.push_back(format_duration(std::max(0.0, all - std::max(0.0, since))) + " to go");
+// Without those of the `expendable` parts, in their order, for which a line of `width` characters has no room.
+std::string joined(std::vector<std::string> parts, std::size_t width, std::initializer_list<std::size_t> expendable) {
+  for (const std::size_t part : expendable) {
+    if (joined(parts).size() <= width) break;
+    if (part < parts.size()) parts[part].clear();
   }
-  if (run.running && since > 2) parts.push_back("last line " + about(since) + " ago");
   return joined(parts);
+}
+
+std::string speed(const RunRecord& run, double steps, double now, std::size_t width) {
+  const RunCurves& curves = run.curves;
+  const std::string tokens =
+      std::isfinite(curves.tokens_per_second) ? short_label(std::round(curves.tokens_per_second)) + " tokens/s" : "";
+  const double since = now - curves.time, mean = curves.mean_step_seconds.value();
+  std::string to_go;
+  if (run.running && steps > curves.plot.last_step && mean > 0) {
+    const double all = (steps - curves.plot.last_step) * mean;
+    to_go = format_duration(std::max(0.0, all - std::max(0.0, since))) + " to go";
+  }
+  const std::string last = run.running && since > 2 ? "last line " + about(since) + " ago" : "";
+  return joined({tokens, value("{:.4g}", curves.step_seconds, " s per step"), to_go, last}, width, {1, 3, 0});
 }
 
 std::string evaluation(const EvaluationSummary& one) {
@@ -66,14 +75,17 @@ std::string evaluation(const EvaluationSummary& one) {
 std::vector<std::string> watch_lines(const RunRecord& run, double now, const WatchView& view) {
   const RunCurves& curves = run.curves;
   const double steps = run.config ? static_cast<double>(run.config->train.steps) : 0;
-  std::vector<std::string> head = {joined({run.directory, bar(curves.plot.last_step, steps), status_of(run)})}, tail;
+  const std::size_t width = view.curve ? static_cast<std::size_t>(std::max(1, view.columns - 1)) : std::string::npos;
+  std::vector<std::string> tail,
+      head = {joined({run.directory, bar(curves.plot.last_step, steps), status_of(run)}, width, {1, 0})};
   if (curves.plot.train_lines == 0) {
     tail.emplace_back("no step has been recorded yet");
   } else {
     tail.push_back(
         joined({value("loss {:.4f}", curves.loss, ""), value("gradient norm {:.3g}", curves.gradient_norm, ""),
-                value("learning rate {:.3g}", curves.learning_rate, ""), value("epoch {:.3g}", curves.epoch, "")}));
-    tail.push_back(speed(run, steps, now));
+                value("learning rate {:.3g}", curves.learning_rate, ""), value("epoch {:.3g}", curves.epoch, "")},
+               width, {3, 2, 1}));
+    tail.push_back(speed(run, steps, now, width));
     if (curves.plot.skipped > 0) tail.push_back(fmt::format("skipped steps: {:.0f}", curves.plot.skipped));
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(kMostEvaluations, curves.evaluations.size()); ++i) {
@@ -82,6 +94,8 @@ std::vector<std::string> watch_lines(const RunRecord& run, double now, const Wat
   for (const std::string& note : run.notes) {
     if (note.starts_with("Lines of")) tail.push_back(note);
   }
+  if (curves.unreadable > 0)
+    tail.push_back(fmt::format("Lines of metrics.jsonl that cannot be read: {}.", curves.unreadable));
   std::vector<std::string> lines = head;
   if (view.curve) {
     const int room = view.rows - 2 - static_cast<int>(head.size() + tail.size());
@@ -95,7 +109,7 @@ std::vector<std::string> watch_lines(const RunRecord& run, double now, const Wat
     lines.resize(static_cast<std::size_t>(std::max(1, view.rows - 1)));
   for (std::string& line : lines) {
     line = printable(line);
-    if (view.curve) line = first_characters(line, static_cast<std::size_t>(std::max(1, view.columns - 1)));
+    if (view.curve) line = first_characters(line, width);
   }
   return lines;
 }

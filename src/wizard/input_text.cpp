@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include "config/schema.h"
 
@@ -49,8 +51,14 @@ std::string first_lines(const Draft& draft, const std::string& path) {
 }  // namespace
 
 std::string training_command(const Draft& draft, const std::string& path) {
-  const std::string launcher = draft.ranks == 1 ? "" : fmt::format("scripts/launch.sh {} ", draft.ranks);
-  return fmt::format("{}./megatron_train {}", launcher, shell_word(path));
+  // In the folder of the sources, or by the names of what is installed.
+  const auto here_or = [](const char* here, const char* installed) {
+    std::error_code unknown;
+    return std::string(std::filesystem::exists(here, unknown) ? here : installed);
+  };
+  const std::string launcher =
+      draft.ranks == 1 ? "" : fmt::format("{} {} ", here_or("scripts/launch.sh", "megatron_launch"), draft.ranks);
+  return fmt::format("{}{} {}", launcher, here_or("./megatron_train", "megatron_train"), shell_word(path));
 }
 
 std::string input_text(const Draft& draft, std::span<const Question> questions, const std::string& path) {

@@ -1,5 +1,6 @@
 #include "wizard/wizard.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -34,8 +35,11 @@ void require_new_file(const std::string& path) {
   const std::string folder = folder_of(path);
   verify(std::filesystem::is_directory(folder, ignored), ErrorKind::filesystem,
          "--new {}: there is no folder {}; make it first", path, folder);
-  verify(::access(folder.c_str(), W_OK) == 0, ErrorKind::filesystem, "--new {}: the folder {} cannot be written", path,
-         folder);
+  const std::string trial = temporary_name(path);  // root may write into folders that take no files
+  const int file = ::open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  verify(file >= 0, ErrorKind::filesystem, "--new {}: the folder {} cannot be written", path, folder);
+  ::close(file);
+  ::unlink(trial.c_str());
 }
 
 std::string trimmed(const std::string& text) {

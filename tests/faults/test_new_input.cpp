@@ -72,7 +72,7 @@ TEST_CASE("new input file: defaults alone make one that plans and trains") {
   CHECK(error_lines(made) == 0);
   CHECK(mentions(made.err, "found: a vocabulary of 257, "));
   CHECK_FALSE(mentions(made.err, "\x1b"));
-  CHECK(mentions(made.out, "next      ./megatron_train new.toml\n"));
+  CHECK(mentions(made.out, "next      megatron_train new.toml\n"));
   const Finished planned = dry_run(place, "1");
   REQUIRE(planned.code == 0);
   // The same plan, up to the memory that is free now.
@@ -98,7 +98,7 @@ TEST_CASE("new input file: each family, on several ranks") {
   REQUIRE(made.code == 0);
   CHECK(mentions(made.err, "warning: data/later-00000.h5: not found"));
   CHECK(mentions(made.out, "first     make the token shards of data.train"));
-  CHECK(mentions(made.out, "next      scripts/launch.sh 4 ./megatron_train new.toml\n"));
+  CHECK(mentions(made.out, "next      megatron_launch 4 megatron_train new.toml\n"));
   CHECK(dry_run(place, "4").code == 0);
   CHECK(values_of("new.toml", place, {"family", "vocab_size", "device"}) ==
         "family = \"" + family + "\"\nvocab_size = 622\ndevice = \"cpu\"\n");

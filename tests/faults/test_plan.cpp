@@ -78,6 +78,7 @@ TEST_CASE("megatron_plan: ten layouts, the fastest first; the table and the JSON
     CHECK(std::stod(rows[i][10]) == Approx(100 * layout.at("model_flops_share").get<double>()).margin(0.06));
   }
   CHECK(mentions(found.out, "written   best.toml"));
+  CHECK(mentions(found.out, "written   all.json"));
 
   // The file that it writes is the first layout, trains on these ranks and no others, and is planned by the same
   // memory.
@@ -164,7 +165,7 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
       {on({"0"}), "input.toml", 2, {"--ranks"}},
       {on({"8", "--results", "0"}), "input.toml", 2, {"--results"}},
       {on({"8"}), "missing.toml", 2, {"missing.toml"}},
-      {on({"8"}), "gpt3-175", 2, {"gpt3-175"}},
+      {on({"8"}), "gpt3-175", 2, {"gpt3-175: there is no such file and no such preset", "did you mean gpt3-175b?"}},
       // 512 samples cannot be shared out to 7 replicas, and neither 16 heads nor 24 layers are cut by 7.
       {on({"7"}), "input.toml", 2, {"no layout of 7 ranks is allowed"}},
       {on({"12", "--explain", "--set", "parallel.tensor=8"}), "input.toml", 2, {"12 ranks cannot hold", "8 or 16"}},
@@ -173,6 +174,10 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
       {on({"8", "--write", "no/best.toml"}), "input.toml", 7, {"no/best.toml"}},
       {on({"8", "--trace", "step.json"}), "input.toml", 2, {"--trace step.json", "give --explain"}},
       {on({"8", "--explain", "--trace", "no/step.json"}), "input.toml", 7, {"no/step.json"}},
+      {on({"8", "--write", "input.toml"}), "input.toml", 2, {"--write input.toml: there is such a file", "--force"}},
+      {on({"8", "--force"}), "input.toml", 2, {"--force is for the file of --write"}},
+      {on({"8", "--write", "x.toml", "--output", "./x.toml"}), "input.toml", 2, {"--output ./x.toml: another option"}},
+      {on({"8", "--output", "."}), "input.toml", 2, {"--output .: this is a folder"}},
   };
   for (const Row& row : rows) {
     CAPTURE(row.options, row.input);

@@ -146,3 +146,14 @@ TEST_CASE("tensorboard: rebuilt from metrics, damaged lines apart, and from step
   CHECK(records.size() == 5);  // version, start, config and the two good lines
   CHECK(records[1].substr(9, 2) == "\x10\x01");
 }
+
+TEST_CASE("tensorboard: of a file that holds no line of metrics nothing is rebuilt") {
+  const TemporaryFolder run;
+  Log log(false);
+  write_file(run.file("metrics.jsonl"), "nonsense\nmore of it\n");
+  require_error(ErrorKind::data, {"metrics.jsonl: none of its 2 lines can be read"},
+                [&] { rebuild_tensorboard(run.path(), log); });
+  CHECK_FALSE(std::filesystem::exists(run.file("tensorboard")));
+  write_file(run.file("metrics.jsonl"), "");
+  CHECK(rebuild_tensorboard(run.path(), log) == 0);
+}

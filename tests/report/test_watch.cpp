@@ -38,11 +38,13 @@ TEST_CASE("watch: lines are added as they are completed, and a file that is repl
   write_file(path, train_line(1) + train_line(2) + "rubbish\n" + train_line(3));
   CHECK(follower.read_on(curves));
   CHECK(curves.plot.train_lines == 3);
+  CHECK(curves.unreadable == 1);
   CHECK_FALSE(follower.read_on(curves));
   write_file(run.file("new"), train_line(1) + train_line(2));  // as after a resume from step 2
   std::filesystem::rename(run.file("new"), path);
   CHECK(follower.read_on(curves));
   CHECK(curves.plot.train_lines == 2);
+  CHECK(curves.unreadable == 0);
   CHECK(curves.plot.last_step == 2);
 }
 
@@ -62,6 +64,33 @@ TEST_CASE("watch: what is shown has the bar, the speed, the time to go and the e
     INFO(part << "\n" << text);
     CHECK(has(text, part));
   }
+  CHECK_FALSE(has(text, "cannot be read"));
+  record.curves.unreadable = 2;
+  CHECK(
+      has(joined(watch_lines(record, 1.7e9 + 10, {.curve = false})), "Lines of metrics.jsonl that cannot be read: 2"));
+  // A narrow terminal shows how far the run is and the time to go before anything else.
+  record.directory = "runs/with_a_long_name";
+  for (const int columns : {30, 60}) {
+    const std::string narrow = joined(watch_lines(record, 1.7e9 + 10, {.columns = columns, .braille = false}));
+    INFO(narrow);
+    CHECK(has(narrow, "Running, step 10 of 40"));
+    CHECK(has(narrow, "0:08 to go"));
+    CHECK(has(narrow, "0.25 s per step") == (columns == 60));
+  }
+}
+
+TEST_CASE("watch: the time to go is by the steps of now, not by the first one") {
+  const TemporaryFolder run;
+  make_whole_run(run.path());
+  RunRecord record = read_run(run.path());
+  record.curves = {};
+  for (int step = 1; step <= 3; ++step) {
+    nlohmann::json line = nlohmann::json::parse(train_line(step));
+    line["step_seconds"] = step == 1 ? 60 : 1;
+    record.curves.add(line);
+  }
+  record.running = true;
+  CHECK(has(joined(watch_lines(record, 1.7e9 + 3, {.curve = false})), "0:37 to go"));
 }
 
 TEST_CASE("watch: no line is wider and no picture higher than the terminal") {
