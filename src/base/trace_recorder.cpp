@@ -1,6 +1,8 @@
 #include "base/trace_recorder.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/timers.h"
 
@@ -21,6 +23,16 @@ TraceEvent* TraceRecorder::open(const TraceEvent& event) {
   return &place;
 }
 
+// Goes on with the last event, if that is one of these in the same range. The section of communication is around it.
+TraceEvent* TraceRecorder::open_progress(const char* name) {
+  const TraceEvent* around = nullptr;
+  for (std::size_t i = std::min(depth_, open_.size()); i-- > 0 && around == nullptr;) around = open_[i];
+  const bool follows = count_ > 0 && dropped_ == 0 && std::strcmp(events_[count_ - 1].name, name) == 0;
+  if (follows && around != nullptr && around == around_progress_) return &events_[count_ - 1];
+  around_progress_ = around;
+  return open({.name = name});
+}
+
 void TraceRecorder::push(TraceEvent* event) {
   if (depth_ < open_.size()) open_[depth_] = event;
   ++depth_;
@@ -30,6 +42,7 @@ void TraceRecorder::begin(const char* name, std::int64_t number) {
   if (also_ != nullptr) also_->begin(name, number);
   // Waiting for others is told again as what it is for.
   const bool told = name == name_of(Section::communication);
+  if (recording_ && std::strcmp(name, "progress") == 0) return push(open_progress(name));
   push(recording_ && !told ? open({.name = name, .number = number}) : nullptr);
 }
 

@@ -2,7 +2,7 @@
 // trace.json (src/run/step_trace.h), which is made of the events afterwards. One instance per rank, for one thread.
 //
 // Records only between start() and stop(), outside of all ranges. Events without room are counted, so those that are
-// there are the first ones.
+// there are the first ones. "progress", which a rank may call in a loop, is one event as long as nothing else happens.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class TraceRecorder final : public Ranges {
   std::span<const TraceEvent> events() const { return std::span(events_).first(count_); }
   std::int64_t dropped() const { return dropped_; }
   std::size_t bytes() const { return bytes_for(events_.size()); }
-  void clear() { count_ = 0, dropped_ = 0; }
+  void clear() { count_ = 0, dropped_ = 0, around_progress_ = nullptr; }
 
   void begin(const char* name, std::int64_t number) override;
   void begin_transfer(const Transfer& transfer) override;
@@ -76,6 +76,7 @@ class TraceRecorder final : public Ranges {
  private:
   /// Where it is, or null: there was no room.
   TraceEvent* open(const TraceEvent& event);
+  TraceEvent* open_progress(const char* name);
   void push(TraceEvent* event);
 
   const Clock clock_;
@@ -86,6 +87,7 @@ class TraceRecorder final : public Ranges {
   std::int64_t dropped_ = 0;
   std::array<TraceEvent*, 32> open_{};  // of each range that has begun and not ended; null: not recorded
   std::size_t depth_ = 0;
+  const TraceEvent* around_progress_ = nullptr;  // what the last "progress" lies in
 };
 
 }  // namespace megatron

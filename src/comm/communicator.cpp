@@ -122,6 +122,7 @@ Pending& Pending::operator=(Pending&& other) noexcept {
 
 Pending::~Pending() {
   if (!active()) return;
+  if (communicator_->meter_ != nullptr) --communicator_->meter_->in_flight;
   if (std::uncaught_exceptions() > 0) {
     communicator_->abandon(ticket_);
     return;
@@ -135,8 +136,8 @@ void Pending::wait() {
   Communicator* communicator = std::exchange(communicator_, nullptr);
   if (communicator == nullptr) return;
   const Communicator::Wait wait(*communicator, what_, operation_);
-  communicator->finish(ticket_);
   if (communicator->meter_ != nullptr) --communicator->meter_->in_flight;
+  communicator->finish(ticket_);
 }
 
 bool Pending::ready() const {

@@ -1,6 +1,6 @@
 // RecentMean: the mean of the last values, for estimates of the time to go. Old values fade: a new one counts a tenth.
 // A program's first step takes longer than others, as it touches memory for the first time: the first value counts
-// until there is another one.
+// until there is another one. (After a resume the first step of the next program counts like any other value.)
 #pragma once
 
 #include <algorithm>

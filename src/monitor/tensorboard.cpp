@@ -120,7 +120,11 @@ std::int64_t rebuild_tensorboard(const std::string& directory, Log& log) {
   if (unreadable > 0) log.warning("{} of {} cannot be read: left out", counted(unreadable, "line"), metrics);
   TensorBoardEvents events(directory, log);
   events.begin(0, file_type(config) == FileType::absent ? "" : read_text_file(config, kLongestConfig));
-  visit_metrics(metrics, [&](const nlohmann::json&, std::string_view text) { events.add(text); });
+  lines = 0;  // there may be more by now
+  visit_metrics(metrics, [&](const nlohmann::json&, std::string_view text) {
+    events.add(text);
+    ++lines;
+  });
   verify(events.complete(), ErrorKind::filesystem, "{}/tensorboard is not complete; make room and try again",
          directory);
   return lines;

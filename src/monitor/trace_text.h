@@ -36,8 +36,8 @@ class TraceText {
   void slice(const TraceTrack& track, const TraceSlice& slice);
   /// The arrow of this number leaves the slice that was added last, at a time within it.
   void arrow_leaves(const TraceTrack& track, std::int64_t time, std::int64_t number);
-  /// It arrives at this time and points to the slice that is added next, which begins later: Perfetto turns an arrow
-  /// round that points to a slice which began before the one that it leaves, as a wait for its message does.
+  /// It arrives at this time and points to the slice that is added next, which begins later: Perfetto reverses an arrow
+  /// that points to a slice which began before the one that it leaves, as a wait for its message does.
   void arrow_arrives(const TraceTrack& track, std::int64_t time, std::int64_t number);
   /// Of an operation of this name under way, which may overlap with others; `number` tells those of a process apart.
   void under_way_begins(std::int64_t process, const TraceSlice& slice, std::int64_t number);

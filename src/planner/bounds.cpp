@@ -39,11 +39,16 @@ double matrix_seconds(const Config& config, const Hardware& hardware) {
          best_rate(config, hardware);
 }
 
+// Layers after which the model repeats.
+std::int64_t period_of(const ModelConfig& model) {
+  return model.moe.experts > 0 ? model.moe.every : 1;
+}
+
 }  // namespace
 
 const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
   const MoeConfig& moe = config.model.moe;
-  const std::int64_t period = moe.experts > 0 ? moe.every : 1;
+  const std::int64_t period = period_of(config.model);
   if (config.model.has_decoder() || !moe.layers.empty() || config.model.layers % period != 0) return nullptr;
   const ParallelConfig& parallel = config.parallel;
   const bool recomputes = config.recompute.of_chunk(1) > 0;
@@ -64,7 +69,8 @@ const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
   return &place->second;
 }
 
-// Stages wait for each other as the pipeline's formula says, if all are as fast as their layers.
+// Stages wait for each other as the pipeline's formula says, if all are as fast as their layers. With several chunks
+// it holds for equal ones alone.
 double LayoutBounds::seconds(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const auto micro_batches = static_cast<double>(micro_batches_per_step(config)),
@@ -73,17 +79,22 @@ double LayoutBounds::seconds(const Config& config) {
   const double busy = layer == nullptr
                           ? matrix_seconds(config, hardware_)
                           : micro_batches * static_cast<double>(config.model.layers) / stages * layer->seconds;
-  if (row_named(kSchedules, parallel.schedule).splits_backward) return busy;
+  const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
+  const bool equal = layer != nullptr && config.model.layers / chunks % period_of(config.model) == 0;
+  if (row_named(kSchedules, parallel.schedule).splits_backward || (parallel.virtual_stages > 1 && !equal)) return busy;
   return busy * (1 + (stages - 1) / (micro_batches * static_cast<double>(parallel.virtual_stages)));
 }
 
-// The first stage holds as many micro-batches as there are stages.
+// The first stage holds as many micro-batches as there are stages. Of unequal stages the fullest may be a later one:
+// there activations do not count.
 double LayoutBounds::bytes(const Config& config) {
   const GridShape shape = grid_shape(config);
   const double layers = static_cast<double>(config.model.all_layers()) / shape.pipeline;
   const Layer* const layer = layer_of(config);
   if (layer == nullptr) return 0;
-  const double in_flight = std::min<double>(shape.pipeline, static_cast<double>(micro_batches_per_step(config)));
+  const bool equal = config.model.layers / shape.pipeline % period_of(config.model) == 0;
+  const double in_flight =
+      equal ? std::min<double>(shape.pipeline, static_cast<double>(micro_batches_per_step(config))) : 0;
   const double copies = config.optimizer.distributed ? shape.copies() : 1;
   return layers * (layer->states + layer->optimizer / copies + in_flight * layer->activations);
 }

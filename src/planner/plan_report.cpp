@@ -100,8 +100,8 @@ std::string why_second_lost(const PlannedLayout& first, const PlannedLayout& sec
                         in_seconds(ours[worst].seconds));
   }
   if (more(best) < -counts) {
-    text += fmt::format("{} it wins some back in {}: {} against {}", more(worst) > counts ? ";" : ",",
-                        theirs[best].name, in_seconds(theirs[best].seconds), in_seconds(ours[best].seconds));
+    text += fmt::format("; it wins some back in {}: {} against {}", theirs[best].name, in_seconds(theirs[best].seconds),
+                        in_seconds(ours[best].seconds));
   }
   return text + "\n";
 }
@@ -130,10 +130,9 @@ std::string describe_search(const SearchResult& result, const Hardware& hardware
                  "MFU %", "bubble", "days", "binds", "with");
   for (std::size_t i = 0; i < result.best.size(); ++i) text += row(i + 1, result.best[i]);
   text +=
-      "  t tensor, p pipeline x chunks, d data, c context, e expert ranks; mb samples of a micro-batch; bubble % of "
-      "the\n"
-      "  schedule, the average of all stages; days for the file's tokens; binds: where the stage with the most to do\n"
-      "  spends most, besides products\n";
+      "  t tensor, p pipeline x chunks, d data, c context, e expert ranks; mb samples of a micro-batch\n"
+      "  bubble % of the schedule, the average of all stages; days for the file's tokens\n"
+      "  binds: where the stage with the most to do spends most, besides products\n";
   if (result.best.size() > 1) text += why_second_lost(result.best[0], result.best[1]);
   return text;
 }

@@ -54,8 +54,8 @@ struct StepTime {
 
 StepTime step_time(const RecordedLayout& layout, const Hardware& hardware);
 
-/// Of the run's train.steps, of which the first ones have smaller batches where the batch grows. Sequences that grow
-/// count as long ones: by their tokens.
+/// Of the run's train.steps, of which the first ones have smaller batches where the batch grows. With a
+/// curriculum, time is in proportion to tokens.
 double run_seconds(const RecordedLayout& layout, const Hardware& hardware);
 
 /// The spans of that step's schedule, for those who draw it.

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string_view>
 
 #include "config/parse.h"
 #include "config/presets.h"
@@ -58,15 +59,19 @@ po::options_description options(Arguments& arguments) {
   return described;
 }
 
-/// Before anything is searched: every file has a folder and a name of its own.
+/// Before anything is searched: every file has a folder, and is none of the others.
 void check_outputs(const Arguments& arguments) {
-  std::vector<std::filesystem::path> paths;
+  const auto place = [](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  std::vector<std::filesystem::path> paths = {place(arguments.input), place(arguments.hardware)};
   for (const auto& [option, path] : {std::pair("--write", &arguments.write), std::pair("--output", &arguments.output),
                                      std::pair("--trace", &arguments.trace)}) {
     if (path->empty()) continue;
-    const std::filesystem::path named = std::filesystem::absolute(*path).lexically_normal();
-    verify(std::find(paths.begin(), paths.end(), named) == paths.end(), ErrorKind::configuration,
-           "{} {}: another option writes this file; name another one", option, *path);
+    const std::filesystem::path named = place(*path);
+    const bool replaces_input = option == std::string_view("--write") && arguments.force && named == paths.front();
+    verify(replaces_input || std::find(paths.begin(), paths.end(), named) == paths.end(), ErrorKind::configuration,
+           "{} {}: another argument names this file; give a different name", option, *path);
     verify(!std::filesystem::is_directory(named), ErrorKind::configuration, "{} {}: this is a folder; name a file",
            option, *path);
     verify(std::filesystem::is_directory(folder_of(*path)), ErrorKind::filesystem,
@@ -74,8 +79,8 @@ void check_outputs(const Arguments& arguments) {
     paths.push_back(named);
   }
   verify(arguments.write.empty() || arguments.force || !std::filesystem::exists(arguments.write),
-         ErrorKind::configuration, "--write {}: there is such a file; name another one, or replace it with --force",
-         arguments.write);
+         ErrorKind::configuration,
+         "--write {}: this file exists already; give a different name, or replace it with --force", arguments.write);
 }
 
 Arguments parse_arguments(int argc, char** argv) {

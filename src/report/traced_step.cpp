@@ -177,7 +177,8 @@ std::optional<TracedStep> read_traced_step(const std::string& path) {
     fail(ErrorKind::configuration, "{}: byte {}: {}", path, error.at, error.reason);
   }
   verify(!stages.empty() && ranks > 0, ErrorKind::configuration,
-         "{} does not say of how many pipeline stages and ranks it is: no run of this program wrote it", path);
+         "{} does not say how many pipeline stages it has, and how many ranks each: no run of this program wrote it",
+         path);
   std::optional<TracedStep> traced;
   if (whole) traced = put_together(std::move(stages));
   verify(traced.has_value(), ErrorKind::configuration, "{} has no whole step{}", path,

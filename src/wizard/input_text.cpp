@@ -36,6 +36,16 @@ std::string comment(std::string text) {
   return lines + "# " + text + "\n";
 }
 
+// Else the programs are those that are installed.
+bool in_sources() {
+  std::error_code unknown;
+  return std::filesystem::exists("scripts/launch.sh", unknown);
+}
+
+const char* program() {
+  return in_sources() ? "./megatron_train" : "megatron_train";
+}
+
 std::string first_lines(const Draft& draft, const std::string& path) {
   const ModelConfig& model = draft.config.model;
   const std::string sizes = model.preset.empty()
@@ -43,22 +53,18 @@ std::string first_lines(const Draft& draft, const std::string& path) {
                                 : "preset " + model.preset;
   return fmt::format(
       "# {}, {}, on {} rank{}. Keys that are not here have their defaults: inputs/README.md.\n"
-      "#\n# Plan:   ./megatron_train {} --dry-run --ranks {}\n# Train:  {}\n",
-      model.family, sizes, draft.ranks, draft.ranks == 1 ? "" : "s", shell_word(path), draft.ranks,
+      "#\n# Plan:   {} {} --dry-run --ranks {}\n# Train:  {}\n",
+      model.family, sizes, draft.ranks, draft.ranks == 1 ? "" : "s", program(), shell_word(path), draft.ranks,
       training_command(draft, path));
 }
 
 }  // namespace
 
 std::string training_command(const Draft& draft, const std::string& path) {
-  // In the folder of the sources, or by the names of what is installed.
-  const auto here_or = [](const char* here, const char* installed) {
-    std::error_code unknown;
-    return std::string(std::filesystem::exists(here, unknown) ? here : installed);
-  };
-  const std::string launcher =
-      draft.ranks == 1 ? "" : fmt::format("{} {} ", here_or("scripts/launch.sh", "megatron_launch"), draft.ranks);
-  return fmt::format("{}{} {}", launcher, here_or("./megatron_train", "megatron_train"), shell_word(path));
+  const std::string launcher = draft.ranks == 1 ? ""
+                               : in_sources()   ? fmt::format("scripts/launch.sh {} ", draft.ranks)
+                                                : fmt::format("megatron_launch {} ", draft.ranks);
+  return fmt::format("{}{} {}", launcher, program(), shell_word(path));
 }
 
 std::string input_text(const Draft& draft, std::span<const Question> questions, const std::string& path) {

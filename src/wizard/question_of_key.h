@@ -1,8 +1,9 @@
-// Questions about keys of the schema: their texts, kinds, defaults and checks are the schema's. For the files that list
-// the wizard's questions.
+// For the files that list the wizard's questions: questions about keys of the schema, whose texts, kinds, defaults and
+// checks are the schema's, and the lists of other files.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "wizard/questions.h"
 

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 
@@ -37,7 +39,8 @@ void require_new_file(const std::string& path) {
          "--new {}: there is no folder {}; make it first", path, folder);
   const std::string trial = temporary_name(path);  // root may write into folders that take no files
   const int file = ::open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  verify(file >= 0, ErrorKind::filesystem, "--new {}: the folder {} cannot be written", path, folder);
+  verify(file >= 0, ErrorKind::filesystem, "--new {}: no file can be made in the folder {}: {}", path, folder,
+         std::strerror(errno));
   ::close(file);
   ::unlink(trial.c_str());
 }

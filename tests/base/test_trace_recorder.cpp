@@ -65,6 +65,39 @@ TEST_CASE("trace recorder: ranges inside each other, operations and transfers") 
   CHECK(recorder.events().empty());
 }
 
+TEST_CASE("trace recorder: a loop that moves communication along is one event, within one range") {
+  Counted counted(10);
+  TraceRecorder& recorder = counted.recorder;
+  Timers timers([] { return 0.0; });
+  timers.set_ranges(&recorder);
+  recorder.start();
+  const auto progress = [&] {
+    const Timers::Scope section(timers, Section::communication);
+    const Range range(&recorder, "progress");
+  };
+  {
+    const Range step(&recorder, "step");  // 1
+    {
+      const Range layer(&recorder, "layer", 0);  // 2
+      for (int i = 0; i < 1000; ++i) progress();
+    }
+    progress();  // not within the layer
+    {
+      const Range layer(&recorder, "layer", 1);
+      progress();
+      { const TraceRecorder::Operation operation(recorder, "matmul"); }
+      progress();
+    }
+  }
+  std::string names;
+  for (const TraceEvent& event : recorder.events()) names += std::string(event.name) + " ";
+  CHECK(names == "step layer progress progress layer progress matmul progress ");
+  CHECK(recorder.events()[2].begin == 3);
+  CHECK(recorder.events()[2].end == 1003);
+  CHECK(recorder.events()[1].end == 1004);
+  CHECK(recorder.dropped() == 0);
+}
+
 TEST_CASE("trace recorder: what finds no room is counted, and the first events stay") {
   Counted counted(2);
   TraceRecorder& recorder = counted.recorder;

@@ -79,6 +79,8 @@ TEST_CASE("megatron_plan: ten layouts, the fastest first; the table and the JSON
   }
   CHECK(mentions(found.out, "written   best.toml"));
   CHECK(mentions(found.out, "written   all.json"));
+  const std::vector<std::string> write = {"--hardware", "a100-sxm", "--ranks", "64", "--write", "best.toml"};
+  require_refused(place.plan(write), 2, {"--write best.toml: this file exists already", "--force"});
 
   // The file that it writes is the first layout, trains on these ranks and no others, and is planned by the same
   // memory.
@@ -174,9 +176,13 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
       {on({"8", "--write", "no/best.toml"}), "input.toml", 7, {"no/best.toml"}},
       {on({"8", "--trace", "step.json"}), "input.toml", 2, {"--trace step.json", "give --explain"}},
       {on({"8", "--explain", "--trace", "no/step.json"}), "input.toml", 7, {"no/step.json"}},
-      {on({"8", "--write", "input.toml"}), "input.toml", 2, {"--write input.toml: there is such a file", "--force"}},
+      {on({"8", "--write", "input.toml"}), "input.toml", 2, {"--write input.toml: another argument names this file"}},
+      {on({"8", "--output", "input.toml"}), "input.toml", 2, {"--output input.toml: another argument"}},
       {on({"8", "--force"}), "input.toml", 2, {"--force is for the file of --write"}},
-      {on({"8", "--write", "x.toml", "--output", "./x.toml"}), "input.toml", 2, {"--output ./x.toml: another option"}},
+      {on({"8", "--write", "x.toml", "--output", "./x.toml"}),
+       "input.toml",
+       2,
+       {"--output ./x.toml: another argument"}},
       {on({"8", "--output", "."}), "input.toml", 2, {"--output .: this is a folder"}},
   };
   for (const Row& row : rows) {

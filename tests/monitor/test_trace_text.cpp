@@ -146,6 +146,10 @@ TEST_CASE("trace text: the checks of these tests find what is wrong") {
     t.arrow_leaves({0}, 30, 1);
   });
   broken([](TraceText& t) {
+    t.arrow_leaves({0}, 20, 1);
+    t.arrow_arrives({0}, 30, 1);
+  });
+  broken([](TraceText& t) {
     t.arrow_leaves({0}, 60, 1);
     t.arrow_arrives({0}, 70, 1);
   });

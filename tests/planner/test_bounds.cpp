@@ -39,6 +39,20 @@ Config experts_in_every_second_layer() {
   return config;
 }
 
+/// Of eight layers the fourth and the eighth: some stages have no experts.
+Config experts_in_every_fourth_layer() {
+  Config config = model_with_experts();
+  config.model.moe.every = 4;
+  return config;
+}
+
+/// Layers that end within a period.
+Config experts_in_every_third_layer() {
+  Config config = model_with_experts();
+  config.model.moe.every = 3;
+  return config;
+}
+
 Config experts_in_some_layers() {
   Config config = model_with_experts();
   config.model.moe.layers = {0, 5};
@@ -57,7 +71,8 @@ Config encoder_decoder() {
 std::vector<ParallelConfig> layouts() {
   std::vector<ParallelConfig> all;
   for (const std::int64_t tensor : {1, 2}) {
-    for (const std::int64_t pipeline : {1, 2, 4}) {
+    for (const std::int64_t pipeline : {1, 2, 4, 8}) {
+      if (tensor * pipeline > 8) continue;
       for (const ScheduleFacts& schedule : kSchedules) {
         if (pipeline == 1 && schedule.name != "1f1b") continue;
         ParallelConfig parallel;
@@ -65,6 +80,7 @@ std::vector<ParallelConfig> layouts() {
         parallel.pipeline = pipeline;
         parallel.data = 8 / tensor / pipeline;
         parallel.schedule = schedule.name;
+        if (schedule.chunks && pipeline == 8) continue;
         parallel.virtual_stages = schedule.chunks ? 2 : 1;
         parallel.sequence_parallel = tensor > 1 && pipeline > 1;
         all.push_back(parallel);
@@ -77,9 +93,11 @@ std::vector<ParallelConfig> layouts() {
 }  // namespace
 
 TEST_CASE("no layout takes less memory or time than its bounds") {
-  const Config config = GENERATE(dense_model(), model_with_experts(), experts_in_every_second_layer(),
-                                 experts_in_some_layers(), encoder_decoder());
-  const bool repeats = config.model.moe.layers.empty() && !config.model.has_decoder();
+  const Config config =
+      GENERATE(dense_model(), model_with_experts(), experts_in_every_second_layer(), experts_in_every_third_layer(),
+               experts_in_every_fourth_layer(), experts_in_some_layers(), encoder_decoder());
+  const MoeConfig& moe = config.model.moe;
+  const bool repeats = moe.layers.empty() && !config.model.has_decoder() && config.model.layers % moe.every == 0;
   for (const double bandwidth : {1e9, 1e13}) {  // communication counts, or next to nothing
     Hardware hardware = read_hardware("a100-sxm");
     hardware.node.bandwidth = hardware.network.bandwidth = bandwidth;

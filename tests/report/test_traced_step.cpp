@@ -1,4 +1,6 @@
 // The traced step in a report: which trace.json is drawn, when its passes compute, and what is said of one that is not.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "report/report.h"
@@ -74,7 +76,7 @@ TEST_CASE("report: the last step of trace.json is drawn with its real times") {
   CHECK_FALSE(has(run_report(read_run(run.path())), "really was"));
   for (const char* facts : {"", "\"pipeline\": 2", "\"ranks_per_stage\": 1"}) {
     trace.write(path, facts);
-    CHECK(has(run_report(read_run(run.path())), "does not say of how many pipeline stages and ranks it is"));
+    CHECK(has(run_report(read_run(run.path())), "does not say how many pipeline stages it has"));
   }
   write_file(path, R"({"traceEvents":[{"ph":3]})");
   CHECK(has(run_report(read_run(run.path())), "The traced step is not drawn"));

@@ -230,6 +230,7 @@ TEST_CASE("step trace: ranks' clocks that are seconds apart, and run apart, are 
         const Tensor message(&value, {1}, DType::f32);
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         if (rank > 0) grid.pipeline().start_receive(message, rank - 1, 0).wait();
+        const Range layer(timers.ranges(), "layer", round);
         if (rank < 3) grid.pipeline().start_send(message, rank + 1, 0).wait();
       }
       trace.after_step(step);

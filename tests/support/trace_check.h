@@ -88,6 +88,7 @@ class TraceCheck {
     }
     require(arrives_.size() == leaves_.size(), "an arrow that comes from nowhere");
     require(open_.empty(), "an operation that stays under way");
+    require(arriving_.empty(), "an arrow that arrives where nothing follows");
   }
   std::int64_t clock_error(std::int64_t process) const {
     const auto errors = result_.facts.find("clock_error_ns");

@@ -237,13 +237,25 @@ TEST_CASE("new file: it says what each key is, and keeps variables of paths") {
                     {"run.directory", {"\"${WIZARD_TEST}/run\""}},
                     {"ranks", {"2"}},
                     {"learning_rate.decay", {"wsd"}}};
+  const TemporaryFolder here;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(here.path());
   std::string text;
   const Config config = made(person, &text);
+  std::filesystem::create_directory("scripts");
+  write_file("scripts/launch.sh", "");  // as in the folder of the sources
+  std::string in_sources;
+  Person again;
+  again.answers = {{"ranks", {"2"}}};
+  made(again, &in_sources);
+  std::filesystem::current_path(before);
   CAPTURE(text);
+  CHECK(in_sources.find("# Train:  scripts/launch.sh 2 ./megatron_train /") != std::string::npos);
+  CHECK(in_sources.find("# Plan:   ./megatron_train /") != std::string::npos);
   CHECK(config.data.train == Blend("/data/of/this/machine/books"));
   for (const char* part :
        {"\ntrain = \"${WIZARD_TEST}/books\"\n", "\ndirectory = \"${WIZARD_TEST}/run\"\n",
-        "\n# Transformer layers (integer)\nlayers = 4\n", "# Train:  scripts/launch.sh 2 ./megatron_train /",
+        "\n# Transformer layers (integer)\nlayers = 4\n", "# Train:  megatron_launch 2 megatron_train /",
         "\n# Samples per update, over all ranks (integer, in samples)\nglobal_batch_size = 16\n",
         "\nwsd_decay_steps = 100\n", "\n[checkpoint]\n"}) {
     CAPTURE(part);
