@@ -23,7 +23,7 @@ TraceEvent* TraceRecorder::open(const TraceEvent& event) {
   return &place;
 }
 
-// Goes on with the last event, if that is one of these in the same range. The section of communication is around it.
+// Continues the last event, if that is one of these in the same range. The section of communication is around it.
 TraceEvent* TraceRecorder::open_progress(const char* name) {
   const TraceEvent* around = nullptr;
   for (std::size_t i = std::min(depth_, open_.size()); i-- > 0 && around == nullptr;) around = open_[i];
