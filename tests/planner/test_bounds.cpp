@@ -33,23 +33,10 @@ Config model_with_experts() {
   return config;
 }
 
-Config experts_in_every_second_layer() {
+/// Of eight layers. 4: some stages have no experts; 3: the model ends within a period.
+Config experts_in_every(std::int64_t period) {
   Config config = model_with_experts();
-  config.model.moe.every = 2;
-  return config;
-}
-
-/// Of eight layers the fourth and the eighth: some stages have no experts.
-Config experts_in_every_fourth_layer() {
-  Config config = model_with_experts();
-  config.model.moe.every = 4;
-  return config;
-}
-
-/// Layers that end within a period.
-Config experts_in_every_third_layer() {
-  Config config = model_with_experts();
-  config.model.moe.every = 3;
+  config.model.moe.every = period;
   return config;
 }
 
@@ -93,9 +80,8 @@ std::vector<ParallelConfig> layouts() {
 }  // namespace
 
 TEST_CASE("no layout takes less memory or time than its bounds") {
-  const Config config =
-      GENERATE(dense_model(), model_with_experts(), experts_in_every_second_layer(), experts_in_every_third_layer(),
-               experts_in_every_fourth_layer(), experts_in_some_layers(), encoder_decoder());
+  const Config config = GENERATE(dense_model(), model_with_experts(), experts_in_every(2), experts_in_every(3),
+                                 experts_in_every(4), experts_in_some_layers(), encoder_decoder());
   const MoeConfig& moe = config.model.moe;
   const bool repeats = moe.layers.empty() && !config.model.has_decoder() && config.model.layers % moe.every == 0;
   for (const double bandwidth : {1e9, 1e13}) {  // communication counts, or next to nothing
