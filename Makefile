@@ -1,6 +1,6 @@
 # The short ways; `make help` lists them. CMake does the building (plain `cmake -B build && cmake --build build` works
 # too), the scripts in scripts/ do the rest. Variables: BUILD, JOBS, CMAKE_FLAGS, ARCH, CUDA, TEST_FLAGS, FUZZ_SECONDS,
-# PREFIX, DESTDIR, PYTHON.
+# SESSION_SECONDS, GPUS, PREFIX, DESTDIR, PYTHON.
 
 export BUILD ?= build
 export JOBS
@@ -8,18 +8,22 @@ export CMAKE_FLAGS
 export DESTDIR
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SESSION_SECONDS ?= 3600
 PYTHON ?= python3
-# Only as arguments of make: in some clusters' environments ARCH and CUDA mean something else.
+# Only as arguments of make: in some clusters' environments ARCH, CUDA and GPUS mean something else.
 ifeq ($(origin ARCH),command line)
 export MEGATRON_ARCH := $(ARCH)
 endif
 ifeq ($(origin CUDA),command line)
 export MEGATRON_CUDA := $(CUDA)
 endif
+ifeq ($(origin GPUS),command line)
+export MEGATRON_GPUS := $(GPUS)
+endif
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack slurm-test fuzz check format install uninstall deb clean help
+.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack gpu-session slurm-test fuzz check format install uninstall deb clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -51,7 +55,7 @@ endif
 slurm-test: build ## the job files of slurm/ under a private Slurm on this machine; skipped where there is none
 	@scripts/slurm_test.sh || [ $$? -eq 77 ]
 
-gpu-test: ## tests of the CUDA backend on this machine's GPU, with compute-sanitizer where it is found
+gpu-test: ## tests of the CUDA backend on this machine's GPU (under compute-sanitizer: make gpu-test TEST_FLAGS="--sanitizer memcheck")
 	@scripts/setup.sh
 	@MEGATRON_CUDA=1 scripts/build.sh all
 	@scripts/gpu_test.sh $(TEST_FLAGS) || [ $$? -eq 77 ]
@@ -64,13 +68,21 @@ gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; 
 	$(PYTHON) scripts/bench_pytorch_gpu.py; \
 	else echo "gpu-bench: no comparison with PyTorch: $(PYTHON) has none that sees a GPU (make gpu-bench PYTHON=...)"; fi
 
-gpu-pack: ## what was built with CUDA=1, and its libraries, in one file for a GPU machine without our packages
-	@scripts/pack_gpu.sh
+gpu-pack: ## programs, GPU tests and benchmarks with their libraries, in one file for a GPU machine without our packages, in build-gpu/ (GPUS=90-real)
+	@scripts/setup.sh xz-utils
+	@unset BUILD; scripts/pack_gpu.sh
 
-check: ## layering of the includes, formatting, and phrases to avoid
+gpu-session: ## all of docs/gpu_validation.md on this machine's GPU, the most valuable first, within SESSION_SECONDS
+	@scripts/setup.sh
+	@MEGATRON_CUDA=1 scripts/build.sh all
+	@scripts/gpu_session.sh $(SESSION_SECONDS)
+
+check: ## layering of the includes, headers that compile alone, formatting, and phrases to avoid
 	@scripts/setup.sh clang-format
 	@scripts/check_layers.sh --self-test
 	@scripts/check_layers.sh
+	@scripts/check_headers.sh --self-test
+	@scripts/check_headers.sh
 	@scripts/check_words.sh --self-test
 	@scripts/check_words.sh
 	@scripts/format.sh --check
@@ -90,8 +102,8 @@ deb: ## a Debian package of the CPU programs, for any x86-64 processor with AVX2
 	@scripts/setup.sh dpkg-dev file
 	@scripts/packaging/deb.sh
 
-clean: ## remove build/, build-deb/ and the links to them; data/ and runs/ stay
-	rm -rf $(BUILD) build-deb
+clean: ## remove build/, build-deb/, build-gpu/ and the links to them; data/ and runs/ stay
+	rm -rf $(BUILD) build-deb build-gpu
 	rm -f $(PROGRAMS)
 
 help: ## this list
@@ -99,4 +111,4 @@ help: ## this list
 	  awk -F'|' '$(if $(filter megatron_bench,$(PROGRAMS)),,$$1 !~ /bench/ )  { printf "%-16s %s\n", $$1, $$2 }'
 	@echo "  Variables: BUILD=$(BUILD) JOBS=N CMAKE_FLAGS=-D... ARCH=native|x86-64-v3|... TEST_FLAGS=..."
 	@echo "             CUDA=1|0 (with or without the CUDA backend; default: with it where a GPU and nvcc are found)"
-	@echo "             FUZZ_SECONDS=$(FUZZ_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"
+	@echo "             FUZZ_SECONDS=$(FUZZ_SECONDS) SESSION_SECONDS=$(SESSION_SECONDS) PREFIX=$(PREFIX) PYTHON=$(PYTHON)"

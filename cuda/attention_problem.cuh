@@ -168,7 +168,9 @@ struct Distances {
   /// Of a head, at distance 0.
   __device__ const float* of_head(int head) const { return bias + head * (2 * std::int64_t{reach} + 1) + reach; }
   __device__ float at(const float* head, int distance) const {
-    return head[std::min(std::max(distance, -reach), reach)];
+    // By value: std::min and std::max choose between addresses, and nvcc then spills both operands for each score.
+    const int far = reach;
+    return head[distance < -far ? -far : distance > far ? far : distance];
   }
 };
 

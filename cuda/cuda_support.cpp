@@ -45,7 +45,7 @@ VisibleGpus visible_gpus() {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     (void)cudaGetLastError();
-    if (newest_cuda() != 0) gpus.unusable = cudaGetErrorString(error);
+    if (newest_cuda() != 0 && error != cudaErrorNoDevice) gpus.unusable = cudaGetErrorString(error);
     return gpus;
   }
   for (int i = 0; i < count; ++i) {
@@ -74,7 +74,8 @@ CudaSupport describe_cuda() {
           .description = fmt::format("CUDA {}, {}, {}; {} device{}{}{}", cuda_version(runtime), driver_version(),
                                      nccl.empty() ? "no NCCL" : "NCCL " + nccl, devices, devices == 1 ? "" : "s",
                                      gpus.unusable.empty() ? "" : "; ", gpus.unusable),
-          .obstacle = {}};
+          .obstacle = {},
+          .unusable = gpus.unusable};
 }
 
 }  // namespace megatron

@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Side by side: megatron_bench and PyTorch train the same models on this machine's GPU, alternately, in one run.
 
-    scripts/bench_pytorch_gpu.py [--cases NAME,...] [--variants NAME,...] [--rounds 3] [--steps 20] [--json FILE]
+    scripts/bench_pytorch_gpu.py [--cases NAME,...] [--variants NAME,...] [--rounds 1] [--steps 20] [--json FILE]
 
 Needs a Python whose PyTorch sees the GPU (`make gpu-bench PYTHON=/path/to/python`) and ./megatron_bench, built with the
 CUDA backend. Each variant of PyTorch runs in turn with ours, a fresh process each time, so that clocks and heat meet
-both alike. A round counts by the median of its steps, a side by the median of its rounds.
+both alike. A round counts by the median of its steps, a side by the median of its rounds. A row is printed, and appended to
+FILE as a line of JSON, as soon as it is known: whatever ends this program later takes no earlier row with it. From the
+environment: MEGATRON_BENCH, the command that starts ours ("./run ./megatron_bench" of a gpu_pack, "./megatron_bench"
+elsewhere).
 
 The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
 scaled_dot_product_attention by its flash kernel, the same padded vocabulary, fused AdamW, clipping at 1, no dropout. A
 step is timed from the tokens on the GPU to the end of the update, by waiting for the GPU after each. Variants:
 
-    compile_autocast   torch.compile; fp32 weights, matrix products in bf16 by autocast: what ours keeps, too
+    compile_autocast   (default) torch.compile; fp32 weights, matrix products in bf16 by autocast: what ours keeps, too
     autocast           the same without torch.compile
     compile_bf16       torch.compile; weights, gradients and moments in bf16: less memory and traffic, less precise than
                        ours, whose master weights, gradients and moments are fp32
 """
 import argparse
 import json
+import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -88,10 +93,14 @@ def run_pytorch(case_name, variant, steps):
 
 
 def run_ours(case_name, steps):
-    command = [str(ROOT / "megatron_bench"), "--json", "--device", "cuda", "--case", case_name, "--steps", str(steps)]
+    """Step seconds and operations of the model; None if it does not run here."""
+    start = shlex.split(os.environ.get("MEGATRON_BENCH", "")) or [ROOT / program for program in ("run", "megatron_bench")
+                                                                  if (ROOT / program).exists()]
+    command = [*map(str, start), "--json", "--device", "cuda", "--case", case_name, "--steps", str(steps)]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if result.returncode != 0:
-        sys.exit(f"bench_pytorch_gpu: {' '.join(command)} ended with {result.returncode}")
+        print(f"  {' '.join(command)} ended with {result.returncode}", file=sys.stderr)
+        return None
     line = json.loads(result.stdout.splitlines()[-1])
     return dict(seconds=[line["step_seconds"]], model_flops=line["model_gflops_per_rank"] * 1e9 * line["step_seconds"])
 
@@ -105,7 +114,7 @@ def compare(case_name, variant, arguments):
     for _ in range(arguments.rounds):
         ours.append(run_ours(case_name, arguments.steps))
         theirs.append(run_pytorch(case_name, variant, arguments.steps))
-        if theirs[-1] is None:
+        if ours[-1] is None or theirs[-1] is None:
             return None
     case = CASES[case_name]
     tokens = case["batch"] * case["sequence"]
@@ -113,7 +122,15 @@ def compare(case_name, variant, arguments):
                 pytorch_tokens_per_second=tokens / median_of(theirs), ratio=median_of(theirs) / median_of(ours),
                 ours_model_tflops=ours[0]["model_flops"] / median_of(ours) / 1e12,
                 pytorch_peak_bytes=max(run["peak"] for run in theirs), torch=theirs[0]["torch"],
-                device=theirs[0]["device"])
+                device=theirs[0]["device"], rounds=arguments.rounds, steps=arguments.steps)
+
+
+HEADING = f"{'case':<18}{'ours tok/s':>12}{'TFLOP/s':>9}{'PyTorch':>11}{'ratio':>8}  variant"
+
+
+def text_of(row):
+    return (f"{row['case']:<18}{row['ours_tokens_per_second']:>12.0f}{row['ours_model_tflops']:>9.1f}"
+            f"{row['pytorch_tokens_per_second']:>11.0f}{row['ratio']:>8.2f}  {row['variant']}")
 
 
 def main():
@@ -122,24 +139,28 @@ def main():
         return worker(case_name, variant, int(steps))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=names_in(CASES), default=list(CASES))
-    parser.add_argument("--variants", type=names_in(VARIANTS), default=VARIANTS)
-    parser.add_argument("--rounds", type=int, default=3, help="alternations of ours and PyTorch")
+    parser.add_argument("--variants", type=names_in(VARIANTS), default=VARIANTS[:1])
+    parser.add_argument("--rounds", type=int, default=1, help="alternations of ours and PyTorch")
     parser.add_argument("--steps", type=int, default=20, help="measured in each round")
-    parser.add_argument("--json", type=Path, help="file for the rows, as JSON")
+    parser.add_argument("--json", type=Path, help="file that each row is appended to, as a line of JSON")
     arguments = parser.parse_args()
 
-    rows = [row for case_name in arguments.cases for variant in arguments.variants
-            if (row := compare(case_name, variant, arguments)) is not None]
-    if not rows:
-        sys.exit("bench_pytorch_gpu: no variant of PyTorch ran")
-    print(f"{rows[0]['device']}, PyTorch {rows[0]['torch']}; medians of {arguments.rounds} rounds' medians of "
-          f"{arguments.steps} steps; TFLOP/s of the model, counted causally")
-    print(f"{'case':<18}{'ours tok/s':>12}{'TFLOP/s':>9}{'PyTorch':>11}{'ratio':>8}  variant")
-    for row in rows:
-        print(f"{row['case']:<18}{row['ours_tokens_per_second']:>12.0f}{row['ours_model_tflops']:>9.1f}"
-              f"{row['pytorch_tokens_per_second']:>11.0f}{row['ratio']:>8.2f}  {row['variant']}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    rows = 0
+    for case_name in arguments.cases:
+        for variant in arguments.variants:
+            row = compare(case_name, variant, arguments)
+            if row is None:
+                continue
+            if rows == 0:
+                print(f"{row['device']}, PyTorch {row['torch']}; medians of {arguments.rounds} rounds' medians of "
+                      f"{arguments.steps} steps; TFLOP/s of the model, counted causally\n{HEADING}")
+            print(text_of(row), flush=True)
+            rows += 1
+            if arguments.json:
+                with arguments.json.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+    if rows == 0:
+        sys.exit("bench_pytorch_gpu: no comparison was made")
 
 
 if __name__ == "__main__":

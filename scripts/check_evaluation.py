@@ -76,7 +76,7 @@ def main():
         for case in evaluation_oracle.all_results(model, encode, source, context, tokenizer.token_to_id("<|endoftext|>")):
             output = os.path.join(folder, "result.json")
             command = [*start, options.program, checkpoint, "--task", case["result"]["task"], "--data",
-                       os.path.join(source, case["data"]), "--output", output, "--device", "cpu", "--tensor",
+                       os.path.join(source, case["data"]), "--output", output, "--force", "--device", "cpu", "--tensor",
                        options.tensor, "--pipeline", options.pipeline]  # fmt: skip
             if case.get("stride"):
                 command += ["--stride", str(case["stride"])]

@@ -5,14 +5,16 @@ Usage: python3 scripts/check_interop.py [--checkpoint SOURCE] [--program ./megat
 
 Saves random models of every family that can be imported, of several kinds each, with transformers, imports them, and
 compares the logits that both compute; exports each import again, some of them in every dtype, and compares what
-transformers computes from that. What cannot be expressed must be refused by the name of its key. With
---checkpoint: exports a run or checkpoint, in every dtype and in several files, and compares too. fp32 must agree to
+transformers computes from that. What cannot be expressed must be refused by the name of its key. With --edits: leaves out,
+nulls and changes every key of the stored models' config.json (interop_edits.py); an import must agree with transformers
+or refuse. With --checkpoint: exports a run or checkpoint, in every dtype and in several files, and compares too. fp32 must agree to
 1e-5. Ends with 1 if anything does not, with 77 where transformers is missing. A test runs it: tests/CMakeLists.txt.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,8 @@ try:
 except ImportError as error:
     print("check_interop: skipped,", error)
     sys.exit(77)
+
+import interop_edits
 
 LLAMA = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
          "max_position_embeddings": 64, "initializer_range": 0.1}  # fmt: skip
@@ -56,7 +60,7 @@ def untied(make, **keys):
 gpt2, llama, mistral = maker("GPT2", GPT2, "LMHeadModel"), maker("Llama", LLAMA), maker("Mistral", GROUPED)
 qwen2, qwen3, gemma = maker("Qwen2", GROUPED), maker("Qwen3", {**GROUPED, "head_dim": 16}), maker("Gemma", GEMMA)
 megatron_bert, bert = (maker(name, BERT, "ForPreTraining") for name in ("MegatronBert", "Bert"))
-t5 = maker("T5", T5, "ForConditionalGeneration")
+t5, mt5 = (maker(name, T5, "ForConditionalGeneration") for name in ("T5", "MT5"))
 EXPERTS = {**GROUPED, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 mixtral = maker("Mixtral", {**GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2})
 qwen3_moe = maker("Qwen3Moe", {**EXPERTS, "num_experts": 6, "head_dim": 16})
@@ -93,9 +97,7 @@ MODELS = {
     "qwen3, biases, tied, usual head size": lambda: qwen3(attention_bias=True, tie_word_embeddings=True, head_dim=8),
     "qwen3, window": lambda: qwen3(use_sliding_window=True, sliding_window=5, max_window_layers=0),
     "gemma": gemma,
-    "gemma, two groups, biases, its old name of gelu": lambda: gemma(
-        num_key_value_heads=2, attention_bias=True, hidden_act="gelu"
-    ),
+    "gemma, two groups, biases": lambda: gemma(num_key_value_heads=2, attention_bias=True),
     "gemma, untied, silu": lambda: gemma(tie_word_embeddings=False, hidden_act="silu"),
     "opt": opt,
     "opt, no biases": lambda: opt(enable_bias=False),
@@ -142,8 +144,9 @@ MODELS = {
         mlp_only_layers=[0], shared_expert_intermediate_size=24, tie_word_embeddings=True
     ),
     "qwen2_moe, window, other head size": lambda: qwen2_moe(
-        use_sliding_window=True, sliding_window=5, max_window_layers=0, head_dim=12
+        use_sliding_window=True, sliding_window=5, layer_types=["sliding_attention"] * 3, head_dim=12
     ),
+    "qwen3_moe, window": lambda: qwen3_moe(use_sliding_window=True, sliding_window=5),
     "t5": t5,
     "t5, gated, untied": lambda: untied(t5, feed_forward_proj="gated-gelu"),
     "t5, a longer decoder, other buckets, gelu": lambda: t5(
@@ -151,6 +154,8 @@ MODELS = {
     ),
     "t5, gated, tied, heads as wide as all": lambda: t5(feed_forward_proj="gated-silu", d_kv=8, layer_norm_epsilon=1e-5),
     "t5 without its head": maker("T5", T5, "Model"),
+    "mt5": lambda: untied(mt5),
+    "mt5, tied, no gate": lambda: mt5(feed_forward_proj="relu"),
 }
 
 EVERY_DTYPE = ("gpt2, untied head", "llama, two groups", "gemma", "gpt_neox", "megatron-bert", "bert", "t5, gated, untied")
@@ -161,8 +166,8 @@ REFUSED = {
               for kind in ("yarn", "dynamic", "longrope")]
     + [({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config")],
     "mistral": [({"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "layer_types")],
-    "qwen2": [({"use_sliding_window": True, "layer_types": None, "max_window_layers": 1}, "max_window_layers")],
-    "gemma": [({"use_bidirectional_attention": True}, "use_bidirectional_attention")],
+    "qwen2": [({"use_sliding_window": True, "sliding_window": 5, "layer_types": None, "max_window_layers": 1}, "max_window_layers")],
+    "gemma": [({"use_bidirectional_attention": True}, "use_bidirectional_attention"), ({"hidden_act": "gelu"}, "gelu_pytorch_tanh")],
     "opt": [({"do_layer_norm_before": False}, "do_layer_norm_before"),
             ({"word_embed_proj_dim": 24}, "word_embed_proj_dim")],
     "bloom": [({"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm")],
@@ -188,7 +193,7 @@ def report(name, difference, scale, limit):
 
 def convert(program, command, source, target, folder, *options):
     logits = os.path.join(folder, "logits.json")
-    subprocess.run([program, command, source, target, "--logits", logits, *options], check=True, capture_output=True)
+    subprocess.run([program, command, source, target, "--logits", logits, "--force", *options], check=True, capture_output=True)
     with open(logits, encoding="utf-8") as file:
         ours = json.load(file)
     return ours, torch.tensor(ours["logits"]).view(len(ours["tokens"]), -1)
@@ -269,6 +274,33 @@ def check_refusals(program, name, model, changes, folder):
         print(f"{name}: {words:<50} {'refused' if good else 'NOT REFUSED ' + ended.stderr.decode()}")
 
 
+def check_edits(program, only):
+    global failures
+    root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "golden", "interop")
+    for name, folder, config, inputs in interop_edits.models(root):
+        if not name.startswith(only):
+            continue
+        made = refused = wrong = 0
+        for edit in [{}, *interop_edits.edits(config)]:
+            expected = interop_edits.answer(folder, interop_edits.edited(config, edit), inputs)
+            imported = os.path.join(folder, "imported")
+            shutil.rmtree(imported, ignore_errors=True)
+            try:
+                read, ours = convert(program, "import", folder, imported, folder)
+            except subprocess.CalledProcessError:
+                refused += 1
+                continue
+            known = len(inputs["tokens"])
+            if expected is None or len(read["tokens"]) < known or read.get("encoder_tokens") != inputs.get("encoder_tokens"):
+                continue
+            made += 1
+            if (ours[:known] - expected).abs().max().item() > 1e-3:
+                wrong += 1
+                print(name, "WRONG with", json.dumps(edit))
+        failures += wrong + (made == 0)
+        print(f"{name}: {made} edited models agree or are wrong ({wrong}), {refused} refused", flush=True)
+
+
 def check_checkpoint(program, name, source, folder):
     for dtype, limit in (("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 2e-3)):
         target = os.path.join(folder, dtype)
@@ -280,14 +312,19 @@ def check_checkpoint(program, name, source, folder):
 
 
 def main():
+    global failures
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint")
     parser.add_argument("--program", default="./megatron_checkpoint")
     parser.add_argument("--only", default="", help="models whose names begin so")
+    parser.add_argument("--edits", action="store_true")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.manual_seed(1)
+    if arguments.edits:
+        check_edits(arguments.program, arguments.only)
+        return 1 if failures else 0
     for name, make in MODELS.items():
         if not name.startswith(arguments.only):
             continue
@@ -295,7 +332,6 @@ def main():
             try:
                 check_model(arguments.program, name, make(), folder)
             except subprocess.CalledProcessError as error:
-                global failures
                 failures += 1
                 print(name, "WRONG", error.stderr.decode())
     for name, changes in REFUSED.items():

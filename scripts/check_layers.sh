@@ -6,7 +6,8 @@
 #   - our headers are included as "layer/file.h", from src/ on (cuda/ files also as "cuda/file.h");
 #   - <mpi.h> in src/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/hdf5
 #     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others;
-#     libsentencepiece's in src/tokenizer/sentence_piece_library.cpp.
+#     libsentencepiece's in src/tokenizer/sentence_piece_library.cpp; Catch2's in tests/support/catch.h, whose names
+#     all tests use, as `Catch::` has other ones in each version.
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
 
@@ -19,7 +20,7 @@ tensor:
 batch:       tensor
 ops:         tensor
 cpu:         system tensor ops
-comm:        text tensor
+comm:        text system tensor
 parallel:    tensor ops comm
 config:      text
 nn:          tensor batch ops comm parallel
@@ -32,7 +33,7 @@ tokenizer_training: text characters tokenizer
 evaluation:  text
 examples:    text system evaluation
 hdf5:        system tensor
-data:        system tensor batch tokenizer hdf5 examples
+data:        text system tensor batch tokenizer hdf5 examples
 preprocess:  text system tokenizer data
 checkpoint:  text system tensor ops comm parallel hdf5 tokenizer
 formats:     text system data preprocess checkpoint
@@ -40,10 +41,10 @@ plots:       text
 job:         text system ops comm
 diagnostics: system comm ops optim parallel checkpoint
 monitor:     text system job checkpoint plots
-train:       system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation examples data checkpoint diagnostics cuda
+train:       text system tensor batch ops cpu comm parallel config nn model pipeline optim tokenizer evaluation examples data checkpoint diagnostics cuda
 inference:   system batch tensor evaluation comm ops parallel config nn model pipeline checkpoint train
 interop:     system tensor config tokenizer data checkpoint formats train inference
-generation:  text system tensor comm config tokenizer hdf5 checkpoint inference
+generation:  text system tensor comm config tokenizer hdf5 examples data checkpoint inference
 plan:        text system comm ops config model pipeline data checkpoint job monitor train
 report:      text system config pipeline checkpoint job plots monitor
 planner:     text system comm config ops model pipeline monitor train plan
@@ -98,6 +99,8 @@ check() {
         report("<" header "> belongs to src/hdf5; use its headers")
       if (header ~ /^sentencepiece_[a-z]*\.h$/ && FILENAME != "src/tokenizer/sentence_piece_library.cpp")
         report("<" header "> belongs to src/tokenizer/sentence_piece_library.cpp")
+      if (header ~ /^catch2\// && FILENAME != "tests/support/catch.h")
+        report("<" header "> belongs to tests/support/catch.h; include that")
       if (header ~ /^(cuda[A-Za-z_]*\.h|cuda_[a-z0-9_]+\.h|cublas.*\.h|cudnn.*\.h|nccl.*\.h|nvtx.*|nvToolsExt.*|curand.*|cub\/.*|thrust\/.*|cooperative_groups.*)$/ \
           && layer != "cuda" && FILENAME !~ /^tests\/emulated_cuda\//)
         report("<" header "> belongs to cuda/")
@@ -109,6 +112,8 @@ check() {
       else if (!in_tests && (target in known) && layer in known && !((layer, target) in allowed) && !((layer, "all") in allowed))
         report(layer " may not include " target " (\"" header "\")")
     }
+
+    /(^|[^A-Za-z0-9_:])Catch::/ && !is_main { report("Catch:: belongs to tests/support/catch.h; use its names") }
 
     END { exit violations > 0 }
   ' $files)
@@ -136,6 +141,7 @@ self_test() {
   printf '#include "nn/linear.h"\n#include "data/shard.h"\n' >"$root/src/programs/megatron_all.cpp"
   printf '#include <mpi.h>\n' >"$root/tests/comm/main.cpp"
   printf '#include "nn/linear.h"\n#include <mpi.h>\n' >"$root/tests/nn/linear.cpp"
+  printf '#include <catch2/catch.hpp>\nusing Catch::Approx;\n' >"$root/tests/nn/catch.cpp"
 
   local status=0
   found=$(check "$root") || status=$?
@@ -150,6 +156,8 @@ src/ops/cuda.cpp:2
 src/ops/relative.cpp:1
 src/ops/relative.cpp:2
 src/tensor/upward.cpp:2
+tests/nn/catch.cpp:1
+tests/nn/catch.cpp:2
 tests/nn/linear.cpp:2'
   if [[ $found != "$expected" ]] || ((status != 1)); then
     echo "layers: the self-test failed with status $status; expected (<) and found (>):" >&2

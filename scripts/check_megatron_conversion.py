@@ -11,8 +11,10 @@ scripts/check_interop.py). Ends with 1 if anything is wrong, with 77 where torch
 """
 
 import argparse
+import enum
 import io
 import os
+import pathlib
 import resource
 import subprocess
 import sys
@@ -246,13 +248,42 @@ def refused(work):
     return False
 
 
+class Backend(enum.Enum):
+    """Stands for an enum of Megatron-LM, which the machine that converts lacks."""
+
+    auto = 1
+
+
+class Harmful:
+    """Runs a command when it is unpickled as what it is."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def check_foreign_objects():
+    """Objects of other classes in a checkpoint's arguments are their names; wrappers leave no names on tensors."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, trace = os.path.join(folder, "model_optim_rng.pt"), os.path.join(folder, "trace")
+        args = argparse.Namespace(attention_backend=Backend.auto, harmful=Harmful(f"touch {trace}"), cwd=pathlib.Path("a"))
+        torch.save({"args": args, "model": {"module": {"_orig_mod": {"decoder.x": torch.ones(2)}}}}, path)
+        content = conversion.load(path, trust=False)
+        names = list(conversion.flatten(content["model"]))
+        good = "Backend(1)" in repr(content["args"]) and not os.path.exists(trace) and names == ["encoder.x"]
+    print(f"objects of classes that are not there: {'plain data' if good else 'WRONG'}")
+    return not good
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program")
     program = parser.parse_args().program
     torch.manual_seed(1)
     model = random_model()
-    failures = 0
+    failures = int(check_foreign_objects())
     for version in range(4):
         for t, p, v, old in ((1, 1, 1, True), (2, 1, 1, False), (4, 2, 1, False), (1, 4, 1, True), (2, 2, 2, False)):
             with tempfile.TemporaryDirectory() as folder:
@@ -300,6 +331,14 @@ def main():
         incomplete = refused(lambda: convert(folder))
         failures += not (mixed and incomplete)
         print(f"mixed and incomplete sets refused: {mixed} {incomplete}")
+    with tempfile.TemporaryDirectory() as folder:
+        one_line = True
+        for source, more in ((folder + "/nothere", []), (folder, ["--iteration", "7"]), (folder, ["--iteration", "x"])):
+            made = subprocess.run([sys.executable, SCRIPT, source, folder + "/gpt2", *more], check=False,
+                                  capture_output=True)  # fmt: skip
+            one_line &= made.returncode != 0 and made.stderr.startswith(b"error: ") and made.stderr.count(b"\n") == 1
+        failures += not one_line
+        print(f"a folder or an iteration that is not there is one line: {one_line}")
     with tempfile.TemporaryDirectory() as folder:
         save(folder, model, 3, 2, 2, 1)
         full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # noqa: E731

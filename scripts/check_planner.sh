@@ -116,7 +116,7 @@ predict() {  # NAME RANKS THREADS SETS...
   local name=$1 ranks=$2 threads=$3
   shift 3
   quietly ./megatron_plan "$folder/input.toml" --hardware "$(hardware_of "$ranks" "$threads")" --ranks "$ranks" --explain \
-    --output "$folder/plan.json" "$@"
+    --output "$folder/plan.json" --force "$@"
   awk -F'[:,]' -v name="$name" '/"step_seconds"/ { s = $2 } /"memory_bytes"/ { m = $2 }
     END { printf "%s|%.6f|%d\n", name, s, m }' "$folder/plan.json"
 }

@@ -13,19 +13,26 @@ where that is installed, from vocab.txt (bert_uncased, bert_cased); the others o
 ids, for a test. Ends with 1 at the first kind that differs, with 77 where a package is missing.
 
 The kinds of SentencePiece (spm_...) are models that sentencepiece trains and encodes with; those of Unigram have the
-pieces of such models. Where it is not installed the others are compared, and the end is 77. The library finds special tokens in texts even where
+pieces of such models. Where it is not installed the others are compared, and the end is 77. The kinds of rank files (ranks_...) are encoded
+by tiktoken, and where the packages anthropic (0.7.8), dashscope, mistral-common, openai-whisper or ai21-tokenizer are
+installed the vocabularies inside them are compared as well (published_...). The library finds special tokens in texts even where
 they are to be text, since they are pieces of the model: these strings are compared with special tokens as tokens only.
 """
 
 import argparse
+import base64
+import glob
+import importlib.util
 import io
 import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 try:
     import h5py
@@ -34,9 +41,21 @@ except ImportError as error:
     print("check_tokenizers: skipped,", error)
     sys.exit(77)
 
+try:
+    import tiktoken
+except ImportError:
+    tiktoken = None  # main() says so
+
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + REST
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+BEFORE, SLASHES = r"[^\r\n\p{L}\p{N}]?", r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+O200K = f"{BEFORE}{UPPER}*{LOWER}+{CONTRACTIONS}?|{BEFORE}{UPPER}+{LOWER}*{CONTRACTIONS}?|" + r"\p{N}{1,3}|" + SLASHES
+TEKKEN = f"{BEFORE}{UPPER}*{LOWER}+|{BEFORE}{UPPER}+{LOWER}*|" + r"\p{N}|" + SLASHES
+TEKKEN_NAMES = """<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] [TOOL_CALLS] [IMG]
+<pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]""".split()
 QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + REST
 NOT_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
 
@@ -148,6 +167,22 @@ def neox(_generator):
     alphabet = byte_characters(NOT_IN_UTF8)
     made = trained(pipeline(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.NFC()), alphabet, in_vocabulary(2))
     made.add_tokens([AddedToken(" " * n, normalized=True) for n in range(24, 1, -1)])
+    return made
+
+
+def nfkc(_generator):
+    """As Anthropic's: GPT-2's pattern after NFKC, here also for an added token."""
+    made = trained(pipeline(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.NFKC()), byte_characters(), [])
+    made.add_special_tokens(special("<EOT>", "<META>"))
+    made.add_tokens([AddedToken("\ufb01n", normalized=True), AddedToken("\u2460", normalized=False)])
+    return made
+
+
+def o200k(_generator):
+    steps = normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase(), normalizers.NFC(), normalizers.NFD()])
+    made = trained(pipeline(split_then_bytes(O200K), steps), byte_characters(), [])
+    made.add_special_tokens(special("<|endoftext|>"))
+    made.add_tokens([AddedToken("WORD", normalized=True)])
     return made
 
 
@@ -325,8 +360,129 @@ try:
 
     KINDS |= SENTENCE_PIECE_KINDS | UNIGRAM_KINDS
 except ImportError:
-    pass  # main() says so
+    sentencepiece = None  # main() says so
 KINDS |= {"llama3": llama3, "qwen2": qwen2, "starcoder": starcoder, "gpt_neox": neox, "flags": flags}
+KINDS |= {"nfkc": nfkc, "o200k": o200k}
+
+
+class RankModel:
+    """Ranks in tiktoken, as the libraries that publish them have them: ids of text, and of special tokens that are asked for."""
+
+    def __init__(self, path, pattern, ranks, specials, normal_form=None):
+        self.path, self.names, self.normal_form = path, list(specials), normal_form
+        self.encoding = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+
+    def ids(self, texts, special_tokens):
+        if self.normal_form:
+            texts = [unicodedata.normalize(self.normal_form, text) for text in texts]
+        allowed = "all" if special_tokens else set()
+        return [self.encoding.encode(text, allowed_special=allowed, disallowed_special=()) for text in texts]
+
+    def id_to_token(self, i):
+        return self.encoding.decode_bytes([i])
+
+
+def ranks_in(path):
+    with open(path, "rb") as file:
+        lines = [line.split() for line in file.read().splitlines() if line]
+    return {base64.b64decode(token): int(rank) for token, rank in lines if token != b"="}
+
+
+def numbered(names, first):
+    return {name: first + i for i, name in enumerate(names)}
+
+
+def qwen_ranks(path):
+    ranks = ranks_in(path)
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + [f"<|extra_{i}|>" for i in range(205)]
+    return RankModel(path, QWEN2, ranks, numbered(names, len(ranks)), "NFC")
+
+
+def whisper_ranks(path):
+    languages = open(os.path.join(os.path.dirname(path), "..", "tokenizer.py")).read().split("LANGUAGES = {")[1].split("}")[0]
+    languages = re.findall(r'"([a-z]+)": "', languages)[:99]
+    tasks = ["translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps"]
+    names = ["endoftext", "startoftranscript", *languages, *tasks, *(f"{i * 0.02:.2f}" for i in range(1501))]
+    ranks = ranks_in(path)
+    first = len(ranks) + ("multilingual" in path)  # which has a rank of no token
+    return RankModel(path, GPT2, ranks, numbered([f"<|{name}|>" for name in names], first))
+
+
+def tekken_ranks(path):
+    with open(path, encoding="utf-8") as file:
+        content = json.load(file)
+    config = content["config"]
+    size, special = config["default_vocab_size"], config["default_num_special_tokens"]
+    names = [token["token_str"] for token in content["special_tokens"]] if content.get("special_tokens") else TEKKEN_NAMES
+    names = names + [f"<SPECIAL_{i}>" for i in range(len(names), special)]
+    ranks = {base64.b64decode(token["token_bytes"]): token["rank"] + special for token in content["vocab"]}
+    return RankModel(path, config["pattern"], {t: i for t, i in ranks.items() if i < size}, numbered(names, 0))
+
+
+def small_ranks(generator):
+    """Tokens by bytes, in another order than merges make them: some are made of later ones, some by no merge."""
+    vocab = json.loads(llama3(generator).to_str())["model"]["vocab"]
+    byte_of = {c: b for b, c in enumerate(byte_characters_in_order())}
+    return [bytes(byte_of[c] for c in token) for token in sorted(vocab, key=vocab.get)]
+
+
+def byte_characters_in_order():
+    itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in itself]
+    return [chr(b) if b in itself else chr(256 + others.index(b)) for b in range(256)]
+
+
+def ranks_qwen(generator):
+    path = os.path.join(tempfile.mkdtemp(), "qwen.tiktoken")
+    with open(path, "w") as file:
+        file.writelines(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(small_ranks(generator)))
+    return qwen_ranks(path)
+
+
+def ranks_tekken(generator):
+    tokens = small_ranks(generator)
+    path = os.path.join(tempfile.mkdtemp(), "tekken.json")
+    config = {"pattern": TEKKEN, "default_num_special_tokens": 30, "default_vocab_size": len(tokens) + 20, "version": "v3"}
+    vocab = [{"rank": i, "token_bytes": base64.b64encode(t).decode(), "token_str": None} for i, t in enumerate(tokens)]
+    with open(path, "w") as file:
+        json.dump({"config": config, "vocab": vocab}, file)
+    return tekken_ranks(path)
+
+
+class PublishedModel:
+    """A model of SentencePiece as it is published, without sentinels."""
+
+    def __init__(self, path):
+        self.path = path
+        self.processor = sentencepiece.SentencePieceProcessor(model_file=path)
+        self.names = []
+
+    def ids(self, texts, _special_tokens):
+        return self.processor.encode(texts)
+
+    def id_to_token(self, i):
+        return self.processor.id_to_piece(i)
+
+
+def published(package, pattern, read):
+    """The kinds of the files in a package that is installed."""
+    spec = importlib.util.find_spec(package)
+    folders = list(spec.submodule_search_locations) if spec else []
+    return {
+        f"published_{package}_{os.path.basename(path)}": lambda _generator, path=path: read(path)
+        for folder in folders
+        for path in sorted(glob.glob(os.path.join(folder, pattern)))
+    }
+
+
+KINDS |= published("anthropic", "tokenizer.json", Tokenizer.from_file)
+if sentencepiece:
+    KINDS |= published("ai21_tokenizer", "resources/j2-tokenizer/*.model", PublishedModel)
+if tiktoken:
+    KINDS |= {"ranks_qwen": ranks_qwen, "ranks_tekken": ranks_tekken}
+    KINDS |= published("dashscope", "resources/*.tiktoken", qwen_ranks)
+    KINDS |= published("whisper", "assets/*.tiktoken", whisper_ranks)
+    KINDS |= published("mistral_common", "data/tekken_*.json", tekken_ranks)
 
 
 def random_code_point(generator):
@@ -337,7 +493,7 @@ def random_code_point(generator):
 
 
 def tokenizer_name(kind):
-    if kind.startswith("spm"):
+    if kind.startswith("spm") or kind.endswith(".model"):
         return "sentencepiece"
     if kind.startswith("unigram"):
         return "unigram"
@@ -354,6 +510,8 @@ def save(kind, made, folder, name):
         tokens = sorted(made.get_vocab().items(), key=lambda item: item[1])
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(token + "\n" for token, _ in tokens if token not in ("[BOS]", "[EOS]"))
+    elif hasattr(made, "path"):
+        return shutil.copy(made.path, folder)
     elif kind.startswith("spm"):
         path = os.path.join(folder, name + ".model")
         made.save(path)
@@ -382,7 +540,7 @@ def random_string(generator, added, pieces):
 
 def random_strings(kind, made, count, seed):
     generator = random.Random(f"{kind} {seed}")
-    if kind.startswith("spm"):
+    if hasattr(made, "names"):
         added = made.names
     else:
         added = [token.content for token in made.get_added_tokens_decoder().values()]
@@ -391,7 +549,7 @@ def random_strings(kind, made, count, seed):
 
 
 def their_ids(made, texts, special_tokens):
-    if isinstance(made, SentencePieceModel):
+    if hasattr(made, "ids"):
         return made.ids(texts, special_tokens)
     made.encode_special_tokens = not special_tokens
     return [encoding.ids for encoding in made.encode_batch(texts, add_special_tokens=False)]
@@ -399,19 +557,21 @@ def their_ids(made, texts, special_tokens):
 
 def are_comparable(kind, made, text, special_tokens):
     """Not a special token of Unigram that is text."""
+    if isinstance(made, PublishedModel) and special_tokens:
+        return False
     if special_tokens or not kind.startswith("unigram"):
         return True
     return all(token.content not in text for token in made.get_added_tokens_decoder().values())
 
 
-def our_ids(program, name, folder, path, texts, special_tokens):
+def our_ids(program, name, folder, path, texts, special_tokens, extra_ids):
     source = os.path.join(folder, "texts.jsonl")
     target = os.path.join(folder, "tokens" if special_tokens else "text")
     with open(source, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
     command = [program, "--input", source, "--output", target, "--tokenizer", name, "--vocab-file", path, "--overwrite"]
     command += ["--special-tokens"] if special_tokens else []
-    command += ["--extra-ids", str(SentencePieceModel.EXTRA_IDS)] if name == "sentencepiece" else []
+    command += ["--extra-ids", str(extra_ids)] if extra_ids else []
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
@@ -433,15 +593,18 @@ def check(program, kind, count, seed, more_texts):
         for special_tokens in (False, True):
             theirs = their_ids(made, texts, special_tokens)
             cases = [case for case in zip(texts, theirs) if are_comparable(kind, made, case[0], special_tokens)]
+            if not cases:
+                continue
             kept = [(text, ids) for text, ids in cases if ids]
             # Documents without tokens are left out: all that have none are, and the one that has some is not.
             without = [text for text, ids in cases if not ids]
             name = tokenizer_name(kind)
-            alone = our_ids(program, name, folder, path, [*without, kept[0][0]], special_tokens)
+            options = (special_tokens, getattr(made, "EXTRA_IDS", 0))
+            alone = our_ids(program, name, folder, path, [*without, kept[0][0]], *options)
             if len(alone) != 1:
                 print(f"{kind}: {len(alone) - 1} of {len(without)} strings have tokens here and none there")
                 differing += len(alone) - 1
-            ours = our_ids(program, name, folder, path, [text for text, _ in kept], special_tokens)
+            ours = our_ids(program, name, folder, path, [text for text, _ in kept], *options)
             assert len(ours) == len(kept), (len(ours), len(kept))
             wrong = [(text, ids, mine) for (text, ids), mine in zip(kept, ours) if ids != mine]
             for text, ids, mine in wrong[:3]:

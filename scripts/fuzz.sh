@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Looks for inputs that break the readers of tests/fuzz: libFuzzer with the address and undefined-behaviour sanitizers.
-# Usage: scripts/fuzz.sh [SECONDS | EXECUTIONSx] [TARGET...]      (60 seconds for each of all targets)
+# Usage: scripts/fuzz.sh [SECONDS | EXECUTIONSx | stored] [TARGET...]      (60 seconds for each of all targets)
 #
-# 5000x instead of seconds makes 5000 executions from a fixed seed. In a fresh $BUILD these try the same inputs on every
-# machine: what passes once passes again, as CI needs it.
+# 5000x instead of seconds makes 5000 executions. `stored` searches nothing: it runs each stored input once, the same on
+# every machine, as CI needs it.
 #
 # Builds into $BUILD (build-fuzz) with Clang, which is installed where it is missing. What a run learns stays there, in
 # corpus/TARGET, and is where the next one begins; the stored inputs of tests/fuzz/corpus are always part of it. A
@@ -16,12 +16,13 @@ cd "$(dirname "$0")/.."
 limit=${1:-60}
 shift $(($# > 0 ? 1 : 0))
 case $limit in
+  stored) limit="-runs=0" ;;
   *[!0-9]*x | 0* | x) limit= ;;
-  *x) limit="-runs=${limit%x} -seed=1" ;;
+  *x) limit="-runs=${limit%x}" ;;
   *[!0-9]*) limit= ;;
   *) limit="-max_total_time=$limit" ;;
 esac
-[[ -n $limit ]] || { echo "fuzz: expected a number of seconds (60) or of executions (5000x)" >&2; exit 1; }
+[[ -n $limit ]] || { echo "fuzz: expected a number of seconds (60), of executions (5000x), or stored" >&2; exit 1; }
 export BUILD=${BUILD:-build-fuzz} limit
 export kTimeout=70  # libFuzzer's exit code where an input took too long
 

@@ -9,11 +9,12 @@
 # then kills, for as long as odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every
 # error.
 #
-# The ranks get every signal as SIGUSR1; the file MEGATRON_SIGNAL_FILE, made then, says which one it was.
-# MEGATRON_TERMINAL is the number of columns of the terminal that shows their output; not set if there is none.
+# The ranks get every signal as SIGUSR1; the file MEGATRON_SIGNAL_FILE, made then, says which one it was. Rank 0 keeps in
+# MEGATRON_SAVED_FILE what is saved, in words. A rank that aborts the job leaves the exit code in MEGATRON_ABORTED_FILE,
+# if it runs on this host. MEGATRON_TERMINAL is the number of columns of the terminal that shows their output; not set if there is none.
 #
-# A job that does not end well ends with one line of this script. Open MPI's own paragraphs about it are left out;
-# everything else that it or the ranks print stays.
+# A job that does not end well ends with one line of this script: which rank, on which host, by what, and from where the
+# same command continues. It replaces Open MPI's own paragraphs; everything else that it or the ranks print stays.
 set -euo pipefail
 
 if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
@@ -53,13 +54,32 @@ if [[ -t 1 && -t 2 ]]; then
   [[ $MEGATRON_TERMINAL =~ ^[1-9] ]] || MEGATRON_TERMINAL=80
 fi
 
+# Keeps what Open MPI says about the end of the job, for last_words: the first fact of each kind.
+keep() {  # KIND TEXT
+  [[ -e $folder/$1 ]] || printf '%s\n' "$2" > "$folder/$1"
+}
+
 # Passes lines on, as they come, without what Open MPI says about ranks that have ended with an error.
 without_mpi_paragraphs() {
-  local line ruler='' dropping=no
-  local first='^(Primary job +terminated normally, but|mpirun (detected|noticed) that |MPI_ABORT was invoked on rank )'
+  local line ruler='' dropping=no ended=
+  local first='^(Primary job +terminated normally, but|(mpirun|prterun) (detected|noticed) that |MPI_ABORT was invoked on rank '
+  first+='|prterun has exited due to process rank .* calling$'
+  first+='|(ORTE|PRTE) has lost communication with a remote daemon)'
+  local killed='^(mpirun|prterun) noticed that process rank ([0-9]+) with PID [0-9]+ on node ([^ ]+) exited on( signal ([0-9]+))?'
+  local signalled='^signal ([0-9]+) '  # Open MPI 5 breaks the line there
+  local lost='^  Remote daemon: .* on node ([^ ]+)$'
+  local logged='^\[[^]]+\] .*(ORTE_ERROR_LOG|PMIX ERROR): (.*) in file (.*/)?([^/ ]+) at line [0-9]+$'
+  local gathered='^\[[^]]+\] ([0-9]+ more process(es)? ha(s|ve) sent help message |Set MCA parameter "orte_base_help_agg)'
+  # Reading another rank's memory fails like this where that rank is gone (errno 3): a consequence, not the cause.
+  local gone='^\[[^]]+\] (Read|Wrote) -?[0-9]+, expected [0-9]+, errno = 3$'
   local more='^(a non-zero exit code\. Per user-direction|the job to be terminated\. The first process to do so was:'
-  more+='| +Process name: \[\[| +Exit code: +[0-9]+$|with errorcode -?[0-9]+\.$|NOTE: invoking MPI_ABORT causes'
-  more+='|You may or may not see output from other|exactly when Open MPI kills them\.$|$)'
+  more+='| +Process name: \[| +Exit code: +[0-9]+$|with errorcode -?[0-9]+\.$|NOTE: invoking MPI_ABORT causes'
+  more+='| +Proc: \[\[| +Errorcode: -?[0-9]+$|"abort"\. This may have caused other processes'
+  more+='|terminated by signals sent by (mpirun|prterun) |thus causing the job to be terminated\. The first process'
+  more+='|You may or may not see output from other|exactly when Open MPI kills them\.$'
+  more+='|  (HNP daemon   |Remote daemon): |This is usually due to either a failure of the TCP network$'
+  more+='|connection to the node, or possibly an internal|the daemon itself\. We cannot recover'
+  more+='|therefore will terminate the job\.$|$)'
   trap '' INT TERM HUP USR1
   while IFS= read -r line; do
     if [[ $line =~ ^(.*)-{74}$ ]]; then
@@ -69,11 +89,27 @@ without_mpi_paragraphs() {
       if [[ $dropping == no ]]; then ruler=${line: -74}; else dropping=no; fi
       continue
     fi
-    [[ $line =~ ^mpirun:\ Forwarding\ signal\ [0-9]+\ to\ job$ ]] && continue
-    if [[ -n $ruler && $line =~ $first ]]; then
-      ruler='' dropping=yes
+    [[ $line =~ ^mpirun:\ Forwarding\ signal\ [0-9]+\ to\ job$ || $line =~ $gathered || $line =~ $gone ]] && continue
+    if [[ $line =~ $logged ]]; then
+      keep complaint "${BASH_REMATCH[2]} (${BASH_REMATCH[4]})"
       continue
     fi
+    if [[ -n $ruler && $line =~ $first ]]; then
+      ruler='' dropping=yes
+      [[ $line == ORTE* || $line == PRTE* ]] || keep rank_ended yes
+      ended=
+      if [[ $line =~ $killed ]]; then
+        ended="${BASH_REMATCH[*]:2:2}"
+        [[ -z ${BASH_REMATCH[5]} ]] || keep killed "$ended ${BASH_REMATCH[5]}"
+      fi
+      continue
+    fi
+    if [[ $dropping == yes && -n $ended && $line =~ $signalled ]]; then
+      keep killed "$ended ${BASH_REMATCH[1]}"
+      ended=
+      continue
+    fi
+    if [[ $dropping == yes && $line =~ $lost ]]; then keep lost "${BASH_REMATCH[1]}"; fi
     [[ -z $ruler ]] || printf '%s\n' "$ruler"
     ruler=''
     [[ $dropping == yes && $line =~ $more ]] || printf '%s\n' "$line"
@@ -82,11 +118,16 @@ without_mpi_paragraphs() {
   [[ -z $line ]] || printf '%s' "$line"
 }
 
+folder=$(mktemp -d "${TMPDIR:-/tmp}/megatron_launch.XXXXXXXX")
+trap 'rm -rf "$folder"' EXIT
+export MEGATRON_SIGNAL_FILE=$folder/signal MEGATRON_SAVED_FILE=$folder/saved MEGATRON_ABORTED_FILE=$folder/aborted
+# Processes that the system has ended for lack of memory, so far.
+memory_kills() { awk '/^oom_kill / { print $2 }' /proc/vmstat 2> /dev/null || true; }
+memory_kills_before=$(memory_kills)
+
 signals=0
 job=
 ended_by=
-export MEGATRON_SIGNAL_FILE=${TMPDIR:-/tmp}/megatron_launch.$$.$RANDOM$RANDOM
-trap 'rm -f "$MEGATRON_SIGNAL_FILE"' EXIT
 stop() {  # EXIT_CODE SIGNAL
   signals=$((signals + 1))
   [[ -n $job ]] || exit "$1"
@@ -105,16 +146,36 @@ trap 'stop 138 SIGUSR1' USR1
 
 # The last line, on how the job has ended. Exit codes: docs/reference.md.
 last_words() {  # EXIT_CODE
+  local rank host signal by saved=
+  [[ ! -s $MEGATRON_SAVED_FILE ]] || saved="; $(< "$MEGATRON_SAVED_FILE")"
   local kinds=([1]='a defect, or out of memory' [2]=configuration [3]=data [4]=checkpoint [5]=numerics [6]=communication
     [7]=filesystem)
   if (($1 == 75)); then
     echo "launch: the job stopped early and has a checkpoint (exit code 75); the same command continues it"
   elif [[ -n $ended_by ]]; then
-    echo "launch: the job was ended by a second signal, without saving (exit code $1)"
+    echo "launch: the job was ended by a second signal, without saving (exit code $1)$saved"
+  elif [[ -e $folder/killed ]]; then
+    read -r rank host signal < "$folder/killed"
+    by=SIG$(kill -l "$signal")
+    if [[ $signal == 9 && $host == "$(hostname 2> /dev/null)" ]]; then  # of other hosts nothing is known here
+      [[ $(memory_kills) == "$memory_kills_before" ]] && by+=', from outside' || by+=', by the system: out of memory'
+    fi
+    echo "launch: rank $rank on $host was ended by $by (exit code $1)$saved"
+  elif [[ -e $folder/lost ]]; then
+    echo "launch: the host $(< "$folder/lost") is lost: it, its network or Open MPI's daemon there is down" \
+      "(exit code $1)$saved"
+  elif [[ -e $folder/rank_ended ]] && (($1 > 128 && $1 < 193)); then  # Open MPI does not always say which rank
+    echo "launch: a rank was ended by SIG$(kill -l $(($1 - 128))) (exit code $1)$saved"
+  elif [[ -e $folder/rank_ended || -s $folder/aborted ]]; then
+    case $1 in 1 | 6 | 7) ;; *) saved= ;; esac  # other errors come again
+    echo "launch: the job ended with exit code $1${kinds[$1]:+ (${kinds[$1]})}; the first error is above$saved"
+  elif (($1 >= 2 && $1 <= 7)); then
+    echo "launch: the job ended with exit code $1 (${kinds[$1]}); the first error is above$saved"
   elif (($1 > 128 && $1 < 193)); then
-    echo "launch: the job was ended by SIG$(kill -l $(($1 - 128))) (exit code $1)"
+    echo "launch: mpirun itself was ended by SIG$(kill -l $(($1 - 128))) (exit code $1)$saved"
   else
-    echo "launch: the job ended with exit code $1${kinds[$1]:+ (${kinds[$1]})}; the first error is above"
+    echo "launch: Open MPI could not start the job, or has lost it (exit code $1)$(
+      [[ ! -e $folder/complaint ]] || echo ": $(< "$folder/complaint")"); what it says is above$saved"
   fi
 }
 
@@ -137,10 +198,15 @@ exec {errors}>&-
 while true; do
   seen=$signals
   code=0
-  wait -f "$job" || code=$?  # -f: to its end; a job that is only suspended has not ended
+  # -f: to its end; a job that is only suspended has not ended. Bash would say "Killed" itself.
+  { wait -f "$job" || code=$?; } 2> /dev/null
   ((seen == signals)) || continue  # a signal has ended the waiting, not the job
   ((code == 0 || code == 75)) || code=${ended_by:-$code}
   wait "$filter" 2> /dev/null || true  # all that was printed is out
+  # Open MPI may not live to return the code of an abort, or return another one.
+  if [[ -s $folder/aborted && ! -e $folder/killed && ! -e $folder/lost && -z $ended_by ]]; then
+    code=$(< "$folder/aborted")
+  fi
   ((code == 0)) || last_words "$code" >&2
   exit "$code"
 done

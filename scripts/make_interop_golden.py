@@ -50,6 +50,7 @@ MODELS = {
     "t5": ("T5ForConditionalGeneration", "T5Config", {**T5, "d_kv": 6, "num_decoder_layers": 3}),
     "t5-gated": ("T5ForConditionalGeneration", "T5Config", {**T5, "d_kv": 4, "feed_forward_proj": "gated-gelu",
                                                             "tie_word_embeddings": False}),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config", {**T5, "d_kv": 4}),
 }  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def main():
         model, config, keys = MODELS[name]
         model = getattr(transformers, model)(getattr(transformers, config)(**keys))
         folder = os.path.join(target, name)
-        if not getattr(model.config, "scale_decoder_outputs", True):
+        if not getattr(model.config, "scale_decoder_outputs", name != "mt5"):
             model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())  # transformers 5 ties every new T5
         for parameter in model.parameters():  # norms and biases too: what is 0 or 1 everywhere hides mistakes
             parameter.data = parameter.data + 0.1 * torch.randn_like(parameter)

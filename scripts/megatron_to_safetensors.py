@@ -12,27 +12,44 @@ SwiGLU, of Llama, Qwen2 (--add-qkv-bias) or Qwen3 (--qk-layernorm); add the toke
 merges.txt. Padding rows of the vocabulary stay unless --vocab-size says how many there are. Optimizer state is left
 behind.
 
-Checkpoints are Python pickles, which can run any code when they are read. Only plain data, bytes and argparse's Namespace are
-let in; --trust lets everything in, for files of people that you trust.
+Checkpoints are Python pickles, which can run any code when they are read. Here tensors and plain data are read, and an object
+of any other class (Megatron's enums among its arguments) is its class's name and contents: nothing of it is imported or
+run, so Megatron-LM need not be installed. --trust makes such objects, for files of people that you trust.
 """
 
 import argparse
+import collections
 import io
 import json
 import os
+import pickle
 import re
 import shutil
 import struct
 import sys
+import types
 
-import torch
+try:
+    import torch
+except ImportError:
+    sys.exit("error: this script reads PyTorch's files and needs it: pip install torch")
 
 SHARDED_ROWS = ("dense_h_to_4h.weight", "dense_h_to_4h.bias", "word_embeddings.weight", "word_embeddings_for_head.weight",
                 "output_layer.weight")  # fmt: skip
 SHARDED_COLUMNS = ("attention.dense.weight", "dense_4h_to_h.weight")
 
+# Classes and functions that pickles of tensors and plain data name.
+PLAIN = {("collections", "OrderedDict"): collections.OrderedDict, ("argparse", "Namespace"): argparse.Namespace,
+         ("io", "BytesIO"): io.BytesIO, ("_io", "BytesIO"): io.BytesIO, ("torch", "Size"): torch.Size,
+         ("_codecs", "encode"): lambda text, _: text.encode("latin1"), ("builtins", "bytes"): bytes, ("builtins", "set"): set,
+         ("__builtin__", "bytes"): bytes, ("__builtin__", "set"): set,
+         **{("torch._utils", name): getattr(torch._utils, name)
+            for name in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")},
+         **{("torch", str(kind).split(".")[1]): kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)}}  # fmt: skip
+
 # Names of other versions, as the ones that the rest of this script knows.
 NAMES = [(re.compile(pattern), name) for pattern, name in (
+    (r"(?:^|(?<=\.))(?:_orig_mod|module)\.", ""),  # of torch.compile and of wrappers for data parallelism
     (r"^decoder\.", "encoder."),
     (r"^language_model\.transformer\.", "language_model.encoder."),
     (r"\.attention\.(query_key_value|dense)\.", r".self_attention.\1."),
@@ -54,6 +71,8 @@ def stop(message):
 
 def find_folder(source, iteration):
     """The folder with the mp_rank folders."""
+    if not os.path.isdir(source):
+        stop(f"{source} is no folder; name the one that --save named, or one iter_... folder of it")
     if any(name.startswith("mp_rank_") for name in os.listdir(source)):
         return source
     if iteration is None:
@@ -62,8 +81,12 @@ def find_folder(source, iteration):
             stop(f"{source} has neither mp_rank folders nor latest_checkpointed_iteration.txt")
         with open(tracker, encoding="utf-8") as file:
             iteration = file.read().strip()
-    name = "release" if iteration == "release" else f"iter_{int(iteration):07d}"
-    return os.path.join(source, name)
+    if iteration != "release" and not iteration.isdigit():
+        stop(f"{source}: there is no iteration {iteration!r}; a number or release is right")
+    folder = os.path.join(source, "release" if iteration == "release" else f"iter_{int(iteration):07d}")
+    if not os.path.isdir(folder):
+        stop(f"{folder} is no folder; --iteration names another checkpoint of {source}")
+    return folder
 
 
 def find_ranks(folder):
@@ -87,12 +110,68 @@ def find_ranks(folder):
     return files, tensor, pipeline
 
 
+class Foreign:
+    """An object of a class that is not read: the class's name, and what the pickle says of the object."""
+
+    named = ""
+
+    def __new__(cls, *contents, **_):
+        self = object.__new__(cls)
+        self.contents = list(contents)
+        return self
+
+    def __init__(self, *contents, **_):
+        pass
+
+    def __setstate__(self, state):
+        self.contents.append(state)
+
+    def __setitem__(self, key, value):
+        self.contents.append((key, value))
+
+    def append(self, value):
+        self.contents.append(value)
+
+    def extend(self, values):
+        self.contents.extend(values)
+
+    add = append
+
+    def __hash__(self):
+        return id(self)
+
+    def __repr__(self):
+        return f"{self.named}({', '.join(map(repr, self.contents))})"
+
+
+def foreign(module, name):
+    return type("Foreign", (Foreign,), {"named": f"{module}.{name}"})
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Reads any class that is not of PLAIN as a Foreign one; imports and calls nothing by a name in the file."""
+
+    def find_class(self, module, name):
+        return PLAIN.get((module, name)) or foreign(module, name)
+
+
+class TrustingUnpickler(pickle.Unpickler):
+    """Imports what the machine has."""
+
+    def find_class(self, module, name):
+        try:
+            return super().find_class(module, name)
+        except (ImportError, AttributeError):
+            return foreign(module, name)
+
+
 def load(path, trust):
+    kind = TrustingUnpickler if trust else PlainUnpickler
+    module = types.SimpleNamespace(__name__="pickle", Unpickler=kind, load=lambda file, **options: kind(file, **options).load())
     try:
-        with torch.serialization.safe_globals([argparse.Namespace, io.BytesIO, bytes]):
-            return torch.load(path, map_location="cpu", weights_only=not trust)
+        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=module)
     except Exception as error:  # pickle's own kinds differ by version
-        stop(f"{path} cannot be read ({str(error).splitlines()[0]}); --trust reads pickles of people that you trust")
+        stop(f"{path} cannot be read ({str(error).splitlines()[0]})")
 
 
 def flatten(tree, prefix=""):

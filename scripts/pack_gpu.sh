@@ -1,33 +1,43 @@
 #!/usr/bin/env bash
-# Packs what was built, with the libraries it needs, for a GPU machine that has a driver and CUDA's libraries but none of
-# the packages of scripts/setup.sh. Usage: scripts/pack_gpu.sh [FILE.tar.xz] (default: $BUILD/gpu_pack.tar.xz)
+# Builds the programs with the CUDA backend, its tests and its benchmarks for any x86-64 processor with AVX2, and packs
+# them with the libraries that they need: for a GPU machine with a driver and CUDA's libraries but none of the packages
+# of scripts/setup.sh. Usage: scripts/pack_gpu.sh [FILE.tar.xz] (default: $BUILD/gpu_pack.tar.xz)
 #
-# There:  tar xf gpu_pack.tar.xz && cd gpu_pack && ./run scripts/gpu_test.sh      (./run COMMAND: with its libraries)
-#         ./run ./megatron_bench --version     ./run build/tests/gpu/bench_cuda_ops gpt2_124m
-# One rank, without mpirun. Build for the processor of that machine: make ARCH=x86-64-v3 CUDA=1.
-# From the environment: BUILD (build).
+# There:  tar xf gpu_pack.tar.xz && cd gpu_pack && scripts/gpu_session.sh 550      (all of docs/gpu_validation.md)
+#         ./run ./megatron_train --version      (./run COMMAND: with the pack's libraries. One rank, without mpirun)
+# From the environment: BUILD (build-gpu), MEGATRON_ARCH (x86-64-v3), MEGATRON_GPUS (90-real, the H100's family;
+# 80-real: A100's), JOBS, CMAKE_FLAGS, MOST_MIB (64): what the pack and the sources may have together, for machines that take no more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build=${BUILD:-build}
+export BUILD=${BUILD:-build-gpu}
+build=$BUILD
 file=$(realpath -m "${1:-$build/gpu_pack.tar.xz}")
-[[ -e $build/libmegatron_cuda.so ]] || { echo "pack: no CUDA backend in $build; make CUDA=1 builds it" >&2; exit 1; }
+tests=(test_cuda_checks test_cuda_device test_cuda_ops test_nccl test_cuda_training bench_cuda_ops)
+scripts=(gpu_session.sh gpu_test.sh gpu_parity.py gpu_report.py bench_pytorch_gpu.py pytorch_gpt.py)
+programs=(src/programs/megatron_*.cpp)
+programs=("${programs[@]##*/}")
+programs=("${programs[@]%.cpp}")
+
+MEGATRON_ARCH=${MEGATRON_ARCH:-x86-64-v3} MEGATRON_CUDA=1 \
+  CMAKE_FLAGS="-DMEGATRON_LINKS=OFF -DCMAKE_CUDA_ARCHITECTURES=${MEGATRON_GPUS:-90-real} ${CMAKE_FLAGS:-}" \
+  scripts/build.sh "${programs[@]}" "${tests[@]}"
+
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 pack=$folder/gpu_pack
 mkdir -p "$pack/build/tests/gpu" "$pack/lib/openmpi" "$pack/lib/pmix" "$pack/scripts"
 
-cp "$build"/libmegatron_cuda.so "$pack/build/"
-for program in "$build"/megatron_* "$build"/tests/gpu/{test_,bench_}*; do
-  [[ -f $program && -x $program ]] || continue
-  cp "$program" "$pack/${program/#$build/build}"
-  strip --strip-debug "$pack/${program/#$build/build}"
+cp "$build/libmegatron_cuda.so" "$pack/build/"
+for program in "${programs[@]}" "${tests[@]/#/tests/gpu/}"; do
+  [[ -x $build/$program ]] || { echo "pack: $build/$program is not there" >&2; exit 1; }
+  cp "$build/$program" "$pack/build/$program"
+  strip --strip-debug "$pack/build/$program"
 done
-for program in "$pack"/build/megatron_*; do
-  [[ -f $program ]] && ln -s "build/$(basename "$program")" "$pack/"
-done
-cp scripts/gpu_test.sh scripts/bench_pytorch_gpu.py scripts/pytorch_gpt.py "$pack/scripts/"
+for program in "${programs[@]}"; do ln -s "build/$program" "$pack/"; done
+cp "${scripts[@]/#/scripts/}" "$pack/scripts/"
 cp -r inputs "$pack/"
+git describe --always --dirty >"$pack/commit" 2>/dev/null || echo unknown >"$pack/commit"
 
 # Open MPI and PMIx load parts of themselves by name.
 libraries=$(dirname "$(ldconfig -p | awk '/libmpi\.so/ { print $NF; exit }')")
@@ -55,4 +65,10 @@ exec "$@"
 RUN
 chmod +x "$pack/run"
 tar -C "$folder" -cf - gpu_pack | xz -T0 -6 >"$file"
-echo "pack: $file, $(du -m "$file" | cut -f1) MiB ($(du -sm "$pack" | cut -f1) unpacked)"
+
+mebibytes() { awk '{ sum += $1 } END { printf "%d", sum / 1048576 + 1 }'; }
+packed=$(stat -c %s "$file" | mebibytes)
+sources=$(git ls-files -z 2>/dev/null | xargs -0r stat -c %s 2>/dev/null | mebibytes)
+echo "pack: $file: ${#programs[@]} programs, ${#tests[@]} tests and benchmarks, $packed MiB ($(du -sm "$pack" | cut -f1) unpacked); with the sources $((packed + sources)) MiB"
+((packed + sources <= ${MOST_MIB:-64})) ||
+  { echo "pack: more than ${MOST_MIB:-64} MiB: build for fewer GPUs (GPUS=90-real), or raise MOST_MIB" >&2; exit 1; }

@@ -186,6 +186,8 @@ turn "a turn" "save 00000020" 75 "stopped at step 20: back to the queue"  # the 
 turn "a turn" "save 00000015" 75 "stopped at step 15: back to the queue"  # 20 was damaged
 turn "a turn" "rm -r '$PWD/a turn/checkpoints/step_00000015'" 75 "gained nothing"
 turn "a turn" "save 00000030" 75 "scontrol requeue failed" 1
+turn "a turn" "save 00000040; exit 137" 137 "step 40 is saved: submitted again, the job continues from it"
+turn "a turn" "exit 6" 6 "step 40 is saved: submitted again, the job continues from it"
 turn 'a \"turn\"' "save 00000030" 2 "a name without quotes, backslashes"
 
 section "preprocess.sbatch makes the shards that one process makes"

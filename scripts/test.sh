@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [CTEST_ARGUMENT...], e.g. -R parity
 # Several tests at a time, up to four, where there are cores for them; CTEST_PARALLEL_LEVEL says otherwise.
-# The last line is always `N passed, N failed`; ends with 1 when something failed or when nothing ran.
+# The last line is always `N passed, N failed`, after what was skipped, with the reason; ends with 1 when something failed
+# or when nothing ran.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -18,6 +19,9 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 ctest --test-dir "${BUILD:-build}" --output-on-failure "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
+
+# Of passed tests ctest keeps the output in its log alone.
+grep -shE '^(skipped|left out): ' "${BUILD:-build}/Testing/Temporary/LastTest.log" | LC_ALL=C sort -u
 
 # ctest's own summary: "93% tests passed, 1 tests failed out of 14". Without it, nothing ran.
 passed=0

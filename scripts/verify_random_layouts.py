@@ -6,7 +6,8 @@ Usage: python3 scripts/verify_random_layouts.py [--count 500] [--first 0] [--see
 Configuration N of a seed is always the same: tiny models of every family and kind (positions, activations, norms, groups,
 biases, ties, windows, residuals), documents, orders, losses, precisions, dropout, growing batches and sequences, optimizers, on
 layouts of up to 8 ranks with every schedule. What is not verified is printed with the command that repeats it. Ends
-with 1 if there was any. A test runs the first dozen: tests/CMakeLists.txt.
+with 1 if there was any. Gradients beyond fp16 are no failure, if that is what the program says. A test runs the first
+dozen: tests/CMakeLists.txt.
 """
 
 import argparse
@@ -255,6 +256,12 @@ def make_corpus(folder, preprocess):
     return {"gpt": rows, "bert": sentences, "t5": sentences}
 
 
+def beyond_fp16(errors):
+    """Whether gradients overflowed at the drawn or the least loss scale, and the error says so of one rank alone."""
+    said = [line for line in errors.splitlines() if "error: " in line and "one rank in fp16 does not train" in line]
+    return any("by inf" in line for line in said)
+
+
 def verify(draw, number, folder, shards, program):
     """The failure in words; empty: it was verified, or was the reference itself."""
     path = os.path.join(folder, f"layout_{number}.toml")
@@ -274,6 +281,9 @@ def verify(draw, number, folder, shards, program):
             return f"not done after {TIME_LIMIT} s"
     said = "verified: " in output or "nothing to compare" in output
     if job.returncode == 0 and (said or draw.ranks == 1):
+        os.remove(path)
+        return ""
+    if beyond_fp16(errors):
         os.remove(path)
         return ""
     lines = [line for line in errors.splitlines() if "error: " in line or "warning: " in line]

@@ -42,8 +42,14 @@ status=0
 gained=$(LC_ALL=C comm -13 <(echo "$before") <(checkpoints) | tail -n 1)
 [[ $gained =~ /step_0*([0-9]+)/manifest.json\ [^/]*$ ]] && step=${BASH_REMATCH[1]}
 
-# 75: stopped early, with a good checkpoint. 0: done. Everything else is an error that trying again will not cure.
-((status == 75)) || exit "$status"
+# 75: stopped early, with a good checkpoint. 0: done. Everything else is an error: a mistake (2 to 5), which trying again
+# does not cure, or a failure, after which a person may.
+if ((status != 75)); then
+  if ((status == 1 || status > 5)) && [[ $(checkpoints | tail -n 1) =~ /step_0*([0-9]+)/manifest ]]; then
+    echo "== ended with exit code $status; step ${BASH_REMATCH[1]} is saved: submitted again, the job continues from it"
+  fi
+  exit "$status"
+fi
 if [[ -e $directory/STOP ]]; then
   echo "== $directory/STOP is there: not requeued; remove it and submit again to continue"
 elif [[ -z $gained ]]; then

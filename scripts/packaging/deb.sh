@@ -13,7 +13,7 @@ arch=${MEGATRON_ARCH:-}
 programs=(src/programs/megatron_*.cpp)
 programs=("${programs[@]##*/}")
 
-BUILD=$build MEGATRON_ARCH=$arch MEGATRON_CUDA=0 CMAKE_FLAGS="-DMEGATRON_TESTS=OFF ${CMAKE_FLAGS:-}" \
+BUILD=$build MEGATRON_ARCH=$arch MEGATRON_CUDA=0 CMAKE_FLAGS="-DMEGATRON_TESTS=OFF -DMEGATRON_LINKS=OFF ${CMAKE_FLAGS:-}" \
   scripts/build.sh "${programs[@]%.cpp}"
 rm -f "$build"/*.deb
 (cd "$build" && cpack -G DEB > cpack.log) || { cat "$build/cpack.log" >&2; exit 1; }

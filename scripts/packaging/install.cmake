@@ -17,7 +17,8 @@ endif()
 
 install(PROGRAMS scripts/launch.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME megatron_launch)
 install(PROGRAMS scripts/demo.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME megatron_demo)
-install(PROGRAMS scripts/download_vocab.sh scripts/fetch_text.sh DESTINATION ${shared_folder}/scripts)
+install(PROGRAMS scripts/download_vocab.sh scripts/download_checkpoint.sh scripts/fetch_text.sh scripts/fetch_url.sh
+        DESTINATION ${shared_folder}/scripts)
 install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${shared_folder})
 install(DIRECTORY inputs docs DESTINATION ${shared_folder} FILES_MATCHING PATTERN "*.toml" PATTERN "*.md")
 install(DIRECTORY slurm DESTINATION ${shared_folder} USE_SOURCE_PERMISSIONS

@@ -67,7 +67,7 @@ RankTimes play(const DecodingPipeline& benchmark, double seconds, int rounds, Co
   GenerationOptions options;
   options.sampling.max_new_tokens = benchmark.tokens;
   options.sampling.top_k = 1;
-  options.end = -1;  // no token
+  options.ends = {-1};  // no token
   Decoder decoder(config, grid_shape(config), world, std::move(compute), DType::f32,
                   sizes_for(jobs, options, config.model.sequence_length, 1, benchmark.groups));
   decoder.initialize(1);

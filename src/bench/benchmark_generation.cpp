@@ -95,7 +95,7 @@ class DecodingJob {
     GenerationOptions options;
     options.sampling.max_new_tokens = benchmark_.tokens;
     options.sampling.top_k = 1;
-    options.end = -1;  // no token
+    options.ends = {-1};  // no token
     std::vector<double> times;
     generate(decoder_, jobs, options, {}, [&](std::size_t job, std::int32_t) {
       if (job == 0) times.push_back(Seconds::now().wall);

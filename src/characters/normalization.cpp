@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "characters/case_tables.h"
 #include "characters/unicode_tables.h"
 #include "text/utf8.h"
 
@@ -17,8 +18,9 @@ constexpr std::uint32_t kSyllables = 0xAC00, kLeadingJamo = 0x1100, kVowelJamo =
 constexpr std::uint32_t kLeading = 19, kVowels = 21, kTrailing = 28, kSyllableCount = kLeading * kVowels * kTrailing;
 
 constexpr std::uint32_t kFirstDecomposed = 0xC0;
-constexpr std::uint32_t kFirstMark = 0x300;      ///< no character before this composes with the one in front of it
-constexpr unsigned char kFirstMarkByte = 0xCC;   ///< the first byte of kFirstMark; those of smaller ones are smaller
+constexpr std::uint32_t kFirstMark = 0x300;  ///< no character before this composes with the one in front of it
+/// By form: the least first byte of a character that may change, or that another may change with it.
+constexpr unsigned char kFirstByte[] = {0xCC, 0xC3, 0xC2, 0xC2};
 constexpr std::uint32_t kCodePoints = 0x110000;  ///< of Unicode
 
 class CanonicalTables {
@@ -83,8 +85,35 @@ class CanonicalTables {
   std::unordered_map<std::uint64_t, std::uint32_t> pairs_;
 };
 
-/// Puts decomposed characters in canonical order and composes them, in place.
-void order_and_compose(const CanonicalTables& tables, std::vector<std::uint32_t>& characters) {
+class CompatibilityTables {
+ public:
+  static const CompatibilityTables& instance() {
+    static const CompatibilityTables tables;
+    return tables;
+  }
+
+  bool is_inert(std::uint32_t c) const { return !pages_[c >> 8]; }
+  /// Whether the character is decomposed by compatibility, to what is appended.
+  bool decompose(std::uint32_t c, std::vector<std::uint32_t>& out) const {
+    if (is_inert(c)) return false;
+    const std::span<const CompatibilityDecomposition> table = compatibility_decompositions();
+    const auto found = std::lower_bound(
+        table.begin(), table.end(), c,
+        [](const CompatibilityDecomposition& row, std::uint32_t code) { return row.code_point < code; });
+    if (found == table.end() || found->code_point != c) return false;
+    for (const char16_t part : compatibility_parts().subspan(found->first, found->parts)) out.push_back(part);
+    return true;
+  }
+
+ private:
+  CompatibilityTables() : pages_(kCodePoints >> 8) {
+    for (const CompatibilityDecomposition& row : compatibility_decompositions()) pages_[row.code_point >> 8] = true;
+  }
+  std::vector<bool> pages_;  // 256 code points each: whether one of them is decomposed
+};
+
+/// Puts decomposed characters in canonical order, in place.
+void put_in_order(const CanonicalTables& tables, std::vector<std::uint32_t>& characters) {
   const auto by_class = [&](std::uint32_t a, std::uint32_t b) { return tables.class_of(a) < tables.class_of(b); };
   for (auto at = characters.begin(); at != characters.end();) {
     const auto is_starter = [&](std::uint32_t c) { return tables.class_of(c) == 0; };
@@ -92,6 +121,10 @@ void order_and_compose(const CanonicalTables& tables, std::vector<std::uint32_t>
     std::stable_sort(at, end, by_class);
     at = std::find_if_not(end, characters.end(), is_starter);
   }
+}
+
+/// Composes characters that are in order, in place.
+void compose(const CanonicalTables& tables, std::vector<std::uint32_t>& characters) {
   std::size_t kept = 0, starter = SIZE_MAX;
   int last_class = -1;  // of the last character that was kept since the starter; -1: none
   for (const std::uint32_t c : characters) {
@@ -119,14 +152,21 @@ std::uint8_t combining_class(std::uint32_t code_point) {
   return CanonicalTables::instance().class_of(code_point);
 }
 
-std::string_view normalized_nfc(std::string_view text, std::string& buffer) {
-  const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < kFirstMarkByte; };
+std::string_view normalized_text(std::string_view text, NormalForm form, std::string& buffer) {
+  const unsigned char first_byte = kFirstByte[static_cast<std::size_t>(form)];
+  const auto is_plain = [&](char c) { return static_cast<unsigned char>(c) < first_byte; };
   if (std::all_of(text.begin(), text.end(), is_plain)) return text;
   const CanonicalTables& tables = CanonicalTables::instance();
+  const bool compatible = form == NormalForm::kc || form == NormalForm::kd;
+  const bool composes = form == NormalForm::c || form == NormalForm::kc;
+  const CompatibilityTables* const others = compatible ? &CompatibilityTables::instance() : nullptr;
   buffer.clear();
   std::vector<std::uint32_t> pending;  // characters that later ones may still change
   const auto flush = [&] {
-    if (pending.size() > 1) order_and_compose(tables, pending);
+    if (pending.size() > 1) {
+      put_in_order(tables, pending);
+      if (composes) compose(tables, pending);
+    }
     for (const std::uint32_t c : pending) append_utf8(buffer, c);
     pending.clear();
   };
@@ -137,10 +177,11 @@ std::string_view normalized_nfc(std::string_view text, std::string& buffer) {
       buffer.push_back(text[at++]);
       continue;
     }
-    if (c.value < kFirstMark || tables.is_inert(c.value)) flush();
-    if (tables.is_inert(c.value)) {
+    const bool inert = tables.is_inert(c.value) && (others == nullptr || others->is_inert(c.value));
+    if (c.value < kFirstMark || inert) flush();
+    if (inert) {
       buffer.append(text, at, c.bytes);
-    } else {
+    } else if (others == nullptr || !others->decompose(c.value, pending)) {
       tables.decompose(c.value, pending);
     }
     at += c.bytes;

@@ -4,7 +4,9 @@
 // the default.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 namespace megatron {
@@ -23,6 +25,13 @@ struct Decomposition {
   std::uint32_t code_point, first, second;
   bool composes;
 };
+
+inline bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_point) {
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), code_point,
+                       [](std::uint32_t value, const CodePointRange& range) { return value < range.first; });
+  return after != ranges.begin() && code_point <= std::prev(after)->last;
+}
 
 std::span<const CodePointRange> word_ranges();
 /// Digits of the pre-tokenizer Digits, which follows a newer Unicode, that the split patterns do not count as \p{N}.

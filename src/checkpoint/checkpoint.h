@@ -43,6 +43,8 @@ struct TrainingState {
 
 struct SaveOptions {
   std::int64_t keep_last = 0;  ///< complete checkpoints that stay, this one included; 0: all
+  std::int64_t best =
+      -1;  ///< a step whose checkpoint stays as well; the one that is being saved: it is named in `best`
   /// Those up to this step stay as well: nothing has been learned since. Then of later ones only the new one does.
   std::int64_t nothing_learned_since = -1;
 };
@@ -66,8 +68,8 @@ SaveReport save_checkpoint(Communicator& world, const std::string& run_directory
 /// Throws Error(numerics) naming a tensor on all ranks if not all values that ranks own are finite.
 void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, Device& device);
 
-/// Bytes that saving `elements` parameters of all ranks takes, with room for tables and manifest.
-std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks);
+/// Bytes that must be free before `numbers` of all ranks are saved, with room for tables and manifest.
+std::int64_t room_for_checkpoint(std::int64_t numbers, int ranks);
 
 struct FoundCheckpoint {
   std::string path;

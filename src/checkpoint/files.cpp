@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "system/durable_file.h"
 
 namespace megatron {
 
@@ -36,13 +35,6 @@ class Descriptor {
 
   int get() const { return descriptor_; }
 
-  /// Network file systems may report a failed write only here.
-  void close(const std::string& path) {
-    const int descriptor = descriptor_;
-    descriptor_ = -1;
-    if (::close(descriptor) != 0 && errno != EINTR) fail_with_errno("write", path);
-  }
-
  private:
   static int open_retrying(const std::string& path, int flags) {
     int descriptor = -1;
@@ -54,12 +46,6 @@ class Descriptor {
 
   int descriptor_;
 };
-
-void sync_descriptor(const Descriptor& file, const std::string& path) {
-  while (::fsync(file.get()) != 0) {
-    if (errno != EINTR) fail_with_errno("flush to disk", path);
-  }
-}
 
 std::size_t read_block(const Descriptor& file, char* block, std::size_t bytes, const std::string& path) {
   std::size_t done = 0;
@@ -74,15 +60,6 @@ std::size_t read_block(const Descriptor& file, char* block, std::size_t bytes, c
     done += static_cast<std::size_t>(now);
   }
   return done;
-}
-
-void write_all(const Descriptor& file, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t now = ::write(file.get(), text.data(), text.size());
-    if (now < 0 && errno == EINTR) continue;
-    if (now < 0) fail_with_errno("write", path);
-    text.remove_prefix(static_cast<std::size_t>(now));
-  }
 }
 
 std::int64_t regular_bytes(const Descriptor& file, const std::string& path) {
@@ -147,20 +124,6 @@ void create_folder_durably(const std::string& path) {
   errno = error.value();
   if (error) fail_with_errno("create", path);
   if (created) sync_path(folder_of(path));
-}
-
-void create_file_durably(const std::string& path, std::string_view text) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
-  write_all(file, text, path);
-  sync_descriptor(file, path);
-  file.close(path);
-}
-
-void replace_file_durably(const std::string& folder, const std::string& name, std::string_view text) {
-  const std::string path = folder + "/" + name, temporary = folder + "/.tmp_" + name;
-  (void)::unlink(temporary.c_str());  // of a save that died
-  create_file_durably(temporary, text);
-  rename_durably(temporary, path);
 }
 
 std::string read_text_file(const std::string& path, std::int64_t limit) {

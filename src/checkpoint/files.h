@@ -1,6 +1,6 @@
 // Durable files: the few POSIX calls that the commit protocol is made of, each with an error that says what to do.
 //
-// Knows nothing of checkpoints; adds to system/durable_file.h what only folders of files need. Symbolic links are never
+// Knows nothing of checkpoints; adds to system/durable_file.h what folders of files need. Symbolic links are never
 // followed in the last component of a path. All functions throw Error(filesystem) unless they say otherwise.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "system/durable_file.h"
 #include "system/errno_text.h"
 
 namespace megatron {
@@ -31,10 +32,6 @@ std::int64_t file_bytes(const std::string& path);
 /// Creates a folder with its parents unless it is there.
 void create_folder_durably(const std::string& path);
 
-/// Creates `path`, which must not exist, with this text, and syncs it.
-void create_file_durably(const std::string& path, std::string_view text);
-/// Replaces `folder/name` atomically through `folder/.tmp_name`, and syncs the folder.
-void replace_file_durably(const std::string& folder, const std::string& name, std::string_view text);
 /// A regular file of at most `limit` bytes, whole.
 std::string read_text_file(const std::string& path, std::int64_t limit);
 

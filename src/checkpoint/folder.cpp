@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <system_error>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr const char* kTemporaryPrefix = ".tmp_";
 constexpr const char* kAsidePrefix = ".old_";
+constexpr const char* kDamageMark = "damaged";
 
 /// The names in a folder; none if it is not there. Error(filesystem) if it cannot be read: taking that for empty would
 /// begin a run anew over its own checkpoints.
@@ -139,6 +141,8 @@ std::string complaint_about_latest(const std::string& folder) {
 void clean_leftovers(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
     const std::string path = folder + "/" + name;
+    const bool pointer = name.starts_with("latest.") || name.starts_with("best.");
+    if (pointer && name.ends_with(".tmp")) (void)::unlink(path.c_str());  // of a save that died
     if (file_type(path) != FileType::directory) continue;
     if (const auto step = step_behind(name, kAsidePrefix)) {
       const std::string place = folder + "/" + step_folder_name(*step);
@@ -159,14 +163,24 @@ std::string remove_checkpoint(const std::string& path) try {
   (void)::unlink((path + "/" + kManifestName).c_str());
   for (const std::string& name : names_in(path)) {
     const std::string file = path + "/" + name;
-    const bool ours = is_rank_file_name(name) || std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles),
-                                                           name) != std::end(kTokenizerFiles);
+    const bool ours =
+        is_rank_file_name(name) || name == kDamageMark || name == kModelFragment ||
+        std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) != std::end(kTokenizerFiles);
     if (ours && file_type(file) == FileType::regular) (void)::unlink(file.c_str());
   }
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
   return fmt::format("{} could not be removed: {}", path, std::generic_category().message(errno));
 } catch (const Error& error) {
   return error.what();
+}
+
+void mark_damage(const std::string& path, const std::string& damage) {
+  const std::string mark = path + "/" + kDamageMark;
+  if (damage.empty()) {
+    (void)::unlink(mark.c_str());
+  } else {
+    std::ofstream(mark) << damage << "\n";
+  }
 }
 
 std::vector<std::string> retain(const std::string& folder, std::int64_t step, const SaveOptions& options) try {
@@ -176,9 +190,10 @@ std::vector<std::string> retain(const std::string& folder, std::int64_t step, co
   std::int64_t kept = 1;  // the one just committed
   for (const std::int64_t other : steps_in(folder)) {
     const std::string path = folder + "/" + step_folder_name(other);
-    if (other == step || other <= options.nothing_learned_since) continue;
+    if (other == step || other == options.best || other <= options.nothing_learned_since) continue;
     if (other < step && kept < options.keep_last && learning) {
-      const Looks looks = looks_of(path);
+      const bool marked = file_type(path + "/" + kDamageMark) != FileType::absent;
+      const Looks looks = marked ? Looks::damaged : looks_of(path);
       if (looks == Looks::complete) ++kept;
       if (looks != Looks::damaged) continue;
     }

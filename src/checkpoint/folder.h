@@ -14,11 +14,17 @@
 
 namespace megatron {
 
+inline constexpr const char* kModelFragment = "model.toml";  ///< of an import: the part of an input file that trains it
+
 std::string checkpoints_folder(const std::string& run_directory);
 std::string step_folder_name(std::int64_t step);                    ///< "step_00000100"
 std::string temporary_folder_name(std::int64_t step);               ///< ".tmp_step_00000100"
 std::string aside_folder_name(std::int64_t step);                   ///< ".old_step_00000100"
 std::optional<std::int64_t> step_in_name(const std::string& name);  ///< the reverse of step_folder_name
+
+/// The folder of step folders in a run directory that a user named, or that folder itself; "" where `path` must be a
+/// checkpoint. Error(checkpoint) with what to name instead.
+std::string folder_of_steps(const std::string& path);
 
 /// The steps of all step folders, newest first, whatever their state.
 std::vector<std::int64_t> steps_in(const std::string& folder);
@@ -39,6 +45,10 @@ void clean_leftovers(const std::string& folder);
 
 /// Removes a folder's manifest, rank files and, if nothing else is in it, itself. Empty, or what stood in the way.
 std::string remove_checkpoint(const std::string& path);
+
+/// Notes in a folder that its files are not what was saved, or with an empty text that they are: what is damaged takes
+/// no place of SaveOptions::keep_last.
+void mark_damage(const std::string& path, const std::string& damage);
 
 /// After the commit of `step`: keeps what SaveOptions say; what has later steps is an abandoned future (the run fell
 /// back from it) and goes as well. Returns complaints.

@@ -1,4 +1,4 @@
-// What is free on a disk.
+// Free space of a disk, and the disk on which a folder that is yet to be made will lie.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,9 @@
 #include <string>
 
 namespace megatron {
+
+/// `directory`, or the nearest folder above it that exists.
+std::string existing_folder(const std::string& directory);
 
 /// Bytes that are free for this user on the file system of `directory`, or of the nearest folder above it that exists;
 /// nothing where the file system does not count. Throws Error(filesystem) where it cannot be asked.

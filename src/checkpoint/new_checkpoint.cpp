@@ -26,13 +26,6 @@ void require_absent(const std::string& target) {
          "{} is there already; remove it or give another target", target);
 }
 
-/// The place, in a folder that is there.
-std::string prepared_place(const std::string& target) {
-  const fs::path place = place_of(target);
-  create_folder_durably(place.parent_path().string());
-  return place.string();
-}
-
 /// Another name than a run's own saves have before they count: a run cleans those up, and so may be running here.
 std::string making_name(const fs::path& place) {
   return ".making_" + place.filename().string();
@@ -101,7 +94,7 @@ void check_new_checkpoint(const std::string& target, std::int64_t step) {
 }
 
 NewFolder::NewFolder(const std::string& target, FolderRemoval removal)
-    : lock_(prepared_place(target)), folder_(pending_folder(place_of(target), removal)) {
+    : lock_(place_of(target).string()), folder_(pending_folder(place_of(target), removal)) {
   require_absent(target);
   remove_unfinished(place_of(target), removal);
   folder_.create();
@@ -130,7 +123,7 @@ NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std
   for (const auto& [name, tensor] : source.tensors()) elements += tensor.shape.elements();
   check_new_checkpoint(target, source.state().step);
   check_free_space(place_of(target).parent_path().string(),
-                   checkpoint_bytes(elements * (1 + source.moments()), false, ranks));
+                   room_for_checkpoint(elements * (1 + source.moments()), ranks));
   const auto contents = [&](int rank) {
     std::vector<TensorSlice> slices;
     for (TensorSlice& slice : layout(rank)) {

@@ -156,9 +156,12 @@ class CheckpointOpener {
 
 namespace {
 
-/// The newest one that opens, of a folder of step folders.
+/// The newest one that opens, of a folder of step folders. `own`: of this run, which notes what is damaged.
 std::optional<CheckpointReader> open_newest_in(Communicator& world, const std::string& folder,
-                                               std::vector<std::string>& warnings) {
+                                               std::vector<std::string>& warnings, bool own) {
+  const auto note = [&](const std::string& path, const std::string& damage) {
+    if (own && world.rank() == 0) mark_damage(path, damage);
+  };
   const json found = json::parse(text_of_root(world, [&] {
     return json{{"steps", steps_in(folder)}, {"complaint", complaint_about_latest(folder)}}.dump(
         -1, ' ', false, json::error_handler_t::replace);
@@ -173,13 +176,16 @@ std::optional<CheckpointReader> open_newest_in(Communicator& world, const std::s
   for (const std::int64_t step : steps) {
     const std::string path = folder + "/" + step_folder_name(step);
     try {
-      return CheckpointOpener::open(world, path);
+      CheckpointReader reader = CheckpointOpener::open(world, path);
+      note(path, "");
+      return reader;
     } catch (const NewerFormat& error) {
       fail(ErrorKind::checkpoint, "{} cannot be loaded: {}", path, error.what());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::checkpoint) throw;
       damage += fmt::format("\n  {}: {}", path, error.what());
       warnings.push_back(fmt::format("checkpoint {} is damaged and passed over: {}", path, error.what()));
+      note(path, error.what());
     }
   }
   verify(steps.empty(), ErrorKind::checkpoint,
@@ -191,12 +197,9 @@ std::optional<CheckpointReader> open_newest_in(Communicator& world, const std::s
 
 std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, const std::string& run_directory,
                                                        std::vector<std::string>& warnings) {
-  return open_newest_in(world, checkpoints_folder(run_directory), warnings);
+  return open_newest_in(world, checkpoints_folder(run_directory), warnings, true);
 }
 
-namespace {
-
-/// The folder of step folders that a user named, or nothing: then it must be a checkpoint itself.
 std::string folder_of_steps(const std::string& path) {
   const std::string below = checkpoints_folder(path);
   if (file_type(below + "/.") == FileType::directory) return below;
@@ -213,13 +216,11 @@ std::string folder_of_steps(const std::string& path) {
   return "";
 }
 
-}  // namespace
-
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings) {
   const std::string folder = text_of_root(world, [&] { return folder_of_steps(path); });
   if (!folder.empty()) {
-    auto reader = open_newest_in(world, folder, warnings);
+    auto reader = open_newest_in(world, folder, warnings, false);
     verify(reader.has_value(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);
     return std::move(*reader);
   }

@@ -128,6 +128,15 @@ const char* dataset_of(StateKind kind) {
   return kind == StateKind::value ? "value" : kind == StateKind::m ? "m" : "v";
 }
 
+std::int64_t rank_file_bytes(const std::vector<TensorSlice>& slices, int moments) {
+  constexpr std::int64_t kHeaders = 4096;  // HDF5's own
+  if (slices.empty()) return 0;
+  std::int64_t elements = 0;
+  for (const TensorSlice& slice : slices) elements += slice.count;
+  return elements * static_cast<std::int64_t>(sizeof(float)) * (1 + moments) +
+         static_cast<std::int64_t>(table_text(slices).size()) + kHeaders;
+}
+
 std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
                            int moments, const NumberSource& numbers) {
   internal_check(!slices.empty(), "a rank that owns nothing writes no file");

@@ -40,6 +40,9 @@ FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& owned,
                            Device& device);
 
+/// The size of a rank file of these slices, of which the tensors do not count; 0 of none, which make no file.
+std::int64_t rank_file_bytes(const std::vector<TensorSlice>& slices, int moments);
+
 /// A slice of a rank file's table, checked on its own.
 struct TableEntry {
   std::string name;

@@ -14,12 +14,17 @@
 
 namespace megatron {
 
-std::optional<std::int64_t> free_space(const std::string& directory) {
+std::string existing_folder(const std::string& directory) {
   std::filesystem::path place = std::filesystem::absolute(directory);
   std::error_code error;
   while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  return place.string();
+}
+
+std::optional<std::int64_t> free_space(const std::string& directory) {
   struct statvfs status {};
-  if (::statvfs(place.c_str(), &status) != 0) fail_with_errno("examine the file system of", directory);
+  if (::statvfs(existing_folder(directory).c_str(), &status) != 0)
+    fail_with_errno("examine the file system of", directory);
   if (status.f_blocks == 0) return std::nullopt;
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
@@ -46,6 +51,8 @@ void check_writable(const std::string& directory) {
 }
 
 void clean_checkpoints(const std::string& run_directory) {
+  remove_temporaries({run_directory + "/config.toml", run_directory + "/loss.svg", run_directory + "/report.html"});
+  remove_temporaries({checkpoints_folder(run_directory) + "/.tmp_mark"});
   clean_leftovers(checkpoints_folder(run_directory));
 }
 

@@ -32,9 +32,9 @@ SaveReport save_checkpoint(Communicator& world, const std::string& run_directory
   return report;
 }
 
-std::int64_t checkpoint_bytes(std::int64_t elements, bool with_optimizer, int ranks) {
+std::int64_t room_for_checkpoint(std::int64_t numbers, int ranks) {
   constexpr std::int64_t kTableBytes = 64 << 10, kManifestBytes = 1 << 20;
-  return elements * 4 * (with_optimizer ? 3 : 1) + kTableBytes * ranks + kManifestBytes;
+  return numbers * 4 + kTableBytes * ranks + kManifestBytes;
 }
 
 }  // namespace megatron

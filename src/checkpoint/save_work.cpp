@@ -39,7 +39,7 @@ void SaveWork::prepare() {
         if (!root()) return;
         create_folder_durably(folder_);
         clean_leftovers(folder_);
-        check_free_space(folder_, checkpoint_bytes(numbers, false, world_.size()));
+        check_free_space(folder_, room_for_checkpoint(numbers, world_.size()));
         pending_.create();
       },
       ErrorKind::filesystem);
@@ -94,15 +94,16 @@ void SaveWork::gather_manifest() {
 void SaveWork::publish() {
   bytes_ = manifest_.file_bytes() + pending_.write_manifest(manifest_);
   pending_.commit();
-  name_latest();
+  name_step("latest", state_.step);
+  if (options_.best >= 0) name_step("best", options_.best);  // also where an earlier save could not
   for (std::string& complaint : retain(folder_, state_.step, options_)) {
     warnings_.push_back(std::move(complaint));
   }
 }
 
-// `latest` is a hint for people: the step folders are what counts, so that failing here fails nothing.
-void SaveWork::name_latest() try {
-  replace_file_durably(folder_, "latest", step_folder_name(state_.step) + "\n");
+// `latest` and `best` are hints for people: the step folders are what counts, so that failing here fails nothing.
+void SaveWork::name_step(const char* file, std::int64_t step) try {
+  replace_file_durably(folder_ + "/" + file, step_folder_name(step) + "\n");
 } catch (const Error& error) {
   warnings_.emplace_back(error.what());
 }

@@ -36,7 +36,7 @@ class SaveWork {
  private:
   std::string describe_part() const;
   std::string rank_file_path() const;
-  void name_latest();
+  void name_step(const char* file, std::int64_t step);
 
   Communicator& world_;
   TrainingState state_;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "system/host_name.h"
+
 namespace megatron {
 
 namespace {
@@ -31,7 +33,7 @@ std::string run_and_describe(const std::function<void()>& work, std::optional<Er
 void agree(Communicator& world, const std::function<void()>& work, std::optional<ErrorKind> kind) {
   std::string failure = run_and_describe(work, kind);
   if (!world.any_rank(!failure.empty())) return;
-  const std::vector<std::string> failures = world.gather_texts(failure, 0);
+  const std::vector<std::string> failures = world.gather_texts(failure, 0), hosts = world.gather_texts(host_name(), 0);
   // What all ranks found alike needs no rank in front of it; only the root knows, and tells.
   const bool alike = std::all_of(failures.begin(), failures.end(),
                                  [&](const std::string& other) { return other == failures.front(); });
@@ -40,12 +42,12 @@ void agree(Communicator& world, const std::function<void()>& work, std::optional
     if (failures[rank].empty()) continue;
     const std::size_t space = failures[rank].find(' ');
     first = failures[rank].substr(0, space + 1);
-    if (!alike) first += fmt::format("rank {}: ", rank);
+    if (!alike) first += fmt::format("rank {} on {}: ", rank, hosts[rank]);
     first += failures[rank].substr(space + 1);
   }
   first = world.broadcast_text(first, 0);
   const std::size_t space = first.find(' ');
-  throw Error(static_cast<ErrorKind>(std::stoi(first.substr(0, space))), first.substr(space + 1));
+  throw AgreedError(static_cast<ErrorKind>(std::stoi(first.substr(0, space))), first.substr(space + 1));
 }
 
 }  // namespace megatron

@@ -1,15 +1,28 @@
 #include "comm/mpi_session.h"
 
+#include <fmt/ranges.h>
+#include <unistd.h>
+
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <sstream>
 
 #include "comm/activity_board.h"
 #include "comm/mpi_communicator.h"
+#include "system/job_end.h"
+#include "system/launcher.h"
 
 namespace megatron {
+
+namespace {
+
+constexpr double kSecondsToEnd = 15;  // from an abort to the end of what has not heard of it
+
+}  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv) {
   int provided = MPI_THREAD_SINGLE;
@@ -34,6 +47,16 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
   world_ = make_mpi_world();
   world_->set_activity(&board_->own());
+  learn_hosts();
+}
+
+void MpiSession::learn_hosts() {
+  const std::string job =
+      fmt::format("{}.{:x}", ::getpid(), std::chrono::system_clock::now().time_since_epoch().count());
+  const std::vector<std::string> hosts = world_->gather_texts(host_, 0);
+  std::istringstream words(world_->broadcast_text(fmt::format("{} {}", job, fmt::join(hosts, " ")), 0));
+  words >> job_;
+  for (std::string host; words >> host;) hosts_.push_back(host);
 }
 
 MpiSession::~MpiSession() {
@@ -62,6 +85,13 @@ std::string MpiSession::where() const {
 }
 
 void MpiSession::abort(int exit_code) {
+  std::vector<pid_t> processes = {::getpid()};
+  for (const Activity* rank : board_->all()) {
+    if (rank->process() > 0 && runs_this_program(rank->process())) processes.push_back(rank->process());
+  }
+  if (const pid_t launcher = launcher_process()) processes.push_back(launcher);
+  kill_later(processes, kSecondsToEnd);
+  leave_exit_code(exit_code);
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);

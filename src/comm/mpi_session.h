@@ -29,6 +29,8 @@ class MpiSession {
   int local_rank() const { return local_rank_; }  ///< among the ranks on this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }  ///< of all ranks
+  const std::string& job() const { return job_; }                   ///< a name that other jobs do not have
   std::string where() const;  ///< "rank 3 of 8 on node07": put in front of an error's message
 
   Communicator& world() { return *world_; }
@@ -39,16 +41,20 @@ class MpiSession {
   std::vector<Activity*> neighbours();
 
   /// Ends all ranks of the job within seconds; the launcher returns `exit_code`. Output is flushed first. May be called
-  /// from any thread, also while another one communicates.
+  /// from any thread, also while another one communicates. Ranks of this host that are still there a while later are
+  /// killed, and then the launcher's process here, which may be waiting for a host that is cut off.
   [[noreturn]] void abort(int exit_code);
 
   /// MPI's name and version, one line, for --version. May be called without a session.
   static std::string library_version();
 
  private:
+  void learn_hosts();
+
   std::unique_ptr<ActivityBoard> board_;  // outlives the world, which writes there
   std::unique_ptr<Communicator> world_;
-  std::string host_;
+  std::string host_, job_;
+  std::vector<std::string> hosts_;
   int local_rank_ = 0, local_size_ = 1;
 };
 

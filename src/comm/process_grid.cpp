@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/group_members.h"
 #include "text/text.h"
 
 namespace megatron {
@@ -84,6 +85,31 @@ std::vector<int> colours_of(const GridShape& shape, const ToFirst& to_first) {
   return colours;
 }
 
+std::vector<int> colours_of_row(const GridShape& shape, const GroupRow& row) {
+  return colours_of(shape, [&](GridCoordinates& at) { row.to_first(at, shape); });
+}
+
+std::vector<int> colours_of_tie(const GridShape& shape, const std::vector<int>& stages) {
+  return colours_of(shape, [&](GridCoordinates& at) {
+    if (std::find(stages.begin(), stages.end(), at.pipeline) != stages.end()) at.pipeline = stages.front();
+  });
+}
+
+std::string name_of_tie(std::size_t index) {
+  return std::string(kTieName) + std::to_string(index);
+}
+
+std::optional<std::vector<int>> colours_of_group(const GridShape& shape, std::string_view name) {
+  if (name == "world") return std::vector<int>(static_cast<std::size_t>(shape.ranks()), 0);
+  for (const GroupRow& row : kRows) {
+    if (name == row.name) return colours_of_row(shape, row);
+  }
+  for (std::size_t i = 0; i < shape.ties.size(); ++i) {
+    if (name == name_of_tie(i)) return colours_of_tie(shape, shape.ties[i]);
+  }
+  return std::nullopt;
+}
+
 void check_ties(const GridShape& shape) {
   for (const std::vector<int>& stages : shape.ties) {
     internal_check(!stages.empty() && stages.front() >= 0 && stages.back() < shape.pipeline &&
@@ -93,6 +119,20 @@ void check_ties(const GridShape& shape) {
 }
 
 }  // namespace
+
+std::string_view name_of(Group group) {
+  return kRows[static_cast<std::size_t>(group)].name;
+}
+
+std::optional<int> world_rank_of(const GridShape& shape, std::string_view group, int rank, int member) {
+  const std::optional<std::vector<int>> colours = colours_of_group(shape, group);
+  if (!colours || rank < 0 || rank >= shape.ranks()) return std::nullopt;
+  for (int other = 0; other < shape.ranks(); ++other) {
+    const bool same = (*colours)[static_cast<std::size_t>(other)] == (*colours)[static_cast<std::size_t>(rank)];
+    if (same && member-- == 0) return other;
+  }
+  return std::nullopt;
+}
 
 ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicator* transport)
     : world_(world), shape_(shape) {
@@ -113,9 +153,7 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
 
   check_ties(shape);
 
-  const auto colours_of_row = [&](const GroupRow& row) {
-    return colours_of(shape_, [&](GridCoordinates& at) { row.to_first(at, shape_); });
-  };
+  const auto colours_of_row = [&](const GroupRow& row) { return megatron::colours_of_row(shape_, row); };
   Communicator& tensors = transport != nullptr ? *transport : world;
   for (const GroupRow& row : kRows) {
     const std::vector<int> colours = colours_of_row(row);
@@ -127,10 +165,7 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
     place = &add((row.carries == Carries::tensors ? tensors : world).split_known(colours, row.name));
   }
   for (const std::vector<int>& stages : shape_.ties) {
-    const std::vector<int> colours = colours_of(shape_, [&](GridCoordinates& at) {
-      if (std::find(stages.begin(), stages.end(), at.pipeline) != stages.end()) at.pipeline = stages.front();
-    });
-    ties_.push_back(&add(tensors.split_known(colours, "tie " + std::to_string(ties_.size()))));
+    ties_.push_back(&add(tensors.split_known(colours_of_tie(shape_, stages), name_of_tie(ties_.size()))));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -48,6 +49,9 @@ int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape
 /// The groups that every grid has. Who their members are: the table in process_grid.cpp, where a new one is a row.
 enum class Group { tensor, context, data, copies, expert, expert_copies, control, pipeline, model, kv_replicas };
 inline constexpr std::size_t kGroupCount = 10;
+/// The name of a group's communicators. A group that has another's members may be that one, and have its name.
+std::string_view name_of(Group group);
+inline constexpr std::string_view kTieName = "tie ";  ///< the start of a tie's name, before its index
 
 class ProcessGrid {
  public:

@@ -129,6 +129,8 @@ struct ModelConfig {
   }
   /// Whether it has two streams of tokens: an encoder's, and a decoder's that sees it.
   bool has_decoder() const { return family == "t5"; }
+  /// Tokens of the stream that predicts the next one.
+  std::int64_t predicted_length() const { return has_decoder() ? decoder_sequence_length : sequence_length; }
   /// Of encoder and decoder.
   std::int64_t all_layers() const {
     return layers + (!has_decoder() ? 0 : decoder_layers > 0 ? decoder_layers : layers);
@@ -180,6 +182,7 @@ struct TrainConfig {
   std::uint64_t seed = 1234;
   std::int64_t evaluate_every = 0;  // steps; 0: only at the end
   bool evaluate_every_epoch = false;
+  bool evaluate_at_start = false;
   std::int64_t evaluate_steps = 10;
   std::int64_t max_skipped_steps = 20;      // in a row
   std::int64_t check_replicas_every = 100;  // steps, and before each save; 0: never
@@ -255,6 +258,7 @@ struct LearningRateConfig {
 struct BlendPart {
   std::string path;
   double weight = 1;
+  std::string name = {};  // all parts of a blend have one, or none has
 
   bool operator==(const BlendPart&) const = default;
 };
@@ -270,6 +274,8 @@ struct Blend {
   Blend(const char* path) : Blend(std::string(path)) {}
 
   bool empty() const { return parts.empty(); }
+  /// Whether evaluations report each set by its name.
+  bool named() const { return !parts.empty() && !parts.front().name.empty(); }
   bool operator==(const Blend&) const = default;
 };
 
@@ -325,14 +331,21 @@ struct EvaluationConfig {
   bool operator==(const EvaluationConfig&) const = default;
 };
 
+inline constexpr double kDefaultSaveMinutes = 30;
+
 struct CheckpointConfig {
   std::int64_t every_steps = 0;  // 0: only the last step
   bool never = false;            // every_steps = "never"
-  double every_minutes = 0;
+  std::optional<double> every_minutes;
   std::int64_t keep_last = 2;  // 0: all
+  bool keep_best = false;
   bool resume = true;
   std::string load, initialize_from;
+  std::int64_t consumed_samples = 0;  // of the data's order, before the run
   bool async = false;
+
+  /// The longest time between saves; 0: no limit.
+  double minutes_between() const { return every_minutes.value_or(never ? 0 : kDefaultSaveMinutes); }
 
   bool operator==(const CheckpointConfig&) const = default;
 };

@@ -45,6 +45,14 @@ ModelConfig mistral_7b() {
                  [](ModelConfig& model) { model.attention_window = 4096; });
 }
 
+ModelConfig mixtral(const ModelConfig& sizes, std::int64_t ffn_hidden_size) {
+  return changed(llama(sizes, 8, ffn_hidden_size, 1e6), [](ModelConfig& model) {
+    model.moe.experts = 8;
+    model.moe.drop = "none";
+    model.moe.balance_coefficient = 0.02;
+  });
+}
+
 ModelConfig qwen2(const ModelConfig& sizes, std::int64_t query_groups, std::int64_t ffn_hidden_size, bool tied) {
   return changed(llama(sizes, query_groups, ffn_hidden_size, 1e6), [&](ModelConfig& model) {
     model.norm_epsilon = 1e-6;
@@ -129,7 +137,7 @@ ModelConfig t5(const ModelConfig& sizes, std::int64_t ffn_hidden_size, std::int6
   });
 }
 
-// Version 1.1, of Flan-T5 too.
+// Version 1.1, of Flan-T5 and mT5 too.
 ModelConfig gated_t5(const ModelConfig& sizes, std::int64_t ffn_hidden_size) {
   return changed(t5(sizes, ffn_hidden_size), [](ModelConfig& model) {
     model.activation = "geglu";
@@ -176,6 +184,7 @@ std::string plain_name(std::string_view name) {
     if (c != '-' && c != '_' && c != ' ') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   if (plain.starts_with("meta")) plain.erase(0, 4);
+  if (const std::size_t version = plain.rfind("v0."); version != plain.npos) plain.resize(version);  // Mistral's
   if (plain.ends_with("hf")) plain.resize(plain.size() - 2);
   return plain;
 }
@@ -203,6 +212,10 @@ std::span<const ModelPreset> model_presets() {
       {"llama3-8b", llama(gpt(32, 4096, 32, 8192), 8, 14336, 500000), "8.0B parameters with 128256 tokens"},
       {"llama3-70b", llama(gpt(80, 8192, 64, 8192), 8, 28672, 500000), "70.6B parameters with 128256 tokens"},
       {"mistral-7b", mistral_7b(), "7.2B parameters with 32000 tokens"},
+      {"mixtral-8x7b", mixtral(gpt(32, 4096, 32, 32768), 14336),
+       "46.7B parameters with 32000 tokens: 8 experts, 2 of them per token"},
+      {"mixtral-8x22b", mixtral(gpt(56, 6144, 48, 65536), 16384),
+       "141B parameters with 32768 tokens: 8 experts, 2 of them per token"},
       {"qwen2.5-0.5b", qwen2(gpt(24, 896, 14, 32768), 2, 4864, true), "494M parameters with 151936 tokens"},
       {"qwen2.5-7b", qwen2(gpt(28, 3584, 28, 131072), 4, 18944, false), "7.6B parameters with 152064 tokens"},
       {"qwen3-0.6b", qwen3(gpt(28, 1024, 16, 32768), 3072, true), "596M parameters with 151936 tokens"},
@@ -227,6 +240,11 @@ std::span<const ModelPreset> model_presets() {
       {"t5-v1_1-large", gated_t5(gpt(24, 1024, 16, 512), 2816), "783M parameters with 32128 tokens"},
       {"t5-v1_1-xl", gated_t5(gpt(24, 2048, 32, 512), 5120), "2.85B parameters with 32128 tokens"},
       {"t5-v1_1-xxl", gated_t5(gpt(24, 4096, 64, 512), 10240), "11.1B parameters with 32128 tokens"},
+      {"mt5-small", gated_t5(gpt(8, 512, 6, 1024), 1024), "300M parameters with 250112 tokens"},
+      {"mt5-base", gated_t5(gpt(12, 768, 12, 1024), 2048), "582M parameters with 250112 tokens"},
+      {"mt5-large", gated_t5(gpt(24, 1024, 16, 1024), 2816), "1.23B parameters with 250112 tokens"},
+      {"mt5-xl", gated_t5(gpt(24, 2048, 32, 1024), 5120), "3.74B parameters with 250112 tokens"},
+      {"mt5-xxl", gated_t5(gpt(24, 4096, 64, 1024), 10240), "12.9B parameters with 250112 tokens"},
       {"megatron-t5-220m", megatron_t5(gpt(12, 768, 12, 512)), "222M parameters with 30624 tokens"},
   };
   return presets;

@@ -16,6 +16,8 @@ struct ModelPreset {
 };
 
 std::span<const ModelPreset> model_presets();
+/// For messages: where to read their names.
+inline constexpr const char* kPresetList = "inputs/README.md and `man megatron_train` list the presets";
 
 /// The preset of this name, or of another that is in use for the same model ("gpt2", "meta-llama/Llama-2-7b-hf");
 /// nullptr if there is none.

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/philox.h"
+#include "config/presets.h"
 #include "config/task.h"
 #include "config/unsupported.h"
 
@@ -94,7 +95,9 @@ struct Print {
     if (blend == Blend(blend.parts[0].path)) return quoted(blend.parts[0].path);
     std::vector<std::string> parts;
     for (const BlendPart& part : blend.parts) {
-      parts.push_back(fmt::format("{{path = {}, weight = {}}}", quoted(part.path), decimal(part.weight)));
+      parts.push_back(fmt::format("{{{}path = {}, weight = {}}}",
+                                  part.name.empty() ? "" : fmt::format("name = {}, ", quoted(part.name)),
+                                  quoted(part.path), decimal(part.weight)));
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));
   }
@@ -160,6 +163,67 @@ std::string print_config(const Config& config) {
     }
   }
   return result;
+}
+
+namespace {
+
+/// The values of a file that gives model.preset alone.
+Config base_of(const Config& config) {
+  Config base;
+  if (const ModelPreset* preset = find_preset(config.model.preset)) apply_preset(*preset, base.model);
+  return base;
+}
+
+/// "" where the key need not be given.
+std::string given_value(const Key& key, const Config& config, const Config& base) {
+  const std::string value = print_value(key, config);
+  return value != print_value(key, base) || key.name == "preset" ? value : "";
+}
+
+/// A key's line, with the first sentence of its help.
+std::string commented(const Key& key, const std::string& value) {
+  constexpr std::size_t kColumn = 44, kWidth = 120;
+  std::string_view help = key.help.substr(0, std::min(key.help.find(". "), key.help.find(';')));
+  if (help.ends_with('.')) help.remove_suffix(1);
+  const std::string line = fmt::format("{} = {}", key.name, value);
+  const std::string after = fmt::format("{:<{}}  # {}\n", line, kColumn, help);
+  if (help.empty() || after.find('\n') + 1 < after.size()) return line + "\n";
+  return after.size() <= kWidth ? after : fmt::format("# {}\n{}\n", help, line);
+}
+
+/// Lines of the keys that `says` has one for, under the headings of `tables`.
+template <class Tables, class Says>
+std::string print_tables(const Tables& tables, const Says& says) {
+  std::string result;
+  for (const std::string_view table : tables) {
+    std::string lines;
+    for (const Key& key : schema()) {
+      if (key.table == table) lines += says(key);
+    }
+    if (!lines.empty()) result += fmt::format("{}[{}]\n{}", result.empty() ? "" : "\n", table, lines);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string print_given_keys(const Config& config) {
+  std::vector<std::string_view> tables;
+  for (const TableDescription& table : schema_tables()) tables.push_back(table.name);
+  const Config base = base_of(config);
+  return print_tables(tables, [&](const Key& key) -> std::string {
+    if (is_to_come(key, config)) return "";
+    const std::string value = given_value(key, config, base);
+    return value.empty() ? "" : commented(key, value);
+  });
+}
+
+std::string print_given(const Config& config, std::span<const std::string_view> tables) {
+  const Config base = base_of(config);
+  return print_tables(tables, [&](const Key& key) -> std::string {
+    const std::string value = given_value(key, config, base);
+    return value.empty() ? "" : fmt::format("{} = {}\n", key.name, value);
+  });
 }
 
 std::vector<std::string> changed_keys(const std::string& saved, const Config& config) {

@@ -1,7 +1,9 @@
 // A Config as text: TOML that parses back to the identical Config, for --print-config, a run's config.toml and hashes.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -11,6 +13,12 @@ namespace megatron {
 
 /// Every key that has a value, in the schema's order. Doubles print as the shortest text that reads back the same.
 std::string print_config(const Config& config);
+
+/// The keys that have another value than their default, or than model.preset gives them, each with a comment. It parses
+/// back to the identical Config.
+std::string print_given_keys(const Config& config);
+/// The same of `tables` alone, without comments.
+std::string print_given(const Config& config, std::span<const std::string_view> tables);
 
 /// One key's value in TOML, "" when it is absent (unset, to be derived).
 std::string print_value(const Key& key, const Config& config);

@@ -6,6 +6,7 @@
 #include "base/named_rows.h"
 #include "config/read_value.h"
 #include "config/suggestions.h"
+#include "text/expand_path.h"
 
 namespace megatron {
 namespace {
@@ -50,7 +51,7 @@ class EntryReader {
       text(value, member, entry.task);
     } else if (key == "data") {
       text(value, member, entry.data);
-      const std::string trouble = expand_variables(entry.data);
+      const std::string trouble = expand_path(entry.data);
       if (!trouble.empty()) set(member, trouble);
     } else if (key == "every") {
       integer(value, member, 0, entry.every);
@@ -60,8 +61,8 @@ class EntryReader {
       if (!value.is_boolean()) return set(member, fmt::format("expected true or false, got {}", type_name(value)));
       entry.strict = value.as_boolean()->get();
     } else {
-      set("", fmt::format("unknown key '{}'; a task has name, task, data and every, wikitext also stride, lambada also "
-                          "strict",
+      set("", fmt::format("unknown key '{}'; a task has name, task, data and every, wikitext and text also stride, "
+                          "lambada also strict",
                           key));
     }
   }
@@ -76,8 +77,9 @@ class EntryReader {
   }
 
   void integer(const toml::node& node, const std::string& member, std::int64_t least, std::int64_t& to) {
-    if (!node.is_integer()) return set(member, fmt::format("expected integer, got {}", type_name(node)));
-    to = node.as_integer()->get();
+    const std::optional<std::int64_t> value = whole_number(node);
+    if (!value) return set(member, fmt::format("expected integer, got {}", type_name(node)));
+    to = *value;
     if (to < least || to > kMost) set(member, fmt::format("{} is out of range: from {} to 10^12", to, least));
   }
 
@@ -89,7 +91,7 @@ class EntryReader {
       return set(".task", fmt::format("\"{}\" is not one of \"{}\"{}", entry.task, fmt::join(names, "\", \""),
                                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
     }
-    if (entry.stride > 0 && !row->has_stride) set(".stride", "belongs to task \"wikitext\"");
+    if (entry.stride > 0 && !row->has_stride) set(".stride", "belongs to tasks \"wikitext\" and \"text\"");
     if (entry.strict && !row->has_whole_word) set(".strict", "belongs to task \"lambada\"");
   }
 

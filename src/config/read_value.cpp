@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <set>
 
 #include "config/presets.h"
 #include "config/read_evaluation_tasks.h"
 #include "config/suggestions.h"
 #include "config/task.h"
 #include "config/text_checks.h"
+#include "text/expand_path.h"
 #include "text/utf8.h"
 
 namespace megatron {
@@ -194,7 +195,7 @@ class ValueReader {
       }
       if (!in_range(static_cast<double>(labels.size()), std::to_string(labels.size()), ", how many there are,")) return;
     } else {
-      if (!node_.is_integer()) return wrong_type(node_, "");
+      if (!whole_number(node_)) return wrong_type(node_, "");
       std::int64_t count = 0;
       integer(node_, "", count);
       if (problem_.empty()) labels = numbered_labels(count);
@@ -226,9 +227,9 @@ class ValueReader {
   }
 
   void integer(const toml::node& node, const std::string& part, std::int64_t& field) {
-    if (!node.is_integer()) return wrong_type(node, part);
-    const std::int64_t value = node.as_integer()->get();
-    if (in_range(static_cast<double>(value), std::to_string(value), part)) field = value;
+    const std::optional<std::int64_t> value = whole_number(node);
+    if (!value) return wrong_type(node, part);
+    if (in_range(static_cast<double>(*value), std::to_string(*value), part)) field = *value;
   }
 
   void integers(const toml::node& node, const std::string& part, std::vector<std::int64_t>& field) {
@@ -264,7 +265,7 @@ class ValueReader {
   bool acceptable(std::string& value) {
     const Constraint& c = key_.constraint;
     if (c.path) {
-      const std::string trouble = expand_variables(value);
+      const std::string trouble = expand_path(value);
       if (!trouble.empty()) set(fmt::format("{}: {}", name(), trouble));
     }
     if (!c.choices.empty() && std::find(c.choices.begin(), c.choices.end(), value) == c.choices.end()) {
@@ -281,34 +282,54 @@ class ValueReader {
       value = preset->name;
       return;
     }
-    std::vector<std::string> names;
-    for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
     const std::string near = suggest_preset(value);
-    set(fmt::format("{} = \"{}\" is not one of \"{}\"{}", name(), value, fmt::join(names, "\", \""),
-                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+    set(fmt::format("{} = \"{}\" is no preset; {}{}", name(), value,
+                    near.empty() ? "" : fmt::format("did you mean \"{}\"? ", near), kPresetList));
   }
 
   void read_path(const toml::node& node, const std::string& part, std::string& path) {
     path = node.value_exact<std::string>().value_or("");
     if (path.empty()) return set(fmt::format("{}: expected a path", part));
-    const std::string trouble = expand_variables(path);
+    const std::string trouble = expand_path(path);
     if (!trouble.empty()) set(fmt::format("{}: {}", part, trouble));
   }
 
   void read_part(const toml::node& node, const std::string& part, BlendPart& entry) {
     const toml::table* table = node.as_table();
     const toml::node* weight = table == nullptr ? nullptr : table->get("weight");
-    if (table == nullptr || !table->contains("path") || table->size() != (weight == nullptr ? 1 : 2)) {
-      return set(fmt::format("{}: expected a path or {{path = \"...\", weight = ...}}, got {}", part,
+    const toml::node* given_name = table == nullptr ? nullptr : table->get("name");
+    const std::size_t members = 1 + (weight != nullptr ? 1 : 0) + (given_name != nullptr ? 1 : 0);
+    if (table == nullptr || !table->contains("path") || table->size() != members) {
+      return set(fmt::format("{}: expected a path or {{name = \"...\", path = \"...\", weight = ...}}, got {}", part,
                              megatron::type_name(node)));
     }
     read_path(*table->get("path"), part + ".path", entry.path);
+    if (given_name != nullptr) read_set_name(*given_name, part + ".name", entry.name);
     if (weight == nullptr) return;  // 1
     if (!weight->is_number())
       return set(fmt::format("{}.weight: expected number, got {}", part, megatron::type_name(*weight)));
     entry.weight = *weight->value<double>();
     if (!(entry.weight > 0) || entry.weight > kLargestWeight) {
       set(fmt::format("{}.weight = {} is out of range: above 0, at most {}", part, entry.weight, kLargestWeight));
+    }
+  }
+
+  void read_set_name(const toml::node& node, const std::string& part, std::string& set_name) {
+    set_name = node.value_exact<std::string>().value_or("");
+    if (set_name.empty() || set_name.size() > 64 || set_name.find_first_of("/\n\r\t") != std::string::npos) {
+      set(fmt::format("{}: expected a name of at most 64 bytes in one line and without /", part));
+    }
+  }
+
+  void check_set_names(const std::vector<BlendPart>& blend) {
+    std::set<std::string> names;
+    for (const BlendPart& part : blend) {
+      if (part.name.empty() != blend.front().name.empty()) {
+        return set(fmt::format("{}: either every set has a name, or none has", name()));
+      }
+      if (!part.name.empty() && !names.insert(part.name).second) {
+        return set(fmt::format("{}: two sets have the name \"{}\"", name(), part.name));
+      }
     }
   }
 
@@ -324,6 +345,7 @@ class ValueReader {
       if (!problem_.empty()) return;
     }
     if (blend.empty()) set(fmt::format("{} is an empty array; name at least one set", name()));
+    check_set_names(blend);
   }
 
   const toml::node& node_;
@@ -349,26 +371,13 @@ std::string_view type_name(const toml::node& node) {
   return "nothing";
 }
 
-std::string expand_variables(std::string& text) {
-  std::string result;
-  std::size_t at = 0;
-  for (;;) {
-    const auto begin = text.find("${", at);
-    result.append(text, at, begin - at);
-    if (begin == std::string::npos) break;
-    const auto end = text.find('}', begin);
-    if (end == std::string::npos) return fmt::format("'{}' has a ${{ without a }}", text);
-    const std::string variable = text.substr(begin + 2, end - begin - 2);
-    const char* value = std::getenv(variable.c_str());
-    if (value == nullptr) return fmt::format("the environment variable '{}' is not set", variable);
-    result += value;
-    at = end + 1;
-  }
-  if (result.find("${") != std::string::npos)
-    return fmt::format("'{}' expands to another variable: '{}'", text, result);
-  if (first_invalid_utf8(result) < result.size()) return "its expansion is not valid UTF-8";
-  text = std::move(result);
-  return "";
+std::optional<std::int64_t> whole_number(const toml::node& node) {
+  constexpr double kLargest = 9007199254740992;  // 2^53: doubles above have gaps
+  if (node.is_integer()) return node.as_integer()->get();
+  if (!node.is_floating_point()) return std::nullopt;
+  const double value = node.as_floating_point()->get();
+  if (value != std::floor(value) || std::abs(value) > kLargest) return std::nullopt;
+  return static_cast<std::int64_t>(value);
 }
 
 std::string read_value(const toml::node& node, const Key& key, Config& config) {

@@ -4,6 +4,8 @@
 
 #include <toml++/toml.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,10 +23,10 @@ struct TextValue {
 };
 TextValue read_text(const std::string& text, const Key& key);
 
+/// An integer, or a number like 1e3 that is one.
+std::optional<std::int64_t> whole_number(const toml::node& node);
+
 /// "integer", "number", "string" ... for messages.
 std::string_view type_name(const toml::node& node);
-
-/// `${NAME}` replaced by the environment's value, in place. Returns "" or what is wrong.
-std::string expand_variables(std::string& text);
 
 }  // namespace megatron

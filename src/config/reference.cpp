@@ -53,11 +53,12 @@ std::string config_reference() {
       "An input file is TOML. `megatron_train FILE` reads it, `--print-config` prints every key with its value, "
       "and `--dry-run --ranks N` plans the run without starting anything.\n\n"
       "`--set table.key=value` overrides a key. The value is TOML; anything that is not TOML is a plain string. "
+      "A whole number may be written like `3e5`. "
       "Overriding one of `train.steps`, `samples`, `tokens` and `epochs` replaces the others; so do the keys "
       "for warm-up and for decay. `--set model.preset=NAME` replaces the file's sizes but not its vocabulary, "
       "dropout and `init_std`; other `--set` options override both.\n\n"
-      "Unknown keys are errors. In paths `${VAR}` is replaced by the environment variable. Paths are relative "
-      "to the working directory.\n";
+      "Unknown keys are errors. In paths `$VAR` and `${VAR}` are replaced by the environment variable, and `~/` at the "
+      "beginning by the home directory. Paths are relative to the working directory.\n";
   for (const TableDescription& table : schema_tables()) {
     text += fmt::format(
         "\n## [{}]\n\n{}\n\n| key | type | default | unit | constraint | meaning |\n|---|---|---|---|---|---|\n",

@@ -159,7 +159,7 @@ void resolve_learning_rate(Config& config, const RateUnit& unit, Messages& probl
 void resolve_lengths(Config& config, const DataFacts* data, Messages& problems, Messages& warnings) {
   const RunSchedule schedule(config);
   if (config.data.megatrons_order() && config.data.order_samples == 0) {
-    config.data.order_samples = samples_of_run(config, data != nullptr ? *data : DataFacts{});
+    config.data.order_samples = samples_with_consumed(config, data != nullptr ? *data : DataFacts{});
   }
   const RateUnit unit{schedule, rate_counts_tokens(config)};
   resolve_steps(config, schedule, data, problems);
@@ -185,6 +185,12 @@ std::int64_t samples_of_run(const Config& config, const DataFacts& data) {
   if (train.steps > 0) return RunSchedule(config).samples_after(train.steps);
   // The factor keeps products like 0.29 · 100 from falling below the whole number they mean.
   return static_cast<std::int64_t>(std::floor(train.epochs * static_cast<double>(data.train_samples) * (1 + 1e-12)));
+}
+
+std::int64_t samples_with_consumed(const Config& config, const DataFacts& data) {
+  const std::int64_t run = samples_of_run(config, data), consumed = config.checkpoint.consumed_samples;
+  return run > std::numeric_limits<std::int64_t>::max() - consumed ? std::numeric_limits<std::int64_t>::max()
+                                                                   : consumed + run;
 }
 
 double epochs_of(std::int64_t samples, const DataFacts& data) {

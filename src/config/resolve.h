@@ -25,6 +25,8 @@ double epochs_of(std::int64_t samples, const DataFacts& data);
 /// Samples of the whole run as its length is given: train.samples, or what steps, tokens or epochs come to. A rest that
 /// is smaller than a batch counts. After `resolve` the run is in steps and the rest is gone.
 std::int64_t samples_of_run(const Config& config, const DataFacts& data);
+/// The same with checkpoint.consumed_samples in front of them; the largest number if there are more.
+std::int64_t samples_with_consumed(const Config& config, const DataFacts& data);
 
 /// How many of the first `steps` steps an evaluation follows: every train.evaluate_every-th, or with "epoch" those that
 /// complete a pass over the training data. So one follows step n if this is more for n than for n - 1.

@@ -128,6 +128,30 @@ void check_curriculum(const Config& c, Violations& violations) {
   }
 }
 
+void check_saves(const Config& c, Violations& violations) {
+  const CheckpointConfig& checkpoint = c.checkpoint;
+  if (const double minutes = checkpoint.every_minutes.value_or(0); checkpoint.never && minutes > 0) {
+    violations.add({"checkpoint.every_minutes", "checkpoint.every_steps"},
+                   "checkpoint.every_minutes = {} contradicts checkpoint.every_steps = \"never\"; leave one out",
+                   minutes);
+  }
+  if (checkpoint.keep_best && checkpoint.never) {
+    violations.add({"checkpoint.keep_best", "checkpoint.every_steps"},
+                   "checkpoint.keep_best = true contradicts checkpoint.every_steps = \"never\"; leave one out");
+  }
+  if (checkpoint.keep_best && c.train.evaluate_every == 0 && !c.train.evaluate_every_epoch) {
+    violations.add({"checkpoint.keep_best", "train.evaluate_every"},
+                   "checkpoint.keep_best = true compares evaluations, and train.evaluate_every = 0 makes only one, at "
+                   "the end; set an interval");
+  }
+  if (checkpoint.consumed_samples > 0 && checkpoint.initialize_from.empty()) {
+    violations.add({"checkpoint.consumed_samples", "checkpoint.initialize_from"},
+                   "checkpoint.consumed_samples = {} is for a run that starts from the weights of another one; name "
+                   "them with checkpoint.initialize_from",
+                   checkpoint.consumed_samples);
+  }
+}
+
 void check_data_and_start(const Config& c, Violations& violations) {
   if (!c.checkpoint.load.empty() && !c.checkpoint.initialize_from.empty()) {
     violations.add(
@@ -137,11 +161,7 @@ void check_data_and_start(const Config& c, Violations& violations) {
   if (c.run.directory.empty()) {
     violations.add({"run.directory"}, "run.directory is empty; name a folder, such as \"runs/first\"");
   }
-  if (c.checkpoint.never && c.checkpoint.every_minutes > 0) {
-    violations.add({"checkpoint.every_minutes", "checkpoint.every_steps"},
-                   "checkpoint.every_minutes = {} contradicts checkpoint.every_steps = \"never\"; leave one out",
-                   c.checkpoint.every_minutes);
-  }
+  check_saves(c, violations);
   if (const auto shares = parse_split(c.data.split); !shares || (*shares)[0] == 0) {
     violations.add(
         {"data.split"},
@@ -202,10 +222,11 @@ void check_evaluation_tasks(const Config& c, Violations& violations) {
     const EvaluationTaskConfig& task = tasks[i];
     const auto twin = std::find_if(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(i),
                                    [&](const EvaluationTaskConfig& other) { return other.name == task.name; });
-    if (task.name == "validation" || task.name == "test") {
+    const std::string split = task.name.substr(0, task.name.find('/'));  // "validation/wiki" is a set of the data
+    if (split == "validation" || split == "test") {
       violations.add({"evaluation.tasks"},
                      "evaluation.tasks[{}]: \"{}\" is what the {} data is called; name it another", i, task.name,
-                     task.name);
+                     split);
     } else if (twin != tasks.begin() + static_cast<std::ptrdiff_t>(i)) {
       violations.add({"evaluation.tasks"},
                      "evaluation.tasks[{}] and [{}] are both called \"{}\"; give each its own name",

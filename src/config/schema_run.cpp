@@ -14,8 +14,13 @@ std::vector<Key> run_keys() {
        "weight}, which makes a blend. Without weights each gives the same number of samples "
        "(docs/sample_order.md).",
        ""},
-      {MEGATRON_KEY(data, validation), path(), "", "by split", "Separate data for validation, in the same forms.", ""},
-      {MEGATRON_KEY(data, test), path(), "", "by split", "Separate data for the test at the end, in the same forms.",
+      {MEGATRON_KEY(data, validation), path(), "", "by split",
+       "Separate data for validation, in the same forms. Sets with names, {name, path, weight}, are evaluated one by "
+       "one; the validation loss is their weighted mean.",
+       ""},
+      {MEGATRON_KEY(data, test), path(), "", "by split",
+       "Separate data for the test at the end, in the forms of "
+       "validation.",
        ""},
       {MEGATRON_KEY(data, split), noted(any(), "up to three numbers, at least 0, the first above 0"), "shares", "",
        "Shares of data.train for training, validation and test. Each set of a blend is divided separately.", ""},
@@ -53,14 +58,16 @@ std::vector<Key> run_keys() {
        "of answers alone (docs/fine_tuning.md).",
        ""},
       {MEGATRON_KEY(task, format),
-       noted(one_of({"json", "mnli", "qqp", "race"}),
-             "mnli and qqp with name \"classification\", race with \"multiple_choice\""),
+       noted(one_of({"json", "tsv", "mnli", "qqp", "race"}),
+             "tsv, mnli and qqp with name \"classification\", race with \"multiple_choice\""),
        "", "",
        "Form of the files. json: lines {text_a, text_b, label}, {context, choices, answer}, {prompt, completion} or "
-       "{messages}, by the task. mnli, qqp: the TSV files of GLUE. race: RACE's files of articles, or folders of them.",
+       "{messages}, by the task. tsv: columns under a line of titles, which name the texts and the label. mnli, qqp: "
+       "the "
+       "TSV files of GLUE. race: RACE's files of articles, or folders of them.",
        ""},
-      {MEGATRON_KEY(task, labels), noted(from_to(2, kMaxLabels), "with name \"classification\" and format \"json\""),
-       "", "the format's",
+      {MEGATRON_KEY(task, labels),
+       noted(from_to(2, kMaxLabels), "with name \"classification\" and format \"json\" or \"tsv\""), "", "the format's",
        "Names of the labels, in the order of the head's outputs: [\"negative\", \"positive\"]; or their number, where "
        "they "
        "are called 0, 1 and so on.",
@@ -89,9 +96,9 @@ std::vector<Key> run_keys() {
        "", "none",
        "Evaluation tasks: [{name = \"wiki\", task = \"wikitext\", data = \"wiki.valid.tokens\", every = 1000}]. task "
        "is "
-       "wikitext, lambada or choices, data its file, every the interval in updates (0, the default: only at the end; "
-       "all are done at the end), name what metrics and log call it (default: the task). wikitext also has stride, "
-       "lambada strict.",
+       "wikitext, text, lambada or choices, data its file, every the interval in updates (0, the default: only at the "
+       "end; all are done at the end), name what metrics and log call it (default: the task). wikitext and text also "
+       "have stride, lambada strict.",
        ""},
       {MEGATRON_KEY_IN(checkpoint, every_steps, checkpoint), from_to(0, kMaxSteps), "updates", "",
        "Interval between checkpoints; the last step is always saved as well. 0: only the last step. \"never\": no "
@@ -99,9 +106,16 @@ std::vector<Key> run_keys() {
        "saves, so that it can be resumed.",
        ""},
       {MEGATRON_KEY(checkpoint, every_minutes), noted(from_to(0, 1e9), "not together with every_steps = \"never\""),
-       "minutes", "", "Maximum time between checkpoints, in addition. 0: no limit.", ""},
+       "minutes", "30; with every_steps = \"never\", 0",
+       "Maximum time between checkpoints, in addition to every_steps: a run of days loses no more than this to a "
+       "failure. 0: no limit.",
+       ""},
       {MEGATRON_KEY(checkpoint, keep_last), from_to(0, kMaxExtent), "checkpoints", "",
        "Number of checkpoints to keep; older ones are removed. 0: keep all.", ""},
+      {MEGATRON_KEY(checkpoint, keep_best), noted(any(), "not together with every_steps = \"never\""), "", "",
+       "Save after each evaluation whose validation loss is lower than all before, and keep this checkpoint whatever "
+       "keep_last says. checkpoints/best has its name.",
+       ""},
       {MEGATRON_KEY(checkpoint, resume), any(), "", "",
        "Resume from this run's newest checkpoint. false: refuse a directory that has one.", ""},
       {MEGATRON_KEY(checkpoint, load), path(), "", "none", "Start from another run's checkpoint, optimizer included.",
@@ -109,6 +123,11 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(checkpoint, initialize_from), noted(path(), "not together with load"), "", "none",
        "Start from the weights of a checkpoint; ignored once this run has its own checkpoint. "
        "sequence_length, rotary_base and rotary_scaling may differ, to extend the context.",
+       ""},
+      {MEGATRON_KEY(checkpoint, consumed_samples), noted(from_to(0, kMaxSamples), "with initialize_from only"),
+       "samples", "",
+       "Begin at this sample of the data's order, where the run that the weights come from has stopped. Steps, "
+       "samples and learning rate are counted from 0 all the same.",
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints in the background. The next update waits until they are copied into reserved memory: "

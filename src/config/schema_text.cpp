@@ -30,7 +30,7 @@ struct TypeName {
     return "array of tables {name, task, data, every, ...}";
   }
   std::string operator()(Access<std::vector<std::string>>) const { return "integer or array of strings"; }
-  std::string operator()(Access<Blend>) const { return "path, or array of paths or {path, weight}"; }
+  std::string operator()(Access<Blend>) const { return "path, or array of paths or {name, path, weight}"; }
 };
 
 /// Large limits are powers: "2^24", "10^12".

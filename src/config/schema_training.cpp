@@ -51,7 +51,10 @@ std::vector<Key> train_keys() {
        "task.name is \"classification\" or \"multiple_choice\", and train.epochs and data.validation are given, "
        "\"epoch\" is the default.",
        ""},
-      {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "", "Batches per evaluation.", ""},
+      {MEGATRON_KEY(train, evaluate_at_start), any(), "", "",
+       "Also evaluate before the first update: the validation split, and the tasks with an interval.", ""},
+      {MEGATRON_KEY(train, evaluate_steps), from_to(1, kMaxSteps), "batches", "",
+       "Batches per evaluation, of each set that has a name.", ""},
       {MEGATRON_KEY(train, max_skipped_steps), from_to(1, kMaxSteps), "updates", "",
        "Consecutive skipped steps that end the run with exit code 5. A step whose loss or gradient is not finite "
        "is skipped on all ranks: its samples are consumed and the schedules advance, but parameters and "

@@ -62,14 +62,15 @@ void check_format(const Config& c, Violations& violations) {
 
 void check_labels(const Config& c, Violations& violations) {
   const TaskConfig& task = c.task;
-  const bool own = task.name == "classification" && task.format == "json";
+  const bool own = task.name == "classification" && (task.format == "json" || task.format == "tsv");
   if (own && task.labels.empty()) {
     violations.add({"task.labels"},
                    "task.name = \"classification\" needs task.labels: the names of the labels in the files, such as "
                    "[\"no\", \"yes\"], or how many there are, if they are called 0, 1 and so on");
   } else if (!own && !task.labels.empty()) {
     violations.add({"task.labels", "task.format", "task.name"},
-                   "task.labels belongs to task.name = \"classification\" with task.format = \"json\"; leave it out");
+                   "task.labels belongs to task.name = \"classification\" with task.format = \"json\" or "
+                   "\"tsv\"; leave it out");
   }
   std::set<std::string> seen;
   for (const std::string& label : task.labels) {
@@ -119,12 +120,12 @@ void check_data(const Config& c, Violations& violations) {
                    "it out, or name fewer examples there",
                    key, c.task.name);
   }
-  const auto weighted = [](const BlendPart& part) { return part.weight != 1; };
+  const auto weighted = [](const BlendPart& part) { return part.weight != 1 || !part.name.empty(); };
   for (const auto& [key, blend] :
        {std::pair("data.train", &c.data.train), {"data.validation", &c.data.validation}, {"data.test", &c.data.test}}) {
     if (std::none_of(blend->parts.begin(), blend->parts.end(), weighted)) continue;
     violations.add({key, "task.name"},
-                   "{}: files of examples are put together and have no weights; list their paths alone", key);
+                   "{}: files of examples are put together and have no weights or names; list their paths alone", key);
   }
 }
 

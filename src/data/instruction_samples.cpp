@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "data/sample_order.h"
 #include "data/vector_memory.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -40,32 +41,20 @@ Packs pack_best_fit(const std::vector<std::uint32_t>& sizes, std::int64_t capaci
   return packs;
 }
 
-namespace {
-
-/// One that takes special tokens that are written out for these; nothing where the tokenizer has none.
-std::unique_ptr<Encoder> encoder_of_templates(const Tokenizer& tokenizer) {
-  try {
-    return tokenizer.make_encoder(SpecialTokens::tokens);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::configuration) throw;
-    return tokenizer.make_encoder();
-  }
-}
-
-}  // namespace
-
 EncodedInstructions::EncodedInstructions(const Tokenizer& tokenizer, std::int64_t sequence_length)
-    : sequence_length_(sequence_length),
-      end_(tokenizer.eod_id()),
-      words_(tokenizer.make_encoder()),
-      template_(encoder_of_templates(tokenizer)) {}
+    : sequence_length_(sequence_length), end_(tokenizer.eod_id()), encoder_(tokenizer.make_encoder()) {}
 
 void EncodedInstructions::add(const Instruction& instruction) {
   const std::size_t first = tokens_.size();
+  std::vector<TextPart> parts;
   for (const InstructionPart& part : instruction) {
-    (part.of_template ? *template_ : *words_).encode(part.text, tokens_);
-    learned_.resize(tokens_.size(), part.learned ? 1 : 0);
+    parts.push_back({part.text, part.of_template ? SpecialTokens::tokens : SpecialTokens::text});
   }
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint32_t> part_of;
+  encoder_->encode_parts(parts, ids, part_of);
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  for (const std::uint32_t part : part_of) learned_.push_back(instruction[part].learned ? 1 : 0);
   // What stands first is no target: an answer without a prompt follows the end of a document.
   if (tokens_.size() > first && learned_[first] != 0) {
     tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(first), end_);
@@ -91,8 +80,7 @@ void EncodedInstructions::add(const Instruction& instruction) {
 }
 
 void EncodedInstructions::pack(const std::string& path) {
-  words_.reset();
-  template_.reset();
+  encoder_.reset();
   verify(examples() > 0 || too_long_ > 0, ErrorKind::data, "{}: none of its {} examples has a token to learn", path,
          without_answer_);
   verify(examples() > 0, ErrorKind::data,
@@ -142,8 +130,9 @@ InstructionSamples::InstructionSamples(std::shared_ptr<const EncodedInstructions
 }
 
 std::string InstructionSamples::description() const {
-  return fmt::format("{} examples in {} samples per pass, {:.1f} % of their rows filled{}", examples_->examples(),
-                     samples(), 100 * examples_->filled(),
+  return fmt::format("{} in {} per pass, {:.1f} % of their rows filled{}",
+                     counted(static_cast<std::int64_t>(examples_->examples()), "example"),
+                     counted(static_cast<std::int64_t>(samples()), "sample"), 100 * examples_->filled(),
                      order_ == Order::shuffled ? "; shuffled anew in each pass" : "");
 }
 

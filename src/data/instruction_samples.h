@@ -39,9 +39,10 @@ class EncodedInstructions {
   /// The tokenizer must live until pack().
   EncodedInstructions(const Tokenizer& tokenizer, std::int64_t sequence_length);
 
-  /// The parts' tokens and the end of the document, which is learned if the last part is. If the first token is
-  /// learned, the end of a document stands in front of it. One that is longer than the sequence, whose answer would
-  /// have to be cut, is left out and counted.
+  /// The tokens of the parts as one text, and the end of the document, which is learned if the last part is. A token
+  /// that straddles two parts belongs to the later one (Encoder::encode_parts). If the first token is learned, the end
+  /// of a document stands in front of it. One that is longer than the sequence, whose answer would have to be cut, is
+  /// left out and counted.
   void add(const Instruction& instruction);
   /// After all have been added: packs them. Error(data) with `path` if none fits.
   void pack(const std::string& path);
@@ -71,7 +72,7 @@ class EncodedInstructions {
   std::int64_t sequence_length_;
   std::int32_t end_;
   // Until pack(): of texts, and of templates, where special tokens may be written out.
-  std::unique_ptr<Encoder> words_, template_;
+  std::unique_ptr<Encoder> encoder_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::uint8_t> learned_;
   std::vector<std::uint64_t> ends_;

@@ -112,6 +112,12 @@ std::string advice_on_files(const std::string& checkpoint_path, const std::strin
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,
                                                    std::uint64_t hash, const std::string& vocab_file,
                                                    const std::string& merge_file) {
+  verify(
+      name != kUnknownTokenizer, ErrorKind::configuration,
+      "{} was imported without a tokenizer; give the model's own files as --vocab-file (a tokenizer.json, vocab.json "
+      "with merges.txt, vocab.txt or tokenizer.model; for fine-tuning task.tokenizer and task.vocab_file), or import "
+      "it again with them (megatron_checkpoint import ... --vocab-file FILE)",
+      checkpoint_path);
   if (tokenizer_has_files(name) && vocab_file.empty() && merge_file.empty()) {
     const KeptFolders folders(checkpoint_path);
     KeptTokenizer imported = find_kept_tokenizer(name, hash, folders.step);

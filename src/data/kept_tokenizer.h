@@ -24,8 +24,12 @@ void keep_tokenizer(const std::string& run_directory, const Tokenizer& tokenizer
 /// shards, or is not known.
 std::unique_ptr<Tokenizer> tokenizer_of_data(const std::vector<std::unique_ptr<TokenDataset>>& sets);
 
+/// The name in a checkpoint whose tokenizer an import could not find out.
+inline constexpr const char* kUnknownTokenizer = "unknown";
+
 /// The tokenizer of a checkpoint. Its files: those that are named, or those that an import kept in the checkpoint's
-/// folder, or those kept in the run directory that this folder (RUN/checkpoints/step_00000100) is in. ErrorKind::data
+/// folder, or those kept in the run directory that this folder (RUN/checkpoints/step_00000100) is in.
+/// ErrorKind::configuration that says what to do for kUnknownTokenizer; ErrorKind::data
 /// if they are not there, or what is wrong in files that are named; ErrorKind::checkpoint if their vocabulary has
 /// another hash, or what was kept is damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint_path, const std::string& name,

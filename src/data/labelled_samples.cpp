@@ -5,6 +5,7 @@
 #include "base/philox.h"
 #include "data/sample_order.h"
 #include "data/vector_memory.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -67,8 +68,8 @@ LabelledSamples::LabelledSamples(std::shared_ptr<const EncodedExamples> examples
 }
 
 std::string LabelledSamples::description() const {
-  return fmt::format("{}: {} examples per pass",
-                     order_ == Order::shuffled ? "shuffled anew in each pass" : "sequential", samples());
+  return fmt::format("{}: {} per pass", order_ == Order::shuffled ? "shuffled anew in each pass" : "sequential",
+                     counted(static_cast<std::int64_t>(samples()), "example"));
 }
 
 std::uint64_t LabelledSamples::example_of(std::uint64_t sample) const {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -49,7 +50,7 @@ EpochOrder::EpochOrder(std::uint64_t first_token, std::uint64_t tokens, std::int
 }
 
 std::string EpochOrder::description() const {
-  return fmt::format("epoch: {} samples per pass", samples_per_epoch_);
+  return fmt::format("epoch: {} per pass", counted(static_cast<std::int64_t>(samples_per_epoch_), "sample"));
 }
 
 std::uint64_t EpochOrder::first_token_of(std::uint64_t sample) const {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "data/sample_order.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -200,8 +201,8 @@ SentenceMap::Entry SentenceMap::at(std::uint64_t sample) const {
 std::string SentenceMap::description() const {
   const double mebibytes = static_cast<double>(samples_ * sizeof(std::uint64_t)) / (1 << 20);
   if (options_.order != SentenceOrder::megatron) {
-    return fmt::format("epoch: {} samples per pass, an index of {:.1f} MiB on ranks that read data", samples_,
-                       mebibytes);
+    return fmt::format("epoch: {} per pass, an index of {:.1f} MiB on ranks that read data",
+                       counted(static_cast<std::int64_t>(samples_), "sample"), mebibytes);
   }
   return fmt::format("megatron: made for {} samples, {} pass{}, an index of {:.1f} MiB on ranks that read data",
                      options_.wanted_samples, passes_, passes_ == 1 ? "" : "es", mebibytes);

@@ -17,7 +17,7 @@ ShardSetWriter::ShardSetWriter(const std::string& prefix, const Vocabulary& voca
       tokens_per_shard_(tokens_per_shard),
       vocabulary_files_(std::move(files)),
       sentences_(sentences) {
-  prepare_prefix(prefix, "TARGET");
+  check_prefix(prefix, "TARGET");
   lock_.emplace(prefix);
 }
 

@@ -48,7 +48,7 @@ std::string number_failure(const char* what, std::size_t step, const ComparedNum
 }  // namespace
 
 ParityReport::ParityReport(PlayComparison comparison, Tolerance tolerance)
-    : comparison_(std::move(comparison)), tolerance_(tolerance) {
+    : comparison_(std::move(comparison)), tolerance_(tolerance), update_rounding_(comparison_.parameters.size()) {
   for (const StepComparison& step : comparison_.steps) rounding_.emplace_back(1 + step.gradients.size());
   precision_ = rounding_;
 }
@@ -59,6 +59,19 @@ void ParityReport::allow_rounding(const std::vector<StepComparison>& rounding, d
 
 void ParityReport::allow_precision(const std::vector<StepComparison>& precision) {
   raise(precision_, precision, kPrecisionMargin);
+}
+
+void ParityReport::allow_update_rounding(const std::vector<TensorDifference>& parameters) {
+  const std::vector<TensorDifference>& gradients = comparison_.steps.front().gradients;
+  for (std::size_t t = 0; t < std::min(parameters.size(), update_rounding_.size()); ++t) {
+    const TensorDifference& moved = parameters[t];
+    const bool has_gradient = std::any_of(gradients.begin(), gradients.end(), [&](const TensorDifference& gradient) {
+      return gradient.name == moved.name;
+    });
+    if (!has_gradient && std::isfinite(moved.distance)) {
+      update_rounding_[t] = std::max(update_rounding_[t], moved.distance);
+    }
+  }
 }
 
 double ParityReport::scale_of(std::size_t step, std::size_t number) const {
@@ -102,6 +115,19 @@ std::vector<std::size_t> ParityReport::gradients_beyond(std::size_t step) const 
 std::size_t ParityReport::first_step_beyond() const {
   for (std::size_t step = 0; step < comparison_.steps.size(); ++step) {
     if (loss_beyond(step) || !gradients_beyond(step).empty()) return step + 1;
+  }
+  return 0;
+}
+
+bool ParityReport::parameter_beyond(std::size_t tensor) const {
+  const TensorDifference& difference = comparison_.parameters[tensor];
+  return difference.relative > kUpdateTolerance && difference.distance > update_rounding_[tensor];
+}
+
+std::size_t ParityReport::steps_to_explain() const {
+  if (const std::size_t first = first_step_beyond(); first > 0) return first;
+  for (std::size_t t = 0; t < comparison_.parameters.size(); ++t) {
+    if (parameter_beyond(t)) return comparison_.steps.size();
   }
   return 0;
 }
@@ -184,8 +210,9 @@ std::string ParityReport::failure() const {
   }
   std::size_t updated_otherwise = 0;
   const TensorDifference* worst = nullptr;
-  for (const TensorDifference& parameter : comparison_.parameters) {
-    if (parameter.relative <= kUpdateTolerance) continue;
+  for (std::size_t t = 0; t < comparison_.parameters.size(); ++t) {
+    if (!parameter_beyond(t)) continue;
+    const TensorDifference& parameter = comparison_.parameters[t];
     ++updated_otherwise;
     if (worst == nullptr || parameter.relative > worst->relative) worst = &parameter;
   }

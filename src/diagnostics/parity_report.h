@@ -59,8 +59,16 @@ class ParityReport {
   /// twice as far from the reference, within kMostElsewhere.
   void allow_precision(const std::vector<StepComparison>& precision);
 
+  /// `parameters`: those of such a play after all steps. Those without a gradient, a router's choice bias, which moves
+  /// by whole steps, may then be as far from the reference as this or an earlier play has moved them. All others are
+  /// updated by the reference's gradients, so that rounding excuses nothing.
+  void allow_update_rounding(const std::vector<TensorDifference>& parameters);
+
   /// The first step (from 1) whose loss or gradients differ by more than they may; 0: none does.
   std::size_t first_step_beyond() const;
+  /// As many steps as another play needs to show whether rounding explains what differs: up to the first beyond, all
+  /// where only parameters are; 0: nothing is.
+  std::size_t steps_to_explain() const;
   /// Losses and norms of all steps, and the gradients that differ most.
   std::string tables() const;
   /// What differs by more than it may, and where to look first; empty: nothing.
@@ -76,6 +84,7 @@ class ParityReport {
   double allowed(std::size_t step, std::size_t number) const;
   bool loss_beyond(std::size_t step) const;
   bool gradient_beyond(std::size_t step, std::size_t tensor) const;
+  bool parameter_beyond(std::size_t tensor) const;
   std::vector<std::size_t> gradients_beyond(std::size_t step) const;
   std::string gradient_failure(std::size_t step) const;
   /// The least of the first `steps` steps.
@@ -86,6 +95,7 @@ class ParityReport {
   Tolerance tolerance_;
   // By step: how far plays of this step allow its numbers to differ, and what else is known of them.
   std::vector<Numbers> rounding_, precision_;
+  Numbers update_rounding_;  ///< by parameter
 };
 
 }  // namespace megatron

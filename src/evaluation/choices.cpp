@@ -1,56 +1,14 @@
-#include <optional>
-
-#include "evaluation/example_text.h"
+#include "evaluation/question_files.h"
 #include "evaluation/tasks.h"
 
 namespace megatron {
 
 namespace {
 
-struct Question {
-  std::string context;
-  std::vector<std::string> choices;
-  std::size_t answer = 0;
-};
-
-Question read_question(const ExampleLine& line) {
-  Question question;
-  std::string buffer;
-  std::optional<std::uint64_t> answer;
-  bool has_context = false, has_choices = false;
-  line.visit_members([&](std::string_view key, JsonReader& json) {
-    if (key == "context") {
-      question.context = json.string(buffer);
-      has_context = true;
-    } else if (key == "choices") {
-      question.choices.clear();
-      has_choices = true;
-      visit_array(json, "a list of strings", [&] { question.choices.emplace_back(json.string(buffer)); });
-    } else if (key == "answer") {
-      answer = json.integer();
-    } else {
-      json.skip_value();
-    }
-  });
-  if (!has_context) line.refuse("no key \"context\"");
-  if (!has_choices) line.refuse("no key \"choices\"");
-  if (!answer) line.refuse("no key \"answer\"");
-  if (question.choices.empty()) line.refuse("\"choices\" is empty");
-  if (*answer >= question.choices.size()) {
-    line.refuse(fmt::format("\"answer\" is {}, and there are {} choices; the first one is 0", *answer,
-                            question.choices.size()));
-  }
-  for (const std::string& choice : question.choices) {
-    if (without_leading_space(choice).empty()) line.refuse("a choice is empty");
-  }
-  question.answer = *answer;
-  return question;
-}
-
 class Choices final : public EvaluationTask {
  public:
   explicit Choices(const TaskInput& input) {
-    visit_lines(input, [&](const ExampleLine& line) { add(line); });
+    visit_questions(input, [&](const ExampleLine& line, const Question& question) { add(line, question); });
   }
 
   std::span<const ScoredSequence> sequences() const override { return texts_.all(); }
@@ -98,20 +56,17 @@ class Choices final : public EvaluationTask {
 
   // White space at the end of the context belongs to the choice, as it does where words are made into tokens. Where
   // there is none between them, a space is put there.
-  void add(const ExampleLine& line) {
-    const Question question = read_question(line);
+  void add(const ExampleLine& line, const Question& question) {
     const std::string_view context = without_trailing_space(question.context);
     const std::string_view space = std::string_view(question.context).substr(context.size());
-    std::vector<std::int32_t> before;
-    line.input.encode(context, before);
     Sizes sizes{{}, question.answer};
     bool shortened = false;
     for (const std::string& choice : question.choices) {
+      if (without_leading_space(choice).empty()) line.refuse("a choice is empty");
       const bool separate =
           question.context.empty() || !space.empty() || without_leading_space(choice).size() < choice.size();
-      std::vector<std::int32_t> targets;
-      line.input.encode((separate ? std::string(space) : " ") + choice, targets);
-      shortened = texts_.add(line, before, targets) || shortened;
+      const std::string target = (separate ? std::string(space) : " ") + choice;
+      shortened = texts_.add(line, line.input.encode(context, target)) || shortened;
       sizes.bytes.push_back(choice.size());
     }
     shortened_ += shortened ? 1 : 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/foreign_text.h"
+#include "text/text.h"
 #include "text/utf8.h"
 
 namespace megatron {
@@ -23,6 +25,8 @@ CodePoint last_code_point(std::string_view text) {
 }  // namespace
 
 std::string_view checked_utf8(const TaskInput& input) {
+  const std::string advice = encoding_advice(input.text.substr(0, 4));
+  verify(advice.empty(), ErrorKind::data, "{}: {}", input.path, advice);
   const std::size_t bad = first_invalid_utf8(input.text);
   verify(bad == input.text.size(), ErrorKind::data, "{}:{}: not valid UTF-8 (byte {} of the file)", input.path,
          lines_in(input.text.substr(0, bad)) + 1, bad + 1);
@@ -64,17 +68,38 @@ std::string_view last_word(std::string_view text) {
   return text.substr(begin);
 }
 
+std::vector<ScoredSequence> text_windows(const TaskInput& input, std::span<const std::int32_t> tokens,
+                                         std::int64_t usual_stride) {
+  verify(tokens.size() >= 2, ErrorKind::data, "{} has {} tokens; the loss of a text needs two", input.path,
+         tokens.size());
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t stride = input.stride.value_or(usual_stride);
+  verify(stride >= 1 && stride <= input.context, ErrorKind::configuration,
+         "a stride of {}: between 1 and the model's context, {}", stride, input.context);
+  std::vector<ScoredSequence> windows;
+  for (std::int64_t first = 0, scored = 1; scored < count; first += stride) {
+    const std::int64_t end = std::min(first + input.context + 1, count);
+    windows.push_back(
+        {tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)), scored - first});
+    scored = end;
+  }
+  return windows;
+}
+
 void ExampleLine::refuse(std::string_view message) const {
   fail(ErrorKind::data, "{}:{}: {}", input.path, number, message);
 }
 
 void ExampleLine::visit_members(const std::function<void(std::string_view key, JsonReader& json)>& visit) const {
   try {
-    JsonReader json(text);
+    JsonReader json(text, JsonDialect::python);
     visit_object(json, "a JSON object", [&](std::string_view key) { visit(key, json); });
     json.expect_end();
   } catch (const JsonError& error) {
-    refuse(fmt::format("byte {} of the line: {}", error.at + 1, error.reason));
+    const std::string advice = json_line_advice(text);
+    const std::string key = error.key.empty() ? "" : fmt::format(", in the value of \"{}\"", printable(error.key));
+    refuse(fmt::format("byte {} of the line{}: {}{}{}", error.at + 1, key, error.reason, advice.empty() ? "" : "; ",
+                       advice));
   }
 }
 
@@ -92,21 +117,29 @@ void visit_lines(const TaskInput& input, const std::function<void(const ExampleL
   verify(any, ErrorKind::data, "{} has no examples: it is empty", input.path);
 }
 
-bool FittedSequences::add(const ExampleLine& line, std::vector<std::int32_t> context,
-                          std::span<const std::int32_t> targets) {
+bool FittedSequences::add(const ExampleLine& line, TaskInput::Pair pair) {
+  auto& [tokens, context] = pair;
   const auto most = static_cast<std::size_t>(line.input.context);
-  if (targets.size() > most) {
-    line.refuse(fmt::format("{} tokens are to be predicted, and the model's context has {}", targets.size(), most));
+  const std::size_t targets = tokens.size() - context;
+  if (targets == 0) line.refuse("no token is to be predicted: the vocabulary has none for this text");
+  if (targets > most) {
+    line.refuse(fmt::format("{} tokens are to be predicted, and the model's context has {}", targets, most));
   }
-  if (context.empty()) context.push_back(line.input.before);
+  const std::optional<std::int32_t> begin = line.input.begin;
+  if (begin || context == 0) {
+    tokens.insert(tokens.begin(), begin.value_or(line.input.before));
+    ++context;
+  }
   // The last target is not an input.
-  const std::size_t room = most + 1 - targets.size();
-  const bool too_long = context.size() > room;
-  if (too_long) context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(room));
-  const auto first = static_cast<std::int64_t>(context.size());
-  context.insert(context.end(), targets.begin(), targets.end());
-  tokens_.push_back(std::move(context));
-  sequences_.push_back({tokens_.back(), first});
+  const std::size_t room = most + 1 - targets;
+  const bool too_long = context > room;
+  if (too_long) {
+    const auto left = tokens.begin() + (begin ? 1 : 0);
+    tokens.erase(left, left + static_cast<std::ptrdiff_t>(context - room));
+    context = room;
+  }
+  tokens_.push_back(std::move(tokens));
+  sequences_.push_back({tokens_.back(), static_cast<std::int64_t>(context)});
   return too_long;
 }
 

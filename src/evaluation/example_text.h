@@ -23,6 +23,13 @@ std::string_view without_trailing_space(std::string_view text);
 /// The last piece of the text between white space; empty if there is none.
 std::string_view last_word(std::string_view text);
 
+/// A text of `tokens`, two or more, as overlapping windows: window i begins at token i · stride and has the context and
+/// one token more. All but the first count their last `stride` targets only, so that each of these has at least
+/// context - stride tokens in front of it, and every token after the text's first is a target once. `usual_stride`:
+/// where the input asks for none. Error(configuration) for a stride that is not in 1 .. context.
+std::vector<ScoredSequence> text_windows(const TaskInput& input, std::span<const std::int32_t> tokens,
+                                         std::int64_t usual_stride);
+
 /// One line that is not blank, and its number from 1.
 struct ExampleLine {
   const TaskInput& input;
@@ -41,9 +48,9 @@ void visit_lines(const TaskInput& input, const std::function<void(const ExampleL
 /// Sequences of their own tokens: a context, which may lose its beginning, and targets after it.
 class FittedSequences {
  public:
-  /// `targets` is not empty. Error(data) if they alone are longer than the context. Tells whether the context was
+  /// Error(data) if there is no target, or more of them than the context has room for. Tells whether the context was
   /// shortened.
-  bool add(const ExampleLine& line, std::vector<std::int32_t> context, std::span<const std::int32_t> targets);
+  bool add(const ExampleLine& line, TaskInput::Pair pair);
   std::span<const ScoredSequence> all() const { return sequences_; }
 
  private:

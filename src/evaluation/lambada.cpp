@@ -1,4 +1,3 @@
-#include "base/error.h"
 #include "evaluation/example_text.h"
 #include "evaluation/tasks.h"
 
@@ -48,20 +47,17 @@ class Lambada final : public EvaluationTask {
     if (!found) line.refuse("no key \"text\"");
     if (without_leading_space(text).empty()) line.refuse("\"text\" is empty");
     const TaskInput& input = line.input;
-    std::vector<std::int32_t> context, targets;
+    TaskInput::Pair pair;
     if (input.whole_word) {
       const std::string_view word = last_word(text);
       const std::string_view start =
           std::string_view(text).substr(0, static_cast<std::size_t>(word.data() - text.data()));
-      input.encode(without_trailing_space(without_leading_space(start)), context);
-      input.encode(" " + std::string(word), targets);
+      pair = input.encode(without_trailing_space(without_leading_space(start)), " " + std::string(word));
     } else {
-      input.encode(text, context);
-      internal_check(!context.empty(), "a text without tokens");
-      targets.push_back(context.back());
-      context.pop_back();
+      pair = input.encode("", text);
+      pair.context = pair.ids.empty() ? 0 : pair.ids.size() - 1;
     }
-    if (texts_.add(line, std::move(context), targets)) ++shortened_;
+    if (texts_.add(line, std::move(pair))) ++shortened_;
   }
 
   FittedSequences texts_;

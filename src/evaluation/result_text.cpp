@@ -22,6 +22,8 @@ std::vector<std::pair<std::string, double>> result_measures(const EvaluationResu
   };
   add("adjusted_perplexity", result.adjusted_perplexity);
   add("token_ratio", result.token_ratio);
+  add("bits_per_byte", result.bits_per_byte);
+  add("bits_per_word", result.bits_per_word);
   add("accuracy", result.accuracy);
   add("accuracy_normalized", result.accuracy_normalized);
   return measures;
@@ -44,9 +46,8 @@ std::string result_line(const EvaluationResult& result) {
   return line;
 }
 
-std::string result_table(const EvaluationResult& result) {
+std::string result_table(const nlohmann::ordered_json& json) {
   std::string table;
-  const nlohmann::ordered_json json = result_json(result);
   for (const auto& [name, value] : json.items()) {
     std::string text = value.is_string()           ? value.get<std::string>()
                        : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())

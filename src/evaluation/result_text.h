@@ -10,14 +10,14 @@
 
 namespace megatron {
 
-/// What applies of {loss, perplexity, adjusted_perplexity, token_ratio, accuracy, accuracy_normalized}, in this order.
+/// The measures that a result has of {loss, perplexity, adjusted_perplexity, token_ratio, bits_per_byte,
+/// bits_per_word, accuracy, accuracy_normalized}, in this order.
 std::vector<std::pair<std::string, double>> result_measures(const EvaluationResult& result);
-/// What applies of {task, examples, tokens, loss, perplexity, adjusted_perplexity, token_ratio, accuracy,
-/// accuracy_normalized}.
+/// {task, examples, tokens} and result_measures().
 nlohmann::ordered_json result_json(const EvaluationResult& result);
 /// The measures in one line: "loss 3.1, perplexity 22.2, accuracy 0.42".
 std::string result_line(const EvaluationResult& result);
-/// result_json() as a table of two columns; whole lines.
-std::string result_table(const EvaluationResult& result);
+/// result_json(), to which more may have been added, as a table of two columns; whole lines.
+std::string result_table(const nlohmann::ordered_json& json);
 
 }  // namespace megatron

@@ -20,10 +20,14 @@ constexpr std::array kTasks = {
     TaskKind{.name = "wikitext",
              .file = "the text of WikiText with its marks: perplexity of the text without them",
              .make = make_wikitext},
+    TaskKind{.name = "text",
+             .file = "any text file: perplexity of its tokens, and bits per byte and per word",
+             .make = make_plain_text},
     TaskKind{
         .name = "lambada", .file = "JSON lines {\"text\"}: accuracy of each text's last token", .make = make_lambada},
     TaskKind{.name = "choices",
-             .file = "JSON lines {\"context\", \"choices\", \"answer\"}: accuracy of the likeliest choice",
+             .file = "JSON lines {\"context\", \"choices\", \"answer\"}, or the files of HellaSwag, PIQA, ARC or MMLU: "
+                     "accuracy of the likeliest choice",
              .make = make_choices},
 };
 

@@ -35,6 +35,7 @@ struct EvaluationResult {
   double loss = 0;             ///< mean negative log-probability
   std::int64_t shortened = 0;  ///< examples whose context lost its beginning, since the model's is shorter
   std::optional<double> adjusted_perplexity = {}, token_ratio = {};  ///< wikitext
+  std::optional<double> bits_per_byte = {}, bits_per_word = {};      ///< text
   std::optional<double> accuracy = {}, accuracy_normalized = {};     ///< lambada and choices; choices
 
   /// e^loss, but at most e^20.
@@ -51,14 +52,22 @@ class EvaluationTask {
 };
 
 struct TaskInput {
-  std::string path;                    ///< of the data, for messages
-  std::string_view text;               ///< the file's contents; needed while the task is made
-  std::int64_t context = 0;            ///< most tokens that a target is predicted from
-  std::int32_t before = 0;             ///< token that stands where a text has nothing in front of its target
-  std::optional<std::int64_t> stride;  ///< tokens from one window to the next, 1 .. context; default: 32, if it fits
+  std::string path;          ///< of the data, for messages
+  std::string_view text;     ///< the file's contents; needed while the task is made
+  std::int64_t context = 0;  ///< most tokens that a target is predicted from
+  std::int32_t before = 0;   ///< token that stands where a text has nothing in front of its target
+  /// Token that begins every text, also one that is too long: then it stands in front of what is left.
+  std::optional<std::int32_t> begin = {};
+  std::optional<std::int64_t> stride;  ///< tokens from one window to the next, 1 .. context; default: the task's
   bool whole_word = false;
-  /// Appends the ids of a text.
-  std::function<void(std::string_view text, std::vector<std::int32_t>& ids)> encode;
+  std::string_view labels =
+      {};  ///< of questions whose file has no answers: the number of the right choice on each line
+  /// The ids of context + target, encoded as one text, and how many of them are the context's.
+  struct Pair {
+    std::vector<std::int32_t> ids;
+    std::size_t context = 0;
+  };
+  std::function<Pair(std::string_view context, std::string_view target)> encode;
 };
 
 struct TaskKind {

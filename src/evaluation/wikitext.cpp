@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "evaluation/detokenizer.h"
 #include "evaluation/example_text.h"
 #include "evaluation/tasks.h"
@@ -16,27 +15,14 @@ std::int64_t words_in(std::string_view text) {
   return std::count(text.begin(), text.end(), ' ') + 1;
 }
 
-// Window i begins at token i · stride. All but the first count their last `stride` targets only, so that each of these
-// has at least context - stride tokens in front of it, and every target of the text counts once.
 class Wikitext final : public EvaluationTask {
  public:
   explicit Wikitext(const TaskInput& input) {
     const std::string_view text = checked_utf8(input);
     words_ = words_in(text);
-    input.encode(detokenized_wikitext(text), tokens_);
-    verify(tokens_.size() >= 2, ErrorKind::data, "{} has {} tokens; the loss of a text needs two", input.path,
-           tokens_.size());
-    const auto count = static_cast<std::int64_t>(tokens_.size());
-    const std::int64_t stride = input.stride.value_or(std::min<std::int64_t>(32, input.context));
-    verify(stride >= 1 && stride <= input.context, ErrorKind::configuration,
-           "a stride of {}: between 1 and the model's context, {}", stride, input.context);
-    const std::span<const std::int32_t> all = tokens_;
-    for (std::int64_t first = 0, scored = 1; scored < count; first += stride) {
-      const std::int64_t end = std::min(first + input.context + 1, count);
-      windows_.push_back(
-          {all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)), scored - first});
-      scored = end;
-    }
+    tokens_ = input.encode("", detokenized_wikitext(text)).ids;
+    if (input.begin) tokens_.insert(tokens_.begin(), *input.begin);
+    windows_ = text_windows(input, tokens_, std::min<std::int64_t>(32, input.context));
   }
 
   std::span<const ScoredSequence> sequences() const override { return windows_; }

@@ -1,6 +1,7 @@
 #include "examples/instructions.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "evaluation/example_text.h"
 #include "examples/members.h"
@@ -12,21 +13,40 @@ namespace {
 
 struct Message {
   std::string role, content;
+  std::optional<bool> learned;  ///< as the message says by itself
 };
+
+/// "weight": 0 or 1, also as 0.0 or 1.0; null says nothing.
+std::optional<bool> read_weight(const ExampleLine& line, JsonReader& json) {
+  json.peek();
+  const std::size_t begin = json.position();
+  json.skip_value();
+  const std::string_view written = line.text.substr(begin, json.position() - begin);
+  double weight = -1;
+  std::from_chars(written.data(), written.data() + written.size(), weight);
+  if (written == "null") return std::nullopt;
+  if (weight != 0 && weight != 1) {
+    line.refuse(fmt::format("\"weight\" is {}: 0 (not learned) or 1", printable(written.substr(0, 60))));
+  }
+  return weight == 1;
+}
 
 Message read_message(const ExampleLine& line, JsonReader& json) {
   std::optional<std::string> role, content;
+  std::optional<std::optional<bool>> learned;
   std::string buffer;
   visit_object(json, "an object", [&](std::string_view key) {
     if (key == "role") {
       set_once(line, key, role, std::string(json.string(buffer)));
     } else if (key == "content") {
       set_once(line, key, content, std::string(json.string(buffer)));
+    } else if (key == "weight") {
+      set_once(line, key, learned, read_weight(line, json));
     } else {
       json.skip_value();
     }
   });
-  return {required(line, "role", role), required(line, "content", content)};
+  return {required(line, "role", role), required(line, "content", content), learned.value_or(std::nullopt)};
 }
 
 std::vector<Message> read_messages(const ExampleLine& line, JsonReader& json) {
@@ -45,12 +65,16 @@ void take_conversation(const ExampleLine& line, const std::vector<Message>& mess
       line.refuse(fmt::format("the role \"{}\" is none of system, user and assistant",
                               printable(std::string_view(message.role).substr(0, 60))));
     }
+    if (message.learned == true && !role->learned) {
+      line.refuse(fmt::format("\"weight\" is 1 in a message of the role {}, of which nothing is learned", role->role));
+    }
+    const bool learned = role->learned && message.learned.value_or(true);
     parts.push_back({role->prefix, false, true});
-    parts.push_back({message.content, role->learned, false});
-    parts.push_back({role->suffix, role->learned, true});
+    parts.push_back({message.content, learned, false});
+    parts.push_back({role->suffix, learned, true});
   }
   if (std::none_of(parts.begin(), parts.end(), [](const InstructionPart& part) { return part.learned; })) {
-    line.refuse("\"messages\" has none of the role assistant: there is nothing to learn");
+    line.refuse("\"messages\" has none of the role assistant, or with \"weight\" 0 alone: there is nothing to learn");
   }
   take(parts);
 }

@@ -30,7 +30,8 @@ using ChatTemplate = std::array<RoleTemplate, 3>;
 using TakeInstruction = std::function<void(const Instruction& instruction)>;
 
 /// Calls `take` with those of all lines: at least one, or Error(data). A line is {prompt, completion}, of which the
-/// completion is learned, or {messages: [{role, content}, ...]} with a message of a role that is learned.
+/// completion is learned, or {messages: [{role, content, weight}, ...]} with a message of a role that is learned.
+/// A message of weight 0 is not learned; without a weight it is as its role says.
 void read_instructions(const ExampleFile& file, const ChatTemplate& chat, const TakeInstruction& take);
 
 }  // namespace megatron

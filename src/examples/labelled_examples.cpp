@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "evaluation/example_text.h"
@@ -164,10 +165,10 @@ void read_article_questions(const ExampleLine& line, const ExampleForm& form, co
 
 // ---- Tab-separated columns ------------------------------------------------------------------------------------------
 
-/// Where the two texts and the label are; label -1: a file without any.
+/// Where the texts and the label are.
 struct Columns {
-  std::size_t count = 0, a = 0, b = 0;
-  std::optional<std::size_t> label;
+  std::size_t count = 0, a = 0;
+  std::optional<std::size_t> b, label;
 };
 
 std::string_view stripped(std::string_view cell) {
@@ -185,7 +186,44 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   }
 }
 
+/// Names of columns with texts, the first that fit counting: pairs, as GLUE and others name them, then single texts.
+constexpr std::pair<std::string_view, std::string_view> kTextColumns[] = {{"text_a", "text_b"},
+                                                                          {"sentence1", "sentence2"},
+                                                                          {"question1", "question2"},
+                                                                          {"premise", "hypothesis"},
+                                                                          {"question", "sentence"},
+                                                                          {"#1 String", "#2 String"},
+                                                                          {"sentence", ""},
+                                                                          {"text_a", ""},
+                                                                          {"text", ""}};
+constexpr std::string_view kLabelColumns[] = {"label", "gold_label", "is_duplicate", "Quality"};
+
+Columns columns_by_title(const ExampleLine& titles) {
+  const std::vector<std::string_view> cells = cells_of(titles.text);
+  const auto column = [&](std::string_view title) -> std::optional<std::size_t> {
+    const auto found = std::find_if(cells.begin(), cells.end(), [&](auto cell) { return stripped(cell) == title; });
+    if (found == cells.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - cells.begin());
+  };
+  Columns columns{.count = cells.size(), .a = 0, .b = {}, .label = {}};
+  for (const std::string_view title : kLabelColumns) {
+    if (!columns.label) columns.label = column(title);
+  }
+  for (const auto& [a, b] : kTextColumns) {
+    const std::optional<std::size_t> first = column(a), second = column(b);
+    if (!first || (!b.empty() && !second)) continue;
+    columns.a = *first;
+    if (!b.empty()) columns.b = second;
+    return columns;
+  }
+  std::vector<std::string> known;
+  for (const auto& [a, b] : kTextColumns) known.push_back(fmt::format("{}{}{}", a, b.empty() ? "" : " and ", b));
+  titles.refuse(fmt::format("no column of texts; the titles of columns must have {}, and this line is: {}",
+                            fmt::join(known, ", or "), printable(titles.text.substr(0, 200))));
+}
+
 Columns columns_of(const ExampleLine& titles, const std::string& format) {
+  if (format == "tsv") return columns_by_title(titles);
   const std::size_t count = cells_of(titles.text).size();
   if (format == "mnli") {
     if (count == 10) return {.count = count, .a = 8, .b = 9, .label = {}};
@@ -211,10 +249,14 @@ class TableReader {
     if (cells.size() != columns_->count) {
       line.refuse(fmt::format("{} tab-separated columns, and the first line has {}", cells.size(), columns_->count));
     }
-    const std::string a = clean_text(stripped(cells[columns_->a])), b = clean_text(stripped(cells[columns_->b]));
+    const auto text = [&](std::size_t column) {
+      const std::string_view cell = stripped(cells[column]);
+      return form_.format == "tsv" ? std::string(cell) : clean_text(cell);
+    };
+    const std::string a = text(columns_->a), b = columns_->b ? text(*columns_->b) : "";
     const std::int32_t label =
         columns_->label ? number_of_label(line, form_.labels, stripped(cells[*columns_->label])) : std::int32_t{-1};
-    take_({.texts = {{a, b}}, .label = label});
+    take_({.texts = {{a, columns_->b ? std::optional<std::string_view>(b) : std::nullopt}}, .label = label});
   }
 
  private:
@@ -258,7 +300,7 @@ void read_labelled_examples(const ExampleFile& file, const ExampleForm& form, co
   };
   TableReader table(form, counted);
   visit_lines(input, [&](const ExampleLine& line) {
-    if (form.format == "mnli" || form.format == "qqp") {
+    if (form.format == "tsv" || form.format == "mnli" || form.format == "qqp") {
       table.read(line);
     } else if (form.format == "race") {
       read_article_questions(line, form, counted);

@@ -43,6 +43,9 @@ using TakeExample = std::function<void(const LabelledExample& example)>;
 ///   json: lines {text_a, text_b, label}, where text_b may be absent and the label is a name, or a number that is one;
 ///         of questions {context, choices, answer}, the answer counted from 0. Each choice makes the pair context,
 ///         choice.
+///   tsv: tab-separated columns under a line of titles, of which the first pair of text columns that are all there is
+///         read: text_a and text_b, sentence1 and sentence2 and other names of published files, or one text: sentence,
+///         text_a, text. The label's column is label, gold_label, is_duplicate or Quality.
 ///   mnli, qqp: tab-separated columns under a line of titles; white space around a text or label is none of it. Test
 ///         files have no labels.
 ///   race: lines {article, questions, options, answers}, the answers "A", "B" and so on. Each option makes the pair

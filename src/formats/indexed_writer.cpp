@@ -17,7 +17,7 @@ IndexedWriter::IndexedWriter(const std::string& prefix, IndexedType type)
       bin_temporary_(temporary_name(bin_path_)),
       index_temporary_(temporary_name(index_path_)),
       type_(type) {
-  prepare_prefix(prefix, "TARGET");
+  check_prefix(prefix, "TARGET");
   lock_.emplace(prefix);
   publication_.add(bin_temporary_, bin_path_);
   publication_.add(index_temporary_, index_path_);  // last: an index of other tokens would be worse than none

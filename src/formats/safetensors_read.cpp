@@ -16,6 +16,7 @@
 #include "checkpoint/manifest.h"
 #include "formats/safetensors.h"
 #include "system/regular_file.h"
+#include "text/foreign_text.h"
 #include "text/strict_json.h"
 #include "text/text.h"
 
@@ -76,6 +77,20 @@ SafetensorsEntry parse_entry(const json& object, std::int64_t start, std::int64_
   return entry;
 }
 
+constexpr const char* kCut = "the file is shorter than its header says, a download that was cut off? Fetch it again";
+
+/// That the file is as long as the last tensor needs, whatever else may be wrong with the header.
+void check_whole(const json& header, std::int64_t start, std::int64_t size) {
+  std::uint64_t end = 0;
+  for (const json& entry : header) {
+    const auto offsets = entry.is_object() ? entry.find("data_offsets") : entry.end();
+    if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2) continue;
+    if (offsets->back().is_number_unsigned()) end = std::max(end, offsets->back().get<std::uint64_t>());
+  }
+  const auto there = static_cast<std::uint64_t>(size - start);
+  verify(end <= there, ErrorKind::checkpoint, "{}: its tensors have {} bytes, and {} are there", kCut, end, there);
+}
+
 /// No gaps, no overlaps, nothing left over.
 void check_tiling(const std::map<std::string, SafetensorsEntry>& tensors, std::int64_t start, std::int64_t end) {
   std::vector<std::pair<std::int64_t, const std::string*>> order;
@@ -130,7 +145,13 @@ json read_json_file(const std::string& path) {
   verify(file.bytes() <= static_cast<std::uint64_t>(kHeaderLimit), ErrorKind::checkpoint, "{} is too large", path);
   std::string text(file.bytes(), '\0');
   file.read(0, text.data(), text.size());
-  return told_of(path, [&] { return parse_strict_json(text, kDepthLimit); });
+  return told_of(path, [&] {
+    const std::size_t last = text.find_last_not_of(" \t\r\n");
+    const bool ends = last != text.npos && (text[last] == '}' || text[last] == ']');
+    verify(ends, ErrorKind::checkpoint,
+           "the file ends before its JSON does, as after a download that was cut off; fetch it again");
+    return parse_strict_json(text, kDepthLimit);
+  });
 }
 
 std::int64_t SafetensorsEntry::elements() const {
@@ -147,11 +168,17 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
              "it is not a regular file");
       const std::int64_t size = status.st_size;
       verify(size >= 8, ErrorKind::checkpoint, "it is too short for a safetensors file");
-      unsigned char bytes[8];
-      read_bytes(descriptor_, 0, bytes, 8);
+      std::string beginning(static_cast<std::size_t>(std::min<std::int64_t>(size, 64)), '\0');
+      read_bytes(descriptor_, 0, beginning.data(), static_cast<std::int64_t>(beginning.size()));
+      const std::string advice = lfs_advice(beginning);
+      verify(advice.empty(), ErrorKind::checkpoint, "{}", advice);
       std::uint64_t length = 0;
-      for (int i = 7; i >= 0; --i) length = length << 8 | bytes[i];
+      for (int i = 7; i >= 0; --i)
+        length = length << 8 | static_cast<unsigned char>(beginning[static_cast<std::size_t>(i)]);
       const std::int64_t most = std::min(size - 8, kHeaderLimit);
+      verify(
+          length < 2 || length > static_cast<std::uint64_t>(kHeaderLimit) || length <= static_cast<std::uint64_t>(most),
+          ErrorKind::checkpoint, "{}: its header alone has {} bytes, and the file has {}", kCut, length, size);
       verify(length >= 2 && length <= static_cast<std::uint64_t>(most), ErrorKind::checkpoint,
              "its header would have {} bytes; at most {} are possible", length, most);
       std::string text(length, '\0');
@@ -159,6 +186,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
       verify(text.front() == '{', ErrorKind::checkpoint, "its header does not begin with {{");
       const json header = parse_strict_json(text, kDepthLimit);
       const std::int64_t start = 8 + static_cast<std::int64_t>(length);
+      check_whole(header, start, size);
       for (const auto& item : header.items()) {
         if (item.key() == "__metadata__") {
           verify(item.value().is_object(), ErrorKind::checkpoint, "its __metadata__ is no object");

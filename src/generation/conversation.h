@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "data/chat_text.h"
 #include "generation/interrupt_flag.h"
 #include "generation/line_source.h"
 #include "generation/prompts.h"
@@ -22,9 +23,20 @@ struct Conversation {
   std::function<void(const std::string& text)> print = {};  ///< called on rank 0 alone
 };
 
-/// Each line is one prompt. `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is
-/// printed where a prompt is expected, if the source of the lines does not print it.
+/// Each line is one prompt. It is printed with the text that continues it; an encoder-decoder's text is printed alone.
+/// `flag`, of any rank, ends an answer, or what was typed so far. `sign`: what is printed where a prompt is expected,
+/// if the source of the lines does not print it.
 void converse(const Conversation& conversation, InterruptFlag& flag, const std::string& sign);
+
+/// The form of a conversation with a model that has learned answers.
+struct ChatForm {
+  ChatTemplate chat;
+  std::string system = {};  ///< the first message; empty: none
+};
+/// Each line is a user's message. The model answers it with all messages before it in mind, in the text of its
+/// training; where they are more than the context has room for, the oldest are left out. An answer ends with the text
+/// or token that ends it in training. Printed are answers alone. `flag`, `sign` as for converse().
+void chat(const Conversation& conversation, const ChatForm& form, InterruptFlag& flag, const std::string& sign);
 
 /// Each line is a request. A request that cannot be fulfilled is answered with its error.
 void serve(const Conversation& conversation);

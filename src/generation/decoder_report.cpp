@@ -13,10 +13,11 @@ std::string decoder_report(const Config& config, const GridShape& shape, DType t
   std::string text = fmt::format(
       "layout       {}: tensor {} × pipeline {} × data {}\n"
       "model        {} of {} tokens, weights in {}\n"
-      "cache        {} of {}, {} each\n\n",
-      counted(shape.ranks(), "rank"), shape.tensor, shape.pipeline, shape.data, counted(config.model.layers, "layer"),
-      config.model.sequence_length, config.precision.compute, counted(sizes.groups, "group"),
-      counted(sizes.samples, "text"), counted(sizes.capacity, "token"));
+      "cache        {} of {}, {}{} each\n\n",
+      counted(shape.ranks(), "rank"), shape.tensor, shape.pipeline, shape.data,
+      counted(config.model.all_layers(), "layer"), config.model.predicted_length(), config.precision.compute,
+      counted(sizes.groups, "group"), counted(sizes.samples, "text"), counted(sizes.capacity, "token"),
+      sizes.encoder_rows > 0 ? fmt::format(" and {} that the encoder reads", sizes.encoder_rows) : "");
   text += fmt::format("{:>5} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15} {:>15}\n", "stage", "tensor", "weights", "cache",
                       "activations", "workspace", "communication", "bytes in all");
   std::size_t most = 0, host = 0;

@@ -3,6 +3,7 @@
 #include <clocale>
 #include <cwchar>
 
+#include "text/text.h"
 #include "text/utf8.h"
 
 namespace megatron {
@@ -43,7 +44,8 @@ Shown shown(std::string_view character, const Widths& widths) {
   if (character == "\t") return {" ", 1};
   const CodePoint point = first_code_point(character);
   const int columns = point.bytes == 0 ? -1 : widths.of(point.value);
-  return columns < 0 ? Shown{"\xef\xbf\xbd", 1} : Shown{std::string(character), columns};
+  const bool steers = printable(character) != character;  // the terminal: controls, directions of text
+  return columns < 0 || steers ? Shown{"\xef\xbf\xbd", 1} : Shown{std::string(character), columns};
 }
 
 bool is_space(char c) {

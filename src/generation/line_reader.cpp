@@ -9,6 +9,12 @@
 
 namespace megatron {
 
+namespace {
+
+constexpr std::size_t kEndless = std::size_t{1} << 30;
+
+}  // namespace
+
 LineReader::Outcome LineReader::next(std::string& line) {
   while (true) {
     const std::size_t end = buffer_.find('\n', searched_);
@@ -16,19 +22,23 @@ LineReader::Outcome LineReader::next(std::string& line) {
       line = buffer_.substr(0, end);
       buffer_.erase(0, end == std::string::npos ? buffer_.size() : end + 1);
       searched_ = 0;
-      const bool too_long = skipping_ || line.size() > longest_;
-      skipping_ = false;
+      const bool too_long = skipped_ > 0 || line.size() > longest_;
+      skipped_ = 0;
       if (too_long) line.clear();
       return too_long ? Outcome::too_long : Outcome::line;
     }
     if (ended_) {
-      const bool too_long = skipping_;
-      skipping_ = false;
+      const bool too_long = skipped_ > 0;
+      skipped_ = 0;
       return too_long ? Outcome::too_long : Outcome::end;
     }
     if (buffer_.size() > longest_) {
-      skipping_ = true;
+      skipped_ += buffer_.size();
       buffer_.clear();
+    }
+    if (skipped_ > kEndless) {  // /dev/zero, for instance
+      ended_ = true;
+      continue;
     }
     searched_ = buffer_.size();
     buffer_.resize(searched_ + (std::size_t{64} << 10));

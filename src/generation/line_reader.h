@@ -1,5 +1,5 @@
-// Lines of a stream whose writer may be a person or another program: of any length, at any time. A signal ends the
-// waiting.
+// Lines of a stream whose writer may be a person or another program: at any time, and of any length up to 1 GiB, where
+// the stream is taken for ended. A signal ends the waiting.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace megatron {
 class LineReader : public LineSource {
  public:
   /// Of a descriptor that stays the caller's. Lines of more than `longest` bytes are left out.
-  explicit LineReader(int descriptor, std::size_t longest = std::size_t{64} << 20)
+  explicit LineReader(int descriptor, std::size_t longest = std::size_t{16} << 20)
       : descriptor_(descriptor), longest_(longest) {}
 
   /// What was typed before a signal is kept for the next call. A last line without end counts.
@@ -23,7 +23,8 @@ class LineReader : public LineSource {
   std::size_t longest_;
   std::string buffer_;
   std::size_t searched_ = 0;  // of the buffer: without a line's end
-  bool skipping_ = false, ended_ = false;
+  std::size_t skipped_ = 0;   // bytes of a line that is too long
+  bool ended_ = false;
 };
 
 }  // namespace megatron

@@ -1,11 +1,9 @@
 #include "generation/logits_file.h"
 
-#include "system/durable_file.h"
-
 namespace megatron {
 
-LogitsFile::LogitsFile(std::string path, std::int64_t vocab_size)
-    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+LogitsFile::LogitsFile(OutputFile output, std::int64_t vocab_size)
+    : output_(std::move(output)), temporary_(temporary_name(output_.path)) {
   try {
     file_ = Hdf5File::create(temporary_);
     file_->write_attribute("vocab_size", static_cast<std::uint64_t>(vocab_size));
@@ -38,7 +36,7 @@ void LogitsFile::publish() {
   }
   file_->close();
   sync_path(temporary_);
-  rename_durably(temporary_, path_);
+  publish_output(temporary_, output_);
   published_ = true;
 }
 

@@ -9,23 +9,25 @@
 #include <vector>
 
 #include "hdf5/hdf5_file.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
 class LogitsFile {
  public:
-  LogitsFile(std::string path, std::int64_t vocab_size);
+  LogitsFile(OutputFile output, std::int64_t vocab_size);
   LogitsFile(const LogitsFile&) = delete;
   LogitsFile& operator=(const LogitsFile&) = delete;
   ~LogitsFile();  ///< removes what was not published
 
   /// One row, for new token number `position` of text number `text`, both from 0.
   void add(std::int64_t text, std::int64_t position, std::span<const float> logits);
-  /// Gives the file its name. Error(filesystem) as everywhere.
+  /// Gives the file its name. Errors: as publish_output().
   void publish();
 
  private:
-  std::string path_, temporary_;
+  OutputFile output_;
+  std::string temporary_;
   std::optional<Hdf5File> file_;
   Hdf5Dataset logits_;
   std::vector<std::int64_t> texts_, positions_;

@@ -1,5 +1,6 @@
 #include "generation/text_generator.h"
 
+#include <algorithm>
 #include <map>
 
 #include "generation/text_pieces.h"
@@ -8,12 +9,19 @@ namespace megatron {
 
 namespace {
 
+/// The tokens whose text a job's text continues.
+std::span<const std::int32_t> continued(const GenerationJob& job) {
+  return job.encoder_tokens.empty() ? std::span<const std::int32_t>(job.tokens) : std::span<const std::int32_t>();
+}
+
 /// The texts of the jobs so far, made when they are asked for.
 class RunningTexts {
  public:
-  RunningTexts(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : tokenizer_(tokenizer), stops_(stops) {}
-  TextPieces& of(std::size_t job) { return texts_.try_emplace(job, tokenizer_, stops_).first->second; }
+  RunningTexts(const Tokenizer& tokenizer, const std::vector<std::string>& stops, std::span<const GenerationJob> jobs)
+      : tokenizer_(tokenizer), stops_(stops), jobs_(jobs) {}
+  TextPieces& of(std::size_t job) {
+    return texts_.try_emplace(job, tokenizer_, stops_, continued(jobs_[job])).first->second;
+  }
   /// The rest of all texts, in the order of the jobs.
   void finish(const std::function<void(std::size_t job, const std::string& piece)>& piece) {
     for (auto& [job, text] : texts_) {
@@ -24,16 +32,21 @@ class RunningTexts {
  private:
   const Tokenizer& tokenizer_;
   const std::vector<std::string>& stops_;
+  std::span<const GenerationJob> jobs_;
   std::map<std::size_t, TextPieces> texts_;
 };
 
 }  // namespace
 
 GenerationOptions generation_options(const TextOptions& options, const SearchOptions& search,
-                                     const Tokenizer& tokenizer) {
+                                     const Tokenizer& tokenizer, const ModelConfig& model) {
   GenerationOptions result;
   result.sampling = options.sampling;
-  result.end = tokenizer.eod_id();
+  result.ends = options.ends.empty() ? std::vector{tokenizer.eod_id()} : options.ends;
+  if (model.has_decoder()) {
+    std::int64_t& most = result.sampling.max_new_tokens;
+    most = std::min(most, model.decoder_sequence_length);
+  }
   result.log_probabilities = search.beams == 0;
   result.likeliest = options.likeliest;
   result.beams = search.beams;
@@ -42,21 +55,22 @@ GenerationOptions generation_options(const TextOptions& options, const SearchOpt
   return result;
 }
 
-void add_jobs(std::vector<GenerationJob>& jobs, std::int64_t prompt, std::int64_t samples,
-              const std::vector<std::int32_t>& tokens) {
-  for (std::int64_t sample = 0; sample < samples; ++sample) jobs.push_back({prompt, sample, tokens});
+void add_jobs(std::vector<GenerationJob>& jobs, std::int64_t number, std::int64_t samples, const Prompt& prompt) {
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    jobs.push_back({number, sample, prompt.tokens, prompt.encoder_tokens});
+  }
 }
 
 std::vector<TextResult> TextGenerator::make(std::span<const GenerationJob> jobs, const TextOptions& options,
                                             const SearchOptions& search, const TextListeners& listeners) {
-  GenerationOptions generation = generation_options(options, search, tokenizer_);
+  GenerationOptions generation = generation_options(options, search, tokenizer_, decoder_.config().model);
   generation.stop = listeners.stop;
   if (listeners.logits != nullptr) {
     generation.logits = [&](std::size_t job, std::int64_t place, std::span<const float> logits) {
       listeners.logits->add(static_cast<std::int64_t>(job), place, logits);
     };
   }
-  RunningTexts stopping(tokenizer_, options.stops), shown(tokenizer_, options.stops);
+  RunningTexts stopping(tokenizer_, options.stops, jobs), shown(tokenizer_, options.stops, jobs);
   StopsAt stops;
   if (!options.stops.empty()) {
     stops = [&](std::size_t job, std::int32_t token) {
@@ -79,7 +93,7 @@ std::vector<TextResult> TextGenerator::make(std::span<const GenerationJob> jobs,
   for (auto& [job, made] : all) {
     results[job] = {.prompt = jobs[job].prompt,
                     .sample = jobs[job].sample,
-                    .text = text_of(tokenizer_, options.stops, made.tokens),
+                    .text = text_of(tokenizer_, options.stops, continued(jobs[job]), made.tokens),
                     .made = std::move(made)};
   }
   return results;

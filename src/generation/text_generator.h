@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generation/logits_file.h"
+#include "generation/prompts.h"
 #include "generation/text_options.h"
 #include "generation/text_result.h"
 #include "inference/decoder.h"
@@ -50,12 +51,11 @@ class TextGenerator {
   Communicator& world_;
 };
 
-/// What a text's options ask of generate().
+/// Options of generate() for these texts. An encoder-decoder's text ends where the decoder's context does.
 GenerationOptions generation_options(const TextOptions& options, const SearchOptions& search,
-                                     const Tokenizer& tokenizer);
+                                     const Tokenizer& tokenizer, const ModelConfig& model);
 
-/// A job for each sample of a prompt.
-void add_jobs(std::vector<GenerationJob>& jobs, std::int64_t prompt, std::int64_t samples,
-              const std::vector<std::int32_t>& tokens);
+/// A job for each sample of a prompt, whose number is `number`.
+void add_jobs(std::vector<GenerationJob>& jobs, std::int64_t number, std::int64_t samples, const Prompt& prompt);
 
 }  // namespace megatron

@@ -8,8 +8,9 @@
 
 namespace megatron {
 
-std::int64_t room_for_prompt(const TextOptions& options, const SearchOptions& search, std::int64_t context) {
-  if (search.beams == 0) return context;
+std::int64_t room_for_prompt(const TextOptions& options, const SearchOptions& search, const ModelConfig& model) {
+  const std::int64_t context = model.sequence_length;
+  if (search.beams == 0 || model.has_decoder()) return context;
   // The last new token is not read.
   const std::int64_t read = std::max<std::int64_t>(options.sampling.max_new_tokens - 1, 0);
   verify(read < context, ErrorKind::configuration,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "inference/sampling.h"
 
 namespace megatron {
@@ -15,6 +16,7 @@ struct TextOptions {
   std::int64_t samples = 1;        ///< texts per prompt
   std::int64_t likeliest = 0;      ///< how many tokens' log-probabilities are given in each place
   std::vector<std::string> stops;  ///< a text ends in front of the first of these
+  std::vector<std::int32_t> ends;  ///< tokens that end a text; none: the tokenizer's end of documents
   bool truncate = false;           ///< a prompt that is too long loses its beginning
 };
 
@@ -26,8 +28,8 @@ struct SearchOptions {
 };
 
 /// Tokens that a prompt may have. Error(configuration) if there is no room for the new tokens of beams, which
-/// cannot leave the beginning of their context out.
-std::int64_t room_for_prompt(const TextOptions& options, const SearchOptions& search, std::int64_t context);
+/// cannot leave the beginning of their context out. New tokens take nothing of an encoder's context.
+std::int64_t room_for_prompt(const TextOptions& options, const SearchOptions& search, const ModelConfig& model);
 
 /// How an option is written: "--top-p", or "\"top_p\"" in JSON.
 enum class Spelling { command_line, json };

@@ -1,6 +1,7 @@
 #include "generation/text_pieces.h"
 
-#include <span>
+#include <algorithm>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -33,14 +34,21 @@ bool may_become_character(std::string_view bytes) {
 
 }  // namespace
 
+TextPieces::TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops, std::span<const std::int32_t> prompt)
+    : tokenizer_(tokenizer),
+      stops_(std::move(stops)),
+      begins_(
+          std::all_of(prompt.begin(), prompt.end(), [&](std::int32_t token) { return token == tokenizer.eod_id(); })) {}
+
 std::string TextPieces::add(std::int32_t token) {
   if (token >= tokenizer_.vocab_size()) return {};  // a row of a larger table: no text
-  return stops_.add(tokenizer_.decode_next(token));
+  const bool begins = std::exchange(begins_, begins_ && token == tokenizer_.eod_id());
+  return stops_.add(begins ? tokenizer_.decode(std::span(&token, 1)) : tokenizer_.decode_next(token));
 }
 
 std::string text_of(const Tokenizer& tokenizer, const std::vector<std::string>& stops,
-                    const std::vector<std::int32_t>& tokens) {
-  TextPieces pieces(tokenizer, stops);
+                    std::span<const std::int32_t> prompt, std::span<const std::int32_t> tokens) {
+  TextPieces pieces(tokenizer, stops, prompt);
   std::string text;
   for (const std::int32_t token : tokens) text += pieces.add(token);
   return text + pieces.rest();

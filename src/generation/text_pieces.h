@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,11 +12,10 @@
 
 namespace megatron {
 
-/// The text of one sample. Refers to the tokenizer.
+/// The text of one sample, which continues that of its prompt. Refers to the tokenizer.
 class TextPieces {
  public:
-  TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops)
-      : tokenizer_(tokenizer), stops_(std::move(stops)) {}
+  TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops, std::span<const std::int32_t> prompt);
 
   /// What is certain to be before any stop text, after one more token. Nothing once stopped.
   std::string add(std::int32_t token);
@@ -26,11 +26,12 @@ class TextPieces {
  private:
   const Tokenizer& tokenizer_;
   StopTexts stops_;
+  bool begins_;  // no token so far has a text: the next one begins it, without the space that separates words
 };
 
 /// The whole text of these tokens, up to a stop text.
 std::string text_of(const Tokenizer& tokenizer, const std::vector<std::string>& stops,
-                    const std::vector<std::int32_t>& tokens);
+                    std::span<const std::int32_t> prompt, std::span<const std::int32_t> tokens);
 
 /// Bytes to pieces of valid UTF-8: a character that is not complete waits for its other bytes, and what is none becomes
 /// U+FFFD, each byte one.

@@ -1,16 +1,21 @@
 #include "generation/text_request.h"
 
-#include <functional>
+#include <map>
 #include <vector>
 
 #include "base/error.h"
 #include "config/suggestions.h"
+#include "text/json_reader.h"
+#include "text/text.h"
+#include "text/utf8.h"
 
 namespace megatron {
 
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kMostMembers = 64, kLongestKey = 64, kLongestId = 1024, kLongestList = std::size_t{64} << 10;
 
 [[noreturn]] void refuse(std::string_view key, const char* wanted) {
   fail(ErrorKind::data, "\"{}\": {}", key, wanted);
@@ -106,36 +111,72 @@ const RequestKey& key_of(const std::string& name) {
   fail(ErrorKind::data, "unknown key \"{}\"{}", name, nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
 }
 
+/// A value of valid JSON. Of lists, which `stop` alone has, only short ones are read.
+json value_of(std::string_view key, std::string_view text) {
+  const bool list = text.front() == '[' || text.front() == '{';
+  verify(!list || text.size() <= kLongestList, ErrorKind::data, "\"{}\": a list of more than {} KiB", key,
+         kLongestList >> 10);
+  try {
+    return json::parse(text);
+  } catch (const json::exception&) {  // a number beyond all that a double holds
+    refuse(key, "a smaller number");
+  }
+}
+
+/// The part that answers repeat, exactly as it was given.
+json id_of(std::string_view text) {
+  verify(text.size() <= kLongestId, ErrorKind::data, "\"id\": at most {} bytes", kLongestId);
+  const json id = value_of("id", text);
+  verify(!id.is_structured(), ErrorKind::data, "\"id\": a string or a number");
+  verify(!id.is_number() || id.dump() == text, ErrorKind::data, "\"id\": {} would come back as {}; give it as a string",
+         text, id.dump());
+  return id;
+}
+
+/// Members by name, with their values as they are written. Nothing is built of what the line holds, however deep it is.
+using Members = std::map<std::string, std::string_view, std::less<>>;
+
+Members members_of(std::string_view line, json& id) {
+  const std::size_t bad = first_invalid_utf8(line);
+  verify(bad == line.size(), ErrorKind::data, "a request is one JSON object per line, and UTF-8: byte {} is not",
+         bad + 1);
+  Members members;
+  JsonReader reader(line);
+  try {
+    visit_object(reader, "an object", [&](std::string_view key) {
+      verify(key.size() <= kLongestKey && members.size() < kMostMembers, ErrorKind::data,
+             "a request has at most {} keys of at most {} bytes", kMostMembers, kLongestKey);
+      const auto [member, added] = members.try_emplace(std::string(key));
+      verify(added, ErrorKind::data, "\"{}\" is there twice", printable(key));
+      const std::size_t begin = reader.position();
+      reader.skip_value();
+      member->second = line.substr(begin, reader.position() - begin);
+      if (member->first == "id") id = id_of(member->second);
+    });
+    reader.expect_end();
+  } catch (const JsonError& error) {
+    fail(ErrorKind::data, "a request is one JSON object per line: byte {}: {}", error.at + 1, error.reason);
+  }
+  return members;
+}
+
 }  // namespace
 
 TextRequest parse_request(std::string_view line, const TextOptions& defaults, bool beams, nlohmann::json& id) {
-  // The parser would take it for the end of the line.
-  verify(line.find('\0') == std::string_view::npos, ErrorKind::data,
-         "a request is one JSON object per line, without zero bytes");
-  json object;
-  try {
-    object = json::parse(line);
-  } catch (const json::exception& error) {
-    fail(ErrorKind::data, "a request is one JSON object per line: {}", error.what());
-  }
-  verify(object.is_object(), ErrorKind::data, "a request is one JSON object per line");
-  if (const auto found = object.find("id"); found != object.end()) {
-    verify(!found->is_structured(), ErrorKind::data, "\"id\": a string or a number");
-    id = *found;
-  }
+  const Members members = members_of(line, id);
   TextRequest request{.id = id, .prompt = {}, .options = defaults};
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& [name, value] : members) {
     const RequestKey& key = key_of(name);
     verify(!beams || key.for_beams, ErrorKind::configuration, "\"{}\" has no meaning for beams (--beams)", name);
-    key.set(request, name, value);
+    key.set(request, name, value_of(name, value));
   }
-  verify(object.contains("prompt"), ErrorKind::data, "a request needs a \"prompt\"");
-  verify(!object.contains("greedy") || !object.at("greedy").get<bool>() ||
-             !(object.contains("temperature") || object.contains("top_k") || object.contains("top_p")),
+  verify(members.contains("prompt"), ErrorKind::data, "a request needs a \"prompt\"");
+  const bool greedy = members.contains("greedy") && members.at("greedy") == "true";
+  verify(!greedy || !(members.contains("temperature") || members.contains("top_k") || members.contains("top_p")),
          ErrorKind::configuration, "\"greedy\" excludes \"temperature\", \"top_k\" and \"top_p\"");
   // A request's nucleus without a bound does not take the command line's.
   SamplingOptions& sampling = request.options.sampling;
-  if (object.contains("top_p") && !object.contains("top_p_bound") && sampling.top_p_bound > sampling.top_p) {
+  if (members.contains("top_p") && !members.contains("top_p_bound") && sampling.top_p_bound > sampling.top_p) {
     sampling.top_p_bound = sampling.top_p;
   }
   check_text_options(request.options, Spelling::json);

@@ -35,6 +35,7 @@ class BeamGroup final : public DecodedGroup {
 
   std::int32_t& said(std::int64_t i) { return message_[static_cast<std::size_t>(i)]; }
   std::int32_t* body() { return message_.data() + kHead; }
+  bool encode(DecoderPass& pass);
   void read(DecoderPass& pass);
   void reorder();
   void say_text();
@@ -45,6 +46,7 @@ class BeamGroup final : public DecodedGroup {
   std::size_t job_ = 0;
   std::int64_t cached_ = 0, read_ = 0;  // tokens of each beam; of the prompt in the pass under way
   std::int64_t made_ = 0;               // new tokens of each beam
+  std::int64_t encoded_ = 0;            // beams whose encoder has read the job's text
   std::optional<BeamSearch> search_;    // on the sampling rank
   Tokens from_, next_;                  // of the open beams: which they come from, and their new tokens
   std::vector<std::int32_t> message_;
@@ -56,10 +58,11 @@ bool BeamGroup::prepare(DecoderPass& pass) {
     job_ = list_.take();
     running_ = options.sampling.max_new_tokens > 0;
     if (!running_) list_.results[job_].ending = Ending::length;
-    cached_ = made_ = 0;
-    if (list_.decoder.samples_here()) search_.emplace(BeamOptions{options.beams, options.length_penalty, options.end});
+    cached_ = made_ = encoded_ = 0;
+    if (list_.decoder.samples_here()) search_.emplace(BeamOptions{options.beams, options.length_penalty, options.ends});
   }
   if (!running_) return false;
+  if (encode(pass)) return true;
   if (made_ == 0) {
     read(pass);
     return true;
@@ -71,6 +74,19 @@ bool BeamGroup::prepare(DecoderPass& pass) {
     pass.wanted.push_back(1);
   }
   read_ = 1;
+  return true;
+}
+
+/// The same text for each beam, because reorder() does not move it. False where nothing is left to read.
+bool BeamGroup::encode(DecoderPass& pass) {
+  const GenerationJob& job = list_.jobs[job_];
+  const DecoderSizes& sizes = list_.decoder.sizes();
+  if (job.encoder_tokens.empty() || encoded_ == sizes.samples) return false;
+  pass.first_sample = encoded_;
+  const std::int64_t count = std::min(sizes.encoder_samples, sizes.samples - encoded_);
+  for (std::int64_t i = 0; i < count; ++i) add_text(job, pass);
+  encoded_ += count;
+  read_ = 0;
   return true;
 }
 

@@ -41,19 +41,18 @@ const std::vector<BeamSearch::Choice>& BeamSearch::advance(std::span<const float
                  "beam search: a row of logits for each open beam");
   verify(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
          ErrorKind::numerics, "{}", kNotFinite);
-  // The best 2·beams over all rows are among the best 2·beams of each.
+  // The best over all rows are among as many of each: enough that `beams` of them do not end.
+  const auto most = static_cast<std::int64_t>(1 + options_.ends.size()) * options_.beams;
   std::vector<Continuation> best;
   for (std::int64_t beam = 0; beam < rows; ++beam) {
     const double sum = open_[static_cast<std::size_t>(beam)].sum;
     const auto row = logits.subspan(static_cast<std::size_t>(beam * vocab), static_cast<std::size_t>(vocab));
-    for (const TokenLogProbability& next : likeliest_tokens(row, 2 * options_.beams)) {
+    for (const TokenLogProbability& next : likeliest_tokens(row, most)) {
       best.push_back({sum + next.value, beam, next.token});
     }
   }
   std::sort(best.begin(), best.end(), better);
-  if (static_cast<std::int64_t>(best.size()) > 2 * options_.beams) {
-    best.resize(static_cast<std::size_t>(2 * options_.beams));
-  }
+  if (static_cast<std::int64_t>(best.size()) > most) best.resize(static_cast<std::size_t>(most));
 
   ++length_;
   std::vector<Beam> next;
@@ -62,7 +61,7 @@ const std::vector<BeamSearch::Choice>& BeamSearch::advance(std::span<const float
     if (static_cast<std::int64_t>(next.size()) == options_.beams) break;
     const Continuation& continuation = best[rank];
     const Beam& from = open_[static_cast<std::size_t>(continuation.beam)];
-    if (continuation.token == options_.end) {
+    if (std::find(options_.ends.begin(), options_.ends.end(), continuation.token) != options_.ends.end()) {
       if (static_cast<std::int64_t>(rank) < options_.beams) {
         add(from.tokens, continuation.sum, length_, /*finished=*/true);
       }

@@ -11,14 +11,14 @@ namespace megatron {
 struct BeamOptions {
   std::int64_t beams = 1;
   double length_penalty = 1;  ///< a text's score is its log-probability / length^length_penalty, its end token counted
-  std::int32_t end = 0;       ///< the token that ends a text
+  std::vector<std::int32_t> ends = {0};  ///< tokens that end a text, at least one
 };
 
 /// A text and its score, with the end token's probability but without the token itself.
 struct Hypothesis {
   std::vector<std::int32_t> tokens;
   double score = 0;
-  bool finished = false;  ///< by the end token
+  bool finished = false;  ///< by an end token
 };
 
 class BeamSearch {
@@ -32,8 +32,8 @@ class BeamSearch {
   };
   /// `logits`: a row of `vocab` for each open beam, [rows, vocab]; the first time one row, after the prompt. Returns
   /// the beams that are open now, best first: `beams` of them, or fewer where the vocabulary has no more. Of the
-  /// 2·beams best continuations those that end are texts if they are among the first `beams`. Not after done().
-  /// Error(numerics) if a logit is not finite.
+  /// (1 + ends)·beams best continuations those that end are texts if they are among the first `beams`. Not after
+  /// done(). Error(numerics) if a logit is not finite.
   const std::vector<Choice>& advance(std::span<const float> logits, std::int64_t vocab);
   /// There are `beams` texts, and no open beam can become better than the worst of them.
   bool done() const { return done_; }

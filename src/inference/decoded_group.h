@@ -26,6 +26,14 @@ struct JobList {
   std::size_t take() { return waiting[taken++]; }
 };
 
+/// Adds a sample to a pass over the encoder: the text of its job.
+inline void add_text(const GenerationJob& job, DecoderPass& pass) {
+  pass.stream = Stream::encoder;
+  pass.tokens.push_back(job.encoder_tokens);
+  pass.offsets.push_back(0);
+  pass.wanted.push_back(0);
+}
+
 class DecodedGroup {
  public:
   virtual ~DecodedGroup() = default;

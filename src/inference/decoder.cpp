@@ -6,6 +6,7 @@
 
 #include "comm/counting_communicator.h"
 #include "inference/load_weights.h"
+#include "inference/pass_integers.h"
 #include "ops/counting_ops.h"
 
 namespace megatron {
@@ -30,7 +31,20 @@ struct Decoder::Model {
 struct Decoder::Group {
   Buffer cache_memory, output_memory;
   KeyValueCache cache;
-  std::vector<Pending> sent;  // of output_memory
+  std::vector<std::int64_t> encoded;  // by sample: tokens that its encoder has read
+  std::vector<Pending> sent;          // of output_memory
+
+  /// The most tokens that an encoder has read of one of the pass's samples; a pass over the encoder sets them.
+  std::int64_t encoded_rows(const DecoderPass& pass, const PassIntegers& integers) {
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < pass.tokens.size(); ++i) {
+      std::int64_t& rows = encoded[static_cast<std::size_t>(pass.first_sample) + i];
+      if (pass.stream == Stream::encoder) rows = integers.lengths[i];
+      internal_check(!cache.memory_lengths || rows > 0, "tokens of a sample whose text no encoder has read");
+      most = std::max(most, rows);
+    }
+    return most;
+  }
 
   void wait() {
     for (Pending& pending : sent) pending.wait();
@@ -40,30 +54,11 @@ struct Decoder::Group {
 
 namespace {
 
-/// The extents of a pass.
-struct Extents {
-  std::int64_t rows = 1, samples = 1;
-  std::int64_t wanted = 0;  ///< tokens with logits
-};
-
-/// What a pass reads besides the cache.
-struct Integers {
-  Tensor tokens, position_ids, offsets, wanted;
-};
-
-Integers allocate_integers(Arena& arena, const Extents& extents) {
-  const auto make = [&](const char* what, Shape shape) { return arena.allocate(what, shape, DType::i32); };
-  Integers integers;
-  integers.tokens = make("tokens", {extents.rows, extents.samples});
-  integers.position_ids = make("position ids", {extents.rows, extents.samples});
-  integers.offsets = make("offsets", {extents.samples});
-  if (extents.wanted > 0) integers.wanted = make("rows with logits", {extents.wanted});
-  return integers;
-}
-
-StageData allocate_links(std::span<const Link> links, Arena& arena, const Extents& extents, DType type) {
+/// Memory for the links of the pass's stream.
+StageData allocate_links(std::span<const Link> links, Arena& arena, const PassExtents& extents, DType type) {
   StageData data;
   for (const Link& link : links) {
+    if (link.stream != extents.stream) continue;
     data.push_back(arena.allocate("link", {extents.rows, extents.samples, link.width}, type));
   }
   return data;
@@ -78,18 +73,21 @@ struct Worker {
   Ops& ops;
   Arena &saved, &scratch;
 
-  /// Returns the logits in f32, of the whole padded vocabulary in parts [t, wanted, V/t]; nothing where none are wanted
-  /// or the stage is not the last.
-  Tensor infer(const Integers& integers, const CachePass& cache, const StageData& in, const StageData& out) const;
+  /// Returns the logits in f32, of the whole padded vocabulary in parts [t, wanted, V/t]; nothing where none are
+  /// wanted, the stage is not the last, or the pass is over the encoder.
+  Tensor infer(Stream stream, const PassTensors& integers, const CachePass& cache, const StageData& in,
+               const StageData& out) const;
   void reorder(const KeyValueCache& cache, ConstTensor from) const;
 };
 
-Tensor Worker::infer(const Integers& integers, const CachePass& cache, const StageData& in,
+Tensor Worker::infer(Stream stream, const PassTensors& integers, const CachePass& cache, const StageData& in,
                      const StageData& out) const {
   MicroBatch batch;
-  batch.main.tokens = integers.tokens;
-  batch.main.position_ids = integers.position_ids;
-  batch.main.sequence = integers.tokens.dim(0);
+  Rows& rows = batch.rows(stream);
+  rows.tokens = integers.tokens;
+  rows.position_ids = integers.position_ids;
+  rows.sequence = integers.tokens.dim(0);
+  if (stream == Stream::encoder) rows.lengths = integers.lengths;
   batch.samples = integers.tokens.dim(1);
   Context context{.ops = ops,
                   .region = region,
@@ -100,6 +98,10 @@ Tensor Worker::infer(const Integers& integers, const CachePass& cache, const Sta
                   .training = false,
                   .cache = &cache,
                   .experts_take_all = true};
+  if (stream == Stream::encoder) {
+    stage.encode(context, in, out);
+    return {};
+  }
   const bool wanted = stage.last() && integers.wanted;
   const std::int64_t t = region.size(), n = wanted ? integers.wanted.dim(0) : 0;
   Tensor part;
@@ -149,14 +151,24 @@ struct Needs {
 };
 
 /// The passes that need the most. Operations on a few rows may work in more memory than those on many.
-std::vector<Extents> largest_passes(const DecoderSizes& sizes) {
+std::vector<PassExtents> largest_passes(const DecoderSizes& sizes) {
   constexpr std::int64_t kFew = 32;
-  std::vector<Extents> passes = {{sizes.first_rows, sizes.samples, sizes.logits_rows}};
-  for (std::int64_t rows = 1; rows <= std::min(kFew, sizes.first_rows); ++rows) {
-    const std::int64_t samples = std::min(sizes.samples, std::max<std::int64_t>(1, kFew / rows));
-    passes.push_back({rows, samples, std::min({kFew, rows * samples, sizes.logits_rows})});
-  }
+  std::vector<PassExtents> passes;
+  const auto add = [&](const PassExtents& largest) {
+    if (largest.rows == 0) return;
+    passes.push_back(largest);
+    for (std::int64_t rows = 1; rows <= std::min(kFew, largest.rows); ++rows) {
+      const std::int64_t samples = std::min(largest.samples, std::max<std::int64_t>(1, kFew / rows));
+      passes.push_back({largest.stream, rows, samples, std::min({kFew, rows * samples, largest.wanted})});
+    }
+  };
+  add({Stream::main, sizes.first_rows, sizes.samples, sizes.logits_rows});
+  add({Stream::encoder, sizes.encoder_rows, sizes.encoder_samples, 0});
   return passes;
+}
+
+CacheSizes cache_sizes(const DecoderSizes& sizes) {
+  return {.capacity = sizes.capacity, .encoder_rows = sizes.encoder_rows, .samples = sizes.samples};
 }
 
 /// What the groups hold for the passes that were played. The ranks of a model also ask each other whether to stop: one
@@ -188,15 +200,21 @@ Needs play(const Config& config, const GridShape& shape, const GridCoordinates& 
   const std::unique_ptr<CountingOps> ops = make_counting_ops(config.run);
   Arena cache_arena("cache"), integers("integers"), saved("saved"), scratch("scratch"), input("input"),
       output("output");
-  const KeyValueCache cache = stage.make_cache(cache_arena, sizes.capacity, sizes.samples, type);
+  const KeyValueCache cache = stage.make_cache(cache_arena, cache_sizes(sizes), type);
   const Worker worker{region, stage, type, config.model.padded_vocab(), *ops, saved, scratch};
-  for (const Extents& extents : largest_passes(sizes)) {
+  for (const PassExtents& extents : largest_passes(sizes)) {
     for (Arena* arena : {&integers, &saved, &input, &output}) arena->reset();
-    const Integers all = allocate_integers(integers, extents);
+    const PassTensors all = allocate_pass(integers, extents);
     const StageData in = allocate_links(stage.receives(), input, extents, type);
     const StageData out = allocate_links(stage.sends(), output, extents, type);
     for (const Tensor& tensor : in) grid.pipeline().start_receive(tensor, at.pipeline - 1, kChannel).wait();
-    worker.infer(all, {.cache = cache, .first_sample = 0, .offsets = all.offsets, .rows = sizes.capacity}, in, out);
+    worker.infer(extents.stream, all,
+                 {.cache = cache,
+                  .first_sample = 0,
+                  .offsets = all.offsets,
+                  .rows = sizes.capacity,
+                  .memory_rows = sizes.encoder_rows},
+                 in, out);
     for (const Tensor& tensor : out) grid.pipeline().start_send(tensor, at.pipeline + 1, kChannel).wait();
   }
   if (sizes.reorders) {
@@ -250,7 +268,8 @@ Decoder::Decoder(Config config, const GridShape& shape, Communicator& world, Com
     group->cache_memory = allocate(needs.cache);
     group->output_memory = allocate(needs.output);
     Arena arena("cache", group->cache_memory);
-    group->cache = model_->stage().make_cache(arena, sizes_.capacity, sizes_.samples, type_);
+    group->cache = model_->stage().make_cache(arena, cache_sizes(sizes_), type_);
+    group->encoded.resize(static_cast<std::size_t>(sizes_.samples));
     groups_.push_back(std::move(group));
   }
 }
@@ -293,77 +312,37 @@ DecoderMemory Decoder::memory() const {
   return memory;
 }
 
-namespace {
-
-/// The integers of a pass on the host, [s, b]. What is after a sample's last token is padding, which no token sees and
-/// later ones write over.
-struct HostIntegers {
-  Extents extents;
-  std::int64_t longest = 0;  ///< tokens of a sample with this pass, padding included where it has room
-  std::vector<std::int32_t> tokens, position_ids, wanted;
-
-  HostIntegers(const DecoderPass& pass, const DecoderSizes& sizes) {
-    const std::size_t b = pass.tokens.size();
-    internal_check(b > 0 && pass.offsets.size() == b && pass.wanted.size() == b,
-                   "tokens, an offset and a number of logits for each sample of a pass");
-    extents = {1, static_cast<std::int64_t>(b), 0};
-    for (const auto& sample : pass.tokens) {
-      extents.rows = std::max(extents.rows, static_cast<std::int64_t>(sample.size()));
-    }
-    tokens.assign(static_cast<std::size_t>(extents.rows) * b, 0);
-    position_ids = tokens;
-    for (std::size_t i = 0; i < b; ++i) add(pass, sizes, i);
-    longest = std::min(longest, sizes.capacity);
-    extents.wanted = static_cast<std::int64_t>(wanted.size());
-    internal_check(extents.rows <= sizes.first_rows && extents.wanted <= sizes.logits_rows &&
-                       pass.first_sample + extents.samples <= sizes.samples,
-                   "a pass larger than the decoder was made for");
-  }
-
- private:
-  void add(const DecoderPass& pass, const DecoderSizes& sizes, std::size_t i) {
-    const std::size_t b = pass.tokens.size(), count = pass.tokens[i].size();
-    const std::int64_t offset = pass.offsets[i];
-    internal_check(count > 0 && offset + static_cast<std::int64_t>(count) <= sizes.capacity,
-                   "a pass without tokens, or past the end of the cache");
-    for (std::int64_t row = 0; row < extents.rows; ++row) {
-      const std::size_t at = static_cast<std::size_t>(row) * b + i;
-      if (row < static_cast<std::int64_t>(count)) tokens[at] = pass.tokens[i][static_cast<std::size_t>(row)];
-      position_ids[at] = static_cast<std::int32_t>(std::min(offset + row, sizes.capacity - 1));
-    }
-    for (std::size_t row = count - static_cast<std::size_t>(pass.wanted[i]); row < count; ++row) {
-      wanted.push_back(static_cast<std::int32_t>(row * b + i));
-    }
-    longest = std::max(longest, offset + extents.rows);
-  }
-};
-
-}  // namespace
-
 void Decoder::run(std::int64_t index, const DecoderPass& pass, std::vector<float>& logits) {
   Group& group = *groups_[static_cast<std::size_t>(index)];
   const Stage& stage = model_->stage();
-  const HostIntegers host(pass, sizes_);
+  const PassIntegers host(pass, sizes_);
   group.wait();
   Arena integers("integers", integer_memory_), saved("saved", saved_memory_), scratch("scratch", scratch_memory_),
       input("input", input_memory_), output("output", group.output_memory);
-  const Integers all = allocate_integers(integers, host.extents);
+  const PassTensors all = allocate_pass(integers, host.extents);
   const auto fill = [&](const Tensor& to, const std::vector<std::int32_t>& values) {
     if (!values.empty()) device().copy_to_device(to.data(), values.data(), values.size() * sizeof(std::int32_t));
   };
   fill(all.tokens, host.tokens);
   fill(all.position_ids, host.position_ids);
   fill(all.offsets, pass.offsets);
+  if (pass.stream == Stream::encoder) fill(all.lengths, host.lengths);
   fill(all.wanted, host.wanted);
+  const CachePass cache{.cache = group.cache,
+                        .first_sample = pass.first_sample,
+                        .offsets = all.offsets,
+                        .rows = host.longest,
+                        .memory_rows = group.encoded_rows(pass, host)};
+  if (pass.stream == Stream::encoder && group.cache.memory_lengths) {
+    fill(group.cache.memory_lengths.slice(0, pass.first_sample, host.extents.samples), host.lengths);
+  }
   const StageData in = allocate_links(stage.receives(), input, host.extents, type_);
   const StageData out = allocate_links(stage.sends(), output, host.extents, type_);
   Communicator& pipeline = grid_.pipeline();
   for (const Tensor& tensor : in) pipeline.start_receive(tensor, grid_.at().pipeline - 1, kChannel).wait();
   const Worker worker{model_->region,        stage, type_,  config_.model.padded_vocab(),
                       *compute_.backend.ops, saved, scratch};
-  const CachePass cache{
-      .cache = group.cache, .first_sample = pass.first_sample, .offsets = all.offsets, .rows = host.longest};
-  const Tensor result = worker.infer(all, cache, in, out);
+  const Tensor result = worker.infer(pass.stream, all, cache, in, out);
   for (const Tensor& tensor : out) {
     group.sent.push_back(pipeline.start_send(tensor, grid_.at().pipeline + 1, kChannel));
   }

@@ -1,6 +1,8 @@
 // Decoder: a model on a grid of ranks that predicts tokens, with the keys and values of earlier ones cached. Weights
 // without gradients, in any precision. Works on groups of prompts, so that a pipeline has one for each stage in flight.
 // All ranks of a model replica make the same calls; the sampling rank gets the logits. Knows nothing of sampling.
+//
+// Encoder-decoder models run the encoder once per prompt, in a separate pass that fills the cross-attention cache.
 #pragma once
 
 #include <memory>
@@ -22,6 +24,8 @@ struct DecoderSizes {
   std::int64_t first_rows = 1;   ///< tokens per prompt in one pass, at most
   std::int64_t logits_rows = 1;  ///< tokens in one pass of which logits are wanted, at most
   bool reorders = false;         ///< beams take each other's place
+  /// Tokens per text that an encoder reads, and texts that it reads in one pass, at most; 0 without an encoder.
+  std::int64_t encoder_rows = 0, encoder_samples = 0;
 };
 
 /// Bytes on this rank's device, and of its host.
@@ -40,12 +44,14 @@ DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const G
 DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
                            const DecoderSizes& sizes);
 
-/// New tokens of some neighbouring samples of a group.
+/// New tokens of some neighbouring samples of a group; or the whole texts of their encoder, with offsets of 0 and
+/// without logits.
 struct DecoderPass {
   std::int64_t first_sample = 0;
-  std::vector<std::vector<std::int32_t>> tokens;  ///< by sample, 1 to first_rows each
+  std::vector<std::vector<std::int32_t>> tokens;  ///< by sample, 1 to first_rows each; an encoder's to encoder_rows
   std::vector<std::int32_t> offsets;              ///< by sample: its tokens of earlier passes that these follow
   std::vector<std::int64_t> wanted;               ///< by sample: of how many of the last tokens logits are wanted
+  Stream stream = Stream::main;
 };
 
 class Decoder {
@@ -71,9 +77,10 @@ class Decoder {
   DecoderMemory memory() const;  ///< that this rank has allocated
 
   /// On the sampling rank sets logits [wanted tokens, vocab_size], sample by sample in the order of their tokens;
-  /// elsewhere leaves them. A token that is not the first of its place replaces what was there and after it.
+  /// elsewhere leaves them. A token that is not the first of its place replaces what was there and after it. The tokens
+  /// of an encoder-decoder need its samples' texts first.
   void run(std::int64_t group, const DecoderPass& pass, std::vector<float>& logits);
-  /// Sample i of the group becomes what sample from[i] was.
+  /// Sample i of the group becomes what sample from[i] was, but for what its encoder has read.
   void reorder(std::int64_t group, std::span<const std::int32_t> from);
 
  private:

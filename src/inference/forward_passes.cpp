@@ -105,6 +105,15 @@ Config config_for_passes(const CheckpointReader& checkpoint, const ScoringLayout
   return config;
 }
 
+Config config_for_decoding(const CheckpointReader& checkpoint, const ScoringLayout& layout) {
+  Config config = config_for_passes(checkpoint, layout);
+  verify(family_of(config.model).decodes, ErrorKind::configuration,
+         "{}: a model of model.family = \"{}\" predicts no next tokens: it writes no text; megatron_checkpoint export "
+         "makes a model of it that other programs read",
+         checkpoint.path(), config.model.family);
+  return config;
+}
+
 MemoryUse ForwardPasses::plan(const Config& config, const GridShape& shape, const GridCoordinates& at,
                               const PassForm& form, TransportKind kind) {
   return play_pass(config, shape, at, form, kind).use;

@@ -26,6 +26,8 @@ struct ScoringLayout {
 /// The configuration of a checkpoint's model for passes on these ranks. Error(checkpoint) if it has none,
 /// Error(configuration) if the model cannot be shared like that.
 Config config_for_passes(const CheckpointReader& checkpoint, const ScoringLayout& layout);
+/// The same, and Error(configuration) if the model writes no text.
+Config config_for_decoding(const CheckpointReader& checkpoint, const ScoringLayout& layout);
 
 /// Micro-batches of a pass: enough that the pipeline's bubble is small.
 std::int64_t micro_batches_together(const GridShape& shape);

@@ -74,24 +74,32 @@ void run_groups(JobList& list, std::span<const std::unique_ptr<DecodedGroup>> gr
 
 }  // namespace
 
-DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options,
-                       std::int64_t sequence_length, std::int64_t samples, std::int64_t groups) {
-  std::int64_t longest = 1;
-  for (const GenerationJob& job : jobs) longest = std::max(longest, static_cast<std::int64_t>(job.tokens.size()));
+DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options, std::int64_t context,
+                       std::int64_t samples, std::int64_t groups) {
+  std::int64_t longest = 1, encoded = 0;
+  for (const GenerationJob& job : jobs) {
+    longest = std::max(longest, static_cast<std::int64_t>(job.tokens.size()));
+    encoded = std::max(encoded, static_cast<std::int64_t>(job.encoder_tokens.size()));
+  }
   const bool scores = options.sampling.max_new_tokens == 0;
   // The last new token is never read.
   const std::int64_t all = longest + std::max<std::int64_t>(options.sampling.max_new_tokens - 1, 0);
-  verify(all <= sequence_length || (options.beams == 0 && !scores), ErrorKind::configuration,
+  verify(all <= context || (options.beams == 0 && !scores), ErrorKind::configuration,
          "the longest prompt has {} tokens{}: more than the model's context of {}", longest,
          scores ? "" : fmt::format(", with {} new ones of each beam {}", options.sampling.max_new_tokens, all),
-         sequence_length);
+         context);
   DecoderSizes sizes;
   sizes.samples = options.beams > 0 ? options.beams : samples;
   sizes.groups = groups;
   sizes.reorders = options.beams > 0;
-  sizes.capacity = std::min(all, sequence_length);
+  sizes.capacity = std::min(all, context);
   const std::int64_t together = (scores ? kScoredTogether : kTokensTogether) / sizes.samples;
   sizes.first_rows = std::min(std::max(together, 1 + options.speculate), sizes.capacity);
+  if (encoded > 0) {  // an encoder-decoder's context is never cut and read again
+    sizes.first_rows = std::min(sizes.first_rows, std::max(longest, 1 + options.speculate));
+    sizes.encoder_rows = encoded;
+    sizes.encoder_samples = std::clamp<std::int64_t>(kTokensTogether / encoded, 1, sizes.samples);
+  }
   sizes.logits_rows = sizes.samples * (scores ? sizes.first_rows : 1 + options.speculate);
   return sizes;
 }

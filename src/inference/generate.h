@@ -16,12 +16,14 @@ namespace megatron {
 struct GenerationJob {
   std::int64_t prompt = 0, sample = 0;  ///< numbers that random numbers depend on
   std::vector<std::int32_t> tokens;     ///< at least one
+  /// Input of the encoder, at least one token, while `tokens` start the decoder; none for a model without an encoder.
+  std::vector<std::int32_t> encoder_tokens = {};
 };
 
 enum class Ending { none, length, end_of_document, stop_text };  ///< none: stopped before its end
 
 struct Generated {
-  std::vector<std::int32_t> tokens;  ///< without the token that ended the document
+  std::vector<std::int32_t> tokens;  ///< without the token that ended the text
   Ending ending = Ending::none;
   /// Of the tokens, if asked for. Where max_new_tokens is 0, of the prompt's tokens from the second on.
   std::vector<double> log_probabilities;
@@ -35,13 +37,13 @@ using LogitsAt = std::function<void(std::size_t job, std::int64_t place, std::sp
 
 struct GenerationOptions {
   SamplingOptions sampling;
-  std::int32_t end = 0;            ///< the token that ends a document
-  bool log_probabilities = false;  ///< of the chosen tokens
-  std::int64_t likeliest = 0;      ///< and of the likeliest ones
-  std::int64_t beams = 0;          ///< 0: sampling
-  double length_penalty = 1;       ///< of beams
-  std::int64_t speculate = 0;      ///< tokens that are guessed from the text so far and checked together; not for beams
-  LogitsAt logits;                 ///< called on the sampling rank alone, if set; not for beams
+  std::vector<std::int32_t> ends = {0};  ///< tokens that end a text, at least one
+  bool log_probabilities = false;        ///< of the chosen tokens
+  std::int64_t likeliest = 0;            ///< and of the likeliest ones
+  std::int64_t beams = 0;                ///< 0: sampling
+  double length_penalty = 1;             ///< of beams
+  std::int64_t speculate = 0;  ///< tokens that are guessed from the text so far and checked together; not for beams
+  LogitsAt logits;             ///< called on the sampling rank alone, if set; not for beams
   std::function<bool()> stop;  ///< asked between tokens, if set on every rank: any rank's yes ends the replica's jobs
 };
 
@@ -51,9 +53,10 @@ using StopsAt = std::function<bool(std::size_t job, std::int32_t token)>;
 using NewToken = std::function<void(std::size_t job, std::int32_t token)>;
 
 /// What a decoder must be made for so that these jobs can be generated; `groups` at most, of `samples` jobs.
-/// Error(configuration) if a prompt that is to be scored, or one with its beams, is longer than the context.
-DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options,
-                       std::int64_t sequence_length, std::int64_t samples, std::int64_t groups);
+/// `context`: ModelConfig::predicted_length(). Error(configuration) if a prompt that is to be scored, or one with its
+/// beams, is longer than the context.
+DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options, std::int64_t context,
+                       std::int64_t samples, std::int64_t groups);
 
 /// Collective over a model replica, whose jobs are every n-th of n data ranks; other jobs' results stay empty. A
 /// context that is full is cut to its newer half and read again. Error(numerics) if the model's logits are not finite.

@@ -7,11 +7,23 @@
 
 namespace megatron {
 
-Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor, std::int64_t pipeline) {
+namespace {
+
+Config saved_config(const CheckpointReader& checkpoint) {
   const nlohmann::json& extra = checkpoint.state().extra;
   verify(extra.contains("config") && extra.at("config").is_string(), ErrorKind::checkpoint,
          "{} was not written by megatron_train: it lacks the run's configuration", checkpoint.path());
-  Config config = parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
+  return parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
+}
+
+}  // namespace
+
+TaskConfig task_of(const CheckpointReader& checkpoint) {
+  return saved_config(checkpoint).task;
+}
+
+Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor, std::int64_t pipeline) {
+  Config config = saved_config(checkpoint);
   config.parallel = {};  // whatever the layout was that saved it
   config.parallel.tensor = tensor;
   config.parallel.pipeline = pipeline;
@@ -19,6 +31,14 @@ Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t ten
   if (!config.task.has_head()) config.task = {};  // a decoder that has learned from instructions is one like others
   resolve(config, static_cast<int>(tensor * pipeline), nullptr);
   return config;
+}
+
+std::vector<std::int32_t> end_tokens_of(const CheckpointReader& checkpoint) {
+  std::vector<std::int32_t> ends;
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    if (extra.contains(kEndTokensKey)) ends = extra.at(kEndTokensKey).get<std::vector<std::int32_t>>();
+  });
+  return ends;
 }
 
 InferenceModel::InferenceModel(Config config, Communicator& world, Compute compute, DType type)

@@ -10,6 +10,7 @@
 #include "comm/process_grid.h"
 #include "config/config.h"
 #include "model/family.h"
+#include "train/compatibility.h"
 #include "train/compute.h"
 
 namespace megatron {
@@ -17,6 +18,12 @@ namespace megatron {
 /// The configuration a checkpoint was trained with, for tensor × pipeline ranks. Error(checkpoint) if it has none,
 /// Error(configuration) if the model cannot be shared like that.
 Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor = 1, std::int64_t pipeline = 1);
+
+/// The task that the model was fine-tuned for; not given() where it was not. Errors as config_for_inference().
+TaskConfig task_of(const CheckpointReader& checkpoint);
+
+/// The ids under kEndTokensKey of what a checkpoint's state has besides; none if it does not say.
+std::vector<std::int32_t> end_tokens_of(const CheckpointReader& checkpoint);
 
 class InferenceModel {
  public:

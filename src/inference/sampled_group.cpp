@@ -25,6 +25,7 @@ struct Row {
   std::size_t job = 0;
   bool running = false;
   Tokens context = {};
+  bool encoded = false;     ///< of an encoder-decoder: its encoder has read the job's text
   std::int64_t start = 0;   ///< tokens of the context that are left out
   std::int64_t cached = 0;  ///< tokens after these that the cache has
 
@@ -104,6 +105,7 @@ class SampledGroup final : public DecodedGroup {
     return scores_ && !options().log_probabilities && options().likeliest == 0 && !options().logits;
   }
   void fill();
+  bool encode(DecoderPass& pass);
   void add(Row& row, bool reading, DecoderPass& pass) const;
   void choose_row(std::int64_t sample, std::span<float> logits);
   void score_row(std::int64_t sample, std::span<float> logits);
@@ -126,15 +128,33 @@ void SampledGroup::fill() {
       if (nothing_asked()) {
         list_.results[job].ending = Ending::length;
       } else {
-        row = {.job = job, .running = true, .context = list_.jobs[job].tokens};
+        const GenerationJob& taken = list_.jobs[job];
+        row = {.job = job, .running = true, .context = taken.tokens, .encoded = taken.encoder_tokens.empty()};
       }
     }
   }
 }
 
+/// The texts of neighbouring rows that no encoder has read; false where there are none.
+bool SampledGroup::encode(DecoderPass& pass) {
+  const auto waits = [](const Row& row) { return row.running && !row.encoded; };
+  const auto first = std::find_if(rows_.begin(), rows_.end(), waits);
+  first_ = last_ = first - rows_.begin();
+  pass.first_sample = first_;
+  for (auto row = first; row != rows_.end() && waits(*row); ++row) {
+    if (last_ - first_ == list_.decoder.sizes().encoder_samples) break;
+    add_text(list_.jobs[row->job], pass);
+    row->encoded = true;
+    row->read = row->wanted = 0;
+    ++last_;
+  }
+  return last_ > first_;
+}
+
 bool SampledGroup::prepare(DecoderPass& pass) {
   fill();
-  const std::int64_t longest = list_.decoder.config().model.sequence_length;
+  if (encode(pass)) return true;
+  const std::int64_t longest = list_.decoder.config().model.predicted_length();
   bool reading = false;
   for (Row& row : rows_) {
     if (!row.running) continue;
@@ -256,7 +276,8 @@ void SampledGroup::choose_row(std::int64_t sample, std::span<float> logits) {
 }
 
 Ending SampledGroup::ending_with(std::size_t job, std::int32_t token, std::int64_t position) const {
-  if (token == options().end) return Ending::end_of_document;
+  const std::vector<std::int32_t>& ends = options().ends;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return Ending::end_of_document;
   if (list_.stops && list_.stops(job, token)) return Ending::stop_text;
   return position + 1 == options().sampling.max_new_tokens ? Ending::length : Ending::none;
 }

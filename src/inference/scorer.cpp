@@ -24,8 +24,8 @@ PassForm form_of(const Config& config, std::int64_t longest) {
 Config config_for_scoring(const CheckpointReader& checkpoint, const ScoringLayout& layout) {
   Config config = config_for_passes(checkpoint, layout);
   verify(samples_of_family(config.model).of_tokens != nullptr, ErrorKind::configuration,
-         "{}: a model of model.family = \"{}\" predicts no next tokens: it writes no text and scores none; "
-         "megatron_checkpoint export makes a model of it that other programs read",
+         "{}: a model of model.family = \"{}\" does not predict each token of a text from those before it, so that it "
+         "scores none; megatron_checkpoint export makes a model of it that other programs read",
          checkpoint.path(), config.model.family);
   return config;
 }

@@ -1,19 +1,26 @@
 #include "interop/hugging_face.h"
 
+#include <filesystem>
 #include <set>
 
+#include "checkpoint/folder.h"
 #include "checkpoint/new_checkpoint.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "config/task.h"
 #include "config/unsupported.h"
+#include "data/chat_text.h"
 #include "data/kept_tokenizer.h"
 #include "inference/inference_model.h"
 #include "interop/checkpoint_tokenizer.h"
+#include "interop/generation_tokens.h"
 #include "interop/hugging_face_families.h"
+#include "interop/hugging_face_keys.h"
 #include "interop/hugging_face_reader.h"
+#include "interop/model_fragment.h"
 #include "system/durable_file.h"
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_export.h"
+#include "tokenizer/hugging_face_folder.h"
+#include "train/task_data.h"
 #include "train/trainer.h"
 
 namespace megatron {
@@ -41,35 +48,32 @@ struct HuggingFaceVocabulary {
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
-/// By shards, by our own key of config.json, or by the tokenizer's files in the folder. A tokenizer.json that this
-/// program does not support is `unsupported`, and the model has no vocabulary.
+/// By the files or shards that are named, by our own key of config.json, or by the tokenizer's files in the folder. The
+/// model has no vocabulary if this program supports none of these, and the report says why.
 HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, const HuggingFaceModel& imported,
-                                                 const std::string& data, std::string& unsupported) {
+                                                 const ImportOptions& options, ConversionReport& report) {
+  HuggingFaceVocabulary found;
+  if (!options.vocab_file.empty()) {
+    TokenizerChoice choice = choice_of_file(options.vocab_file, options.merge_file);
+    choice.rows = imported.vocab_rows;
+    found.tokenizer = make_tokenizer(choice);
+    found.vocabulary = vocabulary_of(*found.tokenizer);
+    return found;
+  }
+  const std::string& data = options.data;
   const std::optional<Vocabulary> known = data.empty() ? imported.vocabulary : TokenDataset(data).vocabulary();
   if (known) {
     const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
     if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
     return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
   }
-  HuggingFaceVocabulary found;
-  try {
-    found.tokenizer = hugging_face_tokenizer(folder + "/");
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::data) throw;
-    unsupported = error.what();
-  }
+  FolderTokenizer made = hugging_face_tokenizer(folder + "/", imported.vocab_rows);
+  report.tokenizer_file = made.file;
+  report.unsupported_tokenizer = made.refused;
+  report.left_out = made.left_out;
+  found.tokenizer = std::move(made.tokenizer);
   if (found.tokenizer != nullptr) found.vocabulary = vocabulary_of(*found.tokenizer);
   return found;
-}
-
-/// The tokenizer's own files, and what AutoTokenizer needs, if it has such a form.
-void export_tokenizer(const Tokenizer& tokenizer, std::int64_t longest, const std::string& folder) {
-  write_tokenizer_files(tokenizer, folder);
-  const std::string whole = folder + "/" + kTokenizerFile;
-  const std::string json_form = tokenizer.tokenizer_json();
-  if (json_form.empty()) return;
-  if (!tokenizer_file_exists(whole)) create_file_durably(whole, json_form);
-  create_file_durably(folder + "/" + kTokenizerConfigFile, write_tokenizer_config(tokenizer, longest));
 }
 
 void require_all_exchanged(const CheckpointReader& source, const std::vector<HuggingFaceTensor>& tensors) {
@@ -84,19 +88,21 @@ void require_all_exchanged(const CheckpointReader& source, const std::vector<Hug
          unused.empty() ? "" : *unused.begin());
 }
 
-/// What generation needs to know. Without a tokenizer, an encoder-decoder keeps those of its format.
-void set_token_ids(const ModelConfig& model, const Tokenizer* tokenizer, json& out) {
-  if (!model.has_decoder()) {
-    out["bos_token_id"] = out["eos_token_id"] = tokenizer == nullptr ? json() : json(tokenizer->eod_id());
-    return;
+/// The class with the head of a task, and the names of its labels.
+void set_head(const TaskConfig& task, json& out) {
+  const bool choice = task.name == "multiple_choice";
+  std::string architecture = out.at("architectures").at(0);
+  const std::string pretraining = "ForPreTraining";
+  architecture.replace(architecture.find(pretraining), pretraining.size(),
+                       choice ? "ForMultipleChoice" : "ForSequenceClassification");
+  out["architectures"] = {architecture};
+  if (choice) return;
+  out["problem_type"] = "single_label_classification";
+  const std::vector<std::string> labels = labels_of(task);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    out["id2label"][std::to_string(i)] = labels[i];
+    out["label2id"][labels[i]] = i;
   }
-  const SpecialIds ids = tokenizer == nullptr ? SpecialIds{} : tokenizer->special_ids();
-  const auto set = [&](const char* key, std::int32_t id) {
-    if (id >= 0) out[key] = id;
-  };
-  set("pad_token_id", ids.pad);
-  set("eos_token_id", ids.eos);
-  set("decoder_start_token_id", ids.bos);
 }
 
 json exported_config(const Config& config, const CheckpointReader& source, HuggingFaceFormat format,
@@ -104,6 +110,15 @@ json exported_config(const Config& config, const CheckpointReader& source, Huggi
   const char* dtype = type == SafetensorsType::f32 ? "float32" : type == SafetensorsType::bf16 ? "bfloat16" : "float16";
   json out = hugging_face_config(config.model, format, dtype);
   set_token_ids(config.model, tokenizer, out);
+  if (const auto own = encoder_decoder_tokens_of(source)) out["decoder_start_token_id"] = own->decoder_start;
+  std::vector<std::int32_t> ends = end_tokens_of(source);
+  if (const TaskConfig task = task_of(source); has_chat(task) && tokenizer != nullptr) {
+    const std::optional<std::int32_t> turn = end_of_turn(chat_template_of(task), *tokenizer);
+    if (turn) ends = {tokenizer->eod_id(), *turn};
+  }
+  if (!ends.empty()) {
+    out["eos_token_id"] = ends.size() == 1 ? json(ends.front()) : json(ends);
+  }
   out[kOwnConfigKey] = {{"vocab_size", config.model.vocab_size},
                         {"vocab_multiple", config.model.vocab_multiple},
                         {"sequence_length", config.model.sequence_length},
@@ -112,8 +127,9 @@ json exported_config(const Config& config, const CheckpointReader& source, Huggi
     out[kOwnConfigKey]["decoder_sequence_length"] = config.model.decoder_sequence_length;
   }
   if (exports_head_copy(config.model, family_of(format))) out[kOwnConfigKey]["tie_embeddings"] = true;
+  if (config.task.has_head()) set_head(config.task, out);
   const json& facts = source.state().facts;
-  if (facts.contains("tokenizer") && facts.contains("tokenizer_hash")) {
+  if (facts.contains("tokenizer") && facts.contains("tokenizer_hash") && facts.at("tokenizer") != kUnknownTokenizer) {
     out[kOwnConfigKey]["tokenizer"] = facts.at("tokenizer");
     out[kOwnConfigKey]["tokenizer_hash"] = fmt::format("{:016x}", facts.at("tokenizer_hash").get<std::uint64_t>());
   }
@@ -132,10 +148,6 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
                                    const ExportOptions& options) {
   const Config config = config_for_inference(source);
   reject_unsupported_keys(config);
-  verify(!config.task.has_head(), ErrorKind::configuration,
-         "{}: this model has the head of task.name = \"{}\", of which no Hugging Face form is written; export the "
-         "checkpoint that it was fine-tuned from",
-         source.path(), config.task.name);
   const HuggingFaceFormat format = options.format ? *options.format : format_of(config.model);
   require_format(config.model, format);
   std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(config.model, format, config.model.vocab_size);
@@ -162,9 +174,11 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     report.has_tokenizer = tokenizer != nullptr;
     const json description = exported_config(config, source, format, options.type, tokenizer.get());
     create_file_durably(folder.path() + "/config.json", description.dump(2) + "\n");
-    if (tokenizer != nullptr) export_tokenizer(*tokenizer, config.model.sequence_length, folder.path());
+    if (tokenizer != nullptr) {
+      export_tokenizer(*tokenizer, config.model, task_of(source), source.state().step > 0, folder.path());
+    }
     sync_path(folder.path());
-    if (options.compare) {
+    if (options.compare && !config.task.has_head()) {
       const HuggingFaceReader exported(folder.path(), SafetensorsModel(folder.path()), format, tensors);
       report.compared = compare_logits(config, world, config.model.vocab_size, values_of(source), values_of(exported));
       internal_check(options.type != SafetensorsType::f32 || agrees(*report.compared, format),
@@ -191,8 +205,9 @@ TrainingState imported_state(const Config& config, const Vocabulary& vocabulary)
 /// Where a family's files decide, a head that is not the word table makes the model an untied one.
 void untie_by_files(const std::string& source, const SafetensorsModel& files, HuggingFaceModel& imported) {
   const HuggingFaceFamily& family = family_of(imported.format);
-  const std::string word = name_of_word_table(files, family), head = std::string(family.names.head) + ".weight";
-  if (!family.files_untie_head || !files.has(head) || !files.has(word) || same_tables(files, head, word)) return;
+  const std::string word = name_in_files(files, family, std::string(family.names.word) + ".weight");
+  const std::string head = std::string(family.names.head) + ".weight";
+  if (!family.files_untie_head || !files.has(head) || !files.has(word) || same_tensors(files, head, word)) return;
   verify(!imported.model.scale_head, ErrorKind::checkpoint,
          "{}: {} is not the word table, and by config.json (\"scale_decoder_outputs\", and where that is absent "
          "\"tie_word_embeddings\") the head is scaled, as only one that is the word table can be here; delete {} from "
@@ -226,6 +241,37 @@ std::int64_t rows_to_add(const std::string& source, const HuggingFaceModel& impo
   return tokens - rows;
 }
 
+/// Wrappers that a model was saved inside of, whose names stand in front of its tensors' names.
+void refuse_wrapped_names(const std::string& source, const SafetensorsModel& files) {
+  constexpr std::pair<std::string_view, const char*> kWrappers[] = {
+      {"_orig_mod.", "torch.compile; save model._orig_mod"},
+      {"module.", "DistributedDataParallel, DeepSpeed or the like; save model.module"},
+      {"_fsdp_wrapped_module.", "FullyShardedDataParallel; save the full state_dict of the model inside"}};
+  for (const std::string& name : files.names()) {
+    for (const auto& [prefix, wrapper] : kWrappers) {
+      verify(!name.starts_with(prefix), ErrorKind::checkpoint,
+             "{}: tensor {} begins with \"{}\", the name of a wrapper: the model was saved inside of {} with "
+             "save_pretrained, or take the prefix off all names",
+             source, name, prefix, wrapper);
+    }
+  }
+}
+
+/// A folder of Megatron-LM's, which another program reads.
+void refuse_megatron_folder(const std::string& source) {
+  std::error_code unknown;
+  bool found = std::filesystem::exists(source + "/latest_checkpointed_iteration.txt", unknown);
+  for (std::filesystem::directory_iterator at(source, unknown), end; !unknown && !found && at != end;
+       at.increment(unknown)) {
+    const std::string name = at->path().filename().string();
+    found = name.starts_with("mp_rank_") || name.ends_with(".distcp");
+  }
+  verify(!found || std::filesystem::exists(source + "/config.json", unknown), ErrorKind::checkpoint,
+         "{} is a checkpoint of Megatron-LM; make a Hugging Face model of it first: python3 "
+         "scripts/megatron_to_safetensors.py {} FOLDER, then import FOLDER",
+         source, source);
+}
+
 /// Runs `work`; an Error(checkpoint) of its gets the path of what was read in front.
 template <class Work>
 auto read_from(const std::string& path, Work&& work) {
@@ -242,15 +288,16 @@ auto read_from(const std::string& path, Work&& work) {
 ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
                                    const ImportOptions& options) {
   check_new_checkpoint(target, 0);
+  refuse_megatron_folder(source);
   const std::string config_path = source + "/config.json";
   const json theirs = read_json_file(config_path);
   SafetensorsModel files(source);
+  refuse_wrapped_names(source, files);
   const auto tensors = static_cast<std::int64_t>(files.names().size());
   HuggingFaceModel imported = read_from(config_path, [&] { return parse_hugging_face_config(theirs, tensors); });
   untie_by_files(source, files, imported);
   ConversionReport report;
-  const auto [vocabulary, tokenizer] =
-      vocabulary_of_hugging_face(source, imported, options.data, report.unsupported_tokenizer);
+  const auto [vocabulary, tokenizer] = vocabulary_of_hugging_face(source, imported, options, report);
   ModelConfig& model = imported.model;
   if (vocabulary) model.vocab_size = static_cast<std::int64_t>(vocabulary->size);
   if (options.vocab_size > 0) model.vocab_size = options.vocab_size;
@@ -272,9 +319,27 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
     reader.read(slice.name, buffer);
     return buffer;
   };
-  const TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = "unknown"}));
+  TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = kUnknownTokenizer}));
+  if (const std::vector<std::int32_t> ends = end_tokens_in(source, theirs); !ends.empty()) {
+    state.extra[kEndTokensKey] = ends;
+  }
+  const std::string& file = options.vocab_file;
+  const std::string folder = file.empty() ? source + "/" : file.substr(0, file.rfind('/') + 1);
+  if (config.model.has_decoder()) {
+    const std::string named = file.empty() ? source + "/" + kTokenizerFile : file;
+    state.extra[kEncoderDecoderTokensKey] =
+        encoder_decoder_tokens_json(encoder_decoder_tokens_in(source, theirs, named, tokenizer.get()));
+  }
+  if (tokenizer != nullptr) {
+    const auto begin = begin_token_of_folder(folder, *tokenizer, family_of(imported.format).begins_texts);
+    if (begin) state.extra[kBeginTokenKey] = begin_token_json(*begin);
+  }
+  const bool encodes = vocabulary && (tokenizer != nullptr || !tokenizer_has_files(vocabulary->tokenizer));
+  const std::string fragment = model_fragment(config, target, encodes ? vocabulary->tokenizer : "",
+                                              tokenizer == nullptr ? "" : tokenizer->files().front().name);
   const auto check = [&, &tokenizer = tokenizer](const std::string& written) {
     if (tokenizer != nullptr) write_tokenizer_files(*tokenizer, written);
+    create_file_durably(written + "/" + kModelFragment, fragment);
     if (!options.compare) return;
     std::vector<std::string> warnings;
     const CheckpointReader made = open_named_checkpoint(world, written, warnings);

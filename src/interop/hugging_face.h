@@ -21,8 +21,10 @@ struct ConversionReport {
   int files = 0;
   std::int64_t bytes = 0, tensors = 0;
   bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
+  std::string tokenizer_file;               ///< that an import's tokenizer was made from; empty: not of such a folder
   std::int64_t zero_rows = 0;               ///< of tokens that this program added to the vocabulary of an import
-  std::string unsupported_tokenizer;        ///< why an import could not use the tokenizer.json; empty if it could
+  std::int64_t left_out = 0;                ///< added tokens of an import that the model has no rows for
+  std::string unsupported_tokenizer;        ///< why an import could not use the folder's first file; empty if it could
   std::vector<std::string> lost;            ///< of the model's keys in an export, as lost_in_format() says
   std::optional<LogitComparison> compared;  ///< unless it was not asked for
 };
@@ -36,22 +38,24 @@ struct ExportOptions {
 
 /// Writes the folder `target`: safetensors, config.json, and, if the run has its tokenizer, that one's files with a
 /// tokenizer.json and a tokenizer_config.json for AutoTokenizer. Every tensor of
-/// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. If fp32 does not give the same
+/// the checkpoint goes somewhere, or this is Error(checkpoint) naming one that does not. A model with the head of a
+/// task is one of the family's classes with such a head, and has no logits to compare. If fp32 does not give the same
 /// logits bit by bit (Gemma, whose norms are shifted: to 1e-5), Error(internal).
 ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
                                    const ExportOptions& options);
 
 struct ImportOptions {
-  std::string data;             ///< shards whose vocabulary the model has; default: the tokenizer's files in source
-  std::int64_t vocab_size = 0;  ///< default: the tokenizer's, or all rows of the tables
-  std::int64_t sequence_length = 0;  ///< default: all positions
+  std::string data;  ///< shards whose vocabulary the model has; default: the tokenizer's files in source
+  std::string vocab_file = {}, merge_file = {};  ///< the tokenizer's files, instead of those in source
+  std::int64_t vocab_size = 0;                   ///< default: the tokenizer's, or all rows of the tables
+  std::int64_t sequence_length = 0;              ///< default: all positions
   bool compare = true;
 };
 
 /// Makes a checkpoint of the model in the folder `source`: weights alone, at step 0, in one file, for
-/// checkpoint.initialize_from, and the tokenizer's files if the folder has them. Every tensor there is used, or this is
-/// Error(checkpoint) naming one that is not. [BOS], [EOS] and sentinels that the vocabulary ends with, and the model
-/// does not know (bert-base-uncased and its vocab.txt), get rows of zeros.
+/// checkpoint.initialize_from, the tokenizer's files if the folder has them, and kModelFragment. Every tensor there is
+/// used, or this is Error(checkpoint) naming one that is not. [BOS], [EOS] and sentinels that the vocabulary ends with,
+/// and the model does not know (bert-base-uncased and its vocab.txt), get rows of zeros.
 ConversionReport import_checkpoint(const std::string& source, const std::string& target, Communicator& world,
                                    const ImportOptions& options);
 

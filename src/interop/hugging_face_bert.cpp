@@ -7,17 +7,15 @@ namespace megatron {
 namespace {
 
 void read_bert(const HuggingFaceKeys& keys, ModelConfig&) {
-  keys.require("is_decoder", false);
-  const std::string positions = keys.text("position_embedding_type", "absolute");
+  for (const char* key : {"is_decoder", "add_cross_attention"}) keys.require(key, false);
+  const std::string positions = keys.text("position_embedding_type");
   verify(positions == "absolute", ErrorKind::checkpoint,
-         "\"position_embedding_type\": positions of type \"{}\" are none of ours, which are absolute", positions);
-  verify(keys.size("type_vocab_size", 2) == 2, ErrorKind::checkpoint,
+         "\"position_embedding_type\": positions of type \"{}\" are not supported; absolute ones are", positions);
+  verify(keys.size("type_vocab_size") == 2, ErrorKind::checkpoint,
          "\"type_vocab_size\" is {}: tokens are of 2 types here", keys.size("type_vocab_size"));
 }
 
 void write_bert(const ModelConfig&, nlohmann::json& config) {
-  config["type_vocab_size"] = 2;
-  config["position_embedding_type"] = "absolute";
   config.erase("use_cache");
 }
 
@@ -37,6 +35,7 @@ HuggingFaceFamily encoder(const char* name, const char* architecture, const Mode
                     .activation = "hidden_act",
                     .hidden_dropout = {"hidden_dropout_prob"},
                     .attention_dropout = "attention_probs_dropout_prob"},
+          .defaults = hugging_face_defaults(name),
           .names = {.prefix = "bert.",
                     .word = "bert.embeddings.word_embeddings",
                     .position = "bert.embeddings.position_embeddings",
@@ -50,6 +49,7 @@ HuggingFaceFamily encoder(const char* name, const char* architecture, const Mode
                     .head = "cls.predictions.decoder"},
           .tensors = bert_tensors,
           .derived = {"bert.embeddings.position_ids"},
+          .copies = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}},
           .read = read_bert,
           .write = write_bert};
 }

@@ -12,12 +12,12 @@ using nlohmann::json;
 
 /// Their loss of balance is over all layers and tokens of a batch at once; ours is by sample and layer, of the same
 /// size.
-void read_router(const HuggingFaceKeys& keys, MoeConfig& moe, const char* experts, std::int64_t top_k) {
+void read_router(const HuggingFaceKeys& keys, MoeConfig& moe, const char* experts) {
   moe.experts = keys.size(experts);
-  moe.top_k = keys.size("num_experts_per_tok", top_k);
+  moe.top_k = keys.size("num_experts_per_tok");
   verify(moe.top_k <= moe.experts, ErrorKind::checkpoint, "\"num_experts_per_tok\" is {} of {} experts", moe.top_k,
          moe.experts);
-  moe.balance_coefficient = keys.number("router_aux_loss_coef", 0.001);
+  moe.balance_coefficient = keys.number("router_aux_loss_coef");
   moe.drop = "none";
   moe.evaluation_capacity_factor = moe.capacity_factor;  // as without the key
 }
@@ -31,8 +31,8 @@ void write_router(const MoeConfig& moe, json& config, const char* experts) {
 
 void read_mixtral(const HuggingFaceKeys& keys, ModelConfig& model) {
   read_mistral(keys, model);
-  read_router(keys, model.moe, "num_local_experts", 2);
-  verify(keys.number("router_jitter_noise", 0) == 0, ErrorKind::checkpoint,
+  read_router(keys, model.moe, "num_local_experts");
+  verify(keys.number("router_jitter_noise") == 0, ErrorKind::checkpoint,
          "\"router_jitter_noise\": theirs is also noise of what experts read, which cannot be trained here");
   model.moe.ffn_hidden_size = model.ffn_hidden_size;
 }
@@ -43,13 +43,13 @@ void write_mixtral(const ModelConfig& model, json& config) {
   config["intermediate_size"] = model.moe.ffn_hidden_size;
 }
 
-/// Of Qwen's: what is by default another number in each of its two generations is given.
-void read_sparse_layers(const HuggingFaceKeys& keys, ModelConfig& model, std::int64_t top_k, std::int64_t width) {
+/// Qwen's experts, of either generation.
+void read_sparse_layers(const HuggingFaceKeys& keys, ModelConfig& model) {
   MoeConfig& moe = model.moe;
-  read_router(keys, moe, "num_experts", top_k);
-  moe.every = keys.size("decoder_sparse_step", 1);
-  moe.ffn_hidden_size = keys.size("moe_intermediate_size", width);
-  moe.renormalize = keys.flag("norm_topk_prob", false);
+  read_router(keys, moe, "num_experts");
+  moe.every = keys.size("decoder_sparse_step");
+  moe.ffn_hidden_size = keys.size("moe_intermediate_size");
+  moe.renormalize = keys.flag("norm_topk_prob");
   std::set<std::int64_t> without;
   for (const json& layer : keys.array("mlp_only_layers")) {
     verify(layer.is_number_integer(), ErrorKind::checkpoint, "\"mlp_only_layers\" is not an array of layers");
@@ -80,11 +80,11 @@ void write_sparse_layers(const ModelConfig& model, json& config) {
 }
 
 void read_qwen2_moe(const HuggingFaceKeys& keys, ModelConfig& model) {
-  model.bias = {keys.flag("qkv_bias", true), false, false};
-  read_qwen_window(keys, model);
-  read_sparse_layers(keys, model, 4, 1408);
+  model.bias = {keys.flag("qkv_bias"), false, false};
+  read_qwen_window(keys, model, QwenWindow::another_by_version);
+  read_sparse_layers(keys, model);
   MoeConfig& moe = model.moe;
-  const std::int64_t shared = keys.size("shared_expert_intermediate_size", 5632);
+  const std::int64_t shared = keys.size("shared_expert_intermediate_size");
   verify(
       shared % moe.ffn_hidden_size == 0, ErrorKind::checkpoint,
       "\"shared_expert_intermediate_size\" = {} is no multiple of \"moe_intermediate_size\" = {}: shared experts are "
@@ -101,8 +101,8 @@ void write_qwen2_moe(const ModelConfig& model, json& config) {
 }
 
 void read_qwen3_moe(const HuggingFaceKeys& keys, ModelConfig& model) {
-  read_qwen3(keys, model);
-  read_sparse_layers(keys, model, 8, 768);
+  read_qwen3(keys, model, QwenWindow::all_layers);
+  read_sparse_layers(keys, model);
 }
 
 void write_qwen3_moe(const ModelConfig& model, json& config) {
@@ -147,9 +147,11 @@ HuggingFaceFamily hugging_face_mixtral() {
           .architecture = "MixtralForCausalLM",
           .form = form,
           .free = {{"activation", hugging_face_activations(true)}, {"tie_embeddings"}, {"attention_window"}},
-          .sizes = llama_sizes(8, 0),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("mixtral"),
           .names = names,
           .derived = kRotaryFrequencies,
+          .begins_texts = true,
           .read = read_mixtral,
           .write = write_mixtral};
 }
@@ -165,8 +167,8 @@ HuggingFaceFamily hugging_face_qwen2_moe() {
           .architecture = "Qwen2MoeForCausalLM",
           .form = form,
           .free = free_of_qwen({"\"query_key_value\"", "false"}),
-          .sizes = llama_sizes(16, 0),
-          .aliases = {{"num_experts", "num_local_experts"}},
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("qwen2_moe"),
           .names = names,
           .derived = kRotaryFrequencies,
           .read = read_qwen2_moe,
@@ -180,8 +182,8 @@ HuggingFaceFamily hugging_face_qwen3_moe() {
           .architecture = "Qwen3MoeForCausalLM",
           .form = form,
           .free = free_of_qwen({"false", "\"attention\""}),
-          .sizes = llama_sizes(4, 0),
-          .aliases = {{"num_experts", "num_local_experts"}},
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("qwen3_moe"),
           .names = with_sparse_layers(with_head_norms(llama_names())),
           .derived = kRotaryFrequencies,
           .read = read_qwen3_moe,

@@ -24,26 +24,25 @@ void read_gpt2(const HuggingFaceKeys& keys, ModelConfig&) {
 void write_nothing(const ModelConfig&, json&) {}
 
 void read_opt(const HuggingFaceKeys& keys, ModelConfig& model) {
-  verify(keys.flag("do_layer_norm_before", true), ErrorKind::checkpoint,
+  verify(keys.flag("do_layer_norm_before"), ErrorKind::checkpoint,
          "\"do_layer_norm_before\": false, normalization after each part (as in OPT-350m), cannot be trained here");
   keys.require("_remove_final_layer_norm", false);
   keys.require("layer_norm_elementwise_affine", true);
   verify(keys.size("word_embed_proj_dim", model.hidden_size) == model.hidden_size, ErrorKind::checkpoint,
          "\"word_embed_proj_dim\" is not \"hidden_size\": embeddings of another width cannot be trained here");
-  model.bias = keys.flag("enable_bias", true);
+  model.bias = keys.flag("enable_bias");
 }
 
 void write_opt(const ModelConfig& model, json& config) {
-  config["do_layer_norm_before"] = true;
   config["word_embed_proj_dim"] = model.hidden_size;
   config["enable_bias"] = model.bias.feed_forward;
 }
 
 void read_gpt_neox(const HuggingFaceKeys& keys, ModelConfig& model) {
-  model.residual = keys.flag("use_parallel_residual", true) ? "parallel" : "sequential";
-  const bool attention = keys.flag("attention_bias", true);
+  model.residual = keys.flag("use_parallel_residual") ? "parallel" : "sequential";
+  const bool attention = keys.flag("attention_bias");
   model.bias = {attention, attention, true};
-  read_rotation(keys, model, 0.25);
+  read_rotation(keys, model, "rotary_emb_base", "rotary_pct");
 }
 
 void write_gpt_neox(const ModelConfig& model, json& config) {
@@ -60,12 +59,11 @@ void read_bloom(const HuggingFaceKeys& keys, ModelConfig&) {
 
 void read_phi(const HuggingFaceKeys& keys, ModelConfig& model) {
   keys.require("qk_layernorm", false);
-  read_rotation(keys, model, 0.5);
+  read_rotation(keys, model, "rope_theta", "partial_rotary_factor");
 }
 
 void write_phi(const ModelConfig& model, json& config) {
   config["partial_rotary_factor"] = model.rotary_fraction;
-  config["qk_layernorm"] = false;
   write_rotation(model, config);
 }
 
@@ -94,12 +92,12 @@ HuggingFaceFamily gpt2() {
                     .layers = "n_layer",
                     .heads = "n_head",
                     .ffn = "n_inner",
-                    .ffn_may_be_absent = true,
                     .positions = "n_positions",
                     .epsilon = "layer_norm_epsilon",
                     .activation = "activation_function",
                     .hidden_dropout = {"resid_pdrop", "embd_pdrop"},
                     .attention_dropout = "attn_pdrop"},
+          .defaults = hugging_face_defaults("gpt2"),
           .names = {.prefix = "transformer.",
                     .word = "transformer.wte",
                     .position = "transformer.wpe",
@@ -136,6 +134,7 @@ HuggingFaceFamily opt() {
                     .activation = "activation_function",
                     .initialization = "init_std",
                     .hidden_dropout = {"dropout"}},
+          .defaults = hugging_face_defaults("opt"),
           .names = {.prefix = "model.",
                     .word = "model.decoder.embed_tokens",
                     .position = "model.decoder.embed_positions",
@@ -178,6 +177,7 @@ HuggingFaceFamily gpt_neox() {
                     .epsilon = "layer_norm_eps",
                     .activation = "hidden_act",
                     .hidden_dropout = {"hidden_dropout"}},
+          .defaults = hugging_face_defaults("gpt_neox"),
           .names = {.prefix = "gpt_neox.",
                     .word = "gpt_neox.embed_in",
                     .layer = "gpt_neox.layers.",
@@ -208,10 +208,9 @@ HuggingFaceFamily bloom() {
                     .layers = "n_layer",
                     .heads = "n_head",
                     .positions = "seq_length",
-                    .positions_if_absent = 2048,
                     .epsilon = "layer_norm_epsilon",
                     .hidden_dropout = {"hidden_dropout"}},
-          .aliases = {{"hidden_size", "n_embed"}, {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}},
+          .defaults = hugging_face_defaults("bloom"),
           .names = {.prefix = "transformer.",
                     .word = "transformer.word_embeddings",
                     .embedding_norm = "transformer.word_embeddings_layernorm",
@@ -250,6 +249,7 @@ HuggingFaceFamily phi() {
                     .epsilon = "layer_norm_eps",
                     .activation = "hidden_act",
                     .hidden_dropout = {"resid_pdrop", "embd_pdrop"}},
+          .defaults = hugging_face_defaults("phi"),
           .names = {.prefix = "model.",
                     .word = "model.embed_tokens",
                     .layer = "model.layers.",
@@ -283,6 +283,7 @@ const std::vector<HuggingFaceFamily>& hugging_face_families() {
                                                           hugging_face_megatron_bert(),
                                                           hugging_face_bert(),
                                                           hugging_face_t5(),
+                                                          hugging_face_mt5(),
                                                           hugging_face_mixtral(),
                                                           hugging_face_qwen3_moe(),
                                                           hugging_face_qwen2_moe()};

@@ -25,14 +25,10 @@ inline const std::vector<const char*> kRotaryFrequencies = {".rotary_emb.inv_fre
 /// Names in config.json; null: the family has no such key, and its form or another size says it.
 struct HuggingFaceSizes {
   const char *hidden = nullptr, *layers = nullptr, *heads = nullptr;
-  const char* groups = nullptr;          ///< of keys and values; null: as many as heads
-  std::int64_t groups_if_absent = 0;     ///< 0: as many as heads, which a null value always means
-  const char* head_size = nullptr;       ///< null: hidden / heads
-  std::int64_t head_size_if_absent = 0;  ///< 0: hidden / heads
-  const char* ffn = nullptr;             ///< null: 4 · hidden
-  bool ffn_may_be_absent = false;        ///< and is 4 · hidden then
+  const char* groups = nullptr;     ///< of keys and values; null here or in a file: as many as heads
+  const char* head_size = nullptr;  ///< null here or in a file: hidden / heads
+  const char* ffn = nullptr;        ///< null here or in a file: 4 · hidden
   const char* positions = nullptr;
-  std::int64_t positions_if_absent = 0;              ///< 0: the key is required
   const char* epsilon = nullptr;                     ///< null: always that of `form`
   const char* activation = nullptr;                  ///< null: always that of `form`
   const char* initialization = "initializer_range";  ///< null: theirs is no one deviation
@@ -66,6 +62,16 @@ struct HuggingFaceNames {
   const char *final_norm = nullptr, *head = nullptr;
 };
 
+/// The values of keys that a config.json lacks: the defaults of the family's class in transformers 4.57 and 5, by a
+/// test that holds both against these tables. An export writes all of them.
+struct HuggingFaceDefaults {
+  nlohmann::json keys;
+  std::vector<const char*> may_be_null = {};  ///< also those whose default is null
+  /// A key, and another name for it.
+  std::vector<std::pair<const char*, const char*>> aliases = {};
+};
+HuggingFaceDefaults hugging_face_defaults(const std::string& family);
+
 struct HuggingFaceFamily;
 
 /// Which of their tensors our records are, of a model whose layers are a decoder's.
@@ -82,27 +88,27 @@ std::vector<HuggingFaceTensor> t5_tensors(const ModelConfig& model, const Huggin
 
 struct HuggingFaceFamily {
   const char *name, *architecture;  ///< "model_type", and the class of the model with its head
-  ModelConfig form;                 ///< what all members have in common, and of the rest what an absent key means
+  ModelConfig form;                 ///< what all members have in common
   std::vector<FreeKey> free;
   HuggingFaceSizes sizes;
-  std::vector<std::pair<const char*, const char*>> aliases = {};  ///< a key, and another that takes its place if given
+  HuggingFaceDefaults defaults;
   HuggingFaceNames names;
   /// As hugging_face_tensors() says; model.family of `form` decides which records there are.
   std::vector<HuggingFaceTensor> (*tensors)(const ModelConfig& model, const HuggingFaceFamily& family,
                                             std::int64_t vocab_rows) = decoder_tensors;
   HuggingFaceQkv qkv = HuggingFaceQkv::apart;
   bool transposed = false;          ///< a layer's matrices are [in, out]
-  bool gelu_is_tanh = false;        ///< its "gelu" means the tanh form
   float norm_shift = 0;             ///< their norms' weights plus this are ours
   std::int64_t position_shift = 0;  ///< rows in front of the position table that no position has
   /// Tensors that follow from the configuration: of a layer's the ends of their names, of others the whole.
   std::vector<const char*> derived = {};
-  /// Other names under which files store the word table, next to its usual name or in place of it.
-  std::vector<const char*> word_copies = {};
+  /// Other names under which files store a tensor, next to its usual name or in place of it, and that name.
+  std::vector<std::pair<const char*, const char*>> copies = {};
   bool files_untie_head = false;  ///< a head in the files other than the word table makes the model an untied one
   /// A head is scaled if it is tied, for readers who do not know the family's key for it. An export then has a tied
   /// head that is not scaled as a copy of the word table, of an untied model.
   bool tied_head_is_scaled = false;
+  bool begins_texts = false;  ///< where its tokenizer's files do not say: <s> or <bos> begins every text
   /// What the other members do not say: reads and writes the rest of config.json. The first throws Error(checkpoint)
   /// naming a key that says something our model cannot do.
   void (*read)(const HuggingFaceKeys& keys, ModelConfig& model);
@@ -119,6 +125,7 @@ HuggingFaceFamily hugging_face_gemma();
 HuggingFaceFamily hugging_face_megatron_bert();
 HuggingFaceFamily hugging_face_bert();
 HuggingFaceFamily hugging_face_t5();
+HuggingFaceFamily hugging_face_mt5();
 HuggingFaceFamily hugging_face_mixtral();
 HuggingFaceFamily hugging_face_qwen3_moe();
 HuggingFaceFamily hugging_face_qwen2_moe();
@@ -136,9 +143,11 @@ std::vector<std::string> hugging_face_activations(bool gated);
 bool same_hugging_face_activation(std::string_view a, std::string_view b);
 
 /// rope_theta and rope_scaling of older files, rope_parameters with both of newer ones; where both are given the former
-/// scaling counts, as in transformers. A part of each head is rotated in families that know `fraction_if_absent`; in
-/// others (0) the key for it has no effect, and refuses a scaling with it.
-void read_rotation(const HuggingFaceKeys& keys, ModelConfig& model, double fraction_if_absent);
+/// scaling counts, as in transformers. A key that its versions read differently is refused. `base` is the family's key
+/// for the base, `fraction` the one for the part of each head that is rotated; null: all of it is, and a key for a part
+/// has no effect, and refuses a scaling with it.
+void read_rotation(const HuggingFaceKeys& keys, ModelConfig& model, const char* base = "rope_theta",
+                   const char* fraction = nullptr);
 void write_rotation(const ModelConfig& model, nlohmann::json& config);
 /// Its scaling, as both generations of transformers read it; null: none.
 nlohmann::json hugging_face_scaling(const ModelConfig& model);

@@ -8,9 +8,9 @@ namespace {
 using nlohmann::json;
 
 void read_llama(const HuggingFaceKeys& keys, ModelConfig& model) {
-  const bool attention = keys.flag("attention_bias", false);
-  model.bias = {attention, attention, keys.flag("mlp_bias", false)};
-  read_rotation(keys, model, 0);
+  const bool attention = keys.flag("attention_bias");
+  model.bias = {attention, attention, keys.flag("mlp_bias")};
+  read_rotation(keys, model);
 }
 
 void write_llama(const ModelConfig& model, nlohmann::json& config) {
@@ -20,24 +20,19 @@ void write_llama(const ModelConfig& model, nlohmann::json& config) {
 }
 
 // "layer_types" of models some of whose layers have a window; "" where it is absent.
-std::string kind_of_layers(const HuggingFaceKeys& keys) {
-  const std::string kind = keys.same_text("layer_types", "a window in some layers only");
+std::string kind_of_layers(const HuggingFaceKeys& keys, std::int64_t layers) {
+  const std::string kind = keys.same_text("layer_types", layers, "a window in some layers only");
   verify(kind.empty() || kind == "full_attention" || kind == "sliding_attention", ErrorKind::checkpoint,
          "\"layer_types\": layers of type \"{}\" cannot be trained here", kind);
   return kind;
 }
 
-// Absent it is 4096; null is none.
-std::int64_t window_of(const HuggingFaceKeys& keys) {
-  return keys.size("sliding_window", keys.given("sliding_window") ? 0 : 4096);
-}
-
 }  // namespace
 
 void read_mistral(const HuggingFaceKeys& keys, ModelConfig& model) {
-  kind_of_layers(keys);  // which has no effect where it is the same for all
-  model.attention_window = window_of(keys);
-  read_rotation(keys, model, 0);
+  kind_of_layers(keys, model.layers);  // which has no effect where it is the same for all
+  model.attention_window = keys.size("sliding_window", 0);
+  read_rotation(keys, model);
 }
 
 void write_mistral(const ModelConfig& model, nlohmann::json& config) {
@@ -45,20 +40,27 @@ void write_mistral(const ModelConfig& model, nlohmann::json& config) {
   write_rotation(model, config);
 }
 
-void read_qwen_window(const HuggingFaceKeys& keys, ModelConfig& model) {
-  const bool windows = keys.flag("use_sliding_window", false);
-  std::string kind = kind_of_layers(keys);
+void read_qwen_window(const HuggingFaceKeys& keys, ModelConfig& model, QwenWindow where) {
+  read_rotation(keys, model);
+  const bool windows = keys.flag("use_sliding_window") && keys.has("sliding_window");
+  std::string kind = kind_of_layers(keys, model.layers);
   verify(windows || kind != "sliding_attention", ErrorKind::checkpoint,
-         "\"layer_types\" has windows and \"use_sliding_window\" none");
-  if (kind.empty() && windows) {  // the first layers are without
-    const std::int64_t without = keys.count("max_window_layers", 28);
+         "\"layer_types\" has windows, and \"use_sliding_window\" or \"sliding_window\" none");
+  if (!windows) return;
+  if (where == QwenWindow::upper_layers && kind.empty()) {
+    const std::int64_t without = keys.count("max_window_layers");
     verify(without == 0 || without >= model.layers, ErrorKind::checkpoint,
            "\"max_window_layers\" is {} of {} layers: a window in some layers only cannot be trained here", without,
            model.layers);
-    kind = without == 0 ? "sliding_attention" : "";
+    kind = without == 0 ? "sliding_attention" : "full_attention";
   }
-  if (kind == "sliding_attention") model.attention_window = window_of(keys);
-  read_rotation(keys, model, 0);
+  if (where == QwenWindow::all_layers && kind.empty()) kind = "sliding_attention";
+  verify(
+      where == QwenWindow::upper_layers || kind == "sliding_attention", ErrorKind::checkpoint,
+      "\"use_sliding_window\": versions of transformers have the window in other layers; say \"use_sliding_window\": "
+      "false, or \"sliding_attention\" for each of {} layers in \"layer_types\"",
+      model.layers);
+  if (kind == "sliding_attention") model.attention_window = keys.size("sliding_window");
 }
 
 void write_qwen_window(const ModelConfig& model, nlohmann::json& config) {
@@ -66,13 +68,15 @@ void write_qwen_window(const ModelConfig& model, nlohmann::json& config) {
   config["use_sliding_window"] = windows;
   config["sliding_window"] = windows ? json(model.attention_window) : json();
   config["max_window_layers"] = windows ? 0 : model.layers;
+  config["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(model.layers),
+                                                   windows ? "sliding_attention" : "full_attention");
   write_rotation(model, config);
 }
 
-void read_qwen3(const HuggingFaceKeys& keys, ModelConfig& model) {
-  const bool attention = keys.flag("attention_bias", false);
+void read_qwen3(const HuggingFaceKeys& keys, ModelConfig& model, QwenWindow where) {
+  const bool attention = keys.flag("attention_bias");
   model.bias = {attention, attention, false};
-  read_qwen_window(keys, model);
+  read_qwen_window(keys, model, where);
 }
 
 void write_qwen3(const ModelConfig& model, nlohmann::json& config) {
@@ -83,10 +87,10 @@ void write_qwen3(const ModelConfig& model, nlohmann::json& config) {
 namespace {
 
 void read_gemma(const HuggingFaceKeys& keys, ModelConfig& model) {
-  keys.require("use_bidirectional_attention", false);
-  const bool attention = keys.flag("attention_bias", false);
+  if (keys.has("use_bidirectional_attention")) keys.require("use_bidirectional_attention", false);
+  const bool attention = keys.flag("attention_bias");
   model.bias = {attention, attention, false};
-  read_rotation(keys, model, 0);
+  read_rotation(keys, model);
 }
 
 void write_gemma(const ModelConfig& model, nlohmann::json& config) {
@@ -108,14 +112,12 @@ ModelConfig llama_form() {
   return form;
 }
 
-HuggingFaceSizes llama_sizes(std::int64_t groups_if_absent, std::int64_t head_size_if_absent) {
+HuggingFaceSizes llama_sizes() {
   return {.hidden = "hidden_size",
           .layers = "num_hidden_layers",
           .heads = "num_attention_heads",
           .groups = "num_key_value_heads",
-          .groups_if_absent = groups_if_absent,
           .head_size = "head_dim",
-          .head_size_if_absent = head_size_if_absent,
           .ffn = "intermediate_size",
           .positions = "max_position_embeddings",
           .epsilon = "rms_norm_eps",
@@ -165,9 +167,11 @@ HuggingFaceFamily hugging_face_llama() {
           .free = {{"activation", hugging_face_activations(true)},
                    {"tie_embeddings"},
                    {"bias", {"true", "false", "\"attention\"", "\"feed_forward\""}}},
-          .sizes = llama_sizes(0, 0),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("llama"),
           .names = llama_names(),
           .derived = kRotaryFrequencies,
+          .begins_texts = true,
           .read = read_llama,
           .write = write_llama};
 }
@@ -177,9 +181,11 @@ HuggingFaceFamily hugging_face_mistral() {
           .architecture = "MistralForCausalLM",
           .form = llama_form(),
           .free = {{"activation", hugging_face_activations(true)}, {"tie_embeddings"}, {"attention_window"}},
-          .sizes = llama_sizes(8, 0),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("mistral"),
           .names = llama_names(),
           .derived = kRotaryFrequencies,
+          .begins_texts = true,
           .read = read_mistral,
           .write = write_mistral};
 }
@@ -192,10 +198,12 @@ HuggingFaceFamily hugging_face_qwen2() {
                               form.bias = {true, false, false};
                             }),
           .free = {{"activation", hugging_face_activations(true)}, {"tie_embeddings"}, {"attention_window"}},
-          .sizes = llama_sizes(32, 0),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("qwen2"),
           .names = llama_names(),
           .derived = kRotaryFrequencies,
-          .read = read_qwen_window,
+          .read = [](const HuggingFaceKeys& keys,
+                     ModelConfig& model) { read_qwen_window(keys, model, QwenWindow::upper_layers); },
           .write = write_qwen_window};
 }
 
@@ -207,10 +215,12 @@ HuggingFaceFamily hugging_face_qwen3() {
                    {"tie_embeddings"},
                    {"attention_window"},
                    {"bias", kAttentionOrNone}},
-          .sizes = llama_sizes(32, 128),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("qwen3"),
           .names = with_head_norms(llama_names()),
           .derived = kRotaryFrequencies,
-          .read = read_qwen3,
+          .read = [](const HuggingFaceKeys& keys,
+                     ModelConfig& model) { read_qwen3(keys, model, QwenWindow::upper_layers); },
           .write = write_qwen3};
 }
 
@@ -223,11 +233,12 @@ HuggingFaceFamily hugging_face_gemma() {
           .architecture = "GemmaForCausalLM",
           .form = form_with(llama_form(), form),
           .free = {{"activation", hugging_face_activations(true)}, {"tie_embeddings"}, {"bias", kAttentionOrNone}},
-          .sizes = llama_sizes(16, 256),
+          .sizes = llama_sizes(),
+          .defaults = hugging_face_defaults("gemma"),
           .names = llama_names(),
-          .gelu_is_tanh = true,
           .norm_shift = 1,
           .derived = kRotaryFrequencies,
+          .begins_texts = true,
           .read = read_gemma,
           .write = write_gemma};
 }

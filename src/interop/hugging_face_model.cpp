@@ -100,14 +100,15 @@ bool same_hugging_face_activation(std::string_view a, std::string_view b) {
 
 namespace {
 
-std::string our_activation(std::string theirs, const HuggingFaceFamily& family) {
-  if (family.gelu_is_tanh && theirs == "gelu") theirs = "gelu_pytorch_tanh";
+std::string our_activation(const std::string& theirs, const HuggingFaceFamily& family) {
   for (const ActivationRow& row : kActivations) {
     if (row.hugging_face == nullptr || row.gated != family.form.gated()) continue;
     if (same_hugging_face_activation(row.hugging_face, theirs)) return std::string(row.name);
   }
-  fail(ErrorKind::checkpoint, "the activation \"{}\" is none of ours{}", theirs,
-       family.form.gated() ? " with a gate" : "");
+  // transformers 4.57 computes a Gemma's "gelu" exactly, and 5 in its tanh form.
+  const char* other = theirs == "gelu" ? "; \"gelu_pytorch_tanh\" is, with which Gemma was trained" : "";
+  fail(ErrorKind::checkpoint, "the activation \"{}\" is not supported{}", theirs,
+       family.form.gated() ? std::string(" with a gate") + other : "");
 }
 
 }  // namespace
@@ -184,7 +185,8 @@ std::vector<std::string> lost_in_format(const ModelConfig& model, HuggingFaceFor
 json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype) {
   const HuggingFaceFamily& family = family_of(format);
   const HuggingFaceSizes& sizes = family.sizes;
-  json config = {{"model_type", family.name},
+  json config = family.defaults.keys;  // so that no version fills in another one
+  config.update({{"model_type", family.name},
                  {"architectures", {family.architecture}},
                  {"vocab_size", model.vocab_size},
                  {"tie_word_embeddings", model.tie_embeddings && !exports_head_copy(model, family)},
@@ -194,7 +196,7 @@ json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, con
                  {sizes.layers, model.layers},
                  {sizes.heads, model.attention_heads},
                  {sizes.positions, model.max_position_embeddings},
-                 {sizes.attention_dropout, model.attention_dropout}};
+                 {sizes.attention_dropout, model.attention_dropout}});
   if (sizes.initialization != nullptr) config[sizes.initialization] = model.init_std;
   if (sizes.groups != nullptr) config[sizes.groups] = model.query_groups;
   if (sizes.head_size != nullptr) config[sizes.head_size] = model.head_size();
@@ -208,34 +210,28 @@ json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, con
 
 namespace {
 
-/// The sizes that all families name, and what an absent one is.
+/// The sizes that all families name.
 void read_sizes(const HuggingFaceKeys& keys, const HuggingFaceFamily& family, ModelConfig& model) {
   const HuggingFaceSizes& sizes = family.sizes;
   model.hidden_size = keys.size(sizes.hidden);
   model.layers = keys.size(sizes.layers);
   model.attention_heads = model.query_groups = keys.size(sizes.heads);
-  if (sizes.groups != nullptr) {
-    const bool absent = !keys.given(sizes.groups) && sizes.groups_if_absent > 0;
-    model.query_groups = keys.size(sizes.groups, absent ? sizes.groups_if_absent : model.attention_heads);
-  }
+  if (sizes.groups != nullptr) model.query_groups = keys.size(sizes.groups, model.attention_heads);
   if (sizes.head_size != nullptr) {
-    const std::int64_t size = keys.size(sizes.head_size, sizes.head_size_if_absent);
+    const std::int64_t size = keys.size(sizes.head_size, 0);
     // hidden_size is a multiple of attention_heads, or it is refused by that rule
     const bool usual = size * model.attention_heads == model.hidden_size;
     model.given_head_size = usual ? 0 : size;
   }
-  const bool four = sizes.ffn == nullptr || (sizes.ffn_may_be_absent && !keys.has(sizes.ffn));
-  model.ffn_hidden_size = four ? 4 * model.hidden_size : keys.size(sizes.ffn);
-  model.max_position_embeddings = sizes.positions_if_absent > 0 ? keys.size(sizes.positions, sizes.positions_if_absent)
-                                                                : keys.size(sizes.positions);
-  if (sizes.epsilon != nullptr) model.norm_epsilon = keys.number(sizes.epsilon, model.norm_epsilon);
-  if (sizes.activation != nullptr && keys.has(sizes.activation)) {
-    model.activation = our_activation(keys.text(sizes.activation, ""), family);
-  }
-  if (!sizes.hidden_dropout.empty()) model.hidden_dropout = keys.number(sizes.hidden_dropout[0], model.hidden_dropout);
-  model.attention_dropout = keys.number(sizes.attention_dropout, model.attention_dropout);
-  if (sizes.initialization != nullptr) model.init_std = keys.number(sizes.initialization, 0.02);
-  model.tie_embeddings = keys.flag("tie_word_embeddings", model.tie_embeddings);
+  model.ffn_hidden_size = 4 * model.hidden_size;
+  if (sizes.ffn != nullptr) model.ffn_hidden_size = keys.size(sizes.ffn, model.ffn_hidden_size);
+  model.max_position_embeddings = keys.size(sizes.positions);
+  if (sizes.epsilon != nullptr) model.norm_epsilon = keys.number(sizes.epsilon);
+  if (sizes.activation != nullptr) model.activation = our_activation(keys.text(sizes.activation), family);
+  if (!sizes.hidden_dropout.empty()) model.hidden_dropout = keys.number(sizes.hidden_dropout[0]);
+  model.attention_dropout = keys.number(sizes.attention_dropout);
+  if (sizes.initialization != nullptr) model.init_std = keys.number(sizes.initialization);
+  model.tie_embeddings = keys.flag("tie_word_embeddings");
 }
 
 /// Weights that are stored in a quantized form.
@@ -250,10 +246,31 @@ void refuse_quantized(const HuggingFaceKeys& keys) {
        quantization.contains("quant_method") ? quantization.at("quant_method").dump().substr(0, 40) : "none given");
 }
 
-/// With keys under the names that the family's row has.
-json with_usual_names(json config, const HuggingFaceFamily& family) {
-  for (const auto& [key, other] : family.aliases) {
-    if (config.contains(other) && !config.at(other).is_null()) config[key] = config.at(other);
+/// Keys of all families that change what a model computes.
+void refuse_changed_models(const HuggingFaceKeys& keys) {
+  for (const char* key : {"per_layer_config", "pruned_heads", "tie_encoder_decoder"}) {
+    const json nothing[] = {nullptr, false, json::object()};
+    verify(!keys.given(key) || std::count(std::begin(nothing), std::end(nothing), keys.value(key)) > 0,
+           ErrorKind::checkpoint, "\"{}\": a model that it changes cannot be trained here", key);
+  }
+}
+
+/// With the names that the family's table has, none of which says two things or nothing.
+json with_usual_names(json config, const HuggingFaceDefaults& defaults) {
+  const auto may_be_null = [&](const char* key) {
+    const auto& list = defaults.may_be_null;
+    return std::find_if(list.begin(), list.end(), [&](const std::string& name) { return name == key; }) != list.end();
+  };
+  for (const auto& [key, other] : defaults.aliases) {
+    if (!config.contains(other) || (config.at(other).is_null() && may_be_null(other))) continue;
+    verify(!config.contains(key) || config.at(key) == config.at(other), ErrorKind::checkpoint,
+           "\"{}\" and \"{}\" are two names of one key, with different values", key, other);
+    config[key] = config.at(other);
+  }
+  for (const auto& [key, value] : defaults.keys.items()) {
+    verify(!config.contains(key) || !config.at(key).is_null() || value.is_null() || may_be_null(key.c_str()),
+           ErrorKind::checkpoint, "\"{}\" is null, which is no value of it; leave it out if {} is meant", key,
+           value.dump());
   }
   return config;
 }
@@ -266,7 +283,7 @@ void read_own(const json& own, HuggingFaceModel& imported) {
         integer_at(own, "decoder_sequence_length", 1, imported.model.max_position_embeddings);
   }
   imported.model.vocab_multiple = integer_at(own, "vocab_multiple", 1, 1 << 20);
-  imported.model.tie_embeddings = HuggingFaceKeys(own).flag("tie_embeddings", imported.model.tie_embeddings);
+  if (own.contains("tie_embeddings")) imported.model.tie_embeddings = HuggingFaceKeys(own, own).flag("tie_embeddings");
   if (!own.contains("tokenizer")) return;
   Vocabulary vocabulary;
   vocabulary.tokenizer = text_at(own, "tokenizer", 64);
@@ -286,16 +303,21 @@ void require_layers(std::int64_t layers, std::int64_t tensors) {
 
 HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tensors) {
   verify(config.is_object(), ErrorKind::checkpoint, "it is no object");
-  const std::string type = HuggingFaceKeys(config).text("model_type", "");
+  const std::string type = config.contains("model_type") ? text_at(config, "model_type", 100) : "";
+  verify(
+      type != "umt5", ErrorKind::checkpoint,
+      "\"model_type\" is \"umt5\", which has a table of distances in every layer; here, as in T5 and mT5, an encoder "
+      "or decoder has one");
   const std::vector<HuggingFaceFormat> formats = hugging_face_formats();
   const auto known =
       std::find_if(formats.begin(), formats.end(), [&](HuggingFaceFormat format) { return type == name_of(format); });
   verify(known != formats.end(), ErrorKind::checkpoint, "\"model_type\" is \"{}\"; what can be imported is {}", type,
          names_of_formats());
   const HuggingFaceFamily& family = family_of(*known);
-  const json named = with_usual_names(config, family);
-  const HuggingFaceKeys keys(named);
+  const json named = with_usual_names(config, family.defaults);
+  const HuggingFaceKeys keys(named, family.defaults.keys);
   refuse_quantized(keys);
+  refuse_changed_models(keys);
   HuggingFaceModel imported;
   imported.format = *known;
   imported.vocab_rows = keys.size("vocab_size");

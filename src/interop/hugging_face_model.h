@@ -17,7 +17,7 @@
 namespace megatron {
 
 /// One of their tensors: rows of our records, and then transposed where they transpose. Rows that no record has are
-/// zero.
+/// zero, and so is a tensor without records.
 struct HuggingFaceTensor {
   struct Record {
     std::string name;
@@ -49,6 +49,7 @@ enum class HuggingFaceFormat {
   megatron_bert,
   bert,
   t5,
+  mt5,
   mixtral,
   qwen3_moe,
   qwen2_moe

@@ -97,6 +97,7 @@ std::string older_name(std::string name) {
 }  // namespace
 
 void HuggingFaceGather::read(const HuggingFaceTensor& tensor, std::span<float> numbers) {
+  if (tensor.records.empty()) return std::fill(numbers.begin(), numbers.end(), 0.0f);
   const bool apart = tensor.records.front().together > 0, elsewhere = tensor.transposed || apart;
   if (elsewhere) scratch_.resize(std::max(scratch_.size(), numbers.size()));
   std::vector<TensorSlice> slices;
@@ -123,27 +124,33 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, SafetensorsModel
     : files_(std::move(files)), tensors_(std::move(tensors)) {
   const HuggingFaceFamily& family = family_of(format);
   const std::string prefix = family.names.prefix;
-  std::vector<std::string> copies(family.word_copies.begin(), family.word_copies.end());
+  std::map<std::string, std::string> copies(family.copies.begin(), family.copies.end());
+  copies[std::string(family.names.head) + ".weight"] = tensors_.front().name;  // the word table
   const std::vector<std::string> names = files_.names();
   const bool bare =
       std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
   std::set<std::string> unused(names.begin(), names.end());
-  tensors_.front().name = name_of_word_table(files_, family);
-  copies.push_back(std::string(family.names.head) + ".weight");
+  std::map<std::string, std::string> found;
   for (HuggingFaceTensor& tensor : tensors_) {
+    const std::string usual = tensor.name;
+    tensor.name = name_in_files(files_, family, usual);
     if (bare && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
     if (!files_.has(tensor.name) && files_.has(older_name(tensor.name))) tensor.name = older_name(tensor.name);
     const SafetensorsEntry& entry = files_.entry(tensor.name);
     verify(entry.shape == tensor.shape, ErrorKind::checkpoint, "{}: tensor {} is {}, and by its config.json {}", folder,
            tensor.name, json(entry.shape).dump(), json(tensor.shape).dump());
     unused.erase(tensor.name);
+    found[usual] = tensor.name;
     for (const Record& record : tensor.records) records_[record.name] = {&tensor, &record};
   }
   for (const std::string& name : unused) {
     if (is_derived(bare ? prefix + name : name, format)) continue;
-    const bool copy = std::find(copies.begin(), copies.end(), name) != copies.end();
-    verify(copy && same_tables(files_, name, tensors_.front().name), ErrorKind::checkpoint,
+    const auto original = copies.find(name);
+    verify(original != copies.end(), ErrorKind::checkpoint,
            "{}: tensor {} has no place in the model of its config.json", folder, name);
+    verify(same_tensors(files_, name, found.at(original->second)), ErrorKind::checkpoint,
+           "{}: tensor {} has no place in the model of its config.json, where it is {}, whose numbers are others",
+           folder, name, original->second);
   }
 }
 
@@ -166,21 +173,21 @@ std::vector<TensorSlice> HuggingFaceReader::slices() const {
   return slices;
 }
 
-std::string name_of_word_table(const SafetensorsModel& files, const HuggingFaceFamily& family) {
-  const std::string usual = std::string(family.names.word) + ".weight";
+std::string name_in_files(const SafetensorsModel& files, const HuggingFaceFamily& family, const std::string& usual) {
   if (files.has(usual)) return usual;
-  const auto found = std::find_if(family.word_copies.begin(), family.word_copies.end(),
-                                  [&](const char* copy) { return files.has(copy); });
-  return found != family.word_copies.end() ? *found : usual;
+  const auto found = std::find_if(family.copies.begin(), family.copies.end(),
+                                  [&](const auto& copy) { return copy.second == usual && files.has(copy.first); });
+  return found != family.copies.end() ? found->first : usual;
 }
 
-bool same_tables(const SafetensorsModel& files, const std::string& a, const std::string& b) {
+bool same_tensors(const SafetensorsModel& files, const std::string& a, const std::string& b) {
   const std::vector<std::int64_t>& shape = files.entry(a).shape;
-  if (shape.size() != 2 || files.entry(b).shape != shape) return false;
-  std::vector<float> one(static_cast<std::size_t>(shape[1])), other(one.size());
-  for (std::int64_t row = 0; row < shape[0]; ++row) {
-    files.read(a, row * shape[1], one);
-    files.read(b, row * shape[1], other);
+  if (shape.empty() || files.entry(b).shape != shape) return false;
+  const std::int64_t row = shape.back(), elements = files.entry(a).elements();
+  std::vector<float> one(static_cast<std::size_t>(row)), other(one.size());
+  for (std::int64_t at = 0; at < elements; at += row) {
+    files.read(a, at, one);
+    files.read(b, at, other);
     if (std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) != 0) return false;
   }
   return true;

@@ -34,11 +34,11 @@ class HuggingFaceGather {
   std::vector<float> scratch_;  // of the largest whose rows lie differently there
 };
 
-/// The word table's name in the files, some of which have it under another than the family's; that one if they lack it.
-std::string name_of_word_table(const SafetensorsModel& files, const HuggingFaceFamily& family);
+/// A tensor's name in the files, some of which have it under another than the family's; that one if they lack it.
+std::string name_in_files(const SafetensorsModel& files, const HuggingFaceFamily& family, const std::string& usual);
 
-/// Whether two tables in the files have the same numbers.
-bool same_tables(const SafetensorsModel& files, const std::string& a, const std::string& b);
+/// Whether two tensors in the files have the same numbers.
+bool same_tensors(const SafetensorsModel& files, const std::string& a, const std::string& b);
 
 /// A model's files, read as our records.
 class HuggingFaceReader {

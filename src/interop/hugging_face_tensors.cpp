@@ -60,6 +60,13 @@ class TensorList {
     add(theirs, {record}, false).shape[0] = vocab_rows_;
   }
 
+  /// A linear layer on the pooler's output. Of a choice among columns it has no bias here, as it would shift all alike.
+  void task_head(std::int64_t outputs, bool choice) {
+    const std::int64_t h = model_.hidden_size;
+    linear("classifier", "task_head", outputs, h, !choice);
+    if (choice) tensors_.push_back({"classifier.bias", {outputs}, false, {}});
+  }
+
   void positions(const std::string& theirs, const std::string& ours) {
     const Shape shape{model_.max_position_embeddings, model_.hidden_size};
     HuggingFaceTensor& tensor = add(theirs, {{ours, shape, shape, family_.position_shift}}, false);
@@ -165,6 +172,11 @@ std::vector<HuggingFaceTensor> bert_tensors(const ModelConfig& model, const Hugg
   if (names.embedding_norm != nullptr) list.norm(names.embedding_norm, "embedding.norm", h, true);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) list_layer(model, family, layer, list);
   if (names.final_norm != nullptr) list.norm(names.final_norm, "final_norm", h, true);
+  if (model.task_outputs > 0) {
+    list.linear("bert.pooler.dense", "pooler", h, h, true);
+    list.task_head(model.task_outputs, model.task_choices > 1);
+    return list.take();
+  }
   list.linear("cls.predictions.transform.dense", "head.dense", h, h, true);
   list.norm("cls.predictions.transform.LayerNorm", "head.norm", h, true);
   list.vocabulary("cls.predictions.bias", "head.bias", false);

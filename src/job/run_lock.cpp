@@ -48,6 +48,15 @@ void RunLock::hold() {
   // With one of them in place no other job gets in: one that has taken the other is about to be refused.
   const bool held = std::any_of(files_.begin(), files_.end(), [](const File& file) { return in_place(*file.lock); });
   if (!held) require_absent();
+  if (std::all_of(files_.begin(), files_.end(), [](const File& file) {
+        return !in_place(*file.lock) && file.lock->was_moved();  // a file system that does not answer moves nothing
+      })) {
+    log_.warning(
+        "{} was moved away while this job trains there: metrics, checkpoints and lines from here on are in a new "
+        "folder "
+        "of that name; what there was before is where it was moved to",
+        directory_);
+  }
   for (File& file : files_) {
     if (in_place(*file.lock)) continue;
     std::error_code trouble;                                   // shows below

@@ -9,14 +9,16 @@
 #include <csignal>
 #include <string>
 
+#include "system/launcher.h"
+
 namespace megatron {
 
 class StopSignals {
  public:
   /// Installs the handlers, on the thread that computes, clears the flag and ignores SIGPIPE (a reader of our output
   /// may go away). A hang-up signal that was being ignored (nohup) stays ignored. Errors: internal, if another
-  /// StopSignals exists.
-  StopSignals();
+  /// StopSignals exists. `launcher`: its process, whose SIGTERM is no request to save (from_launcher).
+  explicit StopSignals(pid_t launcher = launcher_process());
   /// Restores what was installed before, unless the signals are ignored by then.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -25,6 +27,10 @@ class StopSignals {
   /// The number of the first stop signal received, 0 while there was none. Cheap: polled every step. This rank's own:
   /// ranks must agree on stopping by communicating.
   int received() const;
+
+  /// Whether that was a SIGTERM of the launcher itself: Open MPI ends the job, since a rank has died or a user has
+  /// stopped it, and kills what is left, usually a second later.
+  bool from_launcher() const;
 
   /// For messages: "Ctrl-C", "SIGTERM", ...; of SIGUSR1 from scripts/launch.sh the signal that the script received.
   std::string reason() const { return reason_for(received()); }
@@ -42,6 +48,7 @@ class StopSignals {
 
   std::array<struct sigaction, kStopSignals.size()> previous_{};
   struct sigaction previous_pipe_ {};
+  pid_t launcher_;
   bool ignored_ = false;
 };
 

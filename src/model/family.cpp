@@ -31,6 +31,7 @@ LossTerms decoder_loss_terms(const Config& config) {
 
 constexpr std::array kFamilies = {
     ModelFamily{.name = "gpt",
+                .decodes = true,
                 .make_stages = stages_of<GptStage>,
                 .ties = word_table_ties,
                 .batch_layout = gpt_batch_layout,
@@ -49,6 +50,7 @@ constexpr std::array kFamilies = {
                 .resume_signature = decoder_resume_signature,
                 .weights_signature = decoder_weights_signature},
     ModelFamily{.name = "t5",
+                .decodes = true,
                 .make_stages = make_t5_stages,
                 .ties = t5_ties,
                 .batch_layout = t5_batch_layout,

@@ -22,6 +22,7 @@ using Stages = std::vector<std::unique_ptr<Stage>>;
 
 struct ModelFamily {
   std::string_view name;  ///< model.family
+  bool decodes = false;   ///< it writes text, token by token: its stages can make a cache
   /// Declares the parameters of this rank's chunks in `store`, which the caller allocates afterwards. All arguments but
   /// the configuration must outlive the stages.
   Stages (*make_stages)(const Config& config, const ProcessGrid& grid, const TensorRegion& region,

@@ -81,12 +81,12 @@ void GptStage::backward(Context& context, const StageData& dout, const StageData
   if (first()) embedding_->backward(context, dx, saved.embedding);
 }
 
-KeyValueCache GptStage::make_cache(Arena& arena, std::int64_t capacity, std::int64_t samples, DType type) const {
+KeyValueCache GptStage::make_cache(Arena& arena, const CacheSizes& sizes, DType type) const {
   KeyValueCache cache;
   const std::vector<Block>& blocks = blocks_->blocks();
   if (!blocks.empty()) cache.first_layer = blocks.front().layer();
   for (const Block& block : blocks) {
-    cache.layers.push_back(block.attention().make_cache(arena, capacity, samples, type));
+    cache.layers.push_back(block.attention().make_cache(arena, sizes.capacity, sizes.samples, type));
   }
   return cache;
 }

@@ -29,7 +29,7 @@ class GptStage final : public Stage {
   std::unique_ptr<StageSaved> make_saved() const override;
   void forward(Context& context, const StageData& in, const StageData& out, StageSaved& saved) const override;
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const override;
-  KeyValueCache make_cache(Arena& arena, std::int64_t capacity, std::int64_t samples, DType type) const override;
+  KeyValueCache make_cache(Arena& arena, const CacheSizes& sizes, DType type) const override;
   void infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
              Tensor logits) const override;
 

@@ -13,14 +13,17 @@ bool Stage::reads(const BatchField& field) const {
   fail(ErrorKind::internal, "a field that no layer reads");
 }
 
-KeyValueCache Stage::make_cache(Arena& /*arena*/, std::int64_t /*capacity*/, std::int64_t /*samples*/,
-                                DType /*type*/) const {
+KeyValueCache Stage::make_cache(Arena& /*arena*/, const CacheSizes& /*sizes*/, DType /*type*/) const {
   fail(ErrorKind::configuration, "this model predicts no next token: it generates no text");
 }
 
 void Stage::infer(Context& /*context*/, const StageData& /*in*/, const StageData& /*out*/, ConstTensor /*rows*/,
                   Tensor /*logits*/) const {
   fail(ErrorKind::configuration, "this model predicts no next token: it has no logits of one");
+}
+
+void Stage::encode(Context& /*context*/, const StageData& /*in*/, const StageData& /*out*/) const {
+  fail(ErrorKind::internal, "a pass over the encoder of a model that has none");
 }
 
 }  // namespace megatron

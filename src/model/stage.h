@@ -54,14 +54,18 @@ class Stage {
     work.run(context);
   }
 
-  /// Memory in `arena` for the keys and values of `samples` samples of up to `capacity` tokens in every layer.
-  /// Error(configuration) where a model predicts no next token.
-  virtual KeyValueCache make_cache(Arena& arena, std::int64_t capacity, std::int64_t samples, DType type) const;
+  /// Memory in `arena` for the keys and values of every layer. Error(configuration) where a model predicts no next
+  /// token.
+  virtual KeyValueCache make_cache(Arena& arena, const CacheSizes& sizes, DType type) const;
   /// Forward without a loss, keeping nothing: in and out as in forward(). The last stage sets logits [n, V/t], of the
   /// tokens after `rows`, i32 [n], of its s·b rows, or after every row if that is absent; without `logits` none. With
-  /// context.cache the tokens of earlier passes are seen. Error(configuration) where a model predicts no next token.
+  /// context.cache the tokens of earlier passes are seen, and of an encoder-decoder the decoder alone runs: in and out
+  /// hold the main stream's links. Error(configuration) where a model predicts no next token.
   virtual void infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
                      Tensor logits) const;
+  /// Forward of an encoder, whose output's keys and values go into context.cache: in and out hold the encoder stream's
+  /// links. Error(internal) of a model without one.
+  virtual void encode(Context& context, const StageData& in, const StageData& out) const;
 };
 
 }  // namespace megatron

@@ -179,9 +179,10 @@ Tensor T5Stage::memory_in(Context& context, const StageData& out) const {
   return context.saved.allocate("encoder output", activation_shape(context), context.activation_type);
 }
 
-ConstTensor T5Stage::encode(Context& main, const StageData& in, const StageData& out, Saved* saved) const {
+ConstTensor T5Stage::run_encoder(Context& main, const StageData& in, const StageData& out, Saved* saved) const {
   if (!encoder_) return in.back();
   Context context = main.on(Stream::encoder);
+  context.cache = nullptr;  // of the decoder's tokens
   const Tensor memory = memory_in(context, out), end = memory_norm_ ? Tensor() : out[0];
   std::optional<ArenaScope> given_back;
   if (saved == nullptr) given_back.emplace(context.saved);
@@ -200,7 +201,7 @@ void T5Stage::forward(Context& context, const StageData& in, const StageData& ou
   verify(context.results == nullptr, ErrorKind::configuration,
          "a model of family \"t5\" does not go through texts token by token: it cannot be scored");
   auto& saved = static_cast<Saved&>(stage_saved);
-  saved.memory = encode(context, in, out, &saved);
+  saved.memory = run_encoder(context, in, out, &saved);
   if (!decoder_) return;
   context.memory.states = saved.memory;
   const ConstTensor x =
@@ -213,18 +214,38 @@ void T5Stage::forward(Context& context, const StageData& in, const StageData& ou
   }
 }
 
+KeyValueCache T5Stage::make_cache(Arena& arena, const CacheSizes& sizes, DType type) const {
+  KeyValueCache cache;
+  if (!decoder_) return cache;
+  cache.first_layer = decoder_->blocks().front().layer();
+  for (const Block& block : decoder_->blocks()) {
+    cache.layers.push_back(block.attention().make_cache(arena, sizes.capacity, sizes.samples, type));
+    cache.memory.push_back(block.cross_attention().make_cache(arena, sizes.encoder_rows, sizes.samples, type));
+  }
+  cache.memory_lengths = arena.allocate("lengths of the encoder's output", {sizes.samples}, DType::i32);
+  return cache;
+}
+
 void T5Stage::infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
                     Tensor logits) const {
   const ArenaScope kept(context.saved);
-  const ConstTensor memory = encode(context, in, out, nullptr);
+  const bool decodes_alone = context.cache != nullptr;
+  if (!decodes_alone) context.memory.states = run_encoder(context, in, out, nullptr);
   if (!decoder_) return;
-  context.memory.states = memory;
   Embedding::Saved embedding;
   const ConstTensor x = decoder_embedding_ ? embed(context, *decoder_embedding_, embedding) : ConstTensor(in[0]);
   const ConstTensor y = decoder_->infer(context, x, last() ? Tensor() : out[0]);
-  if (!last() && !memory_norm_) context.ops.copy(memory, out.back());
+  if (!decodes_alone && !last() && !memory_norm_) context.ops.copy(context.memory.states, out.back());
   if (!last() || !logits) return;
   head_->logits(context, rows ? chosen_rows(context, y, rows) : y, logits);
+}
+
+void T5Stage::encode(Context& context, const StageData& in, const StageData& out) const {
+  const ArenaScope kept(context.saved);
+  context.memory.states = run_encoder(context, in, out, nullptr);
+  if (!decoder_) return;
+  for (const Block& block : decoder_->blocks()) block.cross_attention().fill_cache(context);
+  if (!last() && !memory_norm_) context.ops.copy(context.memory.states, out.back());
 }
 
 void T5Stage::encode_back(Context& main, ConstTensor dy, const StageData& din, Saved& saved) const {

@@ -39,9 +39,14 @@ class T5Stage final : public Stage {
   std::unique_ptr<StageSaved> make_saved() const override;
   void forward(Context& context, const StageData& in, const StageData& out, StageSaved& saved) const override;
   void backward(Context& context, const StageData& dout, const StageData& din, StageSaved& saved) const override;
-  /// The micro-batch has the tokens of both streams; without lengths no row is padding. Logits are the decoder's.
+  /// For the decoder's layers here.
+  KeyValueCache make_cache(Arena& arena, const CacheSizes& sizes, DType type) const override;
+  /// The micro-batch has the tokens of both streams, or with context.cache the decoder's; without lengths no row is
+  /// padding. Logits are the decoder's.
   void infer(Context& context, const StageData& in, const StageData& out, ConstTensor rows,
              Tensor logits) const override;
+  /// The micro-batch has the encoder's tokens and lengths.
+  void encode(Context& context, const StageData& in, const StageData& out) const override;
 
  private:
   struct Saved;
@@ -59,7 +64,7 @@ class T5Stage final : public Stage {
   Shape activation_shape(const Context& context) const;  ///< [s(/t), b, h] of the context's stream
   /// What the decoder's layers see, in memory that lasts until backward; or, of a chunk that ends inside the encoder,
   /// nothing. Without `saved`, nothing else is kept.
-  ConstTensor encode(Context& context, const StageData& in, const StageData& out, Saved* saved) const;
+  ConstTensor run_encoder(Context& context, const StageData& in, const StageData& out, Saved* saved) const;
   Tensor memory_in(Context& context, const StageData& out) const;  ///< where the encoder's output goes
   /// Through the encoder's layers here: `dy` is the gradient of their output, or of the memory where they end.
   void encode_back(Context& context, ConstTensor dy, const StageData& din, Saved& saved) const;

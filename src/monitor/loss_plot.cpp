@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "checkpoint/files.h"
 #include "plots/axis.h"
 #include "plots/svg.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
@@ -295,12 +295,12 @@ std::string draw_loss_plot(const PlotData& data, const std::string& title) {
   return LossPicture(data, title).draw();
 }
 
-LossPlot::LossPlot(std::string folder, std::string title, Log& log)
-    : folder_(std::move(folder)), title_(std::move(title)), log_(log) {}
+LossPlot::LossPlot(std::string folder, std::string title, const PlotData& data, Log& log)
+    : path_(std::move(folder) + "/loss.svg"), title_(std::move(title)), data_(data), log_(log) {}
 
 void LossPlot::redraw() {
   try {
-    replace_file_durably(folder_, "loss.svg", draw_loss_plot(read_plot_data(folder_ + "/metrics.jsonl"), title_));
+    replace_file(path_, draw_loss_plot(data_, title_));
   } catch (const Error& error) {
     if (!warned_) log_.warning("the loss plot was not redrawn: {}", error.what());
     warned_ = true;

@@ -1,7 +1,7 @@
-// loss.svg: the run's losses and learning rate over steps as one self-contained picture, redrawn from metrics.jsonl.
+// loss.svg: the run's losses and learning rate over steps as one self-contained picture.
 //
-// The picture's size and the memory needed are bounded however long the run is. A redraw replaces the file by rename,
-// so that a viewer never sees half of one. Knows nothing of training: it reads what metrics.h wrote.
+// The picture's size and the time of a redraw are bounded however long the run is: it draws curves that its owner keeps
+// in memory, and reads no file. A redraw replaces the file by rename, so that a viewer never sees half of one.
 #pragma once
 
 #include <string>
@@ -16,15 +16,15 @@ std::string draw_loss_plot(const PlotData& data, const std::string& title);
 
 class LossPlot {
  public:
-  /// Draws `folder`/metrics.jsonl into `folder`/loss.svg. `log` must outlive the plot.
-  LossPlot(std::string folder, std::string title, Log& log);
+  /// Draws `data` into `folder`/loss.svg. `data` and `log` must outlive the plot.
+  LossPlot(std::string folder, std::string title, const PlotData& data, Log& log);
 
-  /// Never ends the run: what goes wrong is said once as a warning. Reads the whole metrics file (about 100 MB/s):
-  /// for evaluations, checkpoints and the end, not for every step.
+  /// Never ends the run: what goes wrong is said once as a warning.
   void redraw();
 
  private:
-  std::string folder_, title_;
+  std::string path_, title_;
+  const PlotData& data_;
   Log& log_;
   bool warned_ = false;
 };

@@ -55,6 +55,12 @@ std::string experts_member(const std::optional<ExpertMetrics>& experts) {
                      number(experts->router_gap), numbers > kMostLoads ? "" : fmt::format(R"(,"load":{{{}}})", load));
 }
 
+/// Whether a line is the beginning of one that this program writes.
+bool begins_a_line(std::string_view text) {
+  constexpr std::string_view kBegin = R"({"kind":")";
+  return text.starts_with(kBegin) || kBegin.starts_with(text);
+}
+
 /// Whether the brackets outside of strings are nested no deeper than any line that is written. Deeper ones would only
 /// cost the parser's stack.
 bool is_flat(std::string_view line) {
@@ -70,6 +76,23 @@ bool is_flat(std::string_view line) {
     }
   }
   return depth <= kDeepest;
+}
+
+/// visit_metrics(). `torn`: whether the last line was still being written when the program ended.
+std::int64_t visit_lines(BoundedLines& lines, const VisitLine& visit, bool& torn) {
+  torn = false;
+  std::int64_t passed_over = 0;
+  std::string line;
+  nlohmann::json object;
+  for (bool too_long = false; lines.next(line, too_long);) {
+    if (!too_long && parse_metrics_line(line, object)) {
+      visit(object, line);
+    } else {
+      ++passed_over;
+      torn = !lines.ended() && begins_a_line(line);
+    }
+  }
+  return passed_over;
 }
 
 }  // namespace
@@ -117,8 +140,19 @@ void MetricsWriter::append(std::string line) {
   line += '\n';
   file_.append(line);
   line.pop_back();
-  if (also_) also_(line);
+  if (!also_) return;
+  if (const auto object = nlohmann::json::parse(line, nullptr, false); object.is_object()) also_(object);
 }
+
+namespace {
+
+// Whether an evaluation is the one of this name, or of one of its sets.
+bool belongs_to(std::string_view evaluated, const std::string& due) {
+  if (evaluated == due) return true;
+  return !due.starts_with(kTaskDue) && evaluated.starts_with(due + '/');
+}
+
+}  // namespace
 
 bool parse_metrics_line(const std::string& line, nlohmann::json& object) {
   if (!is_flat(line)) return false;
@@ -126,31 +160,24 @@ bool parse_metrics_line(const std::string& line, nlohmann::json& object) {
   return object.is_object();
 }
 
-std::int64_t visit_metrics(const std::string& path, const VisitLine& visit) {
+std::int64_t visit_metrics(const std::string& path, const VisitLine& visit, std::uint64_t most_bytes) {
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
-  std::int64_t passed_over = 0;
   BoundedLines lines(path);
-  std::string line;
-  nlohmann::json object;
-  for (bool too_long = false; lines.next(line, too_long);) {
-    if (!too_long && parse_metrics_line(line, object)) {
-      visit(object, line);
-    } else {
-      ++passed_over;
-    }
-  }
-  return passed_over;
+  lines.go_to_last(most_bytes);
+  bool torn = false;
+  return visit_lines(lines, visit, torn);
 }
 
-std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
-                              const std::vector<std::string>& evaluations_due) {
-  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return 0;
+RemovedMetrics truncate_metrics(const std::string& path, std::int64_t last_step,
+                                const std::vector<std::string>& evaluations_due, const VisitLine& visit) {
+  RemovedMetrics removed;
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return removed;
   const std::string partial = path + ".partial";
-  BoundedLines{path};       // what cannot be read is told before anything is written
-  remove_quietly(partial);  // a link, which would be followed
+  BoundedLines lines(path);  // what cannot be read is told before anything is written
+  remove_quietly(partial);   // a link, which would be followed
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
-  std::int64_t dropped = 0;
-  const std::int64_t unreadable = visit_metrics(path, [&](const nlohmann::json& object, std::string_view text) {
+  bool torn = false;
+  const auto keep = [&](const nlohmann::json& object, std::string_view text) {
     const auto step = object.find("step"), split = object.find("split"), name = object.find("name");
     const bool has_step = step != object.end() && step->is_number_integer();
     const bool later = has_step && step->get<std::int64_t>() > last_step;
@@ -158,13 +185,17 @@ std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
     if (split != object.end() && split->is_string()) evaluated = split->get<std::string>();
     if (name != object.end() && name->is_string()) evaluated = kTaskDue + name->get<std::string>();
     const bool due = has_step && *step == last_step &&
-                     std::find(evaluations_due.begin(), evaluations_due.end(), evaluated) != evaluations_due.end();
+                     std::any_of(evaluations_due.begin(), evaluations_due.end(),
+                                 [&](const std::string& wanted) { return belongs_to(evaluated, wanted); });
     if (later || due) {
-      ++dropped;
+      ++removed.lines;
     } else {
       kept << text << '\n';
+      if (visit) visit(object, text);
     }
-  });
+  };
+  removed.unreadable = visit_lines(lines, keep, torn) - (torn ? 1 : 0);
+  removed.lines += torn ? 1 : 0;
   kept.close();
   if (!kept) {
     remove_quietly(partial);
@@ -172,8 +203,9 @@ std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
          path);
   }
   sync_path(partial);
+  if (removed.unreadable > 0) removed.kept_as = keep_as(path, ".damaged");
   rename_durably(partial, path);
-  return dropped + unreadable;
+  return removed;
 }
 
 }  // namespace megatron

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -48,7 +49,7 @@ struct TrainMetrics {
 /// {"kind":"eval",...}: an evaluation after `step` steps; where there is no accuracy, the perplexity is added by the
 /// writer.
 struct EvaluationMetrics {
-  std::string split;  ///< "validation" or "test"
+  std::string split;  ///< "validation", "test", or one of its sets: "validation/wiki"
   std::int64_t step = 0;
   double loss = 0;
   /// By name, the loss' terms, the perplexity's first; a single one is the loss, and not written again.
@@ -79,9 +80,9 @@ std::string metrics_line(const TaskMetrics& metrics);
 
 class MetricsWriter {
  public:
-  /// Appends to `path`; opened at the first line. `also` hears every line too, without its end. `log` hears the one
-  /// warning and must outlive the writer.
-  using Also = std::function<void(std::string_view line)>;
+  /// Appends to `path`; opened at the first line. `also` gets every line too, as the object that it is. `log` hears the
+  /// one warning and must outlive the writer.
+  using Also = std::function<void(const nlohmann::json& line)>;
   MetricsWriter(std::string path, Log& log, Also also = nullptr);
 
   void write(const TrainMetrics& metrics) { append(metrics_line(metrics)); }
@@ -101,18 +102,27 @@ bool parse_metrics_line(const std::string& line, nlohmann::json& object);
 
 /// Calls `visit` with every whole JSON object of the file in order, and its text without the line end. Lines that are
 /// torn, longer than BoundedLines takes, no objects or nested too deep are passed over. Returns how many were; 0 also
-/// if there is no file.
+/// if there is no file. Of a longer file only the lines in its last `most_bytes` count.
 using VisitLine = std::function<void(const nlohmann::json& object, std::string_view text)>;
-std::int64_t visit_metrics(const std::string& path, const VisitLine& visit);
+std::int64_t visit_metrics(const std::string& path, const VisitLine& visit,
+                           std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 
 /// What stands in front of a task's name in the list of evaluations that are due.
 inline constexpr const char* kTaskDue = "task ";
 
+/// The lines that truncate_metrics has removed.
+struct RemovedMetrics {
+  std::int64_t lines = 0;       ///< of later steps, of evaluations that are due, and a torn last one
+  std::int64_t unreadable = 0;  ///< other lines that cannot be read
+  std::string kept_as;          ///< the file as it was, where there were any of those
+};
+
 /// For resuming at a checkpoint of `last_step`: removes the lines of later steps, those of this step's evaluations that
-/// are still due (splits, and tasks after kTaskDue), and lines that cannot be read. Returns how many. The file is
-/// replaced by rename, so that it is whole whatever happens; memory does not depend on its length. Nothing happens
-/// without a file. Errors: filesystem, if the shorter file cannot be written.
-std::int64_t truncate_metrics(const std::string& path, std::int64_t last_step,
-                              const std::vector<std::string>& evaluations_due = {});
+/// are still due (splits, and tasks after kTaskDue), and lines that cannot be read; calls `visit` with the others. The
+/// file is replaced by rename, so that it is whole whatever happens; memory does not depend on its length. What cannot
+/// be read, a torn last line apart, is not lost: PATH.damaged is the whole file as it was. Nothing happens without a
+/// file. Errors: filesystem, if the shorter file cannot be written.
+RemovedMetrics truncate_metrics(const std::string& path, std::int64_t last_step,
+                                const std::vector<std::string>& evaluations_due = {}, const VisitLine& visit = nullptr);
 
 }  // namespace megatron

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "monitor/json_fields.h"
-#include "monitor/metrics.h"
 
 namespace megatron {
 
@@ -76,12 +75,6 @@ void PlotData::add(const nlohmann::json& line) {
     if (std::isfinite(by_byte)) add_point(accuracies, name + " by byte", step, by_byte);
     if (!std::isfinite(accuracy) && !std::isfinite(by_byte)) add_point(evaluations, name, step, loss);
   }
-}
-
-PlotData read_plot_data(const std::string& metrics_path) {
-  PlotData data;
-  visit_metrics(metrics_path, [&](const nlohmann::json& line, std::string_view) { data.add(line); });
-  return data;
 }
 
 }  // namespace megatron

@@ -38,7 +38,4 @@ struct PlotData {
   void add_train_line(const nlohmann::json& line, double step);
 };
 
-/// Reads a metrics.jsonl; empty curves if there is none.
-PlotData read_plot_data(const std::string& metrics_path);
-
 }  // namespace megatron

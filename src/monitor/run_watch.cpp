@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kInterval = 0.1;  // seconds between two looks
 constexpr double kFirstQuietLimit = 5, kQuietLimitGrowth = 3, kMostQuietLimit = 600;
-constexpr double kShortStep = 5;  // seconds: shorter ones are reported as such, without their micro-batches
+constexpr double kShortStep = 5;      // seconds: shorter ones are reported as such, without their micro-batches
+constexpr double kLauncherGrace = 3;  // seconds from Open MPI's SIGTERM to its SIGKILL: 1 unless it is told otherwise
 constexpr const char* kStep = "step";
 
 }  // namespace
@@ -30,14 +31,16 @@ std::string about(double seconds) {
   return fmt::format("{:.0f} days", seconds / 86400);
 }
 
-RunWatch::RunWatch(Log& log, const StopSignals& signals, const PassProgress& passes, std::int64_t steps,
-                   Timers::Clock clock, bool own_thread)
+RunWatch::RunWatch(Log& log, const StopSignals& signals, const PassProgress& passes, const SavedStep& saved,
+                   std::int64_t steps, Timers::Clock clock, bool own_thread)
     : log_(log),
       signals_(signals),
       steps_(steps),
       passes_(passes),
+      saved_(saved),
       clock_(clock),
       began_(clock()),
+      moved_(began_),
       quiet_since_(began_),
       quiet_limit_(kFirstQuietLimit) {
   if (!own_thread || !log.enabled()) return;
@@ -93,20 +96,39 @@ void RunWatch::look() {
   const double now = clock_();
   const std::lock_guard lock(mutex_);
   if (what_.empty()) return;
+  follow_passes(now);
   acknowledge(now);
   if (log_.terminal().live()) return log_.show_status(bar(now));
   report(now);
 }
 
+void RunWatch::follow_passes(double now) {
+  const double fraction = passes_.fraction();
+  if (fraction == fraction_ && moved_ >= began_) return;
+  fraction_ = fraction;
+  moved_ = fraction > 0 ? now : began_;
+}
+
+// While no pass ends, the time to go runs down: a rank that waits for one that is gone promises nothing.
 double RunWatch::step_remains(double now) const {
-  const double elapsed = now - began_, fraction = passes_.fraction();
-  if (fraction > 0 && fraction < 1) return elapsed * (1 - fraction) / fraction;
-  if (fraction == 1) return 0;
-  return step_seconds_ < 0 ? -1 : std::max(0.0, step_seconds_ - elapsed);
+  if (fraction_ == 1) return 0;
+  if (fraction_ > 0) return (moved_ - began_) * (1 - fraction_) / fraction_ - (now - moved_);
+  return step_seconds_ < 0 ? -1 : step_seconds_ - (now - began_);
+}
+
+// Where a rank has died, Open MPI ends the others by SIGTERM: no save can be promised then.
+bool RunWatch::launcher_ends_job(double now) {
+  if (!signals_.from_launcher()) return false;
+  if (launcher_since_ < 0) {
+    launcher_since_ = now;
+    const std::string saved = saved_.words();
+    if (!SavedStep::told_by_script() && !saved.empty()) log_.info("SIGTERM from mpirun, which ends the job; {}", saved);
+  }
+  return now - launcher_since_ < kLauncherGrace;
 }
 
 void RunWatch::acknowledge(double now) {
-  if (acknowledged_ || signals_.received() == 0) return;
+  if (acknowledged_ || signals_.received() == 0 || launcher_ends_job(now)) return;
   acknowledged_ = true;
   std::string when = "as soon as the run is ready";
   if (what_ == kStep) {
@@ -127,12 +149,13 @@ std::string RunWatch::where(double now) const {
   }
   const auto micro_batches = static_cast<double>(passes_.micro_batches());
   std::string text = fmt::format("step {}: ", step_);
-  if (micro_batches > 1 && passes_.fraction() < 1) {
-    text += fmt::format("micro-batch {:.0f} of {:.0f}, ", 1 + std::floor(passes_.fraction() * micro_batches),
-                        micro_batches);
+  if (micro_batches > 1 && fraction_ < 1) {
+    text += fmt::format("micro-batch {:.0f} of {:.0f}, ", 1 + std::floor(fraction_ * micro_batches), micro_batches);
   }
   const double remains = step_remains(now);
-  return text + (remains > 0 ? fmt::format("about {} left", about(remains)) : about(elapsed) + " so far");
+  if (remains > 0) return text + fmt::format("about {} left", about(remains));
+  text += about(elapsed) + " so far";
+  return fraction_ > 0 && fraction_ < 1 ? text + fmt::format(", no pass has ended for {}", about(now - moved_)) : text;
 }
 
 void RunWatch::report(double now) {
@@ -152,7 +175,8 @@ std::string RunWatch::bar(double now) const {
   if (step_seconds_ >= 0) words += fmt::format("  loss {:.4f}", loss_);
   if (!stepping || !(step_seconds_ >= 0 && step_seconds_ < kShortStep)) words += "  " + where(now);
   if (acknowledged_) words += "  stopping";
-  if (remaining_seconds_ >= 0) words += fmt::format("  {} to go", format_duration(remaining_seconds_));
+  const bool overdue = stepping && step_seconds_ >= 0 && step_remains(now) < -kShortStep;
+  if (remaining_seconds_ >= 0 && !overdue) words += fmt::format("  {} to go", format_duration(remaining_seconds_));
   const std::int64_t done = std::max<std::int64_t>(0, step_ - 1);
   std::string counts = fmt::format(" {}/{}", done, steps_);
   const Terminal& terminal = log_.terminal();

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/timers.h"
+#include "job/saved_step.h"
 #include "job/stop_signals.h"
 #include "monitor/pass_progress.h"
 #include "system/log.h"
@@ -21,9 +22,8 @@ namespace megatron {
 
 class RunWatch {
  public:
-  /// Log, signals and passes must outlive it. `steps`: of the whole run. With `own_thread` false look() is the caller's
-  /// to call.
-  RunWatch(Log& log, const StopSignals& signals, const PassProgress& passes, std::int64_t steps,
+  /// The references must outlive it. `steps`: of the whole run. With `own_thread` false look() is the caller's to call.
+  RunWatch(Log& log, const StopSignals& signals, const PassProgress& passes, const SavedStep& saved, std::int64_t steps,
            Timers::Clock clock = Timers::steady_seconds, bool own_thread = true);
   ~RunWatch();
   RunWatch(const RunWatch&) = delete;
@@ -39,24 +39,29 @@ class RunWatch {
 
  private:
   void watch();
+  void follow_passes(double now);
   void acknowledge(double now);
+  bool launcher_ends_job(double now);
   void report(double now);
   std::string where(double now) const;
   std::string bar(double now) const;
-  /// Seconds to the end of this step; negative: unknown.
+  /// Seconds to the end of this step, at the speed of the passes that have ended; negative: unknown, or overdue.
   double step_remains(double now) const;
 
   Log& log_;
   const StopSignals& signals_;
   const std::int64_t steps_;
   const PassProgress& passes_;
+  const SavedStep& saved_;
   const Timers::Clock clock_;
   std::mutex mutex_;  // of all below
   std::condition_variable ended_;
   bool end_ = false, acknowledged_ = false;
   std::string what_ = "starting";  // empty: the end
   std::int64_t step_ = 0;          // of the step under way, if what_ is "step"
-  double began_, step_seconds_ = -1, loss_ = 0, remaining_seconds_ = -1;
+  double launcher_since_ = -1;     // when the launcher's SIGTERM was seen
+  double began_, moved_;           // moved_: when fraction_, of the step's passes, was last seen to change
+  double fraction_ = 0, step_seconds_ = -1, loss_ = 0, remaining_seconds_ = -1;
   std::uint64_t lines_ = 0;
   double quiet_since_, quiet_limit_;
   std::thread thread_;

@@ -84,24 +84,22 @@ std::vector<TaggedScalar> scalars_of(const nlohmann::json& line) {
   return scalars;
 }
 
-TensorBoardEvents::TensorBoardEvents(std::string directory, Log& log)
-    : folder_(std::move(directory) + "/tensorboard"), log_(log) {}
+TensorBoardEvents::TensorBoardEvents(std::string directory, Log& log, std::string lost)
+    : folder_(std::move(directory) + "/tensorboard"), lost_(std::move(lost)), log_(log) {}
 
 void TensorBoardEvents::begin(std::int64_t step, const std::string& config) {
-  file_ = std::make_unique<RecordFile>(file_name(folder_), log_, "training continues, TensorBoard's events are lost");
+  file_ = std::make_unique<RecordFile>(file_name(folder_), log_, lost_);
   complete_ = true;
   append(start_event(now(), step + 1));
   append(text_event(now(), step, "config", as_code(config)));
 }
 
-void TensorBoardEvents::add(std::string_view line) {
+void TensorBoardEvents::add(const nlohmann::json& line) {
   if (file_ == nullptr) return;
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) return;
-  const std::vector<TaggedScalar> scalars = scalars_of(object);
-  const double step = number_or(object, "step", -1);
+  const std::vector<TaggedScalar> scalars = scalars_of(line);
+  const double step = number_or(line, "step", -1);
   if (scalars.empty() || !(step >= 0 && step < 9e18)) return;
-  append(scalars_event(number_or(object, "time", now()), static_cast<std::int64_t>(step), scalars));
+  append(scalars_event(number_or(line, "time", now()), static_cast<std::int64_t>(step), scalars));
 }
 
 void TensorBoardEvents::append(const std::string& record) {
@@ -118,11 +116,11 @@ std::int64_t rebuild_tensorboard(const std::string& directory, Log& log) {
   verify(lines > 0 || unreadable == 0, ErrorKind::data, "{}: none of its {} can be read", metrics,
          counted(unreadable, "line"));
   if (unreadable > 0) log.warning("{} of {} cannot be read: left out", counted(unreadable, "line"), metrics);
-  TensorBoardEvents events(directory, log);
+  TensorBoardEvents events(directory, log, "events are lost");
   events.begin(0, file_type(config) == FileType::absent ? "" : read_text_file(config, kLongestConfig));
   lines = 0;  // there may be more by now
-  visit_metrics(metrics, [&](const nlohmann::json&, std::string_view text) {
-    events.add(text);
+  visit_metrics(metrics, [&](const nlohmann::json& line, std::string_view) {
+    events.add(line);
     ++lines;
   });
   verify(events.complete(), ErrorKind::filesystem, "{}/tensorboard is not complete; make room and try again",

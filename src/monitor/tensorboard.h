@@ -24,20 +24,21 @@ std::vector<TaggedScalar> scalars_of(const nlohmann::json& line);
 
 class TensorBoardEvents {
  public:
-  /// `directory`: the run's. `log` must outlive it.
-  TensorBoardEvents(std::string directory, Log& log);
+  /// `directory`: the run's. `log` must outlive it. `lost`: the end of its warning where events cannot be written.
+  TensorBoardEvents(std::string directory, Log& log,
+                    std::string lost = "training continues, TensorBoard's events are lost");
 
   /// For a program that continues after `step` steps. `config`: shown as text.
   void begin(std::int64_t step, const std::string& config);
   /// A line as metrics.h writes it. Before begin() nothing happens.
-  void add(std::string_view line);
+  void add(const nlohmann::json& line);
   /// Whether all that was added has been written.
   bool complete() const { return complete_; }
 
  private:
   void append(const std::string& record);
 
-  std::string folder_;
+  std::string folder_, lost_;
   Log& log_;
   std::unique_ptr<RecordFile> file_;
   bool complete_ = true;

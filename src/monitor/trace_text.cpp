@@ -77,8 +77,8 @@ void TraceText::under_way_ends(std::int64_t process, const TraceSlice& slice, st
       process, microseconds(slice.end), number, in_quotes(slice.name), slice.category);
 }
 
-TraceFile::TraceFile(std::string path, const nlohmann::json& facts)
-    : path_(std::move(path)), temporary_(temporary_name(path_)), file_(temporary_, std::ios::binary) {
+TraceFile::TraceFile(OutputFile output, const nlohmann::json& facts)
+    : output_(std::move(output)), temporary_(temporary_name(output_.path)), file_(temporary_, std::ios::binary) {
   file_ << "{\"displayTimeUnit\":\"ms\",\n\"otherData\":"
         << facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << ",\n\"traceEvents\":[";
   check();
@@ -105,7 +105,7 @@ void TraceFile::publish() {
   file_.close();
   check();
   sync_path(temporary_);
-  rename_durably(temporary_, path_);
+  publish_output(temporary_, output_);
   temporary_.clear();
 }
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "system/durable_file.h"
+
 namespace megatron {
 
 /// Where a slice lies: a thread of a process, by their numbers in the picture.
@@ -55,7 +57,7 @@ class TraceText {
 class TraceFile {
  public:
   /// `facts`: an object about the whole, which viewers show as the trace's metadata.
-  TraceFile(std::string path, const nlohmann::json& facts);
+  TraceFile(OutputFile output, const nlohmann::json& facts);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
@@ -65,7 +67,8 @@ class TraceFile {
 
  private:
   void check() const;
-  std::string path_, temporary_;
+  OutputFile output_;
+  std::string temporary_;
   std::ofstream file_;
   bool first_ = true;
 };

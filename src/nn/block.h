@@ -60,6 +60,7 @@ class Block {
   std::int64_t layer() const { return layer_; }
   const Attention& attention() const { return attention_; }
   bool has_cross_attention() const { return cross_attention_.has_value(); }
+  const CrossAttention& cross_attention() const { return *cross_attention_; }  ///< if it has one
   bool has_experts() const { return moe_.has_value(); }
 
   /// x [s(/t), b, h] -> y, allocated by the caller (in context.saved: the next block's x). x must live until backward.

@@ -49,7 +49,7 @@ CrossAttention::KeyValue CrossAttention::split(Tensor key_value) const {
 AttentionMask CrossAttention::mask(const Context& context) const {
   AttentionMask mask;
   mask.causal = false;
-  mask.key_lengths = context.micro_batch.encoder.lengths;
+  mask.key_lengths = context.cache != nullptr ? context.cache->memory_lengths() : context.micro_batch.encoder.lengths;
   return mask;
 }
 
@@ -57,20 +57,40 @@ Dropout CrossAttention::dropout(const Context& context) const {
   return context.attention_dropout(sizes_.dropout, layer_, first_head_, RandomSite::cross_attention);
 }
 
+CrossAttention::KeyValue CrossAttention::project_memory(Context& context, Tensor& key_value) const {
+  const std::int64_t keys = context.micro_batch.encoder.sequence, b = context.micro_batch.samples;
+  key_value = context.saved.allocate("cross key, value", {keys, b, key_value_.local_out()}, context.activation_type);
+  key_value_.forward(context, context.memory.states, key_value);
+  return split(key_value);
+}
+
+CrossAttention::KeyValue CrossAttention::cached(const CachePass& pass) const {
+  const KeyValueCache::Layer layer = pass.memory(layer_);
+  return {layer.keys.slice(0, 0, pass.memory_rows), layer.values.slice(0, 0, pass.memory_rows)};
+}
+
+void CrossAttention::fill_cache(Context& context) const {
+  const ArenaScope scope(context.saved);
+  const CachePass& pass = *context.cache;
+  Tensor key_value;
+  const KeyValue made = project_memory(context, key_value);
+  const KeyValueCache::Layer layer = pass.memory(layer_);
+  context.ops.append_rows({.x = made.key, .offsets = pass.offsets, .y = layer.keys});
+  context.ops.append_rows({.x = made.value, .offsets = pass.offsets, .y = layer.values});
+}
+
 void CrossAttention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
-  const std::int64_t width = local_heads_ * sizes_.head_size, keys = context.micro_batch.encoder.sequence;
+  const std::int64_t width = local_heads_ * sizes_.head_size;
   const DType type = context.activation_type;
   saved.x = x;
   saved.memory = context.memory.states;
   saved.query = context.saved.allocate("cross query", {s, b, width}, type);
-  saved.key_value = context.saved.allocate("cross key, value", {keys, b, key_value_.local_out()}, type);
   saved.out = context.saved.allocate("cross attention output", {s, b, width}, type);
   saved.log_sum_exp = context.saved.allocate("cross attention log-sum-exp", {b, local_heads_, s}, DType::f32);
 
   query_.forward(context, x, saved.query);
-  key_value_.forward(context, saved.memory, saved.key_value);
-  const KeyValue in = split(saved.key_value);
+  const KeyValue in = context.cache != nullptr ? cached(*context.cache) : project_memory(context, saved.key_value);
   context.ops.attention_forward({.q = saved.query.split_last(local_heads_),
                                  .k = in.key,
                                  .v = in.value,

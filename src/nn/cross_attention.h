@@ -1,7 +1,7 @@
 // Attention of a decoder's rows to an encoder's output, inside the tensor region (Vaswani et al. 2017): the query is
 // made from the layer's input by one matmul, keys and values from context.memory by another, and the output projection
 // is row parallel as in self-attention. Every query sees all of the encoder's rows that are no padding. Bias and
-// dropout of the output belong to the block.
+// dropout of the output belong to the block. With context.cache keys and values are those that fill_cache() left there.
 #pragma once
 
 #include <string>
@@ -26,6 +26,13 @@ class CrossAttention {
 
   const RowParallelLinear& output() const { return output_; }
 
+  /// Memory in `arena` for the keys and values of an encoder's output, of this rank's groups.
+  KeyValueCache::Layer make_cache(Arena& arena, std::int64_t encoder_rows, std::int64_t samples, DType type) const {
+    return KeyValueCache::make_layer(arena, encoder_rows, samples, local_groups_, sizes_.head_size, type);
+  }
+  /// Sets context.cache's keys and values of context.memory.states, [s of the encoder, b, h]; its offsets are 0.
+  void fill_cache(Context& context) const;
+
   /// Sets y [s(/t), b, h], no bias. x and context.memory.states must live until backward.
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   /// Sets dx and adds to context.memory.gradient. Leaves `query` and `key_value` to context.weight_gradients, which may
@@ -38,6 +45,9 @@ class CrossAttention {
     Tensor key, value;
   };
   KeyValue split(Tensor key_value) const;
+  /// Sets `key_value`, [s of the encoder, b, 2 groups here d], in context.saved.
+  KeyValue project_memory(Context& context, Tensor& key_value) const;
+  KeyValue cached(const CachePass& pass) const;
   AttentionMask mask(const Context& context) const;
   Dropout dropout(const Context& context) const;
   void backward_projections(Context& context, Tensor dquery, Tensor dkey_value, const Saved& saved, Tensor dx) const;

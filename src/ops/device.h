@@ -109,9 +109,10 @@ CudaBuild cuda_build();
 bool cuda_device_is_likely();
 
 struct CudaSupport {
-  int devices = 0;          ///< that this process sees and the kernels run on: compute capability 8.0 or later
-  std::string description;  ///< one line: "CUDA 13.0, driver 580.95, NCCL 2.28.9; 8 devices"; "not in this build"
-  std::string obstacle;     ///< why the library could not be loaded, and what to do; empty: it was, or is not built
+  int devices = 0;            ///< that this process sees and the kernels run on: compute capability 8.0 or later
+  std::string description;    ///< one line: "CUDA 13.0, driver 580.95, NCCL 2.28.9; 8 devices"; "not in this build"
+  std::string obstacle;       ///< why the library could not be loaded, and what to do; empty: it was, or is not built
+  std::string unusable = {};  ///< GPUs or a driver that are there and of no use, and why; empty where there are none
 };
 /// What this machine has of CUDA; found out once. Loads the library. Never throws: no GPU, driver or library is
 /// no fault yet.

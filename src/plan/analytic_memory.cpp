@@ -77,28 +77,27 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   const AnalyticMemory published = analytic_memory(config);
   const auto parameters = static_cast<double>(first_stage.parameters);
   const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
-  const std::string state_line = fmt::format(
-      "published on stage 0: {:.4g} bytes per parameter, {}; here {:.4g}, {}\n", published.bytes_per_parameter,
-      format_bytes(published.bytes_per_parameter * parameters), state / parameters, format_bytes(state));
-  if (config.model.has_decoder()) return state_line;  // no formula of activations is published for two streams
+  std::string text =
+      fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {})",
+                  published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
+                  state / parameters, format_bytes(state));
+  if (config.model.has_decoder()) return text + "\n";  // no formula of activations is published for two streams
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;
-  if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 values are twice as large, and need no copy");
+  if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 activations");
   const ModelConfig& model = config.model;
   if (model.ffn_hidden_size != 4 * model.hidden_size || model.query_groups != model.attention_heads || model.gated()) {
-    reasons.emplace_back("the formula is for two matrices of 4 h, and keys and values of every head");
+    reasons.emplace_back("the formula is for a feed-forward part of two 4 h matrices and one group per head");
   }
-  if (config.recompute.mode == "none") reasons.emplace_back("attention keeps no scores (5 a s / h)");
-  reasons.emplace_back("dropout masks are functions, none is kept (2 s b h)");
-  if (recomputes) reasons.emplace_back("what is computed again lies in scratch");
-  if (config.parallel.pipeline > 1) reasons.emplace_back("slots also hold what comes from other stages and goes there");
+  if (config.recompute.mode == "none") reasons.emplace_back("no attention scores are kept (5 a s / h)");
+  reasons.emplace_back("no dropout masks are kept (2 s b h)");
+  if (recomputes) reasons.emplace_back("recomputed activations are in scratch");
+  if (config.parallel.pipeline > 1) reasons.emplace_back("buffers of what stages send and receive");
   if (row_named(kSchedules, config.parallel.schedule).splits_backward)
-    reasons.emplace_back("and what the weight gradients wait for");
-  return state_line +
-         fmt::format("          activations {} a layer{}, {} in all; here {}\n", published.layer,
-                     recomputes ? " that is not recomputed" : "", format_bytes(published.activations),
-                     format_bytes(static_cast<double>(first_stage.activations))) +
-         fmt::format("          (for 16-bit values; why here differs: {})\n", fmt::join(reasons, "; "));
+    reasons.emplace_back("inputs of delayed weight gradients");
+  return text + fmt::format("; activations {} per layer{}, {} (here {}: {})\n", published.layer,
+                            recomputes ? " without recomputation" : "", format_bytes(published.activations),
+                            format_bytes(static_cast<double>(first_stage.activations)), fmt::join(reasons, "; "));
 }
 
 }  // namespace megatron

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -54,6 +55,18 @@ std::string describe_splits(const Config& config, const Datasets& datasets) {
   return text;
 }
 
+/// Data that a machine lacks can be planned without. What is there and cannot be read stops a training run too.
+bool has_file_of_examples(const Config& config) {
+  if (!config.task.given()) return false;
+  for (const Blend* files : {&config.data.train, &config.data.validation, &config.data.test}) {
+    for (const BlendPart& part : files->parts) {
+      std::error_code unknown;
+      if (std::filesystem::exists(part.path, unknown)) return true;
+    }
+  }
+  return false;
+}
+
 int count_ranks(const ParallelConfig& parallel) {
   double ranks = 1;
   const std::int64_t data = parallel.data > 0 ? parallel.data : parallel.expert;  // no fewer can share the experts out
@@ -81,6 +94,7 @@ std::string dry_run(Config config, int ranks) {
     }
     for (const std::string& note : datasets->notes()) data_note += note + "\n";
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::data && has_file_of_examples(config)) throw;
     data_note = fmt::format("data: planned without ({})", error.what());
     if (config.model.vocab_size == 0) {
       config.model.vocab_size = kByteVocabulary;

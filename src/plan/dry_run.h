@@ -9,7 +9,7 @@
 namespace megatron {
 
 /// `config` as parsed. `ranks` 0: as many as tensor · context · pipeline · data (data 1 if not given). Where the data
-/// is on disk its facts are used.
+/// is on disk its facts are used; ErrorKind::data for files of a task that are there and cannot be read.
 std::string dry_run(Config config, int ranks);
 
 }  // namespace megatron

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <iterator>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/free_space.h"
 #include "config/run_schedule.h"
 #include "job/cores.h"
 #include "monitor/progress.h"
 #include "monitor/run_watch.h"
+#include "plan/checkpoint_size.h"
 #include "system/host_name.h"
 #include "system/launcher.h"
 #include "system/memory_usage.h"
@@ -33,46 +33,26 @@ double bytes_needed(const Config& config, const std::vector<MemoryPlan>& stages)
   return bytes * ranks_of(config) / static_cast<double>(stages.size());
 }
 
-std::int64_t bytes_of_checkpoint(const Config& config, const std::vector<MemoryPlan>& stages) {
-  std::int64_t elements = 0;
-  for (const MemoryPlan& stage : stages) elements += stage.stage_parameters;
-  return checkpoint_bytes(elements, true, ranks_of(config));
-}
-
-// The most checkpoints on the disk at a time: with keep_last, the next one is complete before the oldest goes.
-std::int64_t checkpoints_kept(const Config& config) {
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  if (checkpoint.never) return 0;
-  const std::int64_t all = 1 + (checkpoint.every_steps > 0 ? (config.train.steps - 1) / checkpoint.every_steps : 0);
-  if (checkpoint.every_minutes > 0 && checkpoint.keep_last > 0) return checkpoint.keep_last + 1;
-  return checkpoint.keep_last > 0 ? std::min(all, checkpoint.keep_last + 1) : all;
-}
+// Where nothing was measured: what a file system of several disks does.
+constexpr double kUsualBytesPerSecond = 1e9;
 
 std::string describe_data(const Config& config, const DataFacts& data) {
   const std::int64_t samples = RunSchedule(config).samples_after(config.train.steps);
-  return fmt::format("data      {:.3g} passes over {} training samples of {} tokens\n", epochs_of(samples, data),
-                     data.train_samples, config.model.sequence_length);
+  return fmt::format("data      {:.3g} passes over {} of {} tokens\n", epochs_of(samples, data),
+                     counted(data.train_samples, "training sample"), config.model.sequence_length);
 }
 
-std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine) {
-  const std::int64_t kept = checkpoints_kept(config);
-  if (kept == 0) return "disk      no checkpoints are written\n";
-  std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
-  if (kept > 1) text += fmt::format(", {} at a time {}", kept, format_bytes(static_cast<double>(kept * size)));
-  if (machine != nullptr && machine->free_disk) {
-    text +=
-        fmt::format("; {} free in {}", format_bytes(static_cast<double>(*machine->free_disk)), config.run.directory);
-  }
-  return text + "\n";
+// Seconds of the whole run, where steps of the largest size take `step`.
+double run_seconds(const Config& config, double step) {
+  const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+  return step * static_cast<double>(RunSchedule(config).tokens_after(config.train.steps)) / step_tokens;
 }
 
 std::string describe_time(const Config& config, double seconds, const MachineSpeed& speed) {
-  const RunSchedule schedule(config);
   const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
   std::string text = fmt::format("time      about {:.2g} s per step, {:.2g} tokens/s", seconds, step_tokens / seconds);
   if (const std::int64_t steps = config.train.steps; steps > 0) {
-    const double run = seconds * static_cast<double>(schedule.tokens_after(steps)) / step_tokens;
-    text += fmt::format(", {} for {} steps", about(run), steps);
+    text += fmt::format(", {} for {}", about(run_seconds(config, seconds)), counted(steps, "step"));
   }
   return text +
          fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n", 1e-9 * speed.flops_per_second);
@@ -80,7 +60,7 @@ std::string describe_time(const Config& config, double seconds, const MachineSpe
 
 // What there is to say about running here, and what is in the way of it.
 void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts& data,
-                   const Machine& machine, int ranks_here, MachinePlan& plan) {
+                   const Machine& machine, int ranks_here, std::optional<double> step, MachinePlan& plan) {
   const double needed =
       bytes_needed(config, stages) * ranks_here / ranks_of(config) + static_cast<double>(data.host_bytes) * ranks_here;
   const bool known = machine.free_memory.has_value();
@@ -100,12 +80,30 @@ void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, 
                    config.run.threads == 1 ? counted(threads, "rank") : counted(threads, "thread"),
                    counted(machine.cores, "core"), counted(machine.cores, config.run.threads == 1 ? "rank" : "thread"));
   }
-  if (machine.speed.flops_per_second == 0) return;
-  plan.text +=
-      describe_time(config, step_seconds(config, stages, machine.speed, ranks_here, machine.cores), machine.speed);
+  if (step) plan.text += describe_time(config, *step, machine.speed);
 }
 
 }  // namespace
+
+std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine,
+                          std::optional<double> run_seconds) {
+  const std::optional<std::int64_t> kept = checkpoints_at_a_time(config, run_seconds);
+  if (kept == 0) return "disk      no checkpoints are written but by a stop\n";
+  std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
+  if (!kept) text += ", and all are kept";
+  if (kept && *kept > 1) {
+    text += fmt::format(", {} at a time {}", *kept, format_bytes(static_cast<double>(*kept * size)));
+  }
+  const bool measured = machine != nullptr && machine->disk;
+  const double save = save_seconds(size, measured ? *machine->disk : DiskSpeed{0, kUsualBytesPerSecond});
+  text += fmt::format("; a save takes about {}{}", save < 1 ? fmt::format("{:.2g} s", save) : about(save),
+                      measured ? "" : " at 1 GB/s");
+  if (machine != nullptr && machine->free_disk) {
+    text +=
+        fmt::format("; {} free in {}", format_bytes(static_cast<double>(*machine->free_disk)), config.run.directory);
+  }
+  return text + "\n";
+}
 
 int most_ranks_here(int cores) {
   return 16 * cores;
@@ -119,6 +117,7 @@ Machine examine_machine(const Config& config) {
                   .cores = all ? cores.of_host : static_cast<int>(cores.cores.size()),
                   .free_memory = free_memory_bytes()};
   machine.free_disk = free_space(config.run.directory);
+  machine.disk = measure_disk(existing_folder(config.run.directory));
   return machine;
 }
 
@@ -133,8 +132,13 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
   MachinePlan plan;
   if (data != nullptr && data->train_samples > 0 && config.train.steps > 0) plan.text += describe_data(config, *data);
   const bool elsewhere = ranks_here > most_ranks_here(machine.cores);
-  const std::int64_t size = bytes_of_checkpoint(config, stages);
-  plan.text += describe_disk(config, size, elsewhere ? nullptr : &machine);
+  const std::int64_t size = planned_checkpoint_bytes(config, stages);
+  std::optional<double> step, run;
+  if (!elsewhere && on_host_memory(config.run) && machine.speed.flops_per_second > 0) {
+    step = step_seconds(config, stages, machine.speed, ranks_here, machine.cores);
+    if (config.train.steps > 0) run = run_seconds(config, *step);
+  }
+  plan.text += describe_disk(config, size, elsewhere ? nullptr : &machine, run);
   if (elsewhere) {
     plan.text += fmt::format(
         "machine   not this one: {} are more than its {} would run; nothing here is about its memory, disk or speed\n",
@@ -147,7 +151,7 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
                                          format_bytes(static_cast<double>(*machine.free_disk))));
   }
   if (on_host_memory(config.run)) {
-    describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, plan);
+    describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);
   } else {
     plan.text += "machine   the memory and speed of GPUs are not examined\n";
   }

@@ -8,6 +8,7 @@
 
 #include "config/resolve.h"
 #include "plan/time_estimate.h"
+#include "system/disk_speed.h"
 
 namespace megatron {
 
@@ -17,6 +18,7 @@ struct Machine {
   std::optional<std::size_t> free_memory{};  ///< for ranks to come, with all that they hold; unknown: enough
   std::optional<std::int64_t> free_disk{};   ///< in run.directory; unknown: enough
   MachineSpeed speed{};                      ///< 0: not measured
+  std::optional<DiskSpeed> disk{};           ///< of run.directory; unknown: not measured
 };
 
 /// This one, without its speed.
@@ -33,6 +35,11 @@ struct MachinePlan {
 /// most_ranks_here() of them are taken to be meant for other machines, of which nothing is said.
 MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts* data,
                              const Machine& machine, int ranks_here);
+
+/// A line about checkpoints of `size` bytes (planned_checkpoint_bytes()): how many there are at a time, and how long a
+/// save takes. `machine` null: on some cluster. `run_seconds`: of the whole run, if that is known.
+std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine,
+                          std::optional<double> run_seconds);
 
 /// Ranks that a plan supposes to be tried on one machine, however slow.
 int most_ranks_here(int cores);

@@ -128,21 +128,42 @@ std::string describe_length(const Config& config, const RunSchedule& schedule) {
   if (steps == 0) return "";  // epochs of data that are not there
   const std::int64_t last = config.train.stop_after;
   return fmt::format(
-      "length    {} = {} samples = {} tokens{}\n", counted(steps, "step"), schedule.samples_after(steps),
-      schedule.tokens_after(steps),
+      "length    {} = {} = {}{}\n", counted(steps, "step"), counted(schedule.samples_after(steps), "sample"),
+      counted(schedule.tokens_after(steps), "token"),
       last > 0 && last < steps ? fmt::format("; ends early after step {} (train.stop_after)", last) : "");
 }
 
-std::string describe_saves(const Config& config) {
+std::string describe_interval(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.never) {
     return "saves     never: the trained model is NOT kept (checkpoint.every_steps = \"never\")\n";
   }
   std::vector<std::string> when;
-  if (checkpoint.every_steps > 0) when.push_back(fmt::format("every {} steps", checkpoint.every_steps));
-  if (checkpoint.every_minutes > 0) when.push_back(fmt::format("every {} minutes", checkpoint.every_minutes));
+  if (checkpoint.every_steps > 0) {
+    when.push_back("every " + (checkpoint.every_steps == 1 ? "step" : counted(checkpoint.every_steps, "step")));
+  }
+  if (const double minutes = checkpoint.minutes_between(); minutes > 0) {
+    when.push_back(fmt::format("every {} minutes", minutes));
+  }
+  if (checkpoint.keep_best) when.emplace_back("after an evaluation with the lowest loss so far");
   when.emplace_back(when.empty() ? "only at the end" : "at the end");
   return fmt::format("saves     {}\n", fmt::join(when, ", "));
+}
+
+// How much of its work a run loses that is killed, or whose machine fails.
+std::string describe_failure(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const double minutes = checkpoint.minutes_between();
+  std::vector<std::string> most;
+  if (checkpoint.every_steps > 0) most.push_back(counted(checkpoint.every_steps, "step"));
+  if (minutes > 0) most.push_back(fmt::format("{} minutes", minutes));
+  if (most.empty()) {
+    return fmt::format("failure   costs all work: nothing is saved {}\n",
+                       checkpoint.never ? "but by a stop" : "before the end but by a stop");
+  }
+  return fmt::format("failure   costs at most {} of work{}, and the step under way{}\n", fmt::join(most, " or "),
+                     most.size() > 1 ? " (whichever is less)" : "",
+                     checkpoint.async ? "; a checkpoint counts when it is written" : "");
 }
 
 std::string describe_recomputation(const Config& config) {
@@ -223,6 +244,10 @@ std::string describe_idle_options(const Config& config) {
 
 }  // namespace
 
+std::string describe_saves(const Config& config) {
+  return describe_interval(config) + describe_failure(config);
+}
+
 double bubble_fraction(const Config& config) {
   return bubble_of(config, micro_batches_per_step(config));
 }
@@ -266,8 +291,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                      : fmt::format("chunk in the order of the model: stage 0's first, stage 1's first, ..."));
   std::vector<std::int64_t> held;
   for (const MemoryPlan& plan : stages) held.push_back(plan.parameters);
-  fmt::format_to(out, "holds     {} parameters per rank{}\n", fmt::join(held, " "),
-                 held.size() > 1 ? ", by stage" : "");
+  fmt::format_to(out, "per rank  {} parameters{}\n", fmt::join(held, " "), held.size() > 1 ? ", by stage" : "");
   text += describe_recomputation(config);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());

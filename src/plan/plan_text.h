@@ -18,6 +18,9 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
 /// Share of a step, the largest one, in which a stage does not compute, if all are equally fast.
 double bubble_fraction(const Config& config);
 
+/// When a run saves, and how much of its work a failure costs: two lines.
+std::string describe_saves(const Config& config);
+
 /// Grid with rank order, layers and parameters of each stage, batch arithmetic, schedule with its bubble, and predicted
 /// memory: the same text in a run's banner and in --dry-run.
 std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& stages);

@@ -1,9 +1,11 @@
 #include "plan/split_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "config/split.h"
 #include "text/byte_text.h"
+#include "text/text.h"
 #include "train/family_samples.h"
 
 namespace megatron {
@@ -14,6 +16,7 @@ namespace {
 struct Evaluated {
   const char* name;
   const std::optional<SampleSet>& samples;
+  const std::vector<NamedSet>& sets;
   const std::vector<SplitPart>& parts;
   bool own_data;  ///< data.validation or data.test, not a share of data.train
   double asked;   ///< share of data.train by data.split
@@ -25,14 +28,14 @@ std::uint64_t tokens_of(const std::vector<SplitPart>& parts) {
   return tokens;
 }
 
-std::string counted(std::uint64_t tokens) {
-  return fmt::format("{} token{}", tokens, tokens == 1 ? "" : "s");
-}
-
 std::uint64_t samples_of_a_pass(const std::vector<SplitPart>& parts) {
   std::uint64_t samples = 0;
   for (const SplitPart& part : parts) samples += part.samples;
   return samples;
+}
+
+std::string samples(std::uint64_t count) {
+  return counted(static_cast<std::int64_t>(count), "sample");
 }
 
 class Report {
@@ -43,20 +46,22 @@ class Report {
 
   SplitReport run() {
     const std::uint64_t tokens = tokens_of(datasets_.train_parts());
-    result_.lines.push_back(
-        fmt::format("training  {}: {} samples per pass", describe(tokens), samples_of_a_pass(datasets_.train_parts())));
+    result_.lines.push_back(fmt::format("training  {}: {} per pass", describe(tokens),
+                                        samples(samples_of_a_pass(datasets_.train_parts()))));
     const auto shares = parse_split(config_.data.split).value_or(std::array<double, 3>{1, 0, 0});
     const double sum =
         shares[0] + (config_.data.validation.empty() ? shares[1] : 0) + (config_.data.test.empty() ? shares[2] : 0);
-    add({"validation", datasets_.validation(), datasets_.validation_parts(), !config_.data.validation.empty(),
-         shares[1] / sum});
-    add({"test", datasets_.test(), datasets_.test_parts(), !config_.data.test.empty(), shares[2] / sum});
+    add({"validation", datasets_.validation(), datasets_.validation_sets(), datasets_.validation_parts(),
+         !config_.data.validation.empty(), shares[1] / sum});
+    add({"test", datasets_.test(), datasets_.test_sets(), datasets_.test_parts(), !config_.data.test.empty(),
+         shares[2] / sum});
     return std::move(result_);
   }
 
  private:
   std::string describe(std::uint64_t tokens) const {
-    return fmt::format("{}, {:.3g} % of data.train", counted(tokens), percent(tokens));
+    return fmt::format("{}, {:.3g} % of data.train", counted(static_cast<std::int64_t>(tokens), "token"),
+                       percent(tokens));
   }
   double percent(std::uint64_t tokens) const { return 100 * static_cast<double>(tokens) / static_cast<double>(total_); }
 
@@ -67,29 +72,42 @@ class Report {
     }
     const std::uint64_t tokens = tokens_of(split.parts);
     const std::string what =
-        split.own_data ? fmt::format("{} of data.{}", counted(tokens), split.name) : describe(tokens);
+        split.own_data ? fmt::format("{} of data.{}", counted(static_cast<std::int64_t>(tokens), "token"), split.name)
+                       : describe(tokens);
     result_.lines.push_back(fmt::format("{:<9} {}: {}", split.name, what, evaluations(split)));
     if (split.own_data) return;
-    if (!split.samples) return warn_about_nothing(split);
+    if (!split.samples && split.sets.empty()) return warn_about_nothing(split);
     if (percent(tokens) < 100 * split.asked / 2) warn_about_share(split, tokens);
+  }
+
+  // Names, shares and samples of sets that are evaluated one by one.
+  std::string evaluations_by_name(const std::vector<NamedSet>& sets) const {
+    std::vector<std::string> each;
+    for (const NamedSet& set : sets) {
+      each.push_back(
+          fmt::format("{} {:.3g} ({} samples)", set.name, set.share, evaluation_samples(config_, set.samples)));
+    }
+    return fmt::format("by name, with its share of the loss and the samples of an evaluation: {}",
+                       fmt::join(each, ", "));
   }
 
   // How many samples there are, and which of them an evaluation takes.
   std::string evaluations(const Evaluated& split) {
+    if (!split.sets.empty()) return evaluations_by_name(split.sets);
     if (!split.samples && of_sentences_) return "not one sample of a document's sentences";
     if (!split.samples) return fmt::format("not one sample of {} tokens", config_.model.sequence_length + 1);
     const std::uint64_t there = samples_of_a_pass(split.parts);
     const auto taken = static_cast<std::uint64_t>(evaluation_samples(config_, *split.samples));
     if (config_.data.megatrons_order()) {
       const std::uint64_t made = split.samples->samples->samples();
-      return fmt::format("{} samples per pass, {} in Megatron's order; each evaluation takes the next {}{}", there,
+      return fmt::format("{} per pass, {} in Megatron's order; each evaluation takes the next {}{}", samples(there),
                          made, taken, taken > there ? ", so that samples repeat within it" : "");
     }
     if (split.parts.size() > 1) {
-      return fmt::format("{} samples; each evaluation takes the blend's first {}", there, taken);
+      return fmt::format("{}; each evaluation takes the blend's first {}", samples(there), taken);
     }
-    if (taken == there) return fmt::format("{} samples; each evaluation takes all of them", there);
-    return fmt::format("{} samples; each evaluation takes the first {}", there, taken);
+    if (taken == there) return fmt::format("{}; each evaluation takes all of them", samples(there));
+    return fmt::format("{}; each evaluation takes the first {}", samples(there), taken);
   }
 
   // A run without a test is no surprise: its line says so.

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "config/suggestions.h"
 #include "config/text_checks.h"
 #include "planner/measured_tables.h"
 #include "system/regular_file.h"
@@ -223,9 +224,13 @@ Hardware read_hardware(const std::string& name_or_path, const std::string& softw
       }
       names.emplace_back(one.name);
     }
+    const auto longer = std::find_if(names.begin(), names.end(),
+                                     [&](const std::string& name) { return name.starts_with(name_or_path + "-"); });
+    std::string near = longer != names.end() ? *longer : suggest_choice(name_or_path, names);
+    if (!near.empty() && near.front() != name_or_path.front()) near.clear();  // a v100 is no slip of an h200
     fail(ErrorKind::configuration,
-         "--hardware {}: no such machine is known; give one of {}, or the path of a file (NAME.toml)", name_or_path,
-         fmt::join(names, ", "));
+         "--hardware {}: no such machine is known{}; give one of {}, or the path of a file (NAME.toml)", name_or_path,
+         near.empty() ? "" : fmt::format(" (did you mean {}?)", near), fmt::join(names, ", "));
   }
   const RegularFile file(name_or_path, ErrorKind::configuration);
   verify(file.bytes() <= kMaxInputBytes, ErrorKind::configuration, "{}: {} bytes are more than a hardware file has",

@@ -14,6 +14,9 @@ namespace megatron {
 
 namespace {
 
+/// The [software.NAME] tables of the shipped files, fitted to published runs of Megatron-LM.
+constexpr std::string_view kPublishedSoftware = "megatron_2";
+
 struct Part {
   std::string name;
   double seconds = 0;
@@ -107,9 +110,13 @@ std::string why_second_lost(const PlannedLayout& first, const PlannedLayout& sec
 }
 
 std::string describe_hardware(const Hardware& hardware) {
-  return fmt::format("hardware  {}, {} a node, {} for a run; efficiencies of {}\n", hardware.name,
-                     counted(hardware.ranks_per_node, "rank"), format_bytes(hardware.usable_bytes()),
-                     hardware.software_name);
+  const bool published = hardware.software_name.starts_with(kPublishedSoftware);
+  const std::string source = published
+                                 ? "as published for Megatron-LM (" + hardware.software_name +
+                                       "), not measured with this program; megatron_bench --hardware FILE measures"
+                                 : hardware.software_name;
+  return fmt::format("speeds    efficiencies {}\nhardware  {}, {} per node, {} for a run\n", source, hardware.name,
+                     counted(hardware.ranks_per_node, "rank"), format_bytes(hardware.usable_bytes()));
 }
 
 }  // namespace

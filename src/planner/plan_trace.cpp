@@ -56,17 +56,17 @@ class Messages {
 
 }  // namespace
 
-void write_plan_trace(const PlannedLayout& layout, const Hardware& hardware, const std::string& path) {
+void write_plan_trace(const PlannedLayout& layout, const Hardware& hardware, const OutputFile& output) {
   const RecordedLayout& recorded = layout.recorded;
   const StepTime& time = layout.time;
   const auto stages = static_cast<int>(recorded.schedules.size());
   const auto chunks = static_cast<int>(recorded.config.parallel.virtual_stages);
   const Simulation simulation = simulate_step(recorded, hardware);
-  TraceFile file(path, {{"program", "megatron_plan"},
-                        {"hardware", hardware.name},
-                        {"software", hardware.software_name},
-                        {"step_seconds", time.seconds},
-                        {"times", "predicted; gradient sums, between the passes and the update, are not drawn"}});
+  TraceFile file(output, {{"program", "megatron_plan"},
+                          {"hardware", hardware.name},
+                          {"software", hardware.software_name},
+                          {"step_seconds", time.seconds},
+                          {"times", "predicted; gradient sums, between the passes and the update, are not drawn"}});
   Messages messages(stages, chunks);
   for (int stage = 0; stage < stages; ++stage) {
     const auto row = static_cast<std::size_t>(stage);

@@ -2,13 +2,12 @@
 // per stage of the pipeline, whose ranks all do the same.
 #pragma once
 
-#include <string>
-
 #include "planner/search.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
 /// Errors: filesystem.
-void write_plan_trace(const PlannedLayout& layout, const Hardware& hardware, const std::string& path);
+void write_plan_trace(const PlannedLayout& layout, const Hardware& hardware, const OutputFile& output);
 
 }  // namespace megatron

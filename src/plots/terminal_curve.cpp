@@ -58,6 +58,12 @@ class Dots {
   std::vector<int> cells_;
 };
 
+/// The dot of a value; values that are not on the axis have its ends.
+int dot_on(const Axis& axis, double value, int dots) {
+  const double at = axis(value);
+  return at > 0 ? static_cast<int>(std::lround(std::min(at, dots - 1.0))) : 0;  // also of NaN
+}
+
 }  // namespace
 
 std::vector<std::string> terminal_curve(const std::vector<DecimatedCurve::Bucket>& points,
@@ -70,18 +76,21 @@ std::vector<std::string> terminal_curve(const std::vector<DecimatedCurve::Bucket
   const Axis x = axis_for(points.front().x, points.back().x, 0, dots.width() - 1);
   const Axis y = axis_for(*low, *high, dots.height() - 1, 0);
   // Every column of dots between two points has one, and those that lie above each other are joined.
-  int last_y = 0;
+  int from_x = 0, from_y = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const int to_x = static_cast<int>(std::lround(x(points[i].x))), to_y = static_cast<int>(std::lround(y(values[i])));
-    const int from_x = i == 0 ? to_x : static_cast<int>(std::lround(x(points[i - 1].x)));
-    const int from_y = i == 0 ? to_y : last_y;
+    const int to_x = dot_on(x, points[i].x, dots.width()), to_y = dot_on(y, values[i], dots.height());
+    if (i == 0) {
+      from_x = to_x;
+      from_y = to_y;
+    }
     const int count = std::max({std::abs(to_x - from_x), std::abs(to_y - from_y), 1});
     for (int k = 0; k <= count; ++k) {
       const double share = static_cast<double>(k) / count;
       dots.set(static_cast<int>(std::lround(from_x + share * (to_x - from_x))),
                static_cast<int>(std::lround(from_y + share * (to_y - from_y))));
     }
-    last_y = to_y;
+    from_x = to_x;
+    from_y = to_y;
   }
   const char* const wall = canvas.braille ? "\xe2\x94\x82" : "|";  // U+2502
   std::vector<std::string> lines;

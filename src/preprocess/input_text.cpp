@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "preprocess/gzip_text.h"
 #include "system/errno_text.h"
+#include "system/regular_file.h"
 
 namespace megatron {
 
@@ -164,6 +165,12 @@ InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
   if (!regular) ::close(std::exchange(descriptor_, -1));
   verify(regular, ErrorKind::data, "{}: not a regular file (pipes and folders cannot be read in parallel)", path);
   bytes_ = static_cast<std::uint64_t>(info.st_size);
+  try {
+    refuse_lfs_pointer(descriptor_, bytes_, path, ErrorKind::data);
+  } catch (...) {
+    ::close(std::exchange(descriptor_, -1));
+    throw;
+  }
   version_ = {bytes_, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
   if (gzip == Gzip::as_it_is || !is_gzip(path)) return;
   ::close(std::exchange(descriptor_, -1));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "text/foreign_text.h"
 #include "text/json_reader.h"
 
 namespace megatron {
@@ -29,7 +30,7 @@ const char* kind_of(char first) {
 
 std::string keys_of(std::string_view line) {
   std::string keys;
-  JsonReader json(line);
+  JsonReader json(line, JsonDialect::python);
   visit_object(json, "an object", [&](std::string_view key) {
     keys.append(keys.empty() ? "" : ", ").append(key);
     json.skip_value();
@@ -37,18 +38,24 @@ std::string keys_of(std::string_view line) {
   return keys.empty() ? "none" : keys;
 }
 
+/// What is probably wrong with a line, after a semicolon; empty if nothing is known.
+std::string with_semicolon(std::string_view line) {
+  const std::string advice = json_line_advice(line);
+  return advice.empty() ? "" : "; " + advice;
+}
+
 /// Calls take(json) at the value of `key` in the object that `line` is, at the last one if it is there several times;
 /// it must take the value, and return whether that is of the right kind.
 template <class Take>
 void find_value(std::string_view line, std::string_view key, const char* wanted, const Take& take) {
-  JsonReader json(line);
+  JsonReader json(line, JsonDialect::python);
   const char kind = json.peek();
   bool found = false;
   char value = '\0';  // what the last value of this key begins with
   if (kind != '{') {
     json.skip_value();
     json.expect_end();
-    throw BadDocument{fmt::format("a JSON {} instead of an object", kind_of(kind))};
+    throw BadDocument{fmt::format("a JSON {} instead of an object", kind_of(kind)) + with_semicolon(line)};
   }
   visit_object(json, "an object", [&](std::string_view name) {
     if (name != key) return json.skip_value();
@@ -64,11 +71,13 @@ void find_value(std::string_view line, std::string_view key, const char* wanted,
 
 /// Calls find(), whose syntax errors are bad documents.
 template <class Find>
-void with_bad_syntax(const Find& find) {
+void with_bad_syntax(std::string_view line, const Find& find) {
   try {
     find();
   } catch (const JsonError& error) {
-    throw BadDocument{fmt::format("not valid JSON (byte {} of the line): {}", error.at + 1, error.reason), error.at};
+    throw BadDocument{
+        fmt::format("not valid JSON (byte {} of the line): {}", error.at + 1, error.reason) + with_semicolon(line),
+        error.at};
   }
 }
 
@@ -76,7 +85,7 @@ void with_bad_syntax(const Find& find) {
 
 std::string_view text_of_json(std::string_view line, std::string_view key, std::string& buffer) {
   std::string_view text;
-  with_bad_syntax([&] {
+  with_bad_syntax(line, [&] {
     find_value(line, key, "a string", [&](JsonReader& json, char kind) {
       if (kind == '"') {
         text = json.string(buffer);
@@ -91,7 +100,7 @@ std::string_view text_of_json(std::string_view line, std::string_view key, std::
 
 std::string_view texts_of_json(std::string_view line, std::string_view key, std::string& buffer,
                                std::vector<std::size_t>& ends) {
-  with_bad_syntax([&] {
+  with_bad_syntax(line, [&] {
     find_value(line, key, "an array of strings", [&](JsonReader& json, char kind) {
       buffer.clear();
       ends.clear();

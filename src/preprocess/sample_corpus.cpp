@@ -202,9 +202,10 @@ std::string sample_story(std::uint64_t seed, std::uint64_t number) {
   return story;
 }
 
-SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
+SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed,
+                                        bool overwrite) {
   const std::string temporary = temporary_name(path);
-  prepare_prefix(path, "--output");
+  check_prefix(path, "--output");
   std::error_code error;
   const std::filesystem::file_status there = std::filesystem::symlink_status(path, error);
   // Devices too would be replaced, by who may: sample-corpus --output /dev/null.
@@ -227,6 +228,10 @@ SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t b
     fail(ErrorKind::filesystem, "{}: cannot write it: {}", temporary, errno_text(reason));
   }
   sync_path(temporary);
+  if (!overwrite && !replaces_nothing_else(temporary, path)) {
+    remove_quietly(temporary);
+    fail(ErrorKind::configuration, "{} exists already; choose another name, or replace it with --overwrite", path);
+  }
   rename_durably(temporary, path);
   remove_temporaries({path});
   return summary;

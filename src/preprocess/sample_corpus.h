@@ -18,6 +18,7 @@ struct SampleCorpusSummary {
 
 /// Writes whole stories until the file has at least `bytes` bytes, under a temporary name until it is complete.
 /// ErrorKind::filesystem if that fails.
-SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed);
+SampleCorpusSummary write_sample_corpus(const std::string& path, std::uint64_t bytes, std::uint64_t seed,
+                                        bool overwrite = false);
 
 }  // namespace megatron

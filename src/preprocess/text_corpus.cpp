@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "preprocess/gzip_text.h"
 #include "preprocess/json_text.h"
+#include "text/foreign_text.h"
 #include "text/utf8.h"
 
 namespace megatron {
@@ -76,6 +77,10 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
            "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);
     const InputFile file(path, InputFile::Gzip::unpacked);
+    std::string beginning;
+    file.read(0, std::min<std::uint64_t>(4, file.bytes()), beginning);
+    const std::string advice = encoding_advice(beginning);
+    verify(advice.empty(), ErrorKind::data, "{}: {}", path, advice);
     files_.push_back({path, format, file.bytes(), file.version()});
   }
 }

@@ -8,6 +8,7 @@
 
 #include "config/suggestions.h"
 #include "programs/guide.h"
+#include "programs/help_columns.h"
 #include "programs/program.h"
 
 namespace megatron {
@@ -24,7 +25,8 @@ struct Command {
 };
 const std::vector<Command> kCommands = {
     {"info", "SOURCE [--tensors]", "what it is; reads no numbers", 1, {"tensors"}},
-    {"verify", "SOURCE", "every checksum, every slice, every element once", 1, {}},
+    {"list", "RUN", "all checkpoints of a run: size, newest, best", 1, {}},
+    {"verify", "SOURCE [--all]", "every checksum, every slice, every element once", 1, {"all"}},
     {"diff",
      "A B [--weights-only] [--tolerance X]",
      "tensors that differ, and the largest difference; exit code 0 if equal, else 1",
@@ -40,12 +42,12 @@ const std::vector<Command> kCommands = {
      "SOURCE TARGET [--format F] [--dtype T] [--max-shard-size S]",
      "to Hugging Face's safetensors and config.json",
      2,
-     {"format", "dtype", "max-shard-size", "no-comparison", "logits"}},
+     {"format", "dtype", "max-shard-size", "no-comparison", "logits", "force"}},
     {"import",
      "SOURCE TARGET",
      "from Hugging Face's safetensors and config.json",
      2,
-     {"data-prefix", "vocab-size", "sequence-length", "no-comparison", "logits"}}};
+     {"data-prefix", "vocab-file", "merge-file", "vocab-size", "sequence-length", "no-comparison", "logits", "force"}}};
 
 constexpr const char* kNames =
     "\nA SOURCE is a run directory (its newest complete checkpoint) or one checkpoint folder. A TARGET is a folder "
@@ -60,9 +62,10 @@ const Command* find_command(const std::string& name) {
 }
 
 po::options_description options(CheckpointArguments& arguments) {
-  po::options_description described("Options");
+  po::options_description described("Options", kHelpColumns, kDescriptionColumns);
   auto add = described.add_options();
   add("tensors", po::bool_switch(&arguments.tensors), "lists every tensor");
+  add("all", po::bool_switch(&arguments.all), "looks at all checkpoints of a run, not at the newest alone");
   add("weights-only", po::bool_switch(&arguments.weights_only),
       "compares values alone, not the optimizer's state, the step or what the checkpoints were trained with");
   add("tolerance", po::value(&arguments.tolerance)->value_name("X"),
@@ -78,16 +81,21 @@ po::options_description options(CheckpointArguments& arguments) {
   add("max-shard-size", po::value(&arguments.max_shard_size)->value_name("S"),
       "bytes of a file, also as 500MB or 2GiB; default 5GB");
   add("data-prefix", po::value(&arguments.import.data)->value_name("PREFIX"),
-      "token shards whose vocabulary the model has, if its folder has neither a supported tokenizer.json "
-      "nor vocab.json and merges.txt");
+      "token shards whose vocabulary the model has, if its folder has no tokenizer that this program supports");
+  add("vocab-file", po::value(&arguments.import.vocab_file)->value_name("FILE"),
+      "the model's tokenizer, instead of the files in its folder: a tokenizer.json, vocab.json, vocab.txt or "
+      "tokenizer.model");
+  add("merge-file", po::value(&arguments.import.merge_file)->value_name("FILE"),
+      "default: merges.txt next to vocab.json");
   add("vocab-size", po::value(&arguments.import.vocab_size)->value_name("N"),
       "tokens of the vocabulary, where the model's tables have more rows than that");
   add("sequence-length", po::value(&arguments.import.sequence_length)->value_name("N"),
       "model.sequence_length of the runs that it is for; default: all positions");
   add("no-comparison", po::bool_switch(&arguments.no_comparison),
       "does not run the model to compare logits, for models that are too large for this node");
-  add("logits", po::value(&arguments.logits)->value_name("FILE"),
+  add("logits", po::value(&arguments.logits.path)->value_name("FILE"),
       "writes the tokens and logits that were compared there, as JSON");
+  add("force", po::bool_switch(&arguments.logits.force), "replaces the file of --logits, if there is one");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
@@ -125,8 +133,15 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
         has(*command) || std::none_of(kCommands.begin(), kCommands.end(), has) || option.second.defaulted();
     verify(belongs, ErrorKind::configuration, "--{} is no option of {}; see --help", name, arguments.command);
   }
-  verify(!arguments.no_comparison || arguments.logits.empty(), ErrorKind::configuration,
+  verify(!arguments.no_comparison || arguments.logits.path.empty(), ErrorKind::configuration,
          "--logits excludes --no-comparison");
+  verify(arguments.import.data.empty() || arguments.import.vocab_file.empty(), ErrorKind::configuration,
+         "--data-prefix excludes --vocab-file");
+  verify(arguments.import.merge_file.empty() || !arguments.import.vocab_file.empty(), ErrorKind::configuration,
+         "--merge-file needs --vocab-file");
+  verify(!arguments.logits.force || !arguments.logits.path.empty(), ErrorKind::configuration,
+         "--force is for the file of --logits");
+  check_output(arguments.logits);  // before all work
   for (const char* name : {"vocab-size", "sequence-length"}) {
     verify(values.count(name) == 0 || values[name].as<std::int64_t>() >= 1, ErrorKind::configuration, "--{}: 1 or more",
            name);

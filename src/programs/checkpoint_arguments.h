@@ -4,6 +4,7 @@
 #include <string>
 
 #include "interop/hugging_face.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
@@ -11,8 +12,9 @@ struct CheckpointArguments {
   std::string command, source, target;
   int tensor = 1, pipeline = 1, virtual_stages = 1, data = 1, expert = 1;
   double tolerance = 0;
-  bool tensors = false, weights_only = false, no_comparison = false, version = false, help = false;
-  std::string format, dtype = "fp32", max_shard_size = "5GB", logits;
+  bool tensors = false, all = false, weights_only = false, no_comparison = false, version = false, help = false;
+  std::string format, dtype = "fp32", max_shard_size = "5GB";
+  OutputFile logits{"--logits", ""};
   ImportOptions import;
 };
 

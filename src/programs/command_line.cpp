@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/megatron_flags.h"
 #include "config/suggestions.h"
 #include "programs/guide.h"
+#include "text/expand_path.h"
 
 namespace megatron {
 
@@ -54,11 +56,47 @@ void check_keys(const std::vector<std::string>& words) {
   }
 }
 
+/// A flag of Megatron-LM, as it was typed ("--lr", "--lr=1e-4"), is answered with what does the same here.
+void refuse_megatron_flag(const std::string& typed, const std::vector<std::string>& words) {
+  const std::size_t equals = typed.find('=');
+  const std::string name = typed.substr(0, equals);
+  const MegatronFlag* flag = find_megatron_flag(name);
+  if (flag == nullptr) return;
+  std::string value = equals == std::string::npos ? "" : typed.substr(equals + 1);
+  const auto at = std::find(words.begin(), words.end(), name);
+  if (at != words.end() && at + 1 != words.end() && !(at + 1)->starts_with("-")) value = *(at + 1);
+  fail(ErrorKind::configuration, "unknown option {} {}; docs/from_megatron.md lists all flags", name,
+       megatron_advice(*flag, value));
+}
+
+/// The names of files and folders that were typed: a shell leaves --output=~/a and what is quoted as it stands.
+void expand_paths(const Guide& guide, po::variables_map& values) {
+  const auto expand = [&](const GuideOption& option) {
+    const auto found = values.find(option.name);
+    if (found == values.end() || found->second.defaulted()) return;
+    const auto replace = [&](std::string& path) {
+      const std::string typed = path, problem = expand_path(path);
+      verify(problem.empty(), ErrorKind::configuration, "'{}': {}", typed, problem);
+    };
+    boost::any& value = found->second.value();
+    if (auto* const path = boost::any_cast<std::string>(&value)) replace(*path);
+    if (auto* const paths = boost::any_cast<std::vector<std::string>>(&value)) {
+      std::for_each(paths->begin(), paths->end(), replace);
+    }
+  };
+  std::for_each(guide.operands.begin(), guide.operands.end(), expand);
+  for (const GuideOption& option : guide.options) {
+    const ValueKind kind = value_kind(option.value);
+    if (kind == ValueKind::input_file || kind == ValueKind::file || kind == ValueKind::folder) expand(option);
+  }
+}
+
 }  // namespace
 
 po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
                                      const po::positional_options_description& positional, const WordAdvice& advice) {
-  answer_guide(make_guide(std::filesystem::path(argv[0]).filename().string(), options, positional), argc, argv);
+  const Guide guide = make_guide(std::filesystem::path(argv[0]).filename().string(), options, positional);
+  answer_guide(guide, argc, argv);
   if (options.find_nothrow("set", false) != nullptr) check_keys({argv + 1, argv + argc});
   po::options_description all;
   all.add(options).add_options()(kSurplus, po::value<std::vector<std::string>>());
@@ -72,8 +110,10 @@ po::variables_map parse_command_line(int argc, char** argv, const po::options_de
                   .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
                   .run(),
               values);
+    expand_paths(guide, values);
     po::notify(values);
   } catch (const po::unknown_option& error) {
+    refuse_megatron_flag(error.get_option_name(), {argv + 1, argv + argc});
     std::vector<std::string> names;
     for (const auto& option : options.options()) names.push_back("--" + option->long_name());
     const std::string nearest = suggest_choice(error.get_option_name(), names);

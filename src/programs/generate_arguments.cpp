@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "programs/command_line.h"
+#include "programs/help_columns.h"
 
 namespace megatron {
 
@@ -18,7 +19,7 @@ struct Typed {
   GenerateArguments arguments;
   std::string prompt;
   std::int64_t unconditional = 0;
-  bool greedy = false, stop_on_newline = false;
+  bool greedy = false, stop_on_newline = false, force = false;
 };
 
 using Add = po::options_description_easy_init;
@@ -26,12 +27,17 @@ using Add = po::options_description_easy_init;
 void add_inputs(Typed& typed, Add add) {
   GenerateArguments& arguments = typed.arguments;
   add("prompt", po::value(&typed.prompt)->value_name("TEXT"),
-      "the beginning of a document to continue; \"\" makes a document from nothing");
+      "the beginning of a document to continue; \"\" makes a document from nothing. For T5: what the encoder reads");
   add("prompts", po::value(&arguments.prompts_file)->value_name("FILE"),
       "a file of prompts, one per line, as text or as a JSON object with \"prompt\" or \"text\"");
   add("unconditional", po::value(&typed.unconditional)->value_name("N"), "N documents from nothing");
   add("interactive", po::bool_switch(&arguments.interactive),
       "asks for one prompt after the other; Ctrl-C ends an answer, Ctrl-D the program");
+  add("chat", po::bool_switch(&arguments.chat),
+      "a conversation with a model that was fine-tuned with instructions, in the template of its training: a line is a "
+      "message, and answers know all messages before them");
+  add("system", po::value(&arguments.system)->value_name("TEXT"),
+      "with --chat: the system's message, which comes first");
   add("serve-stdio", po::bool_switch(&arguments.serve),
       "answers requests of another program, a line of JSON each, on standard input and output");
   add("no-begin-token", po::bool_switch(&arguments.no_begin_token),
@@ -73,14 +79,16 @@ void add_text_options(Typed& typed, Add add) {
       "themselves; a greedy text stays the same");
 }
 
-void add_outputs(GenerateArguments& arguments, Add add) {
-  add("output", po::value(&arguments.output)->value_name("FILE"),
+void add_outputs(Typed& typed, Add add) {
+  GenerateArguments& arguments = typed.arguments;
+  add("output", po::value(&arguments.output.path)->value_name("FILE"),
       "writes JSON lines {prompt, sample, text, tokens, finished, logprobs} to FILE, instead of text to standard "
       "output");
   add("logprobs", po::value(&arguments.text.likeliest)->default_value(0)->value_name("K"),
       "with --output: the K likeliest tokens in each place, with their log-probabilities");
-  add("logits", po::value(&arguments.logits)->value_name("FILE"),
+  add("logits", po::value(&arguments.logits.path)->value_name("FILE"),
       "writes the logits that each token was chosen from to an HDF5 file");
+  add("force", po::bool_switch(&typed.force), "replaces the files of --output and --logits, if there are any");
 }
 
 void add_job_options(GenerateArguments& arguments, Add add) {
@@ -95,12 +103,14 @@ void add_job_options(GenerateArguments& arguments, Add add) {
 
 po::options_description all_options(Typed& typed) {
   GenerateArguments& arguments = typed.arguments;
-  po::options_description all("Options"), prompts("Prompts"), texts("Texts"), output("Output"),
-      job("Model and computation");
+  po::options_description all("Options", kHelpColumns, kDescriptionColumns),
+      prompts("Prompts", kHelpColumns, kDescriptionColumns), texts("Texts", kHelpColumns, kDescriptionColumns),
+      output("Output", kHelpColumns, kDescriptionColumns),
+      job("Model and computation", kHelpColumns, kDescriptionColumns);
   add_source_option(prompts, arguments.model, "RUN_DIRECTORY");
   add_inputs(typed, prompts.add_options());
   add_text_options(typed, texts.add_options());
-  add_outputs(arguments, output.add_options());
+  add_outputs(typed, output.add_options());
   add_model_options(job, arguments.model, "prompts");
   add_job_options(arguments, job.add_options());
   all.add(prompts).add(texts).add(output).add(job);
@@ -123,11 +133,14 @@ void check_input(const Typed& typed, const po::variables_map& values) {
   const GenerateArguments& arguments = typed.arguments;
   require(!arguments.model.source.empty(), "give a run directory: megatron_generate RUN_DIRECTORY --prompt TEXT");
   const std::size_t inputs = values.count("prompt") + values.count("prompts") + values.count("unconditional") +
-                             (arguments.interactive ? 1 : 0) + (arguments.serve ? 1 : 0);
+                             (arguments.interactive ? 1 : 0) + (arguments.chat ? 1 : 0) + (arguments.serve ? 1 : 0);
   require(inputs > 0,
-          "give --prompt TEXT (\"\" for a document from nothing), --prompts FILE, --unconditional N, --interactive or "
-          "--serve-stdio");
-  require(inputs == 1, "--prompt, --prompts, --unconditional, --interactive and --serve-stdio exclude each other");
+          "give --prompt TEXT (\"\" for a document from nothing), --prompts FILE, --unconditional N, --interactive, "
+          "--chat or --serve-stdio");
+  require(inputs == 1,
+          "--prompt, --prompts, --unconditional, --interactive, --chat and --serve-stdio exclude each other");
+  require(arguments.chat || values.count("system") == 0, "--system belongs to --chat");
+  if (arguments.chat) refuse(values, {"no-begin-token", "special-tokens", "truncate"}, "--chat");
   require(values.count("unconditional") == 0 || (typed.unconditional >= 1 && typed.unconditional <= 1 << 24),
           "--unconditional: 1 to 16777216");
   require(values.count("unconditional") == 0 || !arguments.no_begin_token,
@@ -152,12 +165,15 @@ void check_beams(const Typed& typed, const po::variables_map& values) {
 
 void check_output(const Typed& typed, const po::variables_map& values) {
   const GenerateArguments& arguments = typed.arguments;
-  require(!arguments.converses() || arguments.output.empty(), "--output needs prompts that are known at the start");
-  require(!arguments.converses() || arguments.logits.empty(), "--logits needs prompts that are known at the start");
-  require(arguments.serve || arguments.scores() || !arguments.output.empty() || arguments.text.likeliest == 0,
+  const bool output = !arguments.output.path.empty(), logits = !arguments.logits.path.empty();
+  require(!arguments.converses() || !output, "--output needs prompts that are known at the start");
+  require(!arguments.converses() || !logits, "--logits needs prompts that are known at the start");
+  require(arguments.serve || arguments.scores() || output || arguments.text.likeliest == 0,
           "--logprobs needs --output");
-  require(arguments.output.empty() || arguments.output != arguments.logits, "--output and --logits: two files");
-  require(!arguments.interactive || arguments.text.samples == 1, "--interactive makes one text per prompt");
+  require(!output || arguments.output.path != arguments.logits.path, "--output and --logits: two files");
+  require(!typed.force || output || logits, "--force is for the files of --output and --logits");
+  require((!arguments.interactive && !arguments.chat) || arguments.text.samples == 1,
+          "--interactive and --chat make one text per prompt");
   require(!arguments.converses() || arguments.text.sampling.max_new_tokens > 0, "--max-new-tokens: 1 or more");
   require(values.count("batch") == 0 || (arguments.batch >= 1 && arguments.batch <= 1 << 16), "--batch: 1 to 65536");
   require(values.count("ranks") == 0 || arguments.dry_run, "--ranks belongs to --dry-run; use mpirun -np N");
@@ -205,8 +221,13 @@ GenerateArguments parse_generate_arguments(int argc, char** argv) {
   check_model_options(arguments.model);
   if (typed.greedy) arguments.text.sampling.top_k = 1;
   if (values.count("prompt") > 0) arguments.prompts = {typed.prompt};
+  arguments.unconditional = typed.unconditional > 0;
   arguments.prompts.resize(std::max(arguments.prompts.size(), static_cast<std::size_t>(typed.unconditional)));
   if (arguments.batch == 0) arguments.batch = arguments.converses() ? 1 : 16;
+  for (OutputFile* output : {&arguments.output, &arguments.logits}) {
+    output->force = typed.force;
+    output->inputs = {arguments.prompts_file, arguments.model.vocab_file, arguments.model.merge_file};
+  }
   return arguments;
 }
 

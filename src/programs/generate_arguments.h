@@ -6,6 +6,7 @@
 
 #include "generation/text_options.h"
 #include "programs/model_options.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
@@ -14,13 +15,17 @@ struct GenerateArguments {
   TextOptions text;
   SearchOptions search;
   std::vector<std::string> prompts;  ///< of --prompt and --unconditional
-  std::string prompts_file, output, logits;
+  std::string prompts_file;
+  OutputFile output{"--output", ""}, logits{"--logits", ""};
   std::int64_t batch = 0;  ///< 0: as the prompts suggest
   int planned_ranks = 0;   ///< of --dry-run; 0: as many as there are
-  bool no_begin_token = false, special_tokens = false, interactive = false, serve = false, dry_run = false;
+  bool unconditional = false, no_begin_token = false, special_tokens = false, interactive = false, serve = false,
+       dry_run = false;
+  bool chat = false;
+  std::string system;  ///< of --chat; empty: none
   bool version = false, help = false;
 
-  bool converses() const { return interactive || serve; }
+  bool converses() const { return interactive || serve || chat; }
   bool scores() const { return !converses() && text.sampling.max_new_tokens == 0; }
 };
 

@@ -7,6 +7,7 @@
 #include "comm/agreement.h"
 #include "generation/interrupt_flag.h"
 #include "generation/text_output.h"
+#include "interop/checkpoint_tokenizer.h"
 #include "system/notes.h"
 #include "text/text.h"
 
@@ -61,13 +62,13 @@ std::string lines_of(const Work& work, const std::vector<TextResult>& results) {
 }
 
 void write_results(const Work& work, const std::vector<TextResult>& results, double seconds) {
-  const std::string& output = work.arguments.output;
-  if (output.empty()) return print_text(lines_of(work, results));
-  write_output_file(output, lines_of(work, results));
+  const OutputFile& output = work.arguments.output;
+  if (output.path.empty()) return print_text(lines_of(work, results));
+  write_output(output, lines_of(work, results));
   if (work.arguments.scores()) return;
   std::int64_t tokens = 0;
   for (const TextResult& result : results) tokens += static_cast<std::int64_t>(result.made.tokens.size());
-  print_note(fmt::format("{}: {}, {} in {:.2f} s ({:.1f} tokens per second)", output,
+  print_note(fmt::format("{}: {}, {} in {:.2f} s ({:.1f} tokens per second)", output.path,
                          counted(static_cast<std::int64_t>(results.size()), "text"), counted(tokens, "token"), seconds,
                          static_cast<double>(tokens) / std::max(seconds, 1e-9)));
 }
@@ -83,16 +84,18 @@ std::size_t jobs_together(const GenerateArguments& arguments, const Decoder& dec
 void print_texts(const Work& work, TextGenerator& generator, TextListeners listeners) {
   const auto& [arguments, prompts, jobs] = work;
   const bool streams = jobs.size() == 1 && arguments.search.beams == 0;
+  const bool continues = !generator.decoder().config().model.has_decoder();
   if (streams) {
     listeners.piece = [](std::size_t, const std::string& piece) { print_text(piece); };
-    if (generator.world().rank() == 0) print_text(prompts.front());
+    if (generator.world().rank() == 0 && continues) print_text(prompts.front());
   }
   // The file of logits numbers the jobs of one call.
-  const std::size_t together = arguments.logits.empty() ? jobs_together(arguments, generator.decoder()) : jobs.size();
+  const std::size_t together =
+      arguments.logits.path.empty() ? jobs_together(arguments, generator.decoder()) : jobs.size();
   for (std::size_t first = 0; first < jobs.size(); first += together) {
     const auto batch = jobs.subspan(first, std::min(together, jobs.size() - first));
     for (const TextResult& result : generator.make(batch, arguments.text, arguments.search, listeners)) {
-      if (!streams) print_text(prompts[static_cast<std::size_t>(result.prompt)] + result.text);
+      if (!streams) print_text((continues ? prompts[static_cast<std::size_t>(result.prompt)] : "") + result.text);
       print_text(jobs.size() == 1 ? "\n" : "\n\n");
     }
   }
@@ -110,9 +113,34 @@ int signal_of(const std::optional<InterruptFlag>& flag, Communicator& world) {
 
 }  // namespace
 
-PromptRules prompt_rules(const GenerateArguments& arguments) {
-  return {.begin_token = !arguments.no_begin_token,
-          .special = arguments.special_tokens ? SpecialTokens::tokens : SpecialTokens::text};
+PromptRules prompt_rules(const GenerateArguments& arguments, const CheckpointReader& checkpoint,
+                         const ModelConfig& model, const Tokenizer& tokenizer) {
+  PromptRules rules{.begin_token = !arguments.no_begin_token,
+                    .special = arguments.special_tokens ? SpecialTokens::tokens : SpecialTokens::text};
+  if (!model.has_decoder()) return rules;
+  const auto refuse = [&](bool given, const char* option) {
+    verify(!given, ErrorKind::configuration,
+           "{} has no meaning for model.family = \"{}\": a prompt is what its encoder reads", option, model.family);
+  };
+  refuse(arguments.no_begin_token, "--no-begin-token");
+  refuse(arguments.unconditional, "--unconditional");
+  refuse(arguments.scores(), "--max-new-tokens 0");
+  const std::optional<EncoderDecoderTokens> known = encoder_decoder_tokens_of(checkpoint);
+  rules.for_encoder = true;
+  rules.decoder_start = known ? known->decoder_start : tokenizer.special_ids().bos;
+  if (known) {
+    rules.encoder_begin = known->encoder.begin;
+    rules.encoder_end = known->encoder.end;
+  } else if (const std::int32_t end = tokenizer.special_ids().eos; checkpoint.state().step == 0 && end >= 0) {
+    rules.encoder_end = end;  // an import of an older version
+  }
+  verify(rules.decoder_start >= 0, ErrorKind::checkpoint,
+         "{}: the vocabulary ({}) lacks a token that the decoder's texts begin with", checkpoint.path(),
+         tokenizer.name());
+  verify(std::max({rules.decoder_start, rules.encoder_begin.value_or(0), rules.encoder_end.value_or(0)}) <
+             model.vocab_size,
+         ErrorKind::checkpoint, "{}: texts begin or end with a token that the model has no row for", checkpoint.path());
+  return rules;
 }
 
 std::vector<std::string> prompts_of(const GenerateArguments& arguments, Communicator& world) {
@@ -124,12 +152,12 @@ std::vector<std::string> prompts_of(const GenerateArguments& arguments, Communic
 }
 
 std::vector<GenerationJob> jobs_of(const GenerateArguments& arguments, const std::vector<std::string>& prompts,
-                                   PromptEncoder& encoder, std::int64_t context) {
+                                   PromptEncoder& encoder, const ModelConfig& model) {
   constexpr std::size_t kMostJobs = std::size_t{1} << 24;
   verify(prompts.size() <= kMostJobs / static_cast<std::size_t>(arguments.text.samples), ErrorKind::configuration,
          "{} prompts with {} texts each: at most {} texts are made at a time", prompts.size(), arguments.text.samples,
          kMostJobs);
-  const std::int64_t room = room_for_prompt(arguments.text, arguments.search, context);
+  const std::int64_t room = room_for_prompt(arguments.text, arguments.search, model);
   std::vector<GenerationJob> jobs;
   for (std::size_t prompt = 0; prompt < prompts.size(); ++prompt) {
     const std::string name =
@@ -147,7 +175,7 @@ int generate_texts(const GenerateArguments& arguments, const std::vector<std::st
   std::optional<LogitsFile> logits;
   std::optional<InterruptFlag> flag;
   TextListeners listeners;
-  if (!arguments.logits.empty()) {  // a file that a signal must not leave half
+  if (!arguments.logits.path.empty()) {  // a file that a signal must not leave half
     flag.emplace(kEndingSignals);
     listeners.stop = [&] { return flag->raised() != 0; };
     agree(world, [&] {
@@ -156,13 +184,13 @@ int generate_texts(const GenerateArguments& arguments, const std::vector<std::st
     });
   }
   const Work work{arguments, prompts, jobs};
-  const bool prints_texts = arguments.output.empty() && !arguments.scores();
+  const bool prints_texts = arguments.output.path.empty() && !arguments.scores();
   GenerationProgress progress(log, jobs.size());
   std::vector<TextResult> results;
   if (prints_texts) {
     print_texts(work, generator, std::move(listeners));
   } else {
-    if (!arguments.output.empty()) listeners.token = [&] { progress.add(); };
+    if (!arguments.output.path.empty()) listeners.token = [&] { progress.add(); };
     results = generator.make(jobs, arguments.text, arguments.search, listeners);
   }
   // One answer for both files.

@@ -186,8 +186,10 @@ std::string input_manual_page() {
   page += paragraph(
       "An input file is TOML: tables with keys, all of which are listed here. Keys that are left out have defaults; "
       "unknown "
-      "keys are errors. On the command line --set TABLE.KEY=VALUE overrides a key of the file. In paths ${VAR} is "
-      "replaced by the environment variable. Paths are relative to the working directory.");
+      "keys are errors. On the command line --set TABLE.KEY=VALUE overrides a key of the file. In paths $VAR and "
+      "${VAR} are replaced by the environment variable, and ~/ at the beginning by the home directory. Paths are "
+      "relative "
+      "to the working directory.");
   page += ".SH KEYS\n";
   for (const TableDescription& table : schema_tables()) {
     page += fmt::format(".SS \"[{}]\"\n", table.name) + paragraph(table.help);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <iostream>
 
 #include "bench/benchmark.h"
@@ -20,8 +19,10 @@
 #include "bench/benchmark_overlap.h"
 #include "bench/benchmark_pipeline.h"
 #include "bench/measure_hardware.h"
+#include "comm/agreement.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "programs/help_columns.h"
 #include "programs/program.h"
 #include "system/durable_file.h"
 #include "system/log.h"
@@ -33,23 +34,24 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string name, hardware;
+  std::string name;
+  OutputFile hardware{"--hardware", ""};
   BenchmarkSettings settings;
-  bool all = false, json = false, quick = false, force = false, version = false, help = false;
+  bool all = false, json = false, quick = false, version = false, help = false;
 
   /// Nothing was said of what to measure.
-  bool only_lists() const { return name.empty() && hardware.empty() && !all; }
+  bool only_lists() const { return name.empty() && hardware.path.empty() && !all; }
 };
 
 po::options_description options(Arguments& arguments) {
-  po::options_description described("Options");
+  po::options_description described("Options", kHelpColumns, kDescriptionColumns);
   auto add = described.add_options();
   add("case", po::value(&arguments.name)->value_name("NAME"), "this case only");
   add("all", po::bool_switch(&arguments.all), "all cases of as many ranks as there are: several minutes");
-  add("hardware", po::value(&arguments.hardware)->value_name("FILE.toml"),
+  add("hardware", po::value(&arguments.hardware.path)->value_name("FILE.toml"),
       "measures this machine and writes the hardware file that megatron_plan --hardware reads: as many ranks and "
       "threads as runs will have on a node; about a minute");
-  add("force", po::bool_switch(&arguments.force), "replaces the file of --hardware, if there is one");
+  add("force", po::bool_switch(&arguments.hardware.force), "replaces the file of --hardware, if there is one");
   add("steps", po::value(&arguments.settings.steps)->value_name("N"), "steps to measure (default: by case)");
   add("quick", po::bool_switch(&arguments.quick),
       "three steps of each case; with --hardware a few small sizes, for a first try");
@@ -173,12 +175,9 @@ const SpecialCase* special_case(const std::string& name, int ranks, int threads)
 /// A hardware file of this machine. Whether the file may be written is known before anything is measured.
 int write_hardware(const Arguments& arguments, MpiSession& session) {
   const bool speaks = session.rank() == 0;
-  const bool taken = speaks && !arguments.force && std::filesystem::exists(arguments.hardware);
-  verify(!session.world().any_rank(taken), ErrorKind::configuration,
-         "--hardware {}: there is such a file; name another one, or replace it with --force", arguments.hardware);
-  const std::string folder = folder_of(arguments.hardware);
-  verify(!session.world().any_rank(speaks && !std::filesystem::is_directory(folder)), ErrorKind::filesystem,
-         "--hardware {}: {} is no folder; make it first", arguments.hardware, folder);
+  agree(session.world(), [&] {
+    if (speaks) check_output(arguments.hardware);
+  });
   const MeasuredHardware measured = measure_hardware({.threads = arguments.settings.threads,
                                                       .device = arguments.settings.device,
                                                       .local_rank = session.local_rank(),
@@ -190,13 +189,9 @@ int write_hardware(const Arguments& arguments, MpiSession& session) {
       measured.hardware,
       fmt::format("Measured by megatron_bench --hardware on {:%Y-%m-%d}{}; ranks had a core for {:.0f} % of the time.",
                   today, arguments.quick ? " with --quick, of few and small sizes" : "", 100 * measured.undisturbed));
-  parse_hardware(text, arguments.hardware);
-  if (arguments.force) {
-    write_durably(arguments.hardware, text);
-  } else {
-    create_durably(arguments.hardware, text);
-  }
-  std::cout << describe(measured) << fmt::format("written   {}\n", arguments.hardware);
+  parse_hardware(text, arguments.hardware.path);
+  write_output(arguments.hardware, text);
+  std::cout << describe(measured) << fmt::format("written   {}\n", arguments.hardware.path);
   return 0;
 }
 
@@ -216,7 +211,7 @@ void print_help() {
 }
 
 int run(const Arguments& arguments, MpiSession& session) {
-  if (!arguments.hardware.empty()) return write_hardware(arguments, session);
+  if (!arguments.hardware.path.empty()) return write_hardware(arguments, session);
   const int threads = arguments.settings.threads;
   const SpecialCase* special = special_case(arguments.name, session.size(), threads);
   const auto cases = special != nullptr ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
@@ -263,9 +258,9 @@ int main(int argc, char** argv) {
     verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
     verify(arguments.name.empty() || !arguments.all, ErrorKind::configuration, "give --case or --all, not both");
-    verify(arguments.hardware.empty() || (arguments.name.empty() && !arguments.all), ErrorKind::configuration,
+    verify(arguments.hardware.path.empty() || (arguments.name.empty() && !arguments.all), ErrorKind::configuration,
            "--hardware measures the machine and --case and --all measure cases; give one of them");
-    verify(!arguments.force || !arguments.hardware.empty(), ErrorKind::configuration,
+    verify(!arguments.hardware.force || !arguments.hardware.path.empty(), ErrorKind::configuration,
            "--force is for the file of --hardware");
     const bool lists = arguments.only_lists() && !arguments.help && !arguments.version;
     done = arguments.help || arguments.version || lists;

@@ -2,6 +2,8 @@
 //
 //   ./megatron_checkpoint info runs/demo
 //   ./megatron_checkpoint reshape runs/demo elsewhere --tensor 1 --pipeline 4
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,6 +17,7 @@
 #include "checkpoint/new_checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "config/parse.h"
+#include "config/print.h"
 #include "interop/checkpoint_tokenizer.h"
 #include "interop/hugging_face.h"
 #include "programs/checkpoint_arguments.h"
@@ -61,42 +64,105 @@ std::string optimizer_text(int moments) {
   return moments == 0 ? "none" : moments == 1 ? "one moment" : "two moments";
 }
 
+/// The tables of an input file that say what a model is.
+constexpr std::array<std::string_view, 3> kModelTables = {"model", "moe", "task"};
+
 void info(const CheckpointArguments& arguments) {
   const std::string path = find(arguments.source);
   const Manifest manifest = read_complete_manifest(path);
   const TrainingState& state = manifest.state;
   std::int64_t parameters = 0;
   for (const TensorSummary& tensor : manifest.tensors) parameters += tensor.elements;
-  const auto line = [](const char* what, const std::string& text) { fmt::print("{:<11}{}\n", what, printable(text)); };
+  const auto line = [](const char* what, const std::string& text) { fmt::print("{:<15}{}\n", what, printable(text)); };
   line("checkpoint", path);
-  line("step", fmt::format("{} ({} samples, {} tokens)", state.step, state.samples, state.tokens));
-  line("parameters", fmt::format("{} in {} tensors", parameters, manifest.tensors.size()));
+  line("step",
+       fmt::format("{} ({}, {})", state.step, counted(state.samples, "sample"), counted(state.tokens, "token")));
+  line("parameters",
+       fmt::format("{} in {}", parameters, counted(static_cast<std::int64_t>(manifest.tensors.size()), "tensor")));
   line("optimizer", optimizer_text(manifest.moments));
   line("files", fmt::format("{} of {}, {}", manifest.files.size(), counted(manifest.ranks, "rank"),
                             size_text(manifest.file_bytes())));
-  if (const auto config = state.extra.find("config"); config != state.extra.end() && config->is_string()) {
-    const ParallelConfig parallel =
-        parse_config_text(config->get<std::string>(), path + " (its configuration)").parallel;
+  for (const char* key : {"tokenizer", "tokenizer_hash"}) {
+    if (state.facts.contains(key)) line(key, fact_text(key, state.facts.at(key)));
+  }
+  if (arguments.tensors) {
+    for (const TensorSummary& tensor : manifest.tensors) line("tensor", tensor.name + " " + tensor.shape.to_string());
+  }
+  if (const auto text = state.extra.find("config"); text != state.extra.end() && text->is_string()) {
+    const Config config = parse_config_text(text->get<std::string>(), path + " (its configuration)");
+    const ParallelConfig& parallel = config.parallel;
     line("trained on",
          fmt::format("tensor {} x pipeline {} x data {} ranks{}", parallel.tensor, parallel.pipeline, parallel.data,
                      parallel.expert > 1 ? fmt::format(", expert {}", parallel.expert) : ""));
+    fmt::print("\n{}", printable(print_given(config, kModelTables)));
   }
-  for (const auto& fact : state.facts.items()) {
-    line("", fmt::format("{} = {}", fact.key(), fact_text(fact.key(), fact.value())));
-  }
-  if (!arguments.tensors) return;
-  for (const TensorSummary& tensor : manifest.tensors) line("tensor", tensor.name + " " + tensor.shape.to_string());
 }
 
-void verify_checkpoint(const CheckpointArguments& arguments) {
-  const CheckpointReader reader = open_unverified(find(arguments.source), cores());
+/// The step with the lowest validation loss that a run's newest checkpoint knows of, and the loss in words.
+std::optional<std::pair<std::int64_t, std::string>> best_of(const TrainingState& newest) {
+  const auto loop = newest.extra.find("loop");
+  if (loop == newest.extra.end() || !loop->is_object() || !loop->contains(kBestState)) return std::nullopt;
+  const nlohmann::json best = object_at(*loop, kBestState);
+  return std::pair(integer_at(best, "step", 0, kStepLimit),
+                   fmt::format("lowest validation loss, {:.4f}", number_at(best, "loss")));
+}
+
+/// Reads manifests and the sizes of files, no numbers.
+void list_checkpoints(const std::string& source) {
+  const std::string folder = folder_of_steps(source);
+  verify(!folder.empty(), ErrorKind::checkpoint, "{} is one checkpoint; list takes a run directory", source);
+  std::optional<std::int64_t> newest;
+  std::optional<std::pair<std::int64_t, std::string>> best;
+  for (const std::int64_t step : steps_in(folder)) {
+    const std::string path = folder + "/" + step_folder_name(step);
+    try {
+      const Manifest manifest = read_complete_manifest(path);
+      if (!newest) best = best_of(manifest.state);
+      std::vector<std::string> marks;
+      if (!newest) marks.emplace_back("newest");
+      if (best && best->first == step) marks.push_back(best->second);
+      fmt::print("{}  {}{}\n", printable(path), size_text(manifest.file_bytes()),
+                 marks.empty() ? "" : fmt::format("  {}", fmt::join(marks, "; ")));
+      if (!newest) newest = step;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::checkpoint) throw;
+      fmt::print("{}  cannot be used: {}\n", printable(path), printable(error.what()));
+    }
+  }
+  verify(newest.has_value(), ErrorKind::checkpoint, "there is no complete checkpoint in {}", folder);
+}
+
+void verify_checkpoint(const std::string& path) {
+  const CheckpointReader reader = open_unverified(path, cores());
   reader.require_verified();
   const Manifest manifest = read_complete_manifest(reader.path());
   std::size_t slices = 0;
   for (const auto& [name, tensor] : reader.tensors()) slices += tensor.slices.size();
-  fmt::print("{}: step {} is in order: {} files ({}) have their checksums, {} slices cover {} tensors once\n",
-             printable(reader.path()), reader.state().step, manifest.files.size(), size_text(manifest.file_bytes()),
-             slices, reader.tensors().size());
+  fmt::print("{}: step {} is in order: {} ({}) with the right checksums; every tensor is there once ({}, in {})\n",
+             printable(reader.path()), reader.state().step,
+             counted(static_cast<std::int64_t>(manifest.files.size()), "file"), size_text(manifest.file_bytes()),
+             counted(static_cast<std::int64_t>(reader.tensors().size()), "tensor"),
+             counted(static_cast<std::int64_t>(slices), "slice"));
+}
+
+// A damaged one does not keep the others from being verified; it is an error at the end.
+void verify_all_checkpoints(const std::string& source) {
+  const std::string folder = folder_of_steps(source);
+  if (folder.empty()) return verify_checkpoint(source);
+  const std::vector<std::int64_t> steps = steps_in(folder);
+  verify(!steps.empty(), ErrorKind::checkpoint, "there is no checkpoint in {}", folder);
+  std::size_t damaged = 0;
+  for (const std::int64_t step : steps) {
+    try {
+      verify_checkpoint(folder + "/" + step_folder_name(step));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::checkpoint) throw;
+      fmt::print("{}\n", printable(error.what()));
+      ++damaged;
+    }
+  }
+  verify(damaged == 0, ErrorKind::checkpoint, "{}: {} of {} damaged (see above)", folder, damaged,
+         counted(static_cast<std::int64_t>(steps.size()), "checkpoint"));
 }
 
 bool within(const TensorDifference& tensor, double tolerance) {
@@ -147,7 +213,8 @@ int diff(const CheckpointArguments& arguments) {
   const std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
   const std::size_t beyond = print_differences(tensors, arguments.tolerance);
   const auto same = std::count_if(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.equal(); });
-  fmt::print("{} tensors compared, {} of them equal in every bit\n", tensors.size(), same);
+  fmt::print("{} compared, {} equal in every bit\n", counted(static_cast<std::int64_t>(tensors.size()), "tensor"),
+             same);
   for (const std::string& line : others) fmt::print("{}\n", printable(line));
   const bool equal = others.empty() && beyond == 0;
   fmt::print("{} and {}: {}{}\n", printable(a.path()), printable(b.path()), equal ? "equal" : "NOT equal",
@@ -164,8 +231,9 @@ void print_report(const CheckpointArguments& arguments, const CheckpointReader& 
 }
 
 void print_conversion(const CheckpointArguments& arguments, const ConversionReport& report) {
-  fmt::print("{}: {} tensors in {} file{}, {}\n", printable(arguments.target), report.tensors, report.files,
-             report.files == 1 ? "" : "s", size_text(report.bytes));
+  fmt::print("{}: {} in {}, {}\n", printable(arguments.target),
+             counted(static_cast<std::int64_t>(report.tensors), "tensor"),
+             counted(static_cast<std::int64_t>(report.files), "file"), size_text(report.bytes));
   if (!report.compared) return;
   const LogitComparison& compared = *report.compared;
   fmt::print("logits on {} fixed tokens: largest difference {:.3g}, largest logit {:.3g}\n", compared.tokens.size(),
@@ -174,10 +242,9 @@ void print_conversion(const CheckpointArguments& arguments, const ConversionRepo
     print_warning(fmt::format("{} of the source's {} logits are not numbers: the model is broken, its copy is exact",
                               compared.not_numbers, compared.logits.size()));
   }
-  if (arguments.logits.empty()) return;
   nlohmann::json numbers = {{"tokens", compared.tokens}, {"logits", compared.logits}};
   if (!compared.encoder_tokens.empty()) numbers["encoder_tokens"] = compared.encoder_tokens;
-  write_durably(arguments.logits, numbers.dump() + "\n");
+  write_output(arguments.logits, numbers.dump() + "\n");
 }
 
 void export_model(const CheckpointArguments& arguments) {
@@ -192,6 +259,26 @@ void export_model(const CheckpointArguments& arguments) {
   });
 }
 
+/// What an import took for the model's tokenizer, where that is not simply its folder's first file.
+void print_tokenizer(const std::string& source, const ConversionReport& report) {
+  if (!report.unsupported_tokenizer.empty()) print_warning(report.unsupported_tokenizer);
+  if (report.left_out > 0) {
+    print_warning(fmt::format("{}: the model has no rows for its last {}: left out (a padding token, usually)",
+                              report.tokenizer_file, counted(report.left_out, "token")));
+  }
+  if (report.has_tokenizer && !report.unsupported_tokenizer.empty()) {
+    print_warning(fmt::format("the tokenizer is made from {} instead", report.tokenizer_file));
+  }
+  if (report.has_tokenizer) return;
+  print_warning(fmt::format(
+      "{}: the model has no tokenizer that this program reads. Import it again with --vocab-file FILE (a "
+      "tokenizer.json, vocab.json with merges.txt, vocab.txt or tokenizer.model of the model that it was made from), "
+      "or with "
+      "--data-prefix PREFIX of shards that have its vocabulary; else megatron_generate and megatron_eval need "
+      "--vocab-file, and fine-tuning task.tokenizer",
+      source));
+}
+
 void import_model(const CheckpointArguments& arguments) {
   ImportOptions chosen = arguments.import;
   chosen.compare = !arguments.no_comparison;
@@ -202,9 +289,9 @@ void import_model(const CheckpointArguments& arguments) {
       fmt::print("the last {} tokens of the vocabulary are not in the model ([BOS], [EOS], sentinels): rows of zeros\n",
                  report.zero_rows);
     }
-    if (report.has_tokenizer) return;
-    if (!report.unsupported_tokenizer.empty()) print_warning(report.unsupported_tokenizer);
-    print_warning("nothing says which vocabulary the model has; to train it give --data-prefix PREFIX");
+    print_tokenizer(arguments.source, report);
+    fmt::print("{}/{}: its [model] for an input file, which trains it with checkpoint.initialize_from = \"{}\"\n",
+               printable(arguments.target), kModelFragment, printable(arguments.target));
   });
 }
 
@@ -233,7 +320,10 @@ void reshape(const CheckpointArguments& arguments) {
 int run(const CheckpointArguments& arguments) {
   if (arguments.command == "diff") return diff(arguments);
   if (arguments.command == "info") info(arguments);
-  if (arguments.command == "verify") verify_checkpoint(arguments);
+  if (arguments.command == "list") list_checkpoints(arguments.source);
+  if (arguments.command == "verify") {
+    arguments.all ? verify_all_checkpoints(arguments.source) : verify_checkpoint(find(arguments.source));
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe does not end the work
   if (arguments.command == "merge") merge(arguments);
   if (arguments.command == "reshape") reshape(arguments);

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <iostream>
 
-#include "base/named_rows.h"
 #include "base/timers.h"
 #include "comm/agreement.h"
 #include "config/task.h"
@@ -17,9 +16,10 @@
 #include "examples/example_files.h"
 #include "inference/label_scorer.h"
 #include "inference/scorer.h"
+#include "interop/checkpoint_tokenizer.h"
 #include "job/node_memory.h"
 #include "monitor/progress.h"
-#include "programs/model_options.h"
+#include "programs/eval_arguments.h"
 #include "programs/program.h"
 #include "system/durable_file.h"
 #include "system/log.h"
@@ -32,109 +32,47 @@
 namespace megatron {
 namespace {
 
-namespace po = boost::program_options;
+/// The token that is to stand in front of every text, as --begin-token says.
+std::optional<std::int32_t> begin_token(const EvalArguments& arguments, const CheckpointReader& checkpoint,
+                                        const Tokenizer& tokenizer) {
+  const std::optional<BeginToken> known = begin_token_of(checkpoint);
+  if (arguments.begin_token == "no") return std::nullopt;
+  if (arguments.begin_token == "auto" && (!known || !known->by_default)) return std::nullopt;
+  const std::int32_t named = tokenizer.special_ids().bos;
+  const std::int32_t id = known ? known->id : named >= 0 ? named : tokenizer.eod_id();
+  verify(id < tokenizer.vocab_size(), ErrorKind::checkpoint,
+         "{}: its begin token has the id {}, and there are {} tokens", checkpoint.path(), id, tokenizer.vocab_size());
+  return id;
+}
 
-struct Arguments {
-  ModelOptions model;
-  std::string task, data, output, format;
-  std::int64_t micro_batch_size = 4, stride = 0;
-  bool strict = false, version = false, help = false;
-
-  /// Whether the model's own head tells labels apart; else it predicts next tokens.
-  bool of_labels() const { return task == "classification" || task == "multiple_choice"; }
-  ScoringLayout layout(int ranks) const {
-    return {.ranks = ranks,
-            .tensor = model.tensor,
-            .pipeline = model.pipeline,
-            .micro_batch_size = micro_batch_size,
-            .precision = model.precision};
-  }
+struct TaskOfFile {
+  std::unique_ptr<EvaluationTask> task;
+  std::string begin_token;  ///< that stands in front of every text; empty: none
 };
 
-std::vector<std::string_view> names_of_tasks() {
-  std::vector<std::string_view> names;
-  for (const TaskKind& kind : task_kinds()) names.push_back(kind.name);
-  names.insert(names.end(), {"classification", "multiple_choice"});
-  return names;
-}
-
-po::options_description options(Arguments& arguments) {
-  po::options_description described("Options");
-  add_source_option(described, arguments.model, "SOURCE");
-  auto add = described.add_options();
-  add("task", po::value(&arguments.task)->value_name(fmt::format("{}", fmt::join(names_of_tasks(), "|"))),
-      "what is evaluated: see below");
-  add("data", po::value(&arguments.data)->value_name("FILE"), "the task's file");
-  add("output", po::value(&arguments.output)->value_name("FILE"), "writes the result there, as JSON");
-  add("stride", po::value(&arguments.stride)->value_name("N"),
-      "wikitext: tokens from one window to the next; each token is predicted from all that its window has in front of "
-      "it, at least the context less N; default: 32");
-  add("strict", po::bool_switch(&arguments.strict), "lambada: the whole last word, not the last token alone");
-  add("format", po::value(&arguments.format)->value_name("json|race|mnli|qqp"),
-      "classification, multiple_choice: form of the file, as task.format; default: that of the training");
-  add("micro-batch-size", po::value(&arguments.micro_batch_size)->default_value(4)->value_name("B"),
-      "sequences, with multiple_choice questions, that a rank computes at a time: more of them take more memory, and "
-      "change nothing but rounding");
-  add_model_options(described, arguments.model, "examples");
-  add("version", po::bool_switch(&arguments.version), "prints version and libraries");
-  add("help,h", po::bool_switch(&arguments.help), "prints this");
-  return described;
-}
-
-void print_help() {
-  Arguments unused;
-  std::cout << "usage: megatron_eval SOURCE --task NAME --data FILE [options]\n\n" << options(unused) << "\nTasks:\n";
-  for (const TaskKind& kind : task_kinds()) std::cout << fmt::format("  {:<16} {}\n", kind.name, kind.file);
-  std::cout << fmt::format("  {:<16} {}\n  {:<16} {}\n", "classification",
-                           "labelled texts, for a model that was fine-tuned to tell their labels: accuracy",
-                           "multiple_choice", "questions with choices, for a model that was fine-tuned: accuracy");
-}
-
-Arguments parse_arguments(int argc, char** argv) {
-  Arguments arguments;
-  po::positional_options_description positional;
-  positional.add("source", 1);
-  const po::variables_map values = parse_command_line(argc, argv, options(arguments), positional, [](const auto& word) {
-    return fmt::format("a file to evaluate is given as --data {}", word);
-  });
-  if (arguments.help || arguments.version) return arguments;
-  const auto require = [](bool condition, const char* message) {
-    verify(condition, ErrorKind::configuration, "{}; see --help", message);
-  };
-  require(!arguments.model.source.empty(), "give a run directory: megatron_eval RUN_DIRECTORY --task NAME --data FILE");
-  require(!arguments.task.empty(), "give --task NAME");
-  std::vector<std::string_view> names = names_of_tasks();
-  verify(std::find(names.begin(), names.end(), arguments.task) != names.end(), ErrorKind::configuration,
-         "there is no task \"{}\"; there are: {}", printable(arguments.task), fmt::join(names, ", "));
-  const EvaluationTaskRow* const row = find_row(kEvaluationTasks, arguments.task);
-  const EvaluationTaskRow kind = row != nullptr ? *row : EvaluationTaskRow{};
-  require(!arguments.data.empty(), "give --data FILE");
-  require(arguments.of_labels() || arguments.format.empty(),
-          "--format belongs to --task classification and multiple_choice");
-  require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext");
-  require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
-  require(kind.has_whole_word || !arguments.strict, "--strict belongs to --task lambada");
-  require(arguments.micro_batch_size > 0 && arguments.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
-  check_model_options(arguments.model);
-  return arguments;
-}
-
-std::unique_ptr<EvaluationTask> make_task(const Arguments& arguments, const CheckpointReader& checkpoint,
-                                          const Config& config, Communicator& world) {
+TaskOfFile make_task(const EvalArguments& arguments, const CheckpointReader& checkpoint, const Config& config,
+                     Communicator& world) {
   const std::string text = read_task_file(arguments.data, world);
-  std::unique_ptr<EvaluationTask> task;
+  const std::string labels = arguments.labels.empty() ? "" : read_task_file(arguments.labels, world);
+  verify(arguments.labels.empty() || !labels.empty(), ErrorKind::data, "{} is empty", arguments.labels);
+  TaskOfFile made;
   agree(world, [&] {
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(checkpoint, arguments.model);
-    const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict};
-    task = make_evaluation_task(options, text, *tokenizer, config.model.sequence_length);
+    const std::optional<std::int32_t> begin = begin_token(arguments, checkpoint, *tokenizer);
+    if (begin)
+      made.begin_token = *begin == tokenizer->eod_id() ? tokenizer->eod_text() : tokenizer->decode_next(*begin);
+    const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict, begin, labels};
+    made.task = make_evaluation_task(options, text, *tokenizer, config.model.sequence_length);
   });
-  return task;
+  return made;
 }
 
 // A line on a terminal, drawn again after each pass.
 class EvaluationProgress {
  public:
-  EvaluationProgress(Log& log, const char* what, std::int64_t all) : log_(log), what_(what), all_(all) {}
+  EvaluationProgress(Log& log, const char* what, std::int64_t all) : log_(log), what_(what), all_(all) {
+    log_.show_status(fmt::format("0 of {} {}", all, what));
+  }
   ~EvaluationProgress() { log_.show_status(""); }
 
   void show(std::int64_t done) {
@@ -152,17 +90,17 @@ class EvaluationProgress {
 
 /// What both kinds of tasks begin and end with.
 struct Evaluation {
-  const Arguments& arguments;
+  const EvalArguments& arguments;
   MpiSession& session;
   Communicator& world;
   Log log;
 
-  Evaluation(const Arguments& given, MpiSession& started)
+  Evaluation(const EvalArguments& given, MpiSession& started)
       : arguments(given), session(started), world(started.world()), log(started.rank() == 0) {}
 
   CheckpointReader open() {
     agree(world, [&] {  // not after an hour
-      if (world.rank() == 0) check_output_file("--output", arguments.output);
+      if (world.rank() == 0) check_output(arguments.output);
     });
     std::vector<std::string> warnings;
     CheckpointReader checkpoint = open_named_checkpoint(world, arguments.model.source, warnings);
@@ -183,19 +121,19 @@ struct Evaluation {
   void finish(const std::string& table, const nlohmann::ordered_json& json) {
     if (world.rank() == 0) std::cout << table << std::flush;
     agree(world, [&] {
-      if (world.rank() == 0 && !arguments.output.empty()) write_output_file(arguments.output, json.dump(2) + "\n");
+      if (world.rank() == 0) write_output(arguments.output, json.dump(2) + "\n");
     });
   }
 };
 
-void evaluate(const Arguments& arguments, MpiSession& session) {
+void evaluate(const EvalArguments& arguments, MpiSession& session) {
   Evaluation here(arguments, session);
   Communicator& world = here.world;
   const CheckpointReader checkpoint = here.open();
   Config config = config_for_scoring(checkpoint, arguments.layout(world.size()));
   config.run = here.run();
 
-  const std::unique_ptr<EvaluationTask> task = make_task(arguments, checkpoint, config, world);
+  const auto [task, begin] = make_task(arguments, checkpoint, config, world);
   std::int64_t longest = 1;
   for (const ScoredSequence& sequence : task->sequences()) {
     longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
@@ -217,13 +155,15 @@ void evaluate(const Arguments& arguments, MpiSession& session) {
         "out",
         result.shortened, result.examples, config.model.sequence_length);
   }
-  here.finish(result_table(result), result_json(result));
+  nlohmann::ordered_json json = result_json(result);
+  if (!begin.empty()) json["begin_token"] = begin;
+  here.finish(result_table(json), json);
 }
 
 // ---- Models with the head of a task ---------------------------------------------------------------------------------
 
 /// The file, or the files of a folder, which rank 0 reads.
-std::shared_ptr<const EncodedExamples> read_examples(const Arguments& arguments, const CheckpointReader& checkpoint,
+std::shared_ptr<const EncodedExamples> read_examples(const EvalArguments& arguments, const CheckpointReader& checkpoint,
                                                      const Config& config, Communicator& world) {
   std::string names;
   agree(world, [&] {
@@ -253,17 +193,19 @@ TaskConfig with_format(const TaskConfig& task, const std::string& format) {
   const std::vector<std::string> labels = labels_of(task);
   TaskConfig other = task;
   other.format = format;
-  if (format == "json" && task.name == "classification") other.labels = labels;
-  const bool of_task = format == "json" || (format == "race") == (task.name == "multiple_choice");
-  verify(of_task && (format == "json" || format == "race" || format == "mnli" || format == "qqp"),
-         ErrorKind::configuration, "--format {}: --task {} reads {}", printable(format), task.name,
-         task.name == "multiple_choice" ? "json and race" : "json, mnli and qqp");
+  const bool choice = task.name == "multiple_choice";
+  const std::vector<std::string> formats =
+      choice ? std::vector<std::string>{"json", "race"} : std::vector<std::string>{"json", "tsv", "mnli", "qqp"};
+  verify(std::find(formats.begin(), formats.end(), format) != formats.end(), ErrorKind::configuration,
+         "--format {}: --task {} reads {}", printable(format), task.name,
+         choice ? "json and race" : "json, tsv, mnli and qqp");
+  if (!choice && (format == "json" || format == "tsv")) other.labels = labels;
   verify(labels_of(other) == labels, ErrorKind::configuration, "--format {}: its labels are {}, and the model's are {}",
          format, fmt::join(labels_of(other), ", "), fmt::join(labels, ", "));
   return other;
 }
 
-nlohmann::ordered_json label_json(const Arguments& arguments, const Config& config, const LabelResult& result) {
+nlohmann::ordered_json label_json(const EvalArguments& arguments, const Config& config, const LabelResult& result) {
   nlohmann::ordered_json json = {{"task", arguments.task},
                                  {"examples", result.counts.all_examples()},
                                  {"loss", result.loss},
@@ -292,7 +234,7 @@ std::string label_table(const nlohmann::ordered_json& json) {
   return table;
 }
 
-void evaluate_labels(const Arguments& arguments, MpiSession& session) {
+void evaluate_labels(const EvalArguments& arguments, MpiSession& session) {
   Evaluation here(arguments, session);
   Communicator& world = here.world;
   const CheckpointReader checkpoint = here.open();
@@ -326,10 +268,10 @@ void evaluate_labels(const Arguments& arguments, MpiSession& session) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
-  Arguments arguments;
+  EvalArguments arguments;
   const int code = run_alone([&] {
-    arguments = parse_arguments(argc, argv);
-    if (arguments.help) print_help();
+    arguments = parse_eval_arguments(argc, argv);
+    if (arguments.help) std::cout << eval_usage();
     if (!arguments.help && arguments.version) std::cout << version_report("megatron_eval");
     return 0;
   });

@@ -15,10 +15,15 @@
 #include "config/presets.h"
 #include "config/print.h"
 #include "config/suggestions.h"
+#include "plan/checkpoint_size.h"
+#include "plan/machine_plan.h"
+#include "plan/plan_text.h"
 #include "planner/plan_report.h"
 #include "planner/plan_trace.h"
+#include "programs/help_columns.h"
 #include "programs/program.h"
 #include "system/durable_file.h"
+#include "text/text.h"
 #include "train/datasets.h"
 
 namespace megatron {
@@ -27,14 +32,15 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string input, hardware, software, write, output, trace;
+  std::string input, hardware, software;
+  OutputFile write{"--write", ""}, output{"--output", ""}, trace{"--trace", ""};
   std::vector<std::string> overrides;
   int ranks = 0, results = 10;
   bool explain = false, force = false, version = false, help = false;
 };
 
 po::options_description options(Arguments& arguments) {
-  po::options_description described("Options");
+  po::options_description described("Options", kHelpColumns, kDescriptionColumns);
   auto add = described.add_options();
   add("input", po::value(&arguments.input)->value_name("INPUT.toml"),
       "the input file, or the name of a model preset (inputs/README.md lists both)");
@@ -49,38 +55,34 @@ po::options_description options(Arguments& arguments) {
       "layouts to print, 1 to 100");
   add("explain", po::bool_switch(&arguments.explain),
       "searches nothing: says where the time of the file's own layout goes");
-  add("write", po::value(&arguments.write)->value_name("FILE.toml"), "writes the input file of the best layout");
-  add("force", po::bool_switch(&arguments.force), "replaces the file of --write, if there is one");
-  add("output", po::value(&arguments.output)->value_name("FILE.json"), "writes all numbers as JSON");
-  add("trace", po::value(&arguments.trace)->value_name("FILE.json"),
+  add("write", po::value(&arguments.write.path)->value_name("FILE.toml"), "writes the input file of the best layout");
+  add("force", po::bool_switch(&arguments.force),
+      "replaces the files of --write, --output and --trace, if there are any");
+  add("output", po::value(&arguments.output.path)->value_name("FILE.json"), "writes all numbers as JSON");
+  add("trace", po::value(&arguments.trace.path)->value_name("FILE.json"),
       "with --explain: writes the predicted step as a timeline for https://ui.perfetto.dev");
   add("version", po::bool_switch(&arguments.version), "prints version and libraries");
   add("help,h", po::bool_switch(&arguments.help), "prints this");
   return described;
 }
 
-/// Before anything is searched: every file has a folder, and is none of the others.
-void check_outputs(const Arguments& arguments) {
+/// Before anything is searched: each can be written, and is none of the others.
+void check_outputs(Arguments& arguments) {
   const auto place = [](const std::string& path) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
   };
-  std::vector<std::filesystem::path> paths = {place(arguments.input), place(arguments.hardware)};
-  for (const auto& [option, path] : {std::pair("--write", &arguments.write), std::pair("--output", &arguments.output),
-                                     std::pair("--trace", &arguments.trace)}) {
-    if (path->empty()) continue;
-    const std::filesystem::path named = place(*path);
-    const bool replaces_input = option == std::string_view("--write") && arguments.force && named == paths.front();
-    verify(replaces_input || std::find(paths.begin(), paths.end(), named) == paths.end(), ErrorKind::configuration,
-           "{} {}: another argument names this file; give a different name", option, *path);
-    verify(!std::filesystem::is_directory(named), ErrorKind::configuration, "{} {}: this is a folder; name a file",
-           option, *path);
-    verify(std::filesystem::is_directory(folder_of(*path)), ErrorKind::filesystem,
-           "{} {}: there is no folder {}; make it first", option, *path, folder_of(*path));
-    paths.push_back(named);
+  std::vector<std::filesystem::path> paths;
+  for (OutputFile* const file : {&arguments.write, &arguments.output, &arguments.trace}) {
+    if (file->path.empty()) continue;
+    verify(std::find(paths.begin(), paths.end(), place(file->path)) == paths.end(), ErrorKind::configuration,
+           "{} {}: another argument names this file; give a different name", file->option, file->path);
+    paths.push_back(place(file->path));
+    file->force = arguments.force;
+    file->inputs = {arguments.input, arguments.hardware};
+    check_output(*file);
   }
-  verify(arguments.write.empty() || arguments.force || !std::filesystem::exists(arguments.write),
-         ErrorKind::configuration,
-         "--write {}: this file exists already; give a different name, or replace it with --force", arguments.write);
+  verify(!arguments.force || !paths.empty(), ErrorKind::configuration,
+         "--force is for the files of --write, --output and --trace");
 }
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -99,11 +101,10 @@ Arguments parse_arguments(int argc, char** argv) {
          "give --ranks N: from 1 to 1048576 devices");
   verify(arguments.results >= 1 && arguments.results <= 100, ErrorKind::configuration, "--results {}: 1 to 100",
          arguments.results);
-  verify(!arguments.explain || arguments.write.empty(), ErrorKind::configuration,
+  verify(!arguments.explain || arguments.write.path.empty(), ErrorKind::configuration,
          "--explain is about the file's own layout: there is nothing to --write; give one or the other");
-  verify(arguments.explain || arguments.trace.empty(), ErrorKind::configuration,
-         "--trace {} is of the file's own layout: give --explain with it", arguments.trace);
-  verify(!arguments.force || !arguments.write.empty(), ErrorKind::configuration, "--force is for the file of --write");
+  verify(arguments.explain || arguments.trace.path.empty(), ErrorKind::configuration,
+         "--trace {} is of the file's own layout: give --explain with it", arguments.trace.path);
   check_outputs(arguments);
   return arguments;
 }
@@ -114,18 +115,12 @@ std::string preset_input(const ModelPreset& preset) {
   const std::int64_t samples = std::max<std::int64_t>(1, tokens_of_step / preset.model.sequence_length);
   return fmt::format(
       "[model]\npreset = \"{}\"\nvocab_size = 50257\n[train]\nsteps = 100000\nglobal_batch_size = {}\n[precision]\n"
-      "compute = \"bf16\"\n[data]\ntrain = \"data\"\n",
+      "compute = \"bf16\"\n[data]\ntrain = \"data/train\"\n",
       preset.name, samples);
 }
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
-  return names;
-}
-
 std::string near_preset(const std::string& name) {
-  const std::string near = suggest_choice(name, preset_names());
+  const std::string near = suggest_preset(name);
   return near.empty() ? "" : fmt::format(" (did you mean {}?)", near);
 }
 
@@ -134,8 +129,8 @@ Config read_input(const Arguments& arguments) {
   const bool is_file = std::filesystem::exists(arguments.input);
   const ModelPreset* preset = is_file ? nullptr : find_preset(arguments.input);
   verify(is_file || preset != nullptr || arguments.input.ends_with(".toml"), ErrorKind::configuration,
-         "{}: there is no such file and no such preset{}; the presets are {}", arguments.input,
-         near_preset(arguments.input), fmt::join(preset_names(), ", "));
+         "{}: there is no such file and no such preset{}; {}", arguments.input, near_preset(arguments.input),
+         kPresetList);
   Config config = preset != nullptr
                       ? parse_config_text(preset_input(*preset), arguments.input, arguments.overrides, &notes)
                       : parse_config(arguments.input, arguments.overrides, &notes);
@@ -161,6 +156,18 @@ std::optional<DataFacts> data_facts(const Config& config) {
   }
 }
 
+// The cost of a failure and of a save, for a run of this layout.
+std::string describe_saving(const PlannedLayout& layout) {
+  const Config& config = layout.recorded.config;
+  std::vector<MemoryPlan> stages;
+  for (const int played : layout.recorded.stage_to_played) {
+    stages.push_back(layout.recorded.played[static_cast<std::size_t>(played)].memory);
+  }
+  const std::int64_t bytes = planned_checkpoint_bytes(config, stages);
+  const std::optional<double> seconds = layout.run_seconds > 0 ? std::optional(layout.run_seconds) : std::nullopt;
+  return wrapped(describe_saves(config) + describe_disk(config, bytes, nullptr, seconds));
+}
+
 int plan(const Arguments& arguments) {
   const Hardware hardware = read_hardware(arguments.hardware, arguments.software);
   const Config config = read_input(arguments);
@@ -171,25 +178,30 @@ int plan(const Arguments& arguments) {
   if (arguments.explain) {
     layouts.push_back(plan_layout(config, hardware, settings));
     std::cout << explain_layout(layouts.front(), hardware);
-    if (!arguments.trace.empty()) {
+    if (!arguments.trace.path.empty()) {
       write_plan_trace(layouts.front(), hardware, arguments.trace);
-      std::cout << fmt::format("trace     {}; open it with https://ui.perfetto.dev\n", arguments.trace);
+      std::cout << fmt::format("trace     {}; open it with https://ui.perfetto.dev\n", arguments.trace.path);
     }
   } else {
     SearchResult found = search_layouts(config, hardware, settings);
     std::cout << describe_search(found, hardware, arguments.ranks);
     layouts = std::move(found.best);
   }
-  if (!arguments.write.empty()) {
+  std::cout << describe_saving(layouts.front());
+  if (!arguments.write.path.empty()) {
     Config best = layouts.front().config;
     best.run.device = config.run.device;
     best.run.communication = config.run.communication;
-    write_durably(arguments.write, print_config(best));
-    std::cout << fmt::format("written   {}: the first layout\n", arguments.write);
+    const std::string heading = fmt::format(
+        "# The first layout of megatron_plan {} --hardware {} --ranks {}. Keys that are not here have their defaults:\n"
+        "# inputs/README.md has all keys, and `megatron_train {} --print-config` prints their values.\n\n",
+        arguments.input, arguments.hardware, arguments.ranks, arguments.write.path);
+    write_output(arguments.write, heading + print_given_keys(best));
+    std::cout << fmt::format("written   {}: the first layout\n", arguments.write.path);
   }
-  if (!arguments.output.empty()) {
-    write_durably(arguments.output, layouts_as_json(layouts, hardware, arguments.ranks));
-    std::cout << fmt::format("written   {}: all numbers\n", arguments.output);
+  if (!arguments.output.path.empty()) {
+    write_output(arguments.output, layouts_as_json(layouts, hardware, arguments.ranks));
+    std::cout << fmt::format("written   {}: all numbers\n", arguments.output.path);
   }
   return 0;
 }

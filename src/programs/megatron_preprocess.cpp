@@ -20,12 +20,14 @@
 #include "comm/agreement.h"
 #include "preprocess/input_identity.h"
 #include "preprocess/preprocess.h"
+#include "programs/help_columns.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
 #include "system/file_lock.h"
-#include "system/host_name.h"
+#include "system/memory_usage.h"
 #include "system/notes.h"
 #include "text/byte_text.h"
+#include "text/text.h"
 
 namespace megatron {
 namespace {
@@ -80,7 +82,7 @@ class ProgressLine {
 };
 
 void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector<BlockSummary>& all,
-                   std::uint64_t bytes, double seconds) {
+                   std::uint64_t bytes, double seconds, std::size_t memory) {
   BlockSummary sum;
   std::uint64_t shards = 0;
   for (const BlockSummary& block : all) {
@@ -90,10 +92,12 @@ void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector
     sum.bad += block.bad;
     sum.empty += block.empty;
   }
-  fmt::print("{}: {} documents, {} tokens ({}) in {} shard{}; {} of text in {:.1f} s, {}/s\n", job.output,
-             sum.documents, sum.tokens, job.tokenizer.name, shards, shards == 1 ? "" : "s",
-             format_bytes(static_cast<double>(bytes)), seconds,
-             format_bytes(static_cast<double>(bytes) / std::max(seconds, 1e-9)));
+  fmt::print("{}: {}, {} ({}) in {}; {} of text in {:.1f} s, {}/s, with at most {} of memory per rank\n", job.output,
+             counted(static_cast<std::int64_t>(sum.documents), "document"),
+             counted(static_cast<std::int64_t>(sum.tokens), "token"), job.tokenizer.name,
+             counted(static_cast<std::int64_t>(shards), "shard"), format_bytes(static_cast<double>(bytes)), seconds,
+             format_bytes(static_cast<double>(bytes) / std::max(seconds, 1e-9)),
+             format_bytes(static_cast<double>(memory)));
   if (!job.append_eod && !appends_eod) {
     fmt::print("the last sentences of documents have no end-of-document token; --append-eod adds it\n");
   }
@@ -111,7 +115,7 @@ void require_same_inputs(Communicator& world, const Preprocessor& preprocessor) 
   });
   const std::vector<InputIdentity> root = identities_in(world.broadcast_text(text_of_identities(mine), 0));
   const auto differ = [&](const std::string& how) {
-    fail(ErrorKind::data, "on {}, {}, compared with rank 0; give all nodes the same input files", host_name(), how);
+    fail(ErrorKind::data, "{}, compared with rank 0; give all nodes the same input files", how);
   };
   const auto modified = together(world, [&]() -> std::string {
     const std::string difference = difference_of_inputs(mine, root);
@@ -146,7 +150,7 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
   const bool checks_target = world.rank() == 0 && !overwrite;
   together(world, [&]() -> std::string {
     if (world.rank() != 0) return "";
-    prepare_prefix(job.output, "--output");
+    check_prefix(job.output, "--output");
     lock.emplace(job.output);
     if (checks_target && preprocessor->target_exists()) {
       print_note(
@@ -181,17 +185,18 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
     preprocessor->publish(all);
     return "";
   });
-  together(world, [&]() -> std::string {
+  const auto memory = together(world, [&] {
     preprocessor->finish(world.rank() == 0);
-    return "";
+    return std::to_string(peak_resident_bytes());
   });
-  if (world.rank() == 0) {
-    print_summary(job, preprocessor->appends_eod(), all, preprocessor->input_bytes(), progress.seconds());
-  }
+  if (world.rank() != 0) return;
+  std::size_t most = 0;
+  for (const std::string& bytes : memory) most = std::max<std::size_t>(most, std::stoull(bytes));
+  print_summary(job, preprocessor->appends_eod(), all, preprocessor->input_bytes(), progress.seconds(), most);
 }
 
 po::options_description preprocess_options(PreprocessJob& job) {
-  po::options_description options("Options");
+  po::options_description options("Options", kHelpColumns, kDescriptionColumns);
   options.add_options()("help", "this text")("version", "the version");
   options.add_options()("input", po::value(&job.inputs.paths)->multitoken()->value_name("FILE..."),
                         "text to read, also gzip; a folder stands for all files in it and below");
@@ -200,11 +205,10 @@ po::options_description preprocess_options(PreprocessJob& job) {
                         po::value(&job.tokenizer.name)->value_name(kTokenizerChoices)->default_value("byte"),
                         "byte (no vocabulary), gpt2 (byte-level BPE), bert-uncased or bert-cased (WordPiece), "
                         "sentencepiece (a .model file), unigram (T5's kind of tokenizer.json)");
-  options.add_options()(
-      "vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
-      "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), or a tokenizer.json "
-      "alone; bert-*: vocab.txt or a tokenizer.json; sentencepiece: spiece.model, tokenizer.model; unigram: a "
-      "tokenizer.json");
+  options.add_options()("vocab-file", po::value(&job.tokenizer.vocab_file)->value_name("FILE"),
+                        "gpt2: vocab.json (scripts/download_vocab.sh fetches GPT-2's, train-tokenizer makes others), "
+                        "or a tokenizer.json, NAME.tiktoken or tekken.json alone; bert-*: vocab.txt or a "
+                        "tokenizer.json; sentencepiece: spiece.model, tokenizer.model; unigram: a tokenizer.json");
   options.add_options()("merge-file", po::value(&job.tokenizer.merge_file)->value_name("FILE"),
                         "gpt2; default: merges.txt next to vocab.json");
   options.add_options()(

@@ -18,6 +18,7 @@
 #include "job/hang_watch.h"
 #include "job/run_limits.h"
 #include "plan/dry_run.h"
+#include "programs/help_columns.h"
 #include "programs/new_input.h"
 #include "programs/program.h"
 #include "programs/run_views.h"
@@ -44,7 +45,7 @@ struct Arguments {
 };
 
 po::options_description options(Arguments& arguments) {
-  po::options_description described("Options");
+  po::options_description described("Options", kHelpColumns, kDescriptionColumns);
   auto add = described.add_options();
   add("input", po::value(&arguments.input)->value_name("INPUT.toml"),
       "the input file (inputs/README.md lists every key)");
@@ -163,7 +164,8 @@ void print_training_samples(const Config& config, const std::string& range) {
   const std::shared_ptr<const Tokenizer> tokenizer = datasets.tokenizer();
   DecodeTokens decode;
   if (tokenizer != nullptr) decode = [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); };
-  print_samples(*datasets.train().samples, first, count, decode, std::cout);
+  const auto consumed = static_cast<std::uint64_t>(config.checkpoint.consumed_samples);
+  print_samples(*datasets.train().samples, consumed + first, count, decode, std::cout);
 }
 
 RunEnvironment environment(const MpiSession& session, double started) {
@@ -175,13 +177,16 @@ RunEnvironment environment(const MpiSession& session, double started) {
           .job_ends = parse_job_end(std::getenv("SLURM_JOB_END_TIME"))};
 }
 
-std::unique_ptr<HangWatch> watch_for_hangs(MpiSession& session, double minutes) {
-  if (minutes == 0) return nullptr;
+std::unique_ptr<HangWatch> watch_for_hangs(MpiSession& session, const RunConfig& run) {
+  if (run.hang_minutes == 0) return nullptr;
   return std::make_unique<HangWatch>(
       session.activity(), session.neighbours(), session.rank(),
       HangWatch::Settings{
-          .limit_seconds = 60 * minutes,
+          .limit_seconds = 60 * run.hang_minutes,
           .host = session.host(),
+          .hosts = session.hosts(),
+          .folder = run.directory,
+          .job = session.job(),
           .print = [](const std::string& text) { (void)!::write(STDERR_FILENO, text.data(), text.size()); },
           .abort = [&session] { session.abort(static_cast<int>(ErrorKind::communication)); }});
 }
@@ -227,7 +232,7 @@ int main(int argc, char** argv) {
   // 2. The run, or its layout's proof, which a signal just ends.
   if (arguments.verify) {
     return run_with_mpi(argc, argv, [&](MpiSession& session) {
-      const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
+      const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run);
       Log log(session.rank() == 0);
       return verify_layout(config, session.world(), environment(session, started), log);
     });
@@ -236,9 +241,10 @@ int main(int argc, char** argv) {
   return run_with_mpi(
       argc, argv,
       [&](MpiSession& session) {
-        const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run.hang_minutes);
+        const std::unique_ptr<HangWatch> hang_watch = watch_for_hangs(session, config.run);
         RunEnvironment here = environment(session, started);
         here.fresh = arguments.fresh;
+        here.hang_watch = hang_watch.get();
         here.notes = notes;
         return run_training(config, session.world(), here, signals);
       },

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/files.h"
+#include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "data/kept_tokenizer.h"
-#include "system/durable_file.h"
 #include "system/regular_file.h"
+#include "tokenizer/hugging_face_folder.h"
 
 namespace megatron {
 
@@ -36,8 +36,8 @@ void add_model_options(po::options_description& described, ModelOptions& options
       "auto: a CUDA device where there is one");
   add("threads", po::value(&options.threads)->default_value(1)->value_name("N"), "threads per rank on the CPU");
   add("vocab-file", po::value(&options.vocab_file)->value_name("FILE"),
-      "vocab.json, or a tokenizer.json alone; default: those in the run's folder tokenizer/, where training keeps "
-      "them");
+      "vocab.json, or a tokenizer.json, vocab.txt or .model file alone; default: those in the run's folder tokenizer/, "
+      "where training keeps them");
   add("merge-file", po::value(&options.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
 }
 
@@ -57,29 +57,18 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, cons
   const nlohmann::json& facts = checkpoint.state().facts;
   verify(facts.contains("tokenizer"), ErrorKind::checkpoint,
          "{} was not written by megatron_train: it has no tokenizer", checkpoint.path());
+  if (facts.at("tokenizer") == kUnknownTokenizer && !options.vocab_file.empty()) {
+    TokenizerChoice choice = choice_of_file(options.vocab_file, options.merge_file);
+    choice.rows = integer_at(facts, "vocab_size", 1, std::int64_t{1} << 40);
+    std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(choice);
+    verify(tokenizer->vocab_size() <= choice.rows, ErrorKind::checkpoint,
+           "{} has a vocabulary of {} tokens, and --vocab-file {} has {}: it is of another model", checkpoint.path(),
+           choice.rows, options.vocab_file, tokenizer->vocab_size());
+    return tokenizer;
+  }
   return tokenizer_of_checkpoint(checkpoint.path(), facts.at("tokenizer").get<std::string>(),
                                  facts.value("tokenizer_hash", std::uint64_t{0}), options.vocab_file,
                                  options.merge_file);
-}
-
-void check_output_file(const std::string& option, const std::string& path) {
-  if (path.empty()) return;
-  verify(file_type(folder_of(path)) != FileType::absent, ErrorKind::filesystem, "{} {}: there is no folder {}", option,
-         path, folder_of(path));
-  const FileType type = file_type(path);
-  verify(type == FileType::absent || type == FileType::regular, ErrorKind::filesystem, "{} {} is {}", option, path,
-         type == FileType::directory ? "a folder" : "not a regular file");
-}
-
-void write_output_file(const std::string& path, std::string_view contents) {
-  const std::string temporary = temporary_name(path);
-  try {
-    write_durably(temporary, contents);
-    rename_durably(temporary, path);
-  } catch (...) {
-    remove_quietly(temporary);
-    throw;
-  }
 }
 
 constexpr std::uint64_t kMostText = std::uint64_t{1} << 30;  // of a broadcast

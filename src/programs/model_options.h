@@ -36,12 +36,6 @@ void check_model_options(const ModelOptions& options);
 /// Error(checkpoint) if the checkpoint names none.
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const ModelOptions& options);
 
-/// A file that a program will write at its end, or nothing. Error(filesystem) for what can be told at its start: there
-/// is no such folder, or something else in its place. For one rank.
-void check_output_file(const std::string& option, const std::string& path);
-/// Writes the file in one step: it is there with all of its contents, or as it was before.
-void write_output_file(const std::string& path, std::string_view contents);
-
 /// The contents of a regular file that rank 0 reads: other ranks' machines need not have it. Collective.
 std::string read_on_first_rank(const std::string& path, Communicator& world);
 

@@ -1,10 +1,12 @@
 #include "programs/preprocess_tools.h"
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 
 #include "base/error.h"
 #include "config/suggestions.h"
+#include "data/token_dataset.h"
 #include "formats/conversion.h"
 #include "preprocess/sample_corpus.h"
 #include "programs/program.h"
@@ -27,15 +29,16 @@ class SampleCorpus final : public PreprocessTool {
     option("output", &output_, "FILE", "JSON lines to write");
     option("megabytes", &megabytes_, "N (=8)", "size of the corpus");
     option("seed", &seed_, "S (=1)", "another seed, other stories");
+    flag("overwrite", &overwrite_, "replace another file of this name (an equal one always may be)");
   }
   std::string_view name() const override { return "sample-corpus"; }
-  std::string_view arguments() const override { return "--output FILE.jsonl [--megabytes N] [--seed S]"; }
+  std::string_view arguments() const override { return "--output FILE.jsonl [--megabytes N] [--seed S] [--overwrite]"; }
   std::string_view about() const override {
     return "Writes children's stories out of a small grammar, to try things on.";
   }
   std::string run() override {
     const SampleCorpusSummary summary =
-        write_sample_corpus(output_, static_cast<std::uint64_t>(megabytes_ * 1e6), seed_);
+        write_sample_corpus(output_, static_cast<std::uint64_t>(megabytes_ * 1e6), seed_, overwrite_);
     return fmt::format("{}: {} stories, {}", output_, summary.stories,
                        format_bytes(static_cast<double>(summary.bytes)));
   }
@@ -51,6 +54,7 @@ class SampleCorpus final : public PreprocessTool {
   std::string output_;
   double megabytes_ = 8;
   std::uint64_t seed_ = 1;
+  bool overwrite_ = false;
 };
 
 class Import final : public PreprocessTool {
@@ -189,12 +193,43 @@ class Merge final : public PreprocessTool {
   bool overwrite_ = false;
 };
 
+class Verify final : public PreprocessTool {
+ public:
+  std::string_view name() const override { return "verify"; }
+  std::string_view arguments() const override { return "PREFIX..."; }
+  std::string_view about() const override {
+    return "Reads all tokens of shard sets, each given as data.train takes it, and compares them with their checksums. "
+           "A shard that is damaged or missing is an error that names it.";
+  }
+  std::string run() override {
+    std::string text;
+    for (const std::string& name : names_) text += (text.empty() ? "" : "\n") + verified(name);
+    return text;
+  }
+
+ private:
+  void check() const override {
+    if (names_.empty()) wrong_usage();
+  }
+  static std::string verified(const std::string& name) {
+    constexpr std::uint64_t kAtOnce = 1 << 20;
+    TokenDataset set(name);
+    std::vector<std::int32_t> ids(std::min(kAtOnce, set.tokens()));
+    for (std::uint64_t at = 0; at < set.tokens(); at += kAtOnce) {
+      set.read(at, std::min(kAtOnce, set.tokens() - at), ids.data());
+    }
+    if (set.has_sentences()) set.read_sentences();
+    return fmt::format("{}: in order: {}, {} in {}", name, plural(set.documents(), "document"),
+                       plural(set.tokens(), "token"), plural(set.shards(), "shard"));
+  }
+};
+
 template <class Tool>
 std::unique_ptr<PreprocessTool> make() {
   return std::make_unique<Tool>();
 }
-constexpr std::unique_ptr<PreprocessTool> (*kTools[])() = {make<SampleCorpus>, make<Import>, make<Export>, make<Merge>,
-                                                           make_train_tokenizer};
+constexpr std::unique_ptr<PreprocessTool> (*kTools[])() = {make<SampleCorpus>, make<Import>, make<Export>,
+                                                           make<Merge>,        make<Verify>, make_train_tokenizer};
 
 }  // namespace
 

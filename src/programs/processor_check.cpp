@@ -1,11 +1,12 @@
-// The first thing every program does: a CPU that lacks instructions the program was compiled for gets a message and
-// exit code 2, instead of dying of SIGILL somewhere later.
+// The first thing every program does: a CPU that lacks instructions the program was compiled for, or a limit on the
+// stack that is too small, gets a message and exit code 2, instead of dying of SIGILL or SIGSEGV somewhere later.
 //
 // Runs before all constructors, ours and the libraries' (.preinit_array), and is itself compiled for any x86-64. So it
 // calls the kernel and nothing else: an inline function or template of the standard library could be merged with a copy
 // that was compiled for the newer CPU. CMake says what was compiled for: MEGATRON_ARCH, the -march in words, and
 // MEGATRON_FEATURES, the names below that it implies, separated by blanks.
 #include <cpuid.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,6 +126,26 @@ bool first_rank(char** environment) {
   return true;
 }
 
+[[noreturn]] void refuse(const Message& message, char** environment) {
+  if (!first_rank(environment)) {
+    const timespec three_seconds{3, 0};
+    nanosleep(&three_seconds, nullptr);
+  }
+  (void)!write(2, message.text, message.size);
+  _exit(2);
+}
+
+void check_stack(int, char** arguments, char** environment) {
+  constexpr rlim_t least = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= least) return;
+  Message message;
+  message.add("error: ");
+  if (arguments[0] != nullptr) message.add(arguments[0]);
+  message.add(" needs a stack of 1 MiB, and the limit here is lower: ulimit -s 8192\n");
+  refuse(message, environment);
+}
+
 void check_processor(int, char** arguments, char** environment) {
   const unsigned state = saved_state();
   Message message;
@@ -145,15 +166,10 @@ void check_processor(int, char** arguments, char** environment) {
   message.add(
       ".\nBuild it on the kind of machine that it will run on, or for all of them: make ARCH=x86-64-v3 (any CPU with "
       "AVX2), make ARCH=x86-64 (any at all)\n");
-  if (!first_rank(environment)) {
-    const timespec three_seconds{3, 0};
-    nanosleep(&three_seconds, nullptr);
-  }
-  (void)!write(2, message.text, message.size);
-  _exit(2);
+  refuse(message, environment);
 }
 
 using Check = void (*)(int, char**, char**);
-[[gnu::section(".preinit_array"), gnu::used]] const Check kCheck = check_processor;
+[[gnu::section(".preinit_array"), gnu::used]] const Check kChecks[] = {check_stack, check_processor};
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <iostream>
 #include <locale>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -54,15 +55,28 @@ std::string build_identity() {
 
 namespace {
 
-// Most errors are found by all ranks alike: rank 0 prints at once, and the others give it the time to end the job.
-void print_error(int rank, const std::string& where, const char* what) {
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));  // mpirun's SIGTERM comes after 1 s
+// Most errors are found by all ranks alike: rank 0 prints at once, and the others give it the time to end the job, on
+// other hosts too. An error of one rank's own waits less.
+constexpr int kSecondsToAgreedEnd = 30, kSecondsToEnd = 3;  // mpirun's SIGTERM comes after 1 s, on its own host
+
+void print_error(int rank, const std::string& where, const char* what, int seconds_to_end = kSecondsToEnd) {
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(seconds_to_end));
   std::fflush(stdout);
   // Errors of the input file come as "file:line:column: error: ...", one per line.
   const char* prefix = std::string_view(what).find(": error: ") == std::string_view::npos ? "error: " : "";
   const std::string line = fmt::format("{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
   std::fwrite(line.data(), 1, line.size(), stderr);  // not fmt::print, which throws if no reader is left
   std::fflush(stderr);
+}
+
+// What the system has refused is in no text of a thread's error.
+std::string explained(const std::exception& error) {
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again) return error.what();
+  return fmt::format(
+      "cannot start a thread: {}; raise the limits on memory (ulimit -v) and on processes (ulimit -u), or use fewer "
+      "threads",
+      error.what());
 }
 
 // Half of a report must not pass for the whole. A run's own lines are not among it: they go past these buffers (Log).
@@ -113,7 +127,7 @@ int run_alone(const std::function<int()>& body) {
     return error.exit_code();
   } catch (const std::exception& error) {
     const bool printing = std::ferror(stdout) != 0;  // where fmt::print could not
-    print_error(launcher_rank(), printing ? "standard output" : "", error.what());
+    print_error(launcher_rank(), printing ? "standard output" : "", explained(error).c_str());
     return static_cast<int>(printing ? ErrorKind::filesystem : ErrorKind::internal);
   }
 }
@@ -124,20 +138,22 @@ int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>&
     MpiSession session(argc, argv);
     const std::string file = directory.empty() ? "" : CrashReport::file_in(directory, session.rank());
     const CrashReport crash_report(session.where(), file, &session.activity());
-    const auto leave = [&](const char* what, int exit_code) -> int {
-      print_error(session.rank(), session.size() > 1 ? session.where() : "", what);
+    const auto leave = [&](const char* what, int exit_code, int seconds_to_end = kSecondsToEnd) -> int {
+      print_error(session.rank(), session.size() > 1 ? session.where() : "", what, seconds_to_end);
       if (session.size() == 1) return exit_code;
       session.abort(exit_code);
     };
     try {
       require_same_build(session);
       return body(session);
+    } catch (const AgreedError& error) {
+      return leave(error.what(), error.exit_code(), kSecondsToAgreedEnd);
     } catch (const Error& error) {
       return leave(error.what(), error.exit_code());
     } catch (const std::bad_alloc&) {
       return leave("out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
     } catch (const std::exception& error) {
-      return leave(error.what(), static_cast<int>(ErrorKind::internal));
+      return leave(explained(error).c_str(), static_cast<int>(ErrorKind::internal));
     }
   });
 }

@@ -1,15 +1,11 @@
 #include "programs/run_views.h"
 
-#include <filesystem>
-
 #include "base/error.h"
-#include "checkpoint/files.h"
 #include "job/run_lock.h"
 #include "job/stop_signals.h"
 #include "monitor/tensorboard.h"
 #include "report/report.h"
 #include "report/watch.h"
-#include "system/durable_file.h"
 #include "system/log.h"
 
 namespace megatron {
@@ -20,18 +16,23 @@ constexpr std::size_t kMostCompared = 8;  // dashes and marks that a chart tells
 
 int write_reports(const RunViews& views) {
   Log log(true);
+  const bool single = views.reports.size() == 1;
+  OutputFile output = views.output;
+  if (output.path.empty() && !single) output = {.option = "--report", .path = "report.html", .force = output.force};
+  check_output(output);
   std::vector<RunRecord> runs;
   for (const std::string& directory : views.reports) {
     runs.push_back(read_run(directory));
     runs.back().running = run_is_locked(directory);
   }
-  const bool single = runs.size() == 1;
-  std::string path = views.output;
-  if (path.empty()) path = single ? runs[0].directory + "/report.html" : "report.html";
-  const std::string name = std::filesystem::path(path).filename().string();
-  verify(!name.empty() && name != "." && name != "..", ErrorKind::configuration, "--output {}: name a file", path);
-  replace_file_durably(folder_of(path), name, single ? run_report(runs[0]) : comparison_report(runs));
-  log.info("wrote {}", path);
+  const std::string page = single ? run_report(runs[0]) : comparison_report(runs);
+  if (output.path.empty()) {  // the run's own
+    output.path = runs[0].directory + "/report.html";
+    replace_file_durably(output.path, page);
+  } else {
+    write_output(output, page);
+  }
+  log.info("wrote {}", output.path);
   return 0;
 }
 
@@ -54,8 +55,10 @@ void add_run_views(boost::program_options::options_description& options, RunView
       "RUN is its run.directory. Where standard output is no terminal, prints once how the run is doing");
   add("report", po::value(&views.reports)->multitoken()->value_name("RUN..."),
       "writes report.html of a run, or one page that compares up to 8 runs");
-  add("output", po::value(&views.output)->value_name("FILE"),
+  add("output", po::value(&views.output.path)->value_name("FILE"),
       "with --report: where to write it; default: report.html in the run's folder, for several runs in this one");
+  add("force", po::bool_switch(&views.output.force),
+      "replaces the file of --output, or of a comparison, if there is one");
   add("tensorboard", po::value(&views.tensorboard)->value_name("RUN"),
       "writes TensorBoard events of a run anew, from its metrics.jsonl");
 }
@@ -66,7 +69,9 @@ void check_run_views(const RunViews& views, const std::string& input) {
   verify(asked <= 1, ErrorKind::configuration, "--watch, --report and --tensorboard: give one of them");
   verify(asked == 0 || input.empty(), ErrorKind::configuration,
          "{}: --watch, --report and --tensorboard take the run.directory of a run, and no input file", input);
-  verify(views.output.empty() || !views.reports.empty(), ErrorKind::configuration, "--output belongs to --report");
+  verify(views.output.path.empty() || !views.reports.empty(), ErrorKind::configuration, "--output belongs to --report");
+  verify(!views.output.force || !views.output.path.empty() || views.reports.size() > 1, ErrorKind::configuration,
+         "--force is for the file of --output, and for report.html of several runs");
   verify(views.reports.size() <= kMostCompared, ErrorKind::configuration,
          "--report: {} runs; a page compares at most {}", views.reports.size(), kMostCompared);
 }

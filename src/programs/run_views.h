@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "programs/command_line.h"
+#include "system/durable_file.h"
 
 namespace megatron {
 
 struct RunViews {
-  std::string watch, tensorboard, output;
+  std::string watch, tensorboard;
+  OutputFile output{"--output", ""};  ///< of --report
   std::vector<std::string> reports;
 
   bool any() const { return !watch.empty() || !tensorboard.empty() || !reports.empty(); }

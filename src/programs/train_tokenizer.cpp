@@ -45,7 +45,7 @@ class TrainTokenizer final : public PreprocessTool {
     TextCorpus corpus(inputs_);
     const Type& type = this->type();
     const std::string first_file = output_ + "/" + type.file;
-    prepare_prefix(first_file, "--output");
+    check_prefix(first_file, "--output");
     const TargetLock lock(first_file);
     std::string text = (this->*type.train)(corpus);
     text +=

@@ -11,7 +11,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostPrograms = 200, kMostRows = 32;
-constexpr std::size_t kLongestConfig = 32 * 1024;  // a line of the file has at most 1 MiB
+constexpr std::size_t kLongestConfig = 32 * 1024;              // a line of the file has at most 1 MiB
+constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 20;  // which hold all of these
 constexpr const char* kFile = "/history.jsonl";
 
 ordered_json json_of(const std::vector<std::pair<std::string, Spread>>& rows) {
@@ -99,7 +100,7 @@ void add_to_history(const std::string& directory, const std::string& line, Log& 
 
 std::vector<PastProgram> read_history(const std::string& directory, std::int64_t& unreadable) {
   std::vector<PastProgram> programs;
-  unreadable += visit_metrics(directory + kFile, [&](const nlohmann::json& line, std::string_view) {
+  const auto add = [&](const nlohmann::json& line, std::string_view) {
     const std::string kind = text_or(line, "kind", "");
     if (kind == "start") {
       if (programs.size() == kMostPrograms) programs.erase(programs.begin());
@@ -107,7 +108,8 @@ std::vector<PastProgram> read_history(const std::string& directory, std::int64_t
     } else if (kind == "end" && !programs.empty()) {
       programs.back().end = end_of(line);
     }
-  });
+  };
+  unreadable += visit_metrics(directory + kFile, add, kMostBytes);
   return programs;
 }
 

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "checkpoint/files.h"
 #include "monitor/progress.h"
 #include "plots/chart.h"
 #include "plots/svg.h"
 #include "report/config_changes.h"
 #include "report/html.h"
 #include "report/schedule_drawing.h"
+#include "system/durable_file.h"
 #include "text/byte_text.h"
 #include "text/text.h"
 
@@ -129,6 +129,29 @@ std::string time_and_memory(const RunRecord& run) {
                                 "included.</p>\n");
 }
 
+std::string experts(const RunCurves& curves) {
+  if (curves.experts.empty()) return "";
+  std::vector<HtmlBar> bars;
+  std::vector<HtmlRow> rows;
+  for (const ExpertLoad& load : curves.experts) {
+    const double most = load.shares[load.busiest()], least = *std::min_element(load.shares.begin(), load.shares.end());
+    const auto idle = std::count(load.shares.begin(), load.shares.end(), 0.0);
+    bars.push_back({load.layer, most, fmt::format("{:.1f} %", 100 * most)});
+    rows.push_back({load.layer, fmt::format("{:.1f} %", 100 / static_cast<double>(load.shares.size())),
+                    fmt::format("{:.1f} %", 100 * least), fmt::format("{:.1f} %", 100 * most),
+                    fmt::format("{}", load.busiest()), fmt::format("{}", idle)});
+  }
+  const std::string dropped = std::isfinite(curves.dropped)
+                                  ? fmt::format(" {:.3g} % of them had no room and were dropped.", 100 * curves.dropped)
+                                  : "";
+  return html_bars(bars) +
+         html_table(
+             {"share of a layer's choices", "if equal", "least", "most", "busiest expert", "experts without any"},
+             rows) +
+         fmt::format("<p class=\"soft\">Of the last recorded step. The bars are the busiest experts'.{}</p>\n",
+                     dropped);
+}
+
 std::string programs(const RunRecord& run) {
   std::vector<HtmlRow> rows;
   std::vector<std::string> changes;
@@ -221,6 +244,7 @@ std::string run_report(const RunRecord& run) {
     body += html_tiles(tiles) + html_section("Curves", charts(curves.plot));
   }
   body += html_section("Evaluations", evaluations(curves));
+  body += html_section("Experts", experts(curves));
   body += time_and_memory(run);
   if (run.config) {
     const std::string real = run.traced ? schedule_drawing(*run.traced) : "";
@@ -232,9 +256,9 @@ std::string run_report(const RunRecord& run) {
   return html_page(run.name, body);
 }
 
-void write_run_report(const std::string& directory, Log& log) {
+void write_run_report(const std::string& directory, const RunCurves& curves, Log& log) {
   try {
-    replace_file_durably(directory, "report.html", run_report(read_run(directory)));
+    replace_file_durably(directory + "/report.html", run_report(read_run(directory, &curves)));
   } catch (const std::exception& error) {  // a page is not worth a run's end
     log.warning("report.html was not written: {}", error.what());
   }

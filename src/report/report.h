@@ -16,8 +16,9 @@ std::string run_report(const RunRecord& run);
 /// The page that compares several.
 std::string comparison_report(const std::vector<RunRecord>& runs);
 
-/// Writes `directory`/report.html, for the process that trains there. Never ends the run: what goes wrong is a warning.
-void write_run_report(const std::string& directory, Log& log);
+/// Writes `directory`/report.html, for the process that trains there and has the curves of its metrics. Never ends the
+/// run: what goes wrong is a warning.
+void write_run_report(const std::string& directory, const RunCurves& curves, Log& log);
 
 /// "Complete", "Running", "Ended without a record ...": how a run is doing, for people.
 std::string status_of(const RunRecord& run);

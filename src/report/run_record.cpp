@@ -11,6 +11,7 @@
 #include "monitor/metrics.h"
 #include "system/bounded_lines.h"
 #include "system/lock_holder.h"
+#include "text/byte_text.h"
 
 namespace megatron {
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostWarnings = 50, kMostEvaluations = 32, kLongestWarning = 500;
 constexpr std::int64_t kLongestConfig = 1 << 20;
+constexpr std::uint64_t kMostLog = std::uint64_t{64} << 20;  // bytes: hundreds of thousands of lines
 
 bool is_file(const std::string& path) {
   return file_type(path) != FileType::absent;
@@ -53,6 +55,9 @@ void read_warnings(RunRecord& run) {
     return;
   }
   BoundedLines lines(path);
+  if (lines.go_to_last(kMostLog)) {
+    run.notes.push_back(fmt::format("Warnings are those of the last {} of run.log.", format_bytes(kMostLog)));
+  }
   std::deque<std::string> kept;
   std::string line;
   for (bool too_long = false; lines.next(line, too_long);) {
@@ -93,6 +98,28 @@ void read_trace(RunRecord& run) {
 
 }  // namespace
 
+namespace {
+
+/// As metrics.h has them; members of another form are passed over.
+std::vector<ExpertLoad> expert_loads(const nlohmann::json& experts) {
+  std::vector<ExpertLoad> loads;
+  const auto load = experts.find("load");
+  if (load == experts.end() || !load->is_object()) return loads;
+  for (const auto& [layer, shares] : load->items()) {
+    ExpertLoad one{.layer = layer, .shares = {}};
+    for (const nlohmann::json& share : shares) {
+      if (share.is_number()) one.shares.push_back(share.get<double>());
+    }
+    if (!one.shares.empty()) loads.push_back(std::move(one));
+  }
+  std::stable_sort(loads.begin(), loads.end(), [](const ExpertLoad& a, const ExpertLoad& b) {
+    return std::pair(a.layer.size(), std::string_view(a.layer)) < std::pair(b.layer.size(), std::string_view(b.layer));
+  });
+  return loads;
+}
+
+}  // namespace
+
 void RunCurves::add(const nlohmann::json& line) {
   plot.add(line);
   const std::string kind = text_or(line, "kind", "");
@@ -110,6 +137,10 @@ void RunCurves::add(const nlohmann::json& line) {
   time = number_or_nan(line, "time");
   step_seconds = number_or_nan(line, "step_seconds");
   if (step_seconds > 0) mean_step_seconds.add(step_seconds);
+  const auto told = line.find("experts");
+  if (told == line.end() || !told->is_object()) return;
+  experts = expert_loads(*told);
+  dropped = number_or_nan(*told, "dropped");
 }
 
 void require_run(const std::string& directory) {
@@ -126,7 +157,7 @@ bool run_is_locked(const std::string& directory) {
   return !lock_holder(directory + "/lock").empty() || !lock_holder(directory + "/.lock").empty();
 }
 
-RunRecord read_run_but_metrics(const std::string& directory) {
+RunRecord read_run_facts(const std::string& directory) {
   require_run(directory);
   RunRecord run;
   run.directory = directory;
@@ -141,16 +172,20 @@ RunRecord read_run_but_metrics(const std::string& directory) {
         "There is no history.jsonl, as older versions write none: the machine, memory and where the time went are not "
         "known here; run.log may tell.");
   }
-  read_warnings(run);
   return run;
 }
 
-RunRecord read_run(const std::string& directory) {
-  RunRecord run = read_run_but_metrics(directory);
+RunRecord read_run(const std::string& directory, const RunCurves* curves) {
+  RunRecord run = read_run_facts(directory);
+  read_warnings(run);
   read_trace(run);
   const std::string metrics = directory + "/metrics.jsonl";
   if (!is_file(metrics)) run.notes.emplace_back("There is no metrics.jsonl: no step has been recorded.");
-  run.curves.unreadable = visit_metrics(metrics, [&](const auto& line, std::string_view) { run.curves.add(line); });
+  if (curves != nullptr) {
+    run.curves = *curves;
+  } else {
+    run.curves.unreadable = visit_metrics(metrics, [&](const auto& line, std::string_view) { run.curves.add(line); });
+  }
   if (run.curves.unreadable > 0) {
     run.notes.push_back(fmt::format("Lines of metrics.jsonl that cannot be read: {}.", run.curves.unreadable));
   }

@@ -2,6 +2,7 @@
 // a folder without a run is an error: what is missing or damaged becomes a note for people.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,6 +25,15 @@ struct EvaluationSummary {
   double perplexity = 0, accuracy = 0;                  ///< of the last; NaN likewise
 };
 
+/// How a layer's choices fell on its experts in the last step that told.
+struct ExpertLoad {
+  std::string layer;
+  std::vector<double> shares;  ///< by expert, at least one; together about 1
+  std::size_t busiest() const {
+    return static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
+  }
+};
+
 /// Metrics as they are read, line by line.
 struct RunCurves {
   PlotData plot;
@@ -32,7 +42,9 @@ struct RunCurves {
   double loss = 0, gradient_norm = 0, learning_rate = 0, epoch = 0, tokens = 0, samples = 0, tflops_per_rank = 0;
   double step_seconds = 0, tokens_per_second = 0, time = 0;
   RecentMean mean_step_seconds;
-  std::int64_t unreadable = 0;  ///< lines
+  std::vector<ExpertLoad> experts;  ///< of the last training line that has some, in the order of its layers
+  double dropped = 0;               ///< the share of choices without room, there
+  std::int64_t unreadable = 0;      ///< lines
 
   void add(const nlohmann::json& line);
 };
@@ -55,9 +67,10 @@ void require_run(const std::string& directory);
 /// Whether another process trains in `directory` now, as far as its lock tells: on some network file systems it does
 /// not. Not for the process that holds the lock: looking at it would let it go.
 bool run_is_locked(const std::string& directory);
-/// Errors: configuration as above; filesystem, for what is there and cannot be read.
-RunRecord read_run(const std::string& directory);
-/// The same without metrics, the traced step and what is to be said of them.
-RunRecord read_run_but_metrics(const std::string& directory);
+/// Errors: configuration as above; filesystem, for what is there and cannot be read. `curves`: those of metrics.jsonl,
+/// where the caller has them already, so that the file is not read.
+RunRecord read_run(const std::string& directory, const RunCurves* curves = nullptr);
+/// Configuration and programs alone: a bounded number of bytes, however long the run is.
+RunRecord read_run_facts(const std::string& directory);
 
 }  // namespace megatron

@@ -1,6 +1,7 @@
 // One step of a run's trace.json (src/run/step_trace.h) as passes over time, for the report's picture.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -77,7 +77,7 @@ bool has_ended(const RunRecord& run, bool was_running, double written) {
 
 void read_facts(RunRecord& run, const std::string& directory) {
   RunCurves curves = std::move(run.curves);
-  run = read_run_but_metrics(directory);
+  run = read_run_facts(directory);
   run.curves = std::move(curves);
   run.running = run_is_locked(directory);
 }
@@ -91,7 +91,7 @@ bool show(Screen& screen, const RunRecord& run, const Terminal& terminal) {
 
 }  // namespace
 
-bool MetricsFollower::read_on(RunCurves& curves) {
+bool MetricsFollower::read_on(RunCurves& curves, const std::function<bool()>& stop) {
   struct stat status {};
   if (::stat(path_.c_str(), &status) != 0) return false;
   written_ = static_cast<double>(status.st_mtim.tv_sec);
@@ -107,7 +107,7 @@ bool MetricsFollower::read_on(RunCurves& curves) {
   BoundedLines lines(path_, position_);
   std::string line;
   nlohmann::json object;
-  for (bool too_long = false; lines.next(line, too_long) && lines.ended();) {
+  for (bool too_long = false; !(stop && stop()) && lines.next(line, too_long) && lines.ended();) {
     position_ = lines.position();
     if (!too_long && parse_metrics_line(line, object)) {
       curves.add(object);
@@ -122,10 +122,11 @@ int watch_run(const std::string& directory, const StopSignals& signals) {
   require_run(directory);
   RunRecord run;
   MetricsFollower follower(directory + "/metrics.jsonl");
-  follower.read_on(run.curves);
+  const auto stop = [&] { return signals.received() != 0; };
+  follower.read_on(run.curves, stop);
   read_facts(run, directory);
   const Terminal terminal = standard_terminal();
-  if (!terminal.live()) {
+  if (!terminal.live() && !stop()) {
     std::string text;
     for (const std::string& line : watch_lines(run, now(), {.curve = false})) text += line + '\n';
     verify(Screen::print(text), ErrorKind::filesystem, "standard output cannot be written");
@@ -138,7 +139,7 @@ int watch_run(const std::string& directory, const StopSignals& signals) {
     if (has_ended(run, was_running, follower.written())) return 0;
     was_running = run.running;
     ::poll(nullptr, 0, kInterval);
-    follower.read_on(run.curves);
+    follower.read_on(run.curves, stop);
     if (look % kFactsEvery == 0) read_facts(run, directory);
   }
   return signals.received() == SIGINT ? 0 : 128 + signals.received();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@ class MetricsFollower {
  public:
   explicit MetricsFollower(std::string path) : path_(std::move(path)) {}
 
-  /// Adds lines that are complete since the last call; begins with new curves where the file is another one. Whether
-  /// anything has changed.
-  bool read_on(RunCurves& curves);
+  /// Adds lines that are complete since the last call, until `stop`; begins with new curves where the file is another
+  /// one. Whether anything has changed.
+  bool read_on(RunCurves& curves, const std::function<bool()>& stop = nullptr);
   /// When the file was written last, in seconds since 1970; 0: there is none.
   double written() const { return written_; }
 

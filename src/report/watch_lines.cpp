@@ -70,6 +70,17 @@ std::string evaluation(const EvaluationSummary& one) {
                  value("perplexity {:.2f}", one.perplexity, ""), accuracy, best});
 }
 
+/// The layer whose busiest expert has most.
+std::string expert_line(const RunCurves& curves) {
+  if (curves.experts.empty()) return "";
+  const auto share = [](const ExpertLoad& load) { return load.shares[load.busiest()]; };
+  const ExpertLoad& most = *std::max_element(curves.experts.begin(), curves.experts.end(),
+                                             [&](const auto& a, const auto& b) { return share(a) < share(b); });
+  return joined({fmt::format("experts: {:.1f} % to expert {} of {}, equal would be {:.1f} %", 100 * share(most),
+                             most.busiest(), most.layer, 100 / static_cast<double>(most.shares.size())),
+                 value("dropped {:.3g} %", 100 * curves.dropped, "")});
+}
+
 }  // namespace
 
 std::vector<std::string> watch_lines(const RunRecord& run, double now, const WatchView& view) {
@@ -86,6 +97,7 @@ std::vector<std::string> watch_lines(const RunRecord& run, double now, const Wat
                 value("learning rate {:.3g}", curves.learning_rate, ""), value("epoch {:.3g}", curves.epoch, "")},
                width, {3, 2, 1}));
     tail.push_back(speed(run, steps, now, width));
+    if (const std::string experts = expert_line(curves); !experts.empty()) tail.push_back(experts);
     if (curves.plot.skipped > 0) tail.push_back(fmt::format("skipped steps: {:.0f}", curves.plot.skipped));
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(kMostEvaluations, curves.evaluations.size()); ++i) {

@@ -50,6 +50,7 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
   const bool root = world.rank() == 0;
   const Replica& replica = trainer.replica();
   ComparedPlay play;
+  if (own != nullptr) own->parameters = WholeTensors::of(replica.all_slices(false), device);
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto index = static_cast<std::size_t>(step);
     StepComparison& compared = play.comparison.steps.emplace_back();
@@ -76,8 +77,9 @@ ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& devic
   }
   if (steps == guide.steps()) {
     play.comparison.parameters =
-        compare_tensors(world, root ? &guide.parameters : nullptr, replica.all_slices(false), 1, device);
+        compare_tensors(world, root ? &expected.parameters : nullptr, replica.all_slices(false), 1, device);
   }
+  if (own != nullptr) own->parameters.move_to(replica.all_slices(false), kParameterFloor, device);
   return play;
 }
 

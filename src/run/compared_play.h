@@ -21,7 +21,7 @@ struct PlayedSteps {
   std::vector<double> losses, norms;    ///< by step
   std::vector<double> gaps;             ///< by step, of the router (train/expert_use.h)
   std::vector<WholeTensors> gradients;  ///< by step
-  WholeTensors parameters;              ///< after the last step; of the guide only
+  WholeTensors parameters;              ///< after the last step
 
   std::int64_t steps() const { return static_cast<std::int64_t>(losses.size()); }
 };
@@ -37,8 +37,9 @@ struct ComparedPlay {
 };
 
 /// Plays `steps` along the guide's path and compares each with `expected`: the guide itself, or another play along its
-/// path. `own`, if given (on a grid of one rank), gets this play's losses and gradients. Collective over the grid; all
-/// ranks get the same differences.
+/// path. `own`, if given (on a grid of one rank), gets this play's losses, gradients and parameters. Collective over
+/// the grid; all ranks get the same differences. Parameters are compared with those of `expected`: from the same
+/// gradients all are updated alike, but a router's choice bias follows the choices, and they depend on the precision.
 ComparedPlay play_along(Trainer& trainer, const ProcessGrid& grid, Device& device, const PlayedSteps& guide,
                         const PlayedSteps& expected, std::int64_t steps, PlayedSteps* own = nullptr);
 

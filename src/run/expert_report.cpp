@@ -18,9 +18,7 @@ ExpertUse with_agreed_gap(ExpertUse use, const ProcessGrid& grid) {
 ExpertMetrics expert_metrics(const ExpertUse& use, const std::vector<std::string>& layers) {
   ExpertMetrics metrics{.dropped = use.dropped(), .router_gap = use.least_gap, .load = {}};
   for (std::int64_t layer = 0; layer < use.layers(); ++layer) {
-    std::vector<double>& shares =
-        metrics.load.emplace_back(layers[static_cast<std::size_t>(layer)], std::vector<double>()).second;
-    for (std::int64_t expert = 0; expert < use.experts; ++expert) shares.push_back(use.share(layer, expert));
+    metrics.load.emplace_back(layers[static_cast<std::size_t>(layer)], use.shares(layer));
   }
   return metrics;
 }
@@ -30,12 +28,14 @@ std::string expert_table(const ExpertUse& use, const std::vector<std::string>& l
     std::int64_t layer = 0, expert = 0;
     double share = 0;
   };
-  Expert busiest{0, 0, use.share(0, 0)}, idlest = busiest;
+  Expert busiest{0, 0, use.shares(0)[0]}, idlest = busiest;
   for (std::int64_t layer = 0; layer < use.layers(); ++layer) {
-    for (std::int64_t expert = 0; expert < use.experts; ++expert) {
-      const Expert found{layer, expert, use.share(layer, expert)};
+    Expert found{layer, 0};
+    for (const double share : use.shares(layer)) {
+      found.share = share;
       if (found.share > busiest.share) busiest = found;
       if (found.share < idlest.share) idlest = found;
+      ++found.expert;
     }
   }
   std::string text = fmt::format("experts in {} step{}: each has {:.1f}% of its layer's choices if all are equal\n",

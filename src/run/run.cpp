@@ -6,10 +6,11 @@
 #include "checkpoint/files.h"
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "job/code_paths.h"
 #include "job/cores.h"
+#include "job/hang_watch.h"
 #include "job/node_memory.h"
 #include "job/run_lock.h"
-#include "monitor/metrics.h"
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
 #include "plan/split_report.h"
@@ -20,6 +21,7 @@
 #include "run/training_loop.h"
 #include "system/log.h"
 #include "text/text.h"
+#include "train/code_path.h"
 #include "train/compute.h"
 #include "train/grid.h"
 
@@ -39,6 +41,7 @@ std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& co
            directory);
     check_writable(directory);
     lock = std::make_unique<RunLock>(directory, log);
+    HangWords::clear(directory);  // of a job that was aborted
     clean_checkpoints(directory);
   });
   return lock;
@@ -48,7 +51,7 @@ void write_config(Communicator& world, const Config& config) {
   agree(
       world,
       [&] {
-        if (world.rank() == 0) replace_file_durably(config.run.directory, "config.toml", print_config(config));
+        if (world.rank() == 0) replace_file_durably(config.run.directory + "/config.toml", print_config(config));
       },
       ErrorKind::filesystem);
 }
@@ -58,9 +61,9 @@ void check_checkpoint_space(Communicator& world, const Config& config, const std
   agree(world, [&] {
     if (world.rank() != 0) return;
     std::int64_t elements = 0;
-    for (const MemoryPlan& plan : stages) elements += plan.parameters * config.parallel.tensor;
+    for (const MemoryPlan& plan : stages) elements += plan.stage_parameters;
     // The newest good one stays until its successor is complete.
-    check_free_space(config.run.directory, checkpoint_bytes(elements, true, world.size()));
+    check_free_space(config.run.directory, room_for_checkpoint(elements * (1 + stages.front().moments), world.size()));
   });
 }
 
@@ -87,8 +90,10 @@ ProgramStart program_start(const RunEnvironment& environment, const Config& conf
 void log_banner(Log& log, Communicator& world, const RunEnvironment& environment, const Config& config,
                 const Compute& compute, const std::vector<std::string>& hosts, const std::vector<MemoryPlan>& stages,
                 const DataFacts& data, bool resumed) {
-  const std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
+  std::vector<std::string> warnings = core_warnings(world, environment.host, config.run.threads);
+  const std::vector<std::string> code_paths = world.gather_texts(chosen_code_path(), 0);
   if (!log.enabled()) return;
+  if (std::string mixed = code_path_warning(hosts, code_paths); !mixed.empty()) warnings.push_back(std::move(mixed));
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
   log.info("megatron_train {}", environment.version);
   log.info("hosts     {} on {}: {}", counted(world.size(), "rank"),
@@ -148,6 +153,9 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   const GridShape shape = grid_shape(config);
   Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
   const ProcessGrid grid(world, shape, compute.transport.get());
+  if (environment.hang_watch != nullptr) {
+    environment.hang_watch->know(grid.shape(), !on_host_memory(config.run), config.run.directory);
+  }
   const std::vector<MemoryPlan> stages = plan_stages(config, shape, compute.transport_kind);
   const std::vector<std::string> hosts = world.gather_texts(environment.host, 0);
   log_banner(log, world, environment, config, compute, hosts, stages, datasets.facts(), own.has_value());
@@ -171,13 +179,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   agree(world, [&] {
     if (world.rank() == 0) datasets.keep_tokenizer(config.run.directory, log);
   });
-  agree(
-      world,
-      [&] {
-        if (world.rank() != 0) return;
-        truncate_metrics(config.run.directory + "/metrics.jsonl", loop.step(), loop.evaluations_due());
-      },
-      ErrorKind::filesystem);
+  loop.continue_metrics();
   if (log.enabled()) {
     const ProgramStart start = program_start(environment, config, compute, hosts, loop.step());
     add_to_history(config.run.directory, history_line(start), log);

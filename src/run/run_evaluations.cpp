@@ -47,6 +47,13 @@ void RunEvaluations::add_due() {
   }
 }
 
+void RunEvaluations::add_due_at_start() {
+  due_.emplace_back("validation");
+  for (const TrainingTask& task : tasks_) {
+    if (task.config.every > 0) due_.push_back(kTaskDue + task.config.name);
+  }
+}
+
 const TrainingTask* RunEvaluations::find_task(const std::string& due) const {
   const auto found =
       std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) { return kTaskDue + task.config.name == due; });
@@ -66,26 +73,51 @@ bool RunEvaluations::perform(const std::function<bool()>& stop) {
 bool RunEvaluations::evaluate_split(const std::string& split, const std::function<bool()>& stop) {
   const bool test = split == "test";
   const std::optional<SampleSet>& samples = test ? datasets_.test() : datasets_.validation();
-  if (!samples) return true;
+  const std::vector<NamedSet>& sets = test ? datasets_.test_sets() : datasets_.validation_sets();
+  if (!samples && sets.empty()) return true;
   watch_.begin("evaluating on " + split);
   const std::int64_t first = test ? 0 : datasets_.first_validation_sample(trainer_.step());
-  const std::optional<EvaluatedLoss> loss = trainer_.evaluate(*samples, first, stop);
+  std::vector<EvaluatedLoss> of_sets;
+  const std::optional<EvaluatedLoss> loss =
+      samples ? trainer_.evaluate(*samples, first, stop) : evaluate_sets(sets, first, stop, of_sets);
   if (!loss) return false;
-  if (!outputs_.log.enabled()) return true;
-  const auto losses = named_losses(trainer_.loss_terms(), loss->terms);
+  if (!test) validated_ = {trainer_.step(), loss->total};
+  report(split, *loss);  // before its sets: where there is room for a few curves, this is one of them
+  for (std::size_t i = 0; i < of_sets.size(); ++i) report(split + "/" + sets[i].name, of_sets[i]);
+  return true;
+}
+
+// All before any is reported, so that a stop loses none of them.
+std::optional<EvaluatedLoss> RunEvaluations::evaluate_sets(const std::vector<NamedSet>& sets, std::int64_t first_sample,
+                                                           const std::function<bool()>& stop,
+                                                           std::vector<EvaluatedLoss>& each) {
+  EvaluatedLoss mean;
+  mean.terms.resize(trainer_.loss_terms().size());
+  for (const NamedSet& set : sets) {
+    std::optional<EvaluatedLoss> loss = trainer_.evaluate(set.samples, first_sample, stop);
+    if (!loss) return std::nullopt;
+    mean.total += set.share * loss->total;
+    for (std::size_t term = 0; term < mean.terms.size(); ++term) mean.terms[term] += set.share * loss->terms[term];
+    each.push_back(*std::move(loss));
+  }
+  return mean;
+}
+
+void RunEvaluations::report(const std::string& split, const EvaluatedLoss& loss) {
+  if (!outputs_.log.enabled()) return;
+  const auto losses = named_losses(trainer_.loss_terms(), loss.terms);
   outputs_.metrics.write(EvaluationMetrics{.split = split,
                                            .step = trainer_.step(),
-                                           .loss = loss->total,
+                                           .loss = loss.total,
                                            .losses = losses,
                                            .samples = trainer_.samples(),
                                            .tokens = trainer_.tokens(),
                                            .time = wall_seconds(),
-                                           .accuracy = accuracy_of(*loss),
-                                           .examples = loss->labels ? loss->labels->all_examples() : 0});
-  tell("the " + split + " loss", loss->total,
-       fmt::format("{} loss {:.4f}, {} after step {}{}", split, loss->total, measure_of(*loss), trainer_.step(),
+                                           .accuracy = accuracy_of(loss),
+                                           .examples = loss.labels ? loss.labels->all_examples() : 0});
+  tell("the " + split + " loss", loss.total,
+       fmt::format("{} loss {:.4f}, {} after step {}{}", split, loss.total, measure_of(loss), trainer_.step(),
                    losses_by_name(losses)));
-  return true;
 }
 
 bool RunEvaluations::evaluate_task(const TrainingTask& task, const std::function<bool()>& stop) {
@@ -127,7 +159,7 @@ void RunEvaluations::write_state(nlohmann::json& loop) const {
   loop[kEvaluatedOn] = evaluation_facts(datasets_, tasks_);
 }
 
-std::string RunEvaluations::take_state(const nlohmann::json& loop) {
+std::vector<FactDifference> RunEvaluations::take_state(const nlohmann::json& loop) {
   due_ = loop.value(kEvaluationsDue, std::vector<std::string>());
   for (const std::string& name : due_) {
     verify(name == "validation" || name == "test" || name.starts_with(kTaskDue), ErrorKind::checkpoint,
@@ -136,7 +168,7 @@ std::string RunEvaluations::take_state(const nlohmann::json& loop) {
   std::erase_if(due_,
                 [&](const std::string& name) { return name.starts_with(kTaskDue) && find_task(name) == nullptr; });
   if (!loop.contains(kEvaluatedOn)) return {};
-  return list_of(changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_, tasks_)));
+  return changed_evaluations(object_at(loop, kEvaluatedOn), evaluation_facts(datasets_, tasks_));
 }
 
 bool evaluations_due(const CheckpointReader& checkpoint) {

@@ -4,37 +4,18 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "monitor/loss_plot.h"
-#include "monitor/metrics.h"
-#include "monitor/progress.h"
 #include "monitor/run_watch.h"
-#include "monitor/tensorboard.h"
-#include "system/log.h"
+#include "run/run_outputs.h"
 #include "train/evaluation_tasks.h"
 #include "train/trainer.h"
 
 namespace megatron {
-
-/// The files of a run, and its lines on the screen.
-struct RunOutputs {
-  RunOutputs(const Config& config, Log& output)
-      : log(output),
-        events(config.run.directory, output),
-        metrics(config.run.directory + "/metrics.jsonl", output, [this](std::string_view line) { events.add(line); }),
-        progress(output, config.train.steps),
-        plot(config.run.directory, config.run.directory, output) {}
-
-  Log& log;
-  TensorBoardEvents events;  // begun only where run.tensorboard asks for them
-  MetricsWriter metrics;
-  Progress progress;
-  LossPlot plot;
-};
 
 /// Seconds since 1970, for lines of the metrics.
 double wall_seconds();
@@ -50,19 +31,33 @@ class RunEvaluations {
   const std::vector<std::string>& due() const { return due_; }
   /// After the step that was trained last.
   void add_due();
+  /// Before the first step: validation, and the tasks with an interval.
+  void add_due_at_start();
   /// One after the other. Asks `stop` in between; false when a stop came before the end. Collective.
   bool perform(const std::function<bool()>& stop);
+
+  bool has_validation() const { return datasets_.validation() || !datasets_.validation_sets().empty(); }
+  /// The loss of the last evaluation on validation, equal on all ranks of equal hosts; not finite before there was one.
+  struct Validated {
+    std::int64_t step = -1;
+    double loss = std::numeric_limits<double>::infinity();
+  };
+  const Validated& validated() const { return validated_; }
 
   /// Into and out of a checkpoint's loop state. Takes what is due, without tasks that the run no longer has, and
   /// returns what evaluations are of now and were not then. Error(checkpoint), or nlohmann's for a damaged state.
   void write_state(nlohmann::json& loop) const;
-  std::string take_state(const nlohmann::json& loop);
+  std::vector<FactDifference> take_state(const nlohmann::json& loop);
 
  private:
   bool follows(std::int64_t step) const;
   /// Null for a split, or if the run has no such task.
   const TrainingTask* find_task(const std::string& due) const;
   bool evaluate_split(const std::string& split, const std::function<bool()>& stop);
+  /// The mean by the sets' shares; `each`, set, has their own. Nothing after a stop.
+  std::optional<EvaluatedLoss> evaluate_sets(const std::vector<NamedSet>& sets, std::int64_t first_sample,
+                                             const std::function<bool()>& stop, std::vector<EvaluatedLoss>& each);
+  void report(const std::string& split, const EvaluatedLoss& loss);
   bool evaluate_task(const TrainingTask& task, const std::function<bool()>& stop);
   void tell(const std::string& name, double loss, const std::string& line);
 
@@ -73,6 +68,7 @@ class RunEvaluations {
   RunOutputs& outputs_;
   RunWatch& watch_;
   std::vector<std::string> due_;
+  Validated validated_;
 };
 
 /// Whether the run of this checkpoint was stopped before the evaluations of its last step were done.

@@ -39,9 +39,11 @@ void require_same_config(Communicator& world, const Config& config) {
 // Data may lie on each node's own disk: one stale copy would train copies of the model apart.
 void require_same_data(Communicator& world, const Datasets& datasets) {
   const std::string mine = datasets.fingerprint(), root = world.broadcast_text(mine, 0);
-  verify(!world.any_rank(mine != root), ErrorKind::data,
-         "the ranks see different {} under the same names; copy the same files to every node",
-         datasets.task() != nullptr ? "files of examples" : "token shards");
+  agree(world, [&] {
+    verify(mine == root, ErrorKind::data,
+           "the {} here are not rank 0's, under the same names; copy the same files to every node",
+           datasets.task() != nullptr ? "files of examples" : "token shards");
+  });
 }
 
 }  // namespace

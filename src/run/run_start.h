@@ -13,6 +13,8 @@
 
 namespace megatron {
 
+class HangWatch;
+
 struct RunEnvironment {
   std::string host;                  ///< this rank's
   std::string version;               ///< the program's, for the banner
@@ -21,6 +23,7 @@ struct RunEnvironment {
   std::string job;                   ///< of the batch system, for the banner; empty outside one
   std::optional<double> job_ends{};  ///< seconds since 1970
   bool fresh = false;                ///< start over in a new directory where run.directory has a run
+  HangWatch* hang_watch = nullptr;   ///< is told the grid; may be absent
   std::vector<std::string> notes{};  ///< warnings of the command line and the input file, for rank 0's log
 };
 

@@ -52,7 +52,7 @@ void require_shared_directory(Communicator& world, const Config& config, const s
       [&] {
         if (world.rank() != 0) return;
         check_writable(folder);
-        if (world.size() > 1 && !config.checkpoint.never) replace_file_durably(folder, ".tmp_mark", mark);
+        if (world.size() > 1 && !config.checkpoint.never) replace_file_durably(path, mark);
       },
       ErrorKind::filesystem);
   if (world.size() == 1 || config.checkpoint.never) return;  // without checkpoints only rank 0 writes

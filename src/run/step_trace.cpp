@@ -231,7 +231,7 @@ void StepTrace::write_file(const Table& table) {
                     ? "of the host: operations are launched when their slice says, and run on the device later"
                     : "of the host, which computes"}};
   remove_temporaries({path_});
-  guarded([&] { file.emplace(path_, facts); });
+  guarded([&] { file.emplace(OutputFile{.option = "run.trace", .path = path_, .force = true}, facts); });
   add_own([&](const std::string& piece) { guarded([&] { file->write(piece); }); }, table);
   Communicator& host = world_.host();
   for (int other = 1; other < world_.size(); ++other) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
 #include "model/layers.h"
@@ -15,16 +14,8 @@
 #include "run/skipped_steps.h"
 #include "run/way_back.h"
 #include "system/memory_usage.h"
-#include "train/compatibility.h"
 
 namespace megatron {
-
-namespace {
-
-// The loss since the last line of the metrics, so that the next line is the same after a resume.
-constexpr const char* kLossSinceLine = "loss_since_line";
-
-}  // namespace
 
 TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backend& backend, Datasets& datasets,
                            std::span<const TrainingTask> tasks, Log& log, StopSignals& signals,
@@ -37,94 +28,28 @@ TrainingLoop::TrainingLoop(const Config& config, const ProcessGrid& grid, Backen
       signals_(signals),
       lock_(lock),
       limits_(time_limits, config.run.directory),
+      saved_step_(config.checkpoint.resume),
       trace_(config, grid, backend, log),
       trainer_(config, grid, backend, datasets),
       skips_(config.train.max_skipped_steps),
       outputs_(config, log),
-      saves_(config, world_, trainer_, limits_, outputs_.plot, log),
+      saves_(config, world_, trainer_, limits_, outputs_.plot, saved_step_, log),
       evaluations_(config, datasets, tasks, trainer_, outputs_, watch_),
-      watch_(log, signals, passes_, config.train.steps) {
+      watch_(log, signals, passes_, saved_step_, config.train.steps) {
   passes_.pass_on_to(backend.ops->ranges());
   trainer_.timers().set_ranges(&passes_);
 }
 
-// A run continues in the order it began with, or says that it does not.
-void TrainingLoop::check_order(const CheckpointReader& checkpoint, bool own) {
-  std::uint64_t data_hash = 0;
-  read_state(checkpoint, [&](const nlohmann::json& extra) { data_hash = extra.at("data_hash").get<std::uint64_t>(); });
-  const bool same_data = data_hash == datasets_.train_hash();
-  const std::string changes = list_of(data_order_mismatches(trainer_.changed_order(checkpoint), same_data));
-  if (changes.empty()) return;
-  verify(!own, ErrorKind::checkpoint,
-         "{}: the order of samples would change in the middle of the run, because it depends on these; resume with the "
-         "same (with Megatron's orders, data.order_samples keeps the order where the run's length changes), or "
-         "start a new run.directory with this one as checkpoint.load, which takes the new order from here on:{}",
-         checkpoint.path(), changes);
-  log_.warning(
-      "the samples from here on are in another order than the checkpoint's run had; some of a pass come again, "
-      "others not at all:{}",
-      changes);
-}
-
-void TrainingLoop::resume_from(const CheckpointReader& checkpoint, const std::string& chosen_by) {
-  const nlohmann::json loop = trainer_.resume(checkpoint, chosen_by);
-  std::string saved_config, evaluations;
-  std::uint64_t data_hash = 0;
-  read_state(checkpoint, [&](const nlohmann::json& extra) {
-    skips_.set_state(loop, trainer_.step());
-    const bool own = chosen_by == "run.directory";  // another run's lines are not in this run's metrics
-    if (own && loop.contains(kLossSinceLine)) since_metrics_.set_loss_state(object_at(loop, kLossSinceLine));
-    evaluations = evaluations_.take_state(loop);
-    saved_config = extra.at("config").get<std::string>();
-    data_hash = extra.at("data_hash").get<std::uint64_t>();
-  });
-  log_.info("resuming from {} at step {}", checkpoint.path(), trainer_.step());
-  for (const std::string& change : changed_keys(saved_config, config_)) {
-    log_.info("  changed since the checkpoint: {}", change);
-  }
-  if (data_hash != datasets_.train_hash()) {
-    log_.warning("data.train holds other {} than when the checkpoint was written; the samples that follow differ",
-                 config_.task.given() ? "examples" : "tokens");
-  }
-  if (!evaluations.empty()) {
-    log_.warning("evaluations are of other samples than before: losses from here on do not compare with those:{}",
-                 evaluations);
-  }
-  if (trainer_.finished()) log_.info("nothing is left to train: step {} of {}", trainer_.step(), config_.train.steps);
-}
-
-void TrainingLoop::load(const std::optional<CheckpointReader>& own) {
-  watch_.begin("loading");
-  std::vector<std::string> warnings;
-  const CheckpointConfig& checkpoint = config_.checkpoint;
-  if (own) {
-    check_order(*own, true);
-    resume_from(*own, "run.directory");
-    saves_.resumed_at(here());
-  } else if (!checkpoint.load.empty()) {
-    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.load, warnings);
-    check_order(other, false);
-    resume_from(other, "checkpoint.load");
-  } else if (!checkpoint.initialize_from.empty()) {
-    const CheckpointReader other = open_named_checkpoint(world_, checkpoint.initialize_from, warnings);
-    const InitialWeights initial = trainer_.initialize_from(other);
-    log_.info("weights from {}", other.path());
-    for (const FactDifference& change : initial.changes) {
-      if (change.key == "task" || change.key.starts_with("task.")) continue;
-      log_.info("  of a model with {} = {}, this run's has {}", change.key, change.saved, change.current);
-    }
-    if (config_.task.has_head()) {
-      log_.info("  the head of the task (task_head.*) {}", initial.task_head ? "is the checkpoint's" : "is new");
-    }
-  }
-  for (const std::string& warning : warnings) log_.warning(std::string_view(warning));
+// By the clock of the rank that asks. Not while another save is being written: waiting for it would hold training up.
+bool TrainingLoop::save_is_due() const {
+  const double minutes = config_.checkpoint.minutes_between();
+  return minutes > 0 && trainer_.step() > 0 && !saves_.under_way() && saves_.seconds_since_last() > 60 * minutes;
 }
 
 TrainingLoop::Request TrainingLoop::request() {
   if (stopping_) return Request::stop;
   Request mine = Request::none;
-  const double minutes = config_.checkpoint.every_minutes;
-  if (world_.rank() == 0 && minutes > 0 && saves_.seconds_since_last() > 60 * minutes) mine = Request::save;
+  if (world_.rank() == 0 && save_is_due()) mine = Request::save;
   if (world_.rank() == 0) stop_for_ = limits_.reached();
   if (signals_.received() != 0 || !stop_for_.empty()) mine = Request::stop;
   // A background save takes its steps when all ranks are ready for them, told by the same messages.
@@ -247,6 +172,7 @@ SavePoint TrainingLoop::here() const {
 
 void TrainingLoop::save() {
   if (saves_.covers(here())) return;
+  saves_.wait();  // what it finds decides which checkpoint is the best
   watch_.begin("saving");
   agree(world_, [&] {
     if (lock_ != nullptr) lock_->hold();
@@ -257,7 +183,17 @@ void TrainingLoop::save() {
   state[kLossSinceLine] = since_metrics_.loss_state();
   SaveOptions options;
   if (skips_.in_a_row() > 0) options.nothing_learned_since = trainer_.step() - skips_.in_a_row();
-  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here(), options);
+  const BestSave best =
+      has_new_best() ? BestSave{evaluations_.validated().step, evaluations_.validated().loss} : saves_.best();
+  if (best.step >= 0) state[kBestState] = best.state();
+  saves_.save(here(), state, !stopping_ && !trainer_.finished() && !stops_here(), options, best);
+}
+
+// Whether this step has been evaluated, with a lower loss than any that is saved. Losses that are not finite never are.
+bool TrainingLoop::has_new_best() const {
+  const RunEvaluations::Validated& validated = evaluations_.validated();
+  if (!config_.checkpoint.keep_best || validated.step != trainer_.step()) return false;
+  return grid_.agree(validated.loss < saves_.best().loss);  // hosts of different kinds may round differently
 }
 
 void TrainingLoop::save_last() {
@@ -315,6 +251,11 @@ int TrainingLoop::end() {
 int TrainingLoop::run() {
   trainer_.timers().reset();
   if (log_.enabled() && config_.run.tensorboard) outputs_.events.begin(trainer_.step(), print_config(config_));
+  if (config_.checkpoint.keep_best && !evaluations_.has_validation()) {
+    log_.warning(
+        "checkpoint.keep_best = true has nothing to compare: neither data.split nor data.validation gives a "
+        "validation set");
+  }
   if (trainer_.finished() && evaluations_.due().empty()) evaluations_.add_due();
   while (!stops_here() && (!trainer_.finished() || !evaluations_.due().empty())) {
     const Request request = this->request();
@@ -325,9 +266,10 @@ int TrainingLoop::run() {
     }
     if (evaluations_.due().empty()) train_one_step();
     if (!evaluations_.perform([this] { return stop_requested(); })) continue;  // to be stopped
-    const std::int64_t step = trainer_.step();
-    if (config_.checkpoint.every_steps > 0 && step % config_.checkpoint.every_steps == 0 && !trainer_.finished())
-      save();
+    const std::int64_t step = trainer_.step(), every = config_.checkpoint.every_steps;
+    const bool in_time = every > 0 && step > 0 && step % every == 0;
+    if (!in_time && has_new_best()) saves_.wait();  // for one that may be better still
+    if ((in_time || has_new_best()) && !trainer_.finished()) save();
   }
   return end();
 }
@@ -357,7 +299,7 @@ void TrainingLoop::finish(const std::string& how) {
   }
   trace_.finish();  // for the report
   if (!log_.enabled()) return;
-  write_run_report(config_.run.directory, log_);
+  write_run_report(config_.run.directory, outputs_.curves, log_);
   log_.info(std::string_view(end_table(ranks)));
   if (experts.steps > 0) log_.info(std::string_view(expert_table(experts, expert_layer_names(config_.model))));
   if (skips_.in_all() > 0) {

@@ -12,6 +12,7 @@
 #include "job/stop_signals.h"
 #include "monitor/run_watch.h"
 #include "run/run_evaluations.h"
+#include "run/run_outputs.h"
 #include "run/run_saves.h"
 #include "run/skipped_step_policy.h"
 #include "run/step_trace.h"
@@ -33,15 +34,18 @@ class TrainingLoop {
   /// Resumes from this run's own checkpoint if there is one, else starts as checkpoint.load or initialize_from say.
   void load(const std::optional<CheckpointReader>& own);
   std::int64_t step() const { return trainer_.step(); }
-  /// Of this step; see RunEvaluations.
-  const std::vector<std::string>& evaluations_due() const { return evaluations_.due(); }
+  /// After load(): the metrics of an earlier program are cut back to this step.
+  void continue_metrics();
 
   /// Trains to the end or to train.stop_after and returns 0; or until a stop signal, a time limit or the stop file ends
   /// it, and returns kExitStoppedEarly with a good checkpoint.
   int run();
 
  private:
+  /// Key of the loss since the last line of the metrics, so that the next line is the same after a resume.
+  static constexpr const char* kLossSinceLine = "loss_since_line";
   enum class Request { none = 0, save = 1, stop = 2 };
+  bool save_is_due() const;  ///< since the last one is too long ago
   Request request();
   bool stop_requested();
   int stop();
@@ -61,6 +65,7 @@ class TrainingLoop {
   SavePoint here() const;
   /// Saves this step, or begins to, unless it has been saved already.
   void save();
+  bool has_new_best() const;
   /// For the end of the program: it has saved this step, or this is an error.
   void save_last();
   /// The end of the run's files and lines. `how` it ended, for history.jsonl.
@@ -77,8 +82,9 @@ class TrainingLoop {
   std::string stop_for_;   // what rank 0 stops for, signals apart
   bool stopping_ = false;  // agreed on by all ranks
   int stop_signal_ = 0;    // the same: a signal that some rank has received; 0: none
-  PassProgress passes_;    // for the trainer's timers, which it must outlive
-  StepTrace trace_;        // before the trainer, which refers to the backend's operations
+  SavedStep saved_step_;
+  PassProgress passes_;  // for the trainer's timers, which it must outlive
+  StepTrace trace_;      // before the trainer, which refers to the backend's operations
   Trainer trainer_;
   SkippedStepPolicy skips_;
   RunOutputs outputs_;

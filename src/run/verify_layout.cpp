@@ -44,7 +44,7 @@ std::string grid_text(const Config& config) {
 
 // What is kept of the plays on one rank, in the host's memory: the gradients of all their steps, and the parameters.
 std::size_t kept_bytes(const MemoryPlan& plan, std::int64_t steps, bool own_precision) {
-  const std::int64_t copies = steps * (own_precision ? 2 : 1) + 1;
+  const std::int64_t copies = (steps + 1) * (own_precision ? 2 : 1);
   return static_cast<std::size_t>(plan.parameters * copies) * sizeof(float);
 }
 
@@ -184,10 +184,10 @@ double unit_roundoff(DType type) {
 /// go.
 void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& guide, const PlayedSteps& expected,
                       ParityReport& report) {
-  if (!plays.world.any_rank(plays.world.rank() == 0 && report.first_step_beyond() > 0)) return;
+  if (!plays.world.any_rank(plays.world.rank() == 0 && report.steps_to_explain() > 0)) return;
   plays.log.info("more than is usual: one rank plays again, with other rounding errors, to see how far these go");
   on_one_rank(plays, [&](const auto& with_trainer) {
-    std::size_t step = report.first_step_beyond();
+    std::size_t step = report.steps_to_explain();
     std::uint64_t seed = 0;
     for (int left = kRoundingPlays; step > 0 && left > 0; --left) {
       // Another loss scale rounds the whole backward otherwise, gradients that fp16 can hardly hold above all.
@@ -197,10 +197,11 @@ void measure_rounding(const Plays& plays, const Config& one, const PlayedSteps& 
         const double times = left % 2 == 0 ? 1 : 4;
         perturb_weights(trainer, plays.device(), times * unit_roundoff(one.precision.dtype()), ++seed);
         const auto steps = static_cast<std::int64_t>(step);
-        report.allow_rounding(play_along(trainer, grid, plays.device(), guide, expected, steps).comparison.steps,
-                              times);
+        const PlayComparison moved = play_along(trainer, grid, plays.device(), guide, expected, steps).comparison;
+        report.allow_rounding(moved.steps, times);
+        report.allow_update_rounding(moved.parameters);
       });
-      const std::size_t next = report.first_step_beyond();
+      const std::size_t next = report.steps_to_explain();
       if (next > step) left = kRoundingPlays + 1;  // a later step gets as many plays
       step = next;
     }

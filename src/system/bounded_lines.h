@@ -17,6 +17,8 @@ class BoundedLines {
   explicit BoundedLines(const std::string& path, std::uint64_t first = 0)
       : file_(path, ErrorKind::filesystem), read_(std::min(first, file_.bytes())) {}
 
+  /// Passes over all but the whole lines in the last `bytes` of the file; whether there was more.
+  bool go_to_last(std::uint64_t bytes);
   /// The next line without its end; false at the end of the file. A longer line comes cut, with `too_long` true.
   bool next(std::string& line, bool& too_long);
   /// Whether the line that came last had an end: one that is still being written has none.

@@ -99,7 +99,8 @@ int addresses_above(const void* frame, std::span<void*> addresses) {
 /// Async-signal-safe but for backtrace() itself, which is when it has been called once before. Once a process.
 void write_stack(std::string_view why) {
   if (stack_written.exchange(true)) return;
-  int file = file_name[0] == '\0' ? -1 : ::open(file_name.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int file =
+      file_name[0] == '\0' ? -1 : ::open(file_name.data(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   const bool opened = file >= 0;
   if (!opened) file = STDERR_FILENO;
   SafeLine line;

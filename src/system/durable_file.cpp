@@ -67,35 +67,115 @@ void EarlyFlush::written(std::size_t bytes) {
   static_cast<void>(::sync_file_range(file_, 0, 0, SYNC_FILE_RANGE_WRITE));
 }
 
-void write_durably(const std::string& path, std::string_view contents) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  int reason = file < 0 ? errno : 0;
+namespace {
+
+/// A new file; `sync`: on the disk when this returns.
+void write_new_file(const std::string& path, std::string_view contents, bool sync) {
+  int file = -1;
+  do {
+    file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file < 0 && errno == EINTR);
+  if (file < 0) fail_with_errno("create", path);
+  int reason = 0;
   while (reason == 0 && !contents.empty()) {
     const ssize_t written = ::write(file, contents.data(), contents.size());
     if (written >= 0) contents.remove_prefix(static_cast<std::size_t>(written));
     if (written < 0 && errno != EINTR) reason = errno;
   }
-  if (file >= 0 && ::close(file) != 0 && reason == 0) reason = errno;
-  if (reason != 0) fail(ErrorKind::filesystem, "{}: cannot write it: {}", path, errno_text(reason));
-  sync_path(path);
+  while (sync && reason == 0 && ::fsync(file) != 0) {
+    if (errno != EINTR) reason = errno;
+  }
+  // Network file systems may report a failed write only here.
+  if (::close(file) != 0 && reason == 0 && errno != EINTR) reason = errno;
+  if (reason == 0) return;
+  remove_quietly(path);
+  fail(ErrorKind::filesystem, "cannot write {}: {}", path, errno_text(reason));
 }
 
-void create_durably(const std::string& path, std::string_view contents) {
+void write_and_rename(const std::string& path, std::string_view contents, bool sync) {
   const std::string temporary = temporary_name(path);
+  write_new_file(temporary, contents, sync);
   try {
-    write_durably(temporary, contents);
+    rename_or_fail(temporary, path);
+  } catch (const Error&) {
+    remove_quietly(temporary);
+    throw;
+  }
+}
+
+}  // namespace
+
+void create_file_durably(const std::string& path, std::string_view contents) {
+  write_new_file(path, contents, true);
+}
+
+void replace_file_durably(const std::string& path, std::string_view contents) {
+  write_and_rename(path, contents, true);
+  sync_path(folder_of(path));
+}
+
+void replace_file(const std::string& path, std::string_view contents) {
+  write_and_rename(path, contents, false);
+}
+
+std::string keep_as(const std::string& path, const std::string& suffix) {
+  std::string name = path + suffix;
+  for (int number = 2;; ++number) {
+    if (::link(path.c_str(), name.c_str()) == 0) return name;
+    int reason = errno;
+    std::error_code error;
+    if (reason != EEXIST && fs::copy_file(path, name, error)) {
+      sync_path(name);
+      return name;
+    }
+    if (reason != EEXIST) reason = error.value();
+    if (reason != EEXIST) fail(ErrorKind::filesystem, "cannot keep {} as {}: {}", path, name, errno_text(reason));
+    name = fmt::format("{}{}{}", path, suffix, number);
+  }
+}
+
+void check_output(const OutputFile& output) {
+  if (output.path.empty()) return;
+  const std::string called = output.option + " " + output.path, folder = folder_of(output.path);
+  std::error_code unknown;
+  verify(fs::is_directory(folder, unknown), ErrorKind::filesystem, "{}: there is no folder {}; make it first", called,
+         folder);
+  const fs::file_status status = status_of(output.path);
+  if (!fs::exists(status)) return;
+  verify(!fs::is_directory(status), ErrorKind::filesystem, "{} is a folder; name a file", called);
+  verify(!fs::is_symlink(status), ErrorKind::filesystem, "{} is a symbolic link; name the file itself", called);
+  verify(fs::is_regular_file(status), ErrorKind::filesystem, "{} is not a regular file; name one", called);
+  for (const std::string& input : output.inputs) {
+    verify(!fs::equivalent(output.path, input, unknown), ErrorKind::configuration,
+           "{} is a file that this command reads; name another one", called);
+  }
+  verify(output.force, ErrorKind::configuration,
+         "{}: there is such a file; name another one, or replace it with --force", called);
+}
+
+void publish_output(const std::string& temporary, const OutputFile& output) {
+  try {
+    check_output(output);
+    if (output.force) return rename_durably(temporary, output.path);
   } catch (const Error&) {
     remove_quietly(temporary);
     throw;
   }
   // Both refuse a name that is taken; file systems without links have the second.
-  int reason = ::link(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
+  int reason = ::link(temporary.c_str(), output.path.c_str()) == 0 ? 0 : errno;
   if (reason != 0 && reason != EEXIST) {
-    reason = ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+    reason = ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, output.path.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
   }
   remove_quietly(temporary);
-  if (reason != 0) fail(ErrorKind::filesystem, "{}: cannot be made: {}", path, errno_text(reason));
-  sync_path(folder_of(path));
+  if (reason != 0) fail(ErrorKind::filesystem, "{}: cannot be made: {}", output.path, errno_text(reason));
+  sync_path(folder_of(output.path));
+}
+
+void write_output(const OutputFile& output, std::string_view contents) {
+  if (output.path.empty()) return;
+  const std::string temporary = temporary_name(output.path);
+  create_file_durably(temporary, contents);
+  publish_output(temporary, output);
 }
 
 void rename_durably(const std::string& from, const std::string& to) {
@@ -161,7 +241,7 @@ void Publication::add(std::string temporary, std::string name) {
 
 void Publication::write(const std::string& name, std::string_view contents) {
   add(temporary_name(name), name);
-  write_durably(files_.back().temporary, contents);
+  create_file_durably(files_.back().temporary, contents);
 }
 
 void Publication::move_aside(File& file) {

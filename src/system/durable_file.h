@@ -28,12 +28,17 @@ class EarlyFlush {
   std::size_t waiting_ = 0;
 };
 
-/// Creates or overwrites a file with these contents and flushes it.
-void write_durably(const std::string& path, std::string_view contents);
-/// The same for a file that must not exist yet: it appears complete, or what has its name stays as it is.
-void create_durably(const std::string& path, std::string_view contents);
+/// Creates a file with these contents, which must not exist, and flushes it. Where that fails there is none.
+void create_file_durably(const std::string& path, std::string_view contents);
+/// Replaces a file at once, by way of a name that no other process uses; a link is replaced, not followed.
+void replace_file_durably(const std::string& path, std::string_view contents);
+/// The same without waiting for the disk, for what can be made again: after a power failure the file may be empty.
+void replace_file(const std::string& path, std::string_view contents);
 /// rename(2), then flushes the folder that holds `to`. `from` must have been synced before.
 void rename_durably(const std::string& from, const std::string& to);
+/// Gives a file a second name as well, PATH + `suffix`, or the first of PATH + `suffix`2, 3, ... that is free, and
+/// returns it; where the file system has no links it is a copy's.
+std::string keep_as(const std::string& path, const std::string& suffix);
 /// The folder part of a path: "." if there is none.
 std::string folder_of(const std::string& path);
 /// Removes a file if it is there; never throws (for cleaning up after another error).
@@ -46,6 +51,19 @@ bool is_behind_temporary(std::string_view rest);
 /// Removes the temporary files of these names, all in one folder, which killed processes have left. For who alone
 /// writes them; what cannot be removed stays.
 void remove_temporaries(const std::vector<std::string>& names) noexcept;
+
+/// A file that a command writes because its user named it.
+struct OutputFile {
+  std::string option, path;              ///< "--output" and "best.json"; no path: there is none to write
+  bool force = false;                    ///< it may replace another file
+  std::vector<std::string> inputs = {};  ///< files of the same command: it never replaces these
+};
+/// For the beginning, before there is work that would be lost. Error(configuration) for a name that is taken or an
+/// input's; Error(filesystem) where there is no folder for it, or a link, a folder or a device has its name.
+void check_output(const OutputFile& output);
+/// The same check, then a complete and synced file takes its name in one step; or there is none.
+void publish_output(const std::string& temporary, const OutputFile& output);
+void write_output(const OutputFile& output, std::string_view contents);
 
 /// Whether this file may take that name without asking: nothing has it, or a file of the same contents.
 bool replaces_nothing_else(const std::string& temporary, const std::string& name);

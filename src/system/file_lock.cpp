@@ -89,6 +89,11 @@ bool FileLock::has_its_name() const {
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+bool FileLock::was_moved() const {
+  struct stat opened {};
+  return ::fstat(file_, &opened) == 0 && opened.st_nlink > 0 && !has_its_name();
+}
+
 std::string lock_holder(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return "";
@@ -101,8 +106,22 @@ std::string lock_holder(const std::string& path) {
   return holder;
 }
 
+MadeFolders::MadeFolders(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path()) made_.push_back(at.string());
+  fs::create_directories(folder, error);
+  if (error) fail(ErrorKind::filesystem, "{}: cannot make this folder: {}", folder, errno_text(error.value()));
+  for (const std::string& made : made_) sync_path(folder_of(made));
+}
+
+MadeFolders::~MadeFolders() {
+  for (const std::string& made : made_) ::rmdir(made.c_str());  // only what is empty goes
+}
+
 TargetLock::TargetLock(const std::string& target)
-    : path_(folder_of(target) + "/." + std::filesystem::path(target).filename().string() + ".lock") {
+    : path_(folder_of(target) + "/." + std::filesystem::path(target).filename().string() + ".lock"),
+      folders_(folder_of(target)) {
   do {  // until it is not the file of a command that has just removed it and ended
     lock_ = std::make_unique<FileLock>(path_);
     if (lock_->outcome() != FileLock::Outcome::in_use) continue;

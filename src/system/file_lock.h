@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace megatron {
 
@@ -23,6 +24,8 @@ class FileLock {
   const std::string& reason() const { return reason_; }
   /// Whether the file still has the name it was opened by. Error(filesystem) if that cannot be seen.
   bool has_its_name() const;
+  /// Whether the file has another name than that by now: it was moved, perhaps with its folder.
+  bool was_moved() const;
   /// After another FileLock of this process on the same file has gone, which took the lock with it.
   void lock_again();
 
@@ -32,11 +35,24 @@ class FileLock {
   Outcome outcome_ = Outcome::held;
 };
 
-/// Of a file, a folder or a prefix of files: FOLDER/.NAME.lock, which goes away with this. Where the file system has no
-/// locks there is a warning on standard error and no protection.
+/// A folder with its parents, made where they are not there; those that are empty again go away with this.
+class MadeFolders {
+ public:
+  /// Error(filesystem) where that cannot be.
+  explicit MadeFolders(const std::string& folder);
+  ~MadeFolders();
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+
+ private:
+  std::vector<std::string> made_;  // the innermost first
+};
+
+/// Of a file, a folder or a prefix of files: FOLDER/.NAME.lock, which goes away with this, in a folder that
+/// is made if need be. Where the file system has no locks there is a warning on standard error and no protection.
 class TargetLock {
  public:
-  /// The folder must be there. Error(filesystem) that names host and process if another command writes there.
+  /// Error(filesystem) that names host and process if another command writes there, or a folder that cannot be made.
   explicit TargetLock(const std::string& target);
   ~TargetLock();
   TargetLock(const TargetLock&) = delete;
@@ -44,6 +60,7 @@ class TargetLock {
 
  private:
   std::string path_;
+  MadeFolders folders_;
   std::unique_ptr<FileLock> lock_;
 };
 

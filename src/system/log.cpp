@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 
+#include "system/errno_text.h"
 #include "system/regular_file.h"
 #include "text/text.h"
 
@@ -56,13 +56,12 @@ void Log::append_to(const std::string& path) {
     file_ = open_for_append(path);
     if (file_ < 0) error = errno;
   }
-  if (error != 0) warning("cannot write {}: {}; continuing without this file", path, std::strerror(error));
+  if (error != 0) warning("cannot write {}: {}; continuing without this file", path, errno_text(error));
 }
 
 void Log::write_to_file(std::string_view text) {
   if (file_ < 0) return;
-  struct stat status {};
-  if (::fstat(file_, &status) == 0 && status.st_nlink == 0) {  // the file was deleted: begin a new one
+  if (!has_name(file_, path_)) {  // it was removed or moved: begin a new one
     const int reopened = open_for_append(path_);
     if (reopened >= 0) {
       ::close(file_);

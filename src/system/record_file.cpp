@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
+#include "system/errno_text.h"
 #include "system/regular_file.h"
 
 namespace megatron {
@@ -18,10 +18,15 @@ RecordFile::~RecordFile() {
 }
 
 bool RecordFile::ensure_open() {
+  if (file_ >= 0 && has_name(file_, path_)) return true;
+  const int opened = open_for_append(path_);
   struct stat status {};
-  if (file_ >= 0 && ::fstat(file_, &status) == 0 && status.st_nlink > 0) return true;
+  const bool moved = file_ >= 0 && ::fstat(file_, &status) == 0 && status.st_nlink > 0;
+  if (opened < 0 && moved) return true;
+  const int reason = errno;
   if (file_ >= 0) ::close(file_);
-  file_ = open_for_append(path_);
+  file_ = opened;
+  errno = reason;
   return file_ >= 0;
 }
 
@@ -51,7 +56,7 @@ bool RecordFile::write_all(std::string_view text) {
 }
 
 bool RecordFile::warn_once(int error) {
-  if (!warned_) log_.warning("cannot write {}: {}; {}", path_, std::strerror(error), lost_);
+  if (!warned_) log_.warning("cannot write {}: {}; {}", path_, errno_text(error), lost_);
   warned_ = true;
   return false;
 }

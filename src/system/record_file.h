@@ -1,8 +1,8 @@
 // RecordFile: a file that grows by whole records, such as lines, while a run is under way.
 //
 // Writing never ends the run: where a record cannot be written a warning is given once and records are lost, of which
-// none is left torn. A file that vanishes is begun anew. Records are handed to the system at once, so that they survive
-// the end of the process, however that comes.
+// none is left torn. A file that was removed is begun anew; one whose folder was moved away is written on until there
+// is such a folder again. Records are handed to the system at once, so that they survive the end of the process.
 #pragma once
 
 #include <string>

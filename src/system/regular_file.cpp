@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "system/errno_text.h"
+#include "text/foreign_text.h"
 
 namespace megatron {
 
@@ -25,6 +27,12 @@ RegularFile::RegularFile(std::string path, ErrorKind kind) : path_(std::move(pat
   const bool regular = S_ISREG(info.st_mode);
   if (reason == 0 && regular) {
     bytes_ = static_cast<std::uint64_t>(info.st_size);
+    try {
+      refuse_lfs_pointer(descriptor_, bytes_, path_, kind_);
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
     return;
   }
   ::close(descriptor_);  // no destructor runs for what was never constructed
@@ -36,10 +44,18 @@ RegularFile::~RegularFile() {
   ::close(descriptor_);
 }
 
+void refuse_lfs_pointer(int descriptor, std::uint64_t bytes, const std::string& path, ErrorKind kind) {
+  if (bytes > kLongestLfsPointer) return;
+  char beginning[64];
+  const ssize_t read = ::pread(descriptor, beginning, sizeof beginning, 0);
+  const std::string advice = lfs_advice({beginning, static_cast<std::size_t>(std::max<ssize_t>(read, 0))});
+  verify(advice.empty(), kind, "{}: {}", path, advice);
+}
+
 int open_for_append(const std::string& path) {
   int descriptor = -1;
   do {
-    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   } while (descriptor < 0 && errno == EINTR);
   if (descriptor < 0) return -1;
   struct stat info {};
@@ -52,6 +68,13 @@ int open_for_append(const std::string& path) {
   ::close(descriptor);
   errno = reason;
   return -1;
+}
+
+bool has_name(int descriptor, const std::string& path) {
+  struct stat opened {
+  }, named{};
+  if (::lstat(path.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return ::fstat(descriptor, &opened) != 0 || (opened.st_dev == named.st_dev && opened.st_ino == named.st_ino);
 }
 
 void RegularFile::read(std::uint64_t first, void* to, std::uint64_t bytes) const {

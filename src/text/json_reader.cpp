@@ -24,6 +24,7 @@ bool is_special(char c) {
 
 void JsonReader::unexpected(const std::string& expected) const {
   if (position_ >= text_.size()) fail_at(position_, fmt::format("expected {}, found the end", expected));
+  if (text_.substr(position_, 4) == "null") fail_at(position_, fmt::format("expected {}, found null", expected));
   const char found = text_[position_];
   const auto code = static_cast<unsigned char>(found);
   fail_at(position_, found > ' ' && found <= '~' ? fmt::format("expected {}, found '{}'", expected, found)
@@ -67,18 +68,19 @@ std::size_t JsonReader::plain_end(std::size_t from) const {
   return from;
 }
 
-std::string_view JsonReader::string(std::string& buffer) {
+std::string_view JsonReader::string(std::string& buffer, bool takes_halves) {
   expect('"', "a string");
   const std::size_t begin = position_;
   position_ = plain_end(begin);
   if (position_ < text_.size() && text_[position_] == '"') return text_.substr(begin, position_++ - begin);
   buffer.assign(text_, begin, position_ - begin);
-  unescape(buffer);
+  unescape(buffer, takes_halves);
   return buffer;
 }
 
-/// Appends the rest of a string, which continues with an escape or an error.
-void JsonReader::unescape(std::string& buffer) {
+/// Appends the rest of a string, which continues with an escape or an error. Half a surrogate pair is U+FFFD, or an
+/// error.
+void JsonReader::unescape(std::string& buffer, bool takes_halves) {
   while (true) {
     if (position_ >= text_.size()) fail_at(position_, "a string without its closing quote");
     const char special = text_[position_];
@@ -101,11 +103,19 @@ void JsonReader::unescape(std::string& buffer) {
       case 'u': {
         std::uint32_t code = four_digits();
         if (code >= 0xD800 && code <= 0xDBFF && text_.substr(position_, 2) == "\\u") {
+          const std::size_t second = position_;
           position_ += 2;
           const std::uint32_t low = four_digits();
-          code = low >= 0xDC00 && low <= 0xDFFF ? 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00) : code;
+          if (low >= 0xDC00 && low <= 0xDFFF) {
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+          } else {
+            position_ = second;  // another character, or another half
+          }
         }
-        if (code >= 0xD800 && code <= 0xDFFF) fail_at(escape, "half of a surrogate pair, which is no character");
+        if (code >= 0xD800 && code <= 0xDFFF) {
+          if (!takes_halves) fail_at(escape, "half of a surrogate pair, which is no character");
+          code = 0xFFFD;
+        }
         append_utf8(buffer, code);
         break;
       }
@@ -173,19 +183,20 @@ void JsonReader::skip_number() {
 
 void JsonReader::skip_string() {
   std::string unused;
-  string(unused);
+  string(unused, python_);
 }
 
 void JsonReader::skip_scalar() {
   const char c = peek();
   if (c == '"') return skip_string();
+  const auto take_word = [&](std::string_view word) {
+    const bool found = text_.substr(position_, word.size()) == word;
+    position_ += found ? word.size() : 0;
+    return found;
+  };
+  if (python_ && (take_word("NaN") || take_word("Infinity") || take_word("-Infinity"))) return;
   if (c == '-' || is_digit(c)) return skip_number();
-  for (const std::string_view word : {"true", "false", "null"}) {
-    if (text_.substr(position_, word.size()) == word) {
-      position_ += word.size();
-      return;
-    }
-  }
+  if (take_word("true") || take_word("false") || take_word("null")) return;
   unexpected("a value");
 }
 

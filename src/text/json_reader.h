@@ -1,4 +1,4 @@
-// JsonReader: reads JSON text (RFC 8259, strictly) from front to back, without building a tree.
+// JsonReader: reads JSON text (RFC 8259) from front to back, without building a tree.
 //
 // For what is long and simple: a corpus of records of which one string is wanted, a vocabulary of fifty thousand lines.
 // Time is linear in the text whatever it holds; memory is one string and a bit a level of nesting. The text must be
@@ -17,12 +17,18 @@ namespace megatron {
 /// Not an Error: the caller knows the file and what to do about it.
 struct JsonError {
   std::string reason;
-  std::size_t at = 0;  ///< byte of the text
+  std::size_t at = 0;    ///< byte of the text
+  std::string key = {};  ///< in whose value it is, the innermost one; empty outside of objects
 };
+
+/// python: what json.dumps writes besides JSON is taken where it is of no interest: NaN, Infinity and -Infinity as
+/// values that are skipped, half surrogate pairs in these and in keys (as U+FFFD).
+enum class JsonDialect { strict, python };
 
 class JsonReader {
  public:
-  explicit JsonReader(std::string_view text) : text_(text) {}
+  explicit JsonReader(std::string_view text, JsonDialect dialect = JsonDialect::strict)
+      : text_(text), python_(dialect == JsonDialect::python) {}
 
   std::size_t position() const { return position_; }
   /// Goes to what comes next, and says which character that is; '\0' at the end.
@@ -32,7 +38,9 @@ class JsonReader {
   /// Takes it, or throws: "expected <what>, found ...".
   void expect(char c, const char* what);
   /// A string that comes next. A view of the text, or of `buffer` if there was something to unescape.
-  std::string_view string(std::string& buffer);
+  std::string_view string(std::string& buffer) { return string(buffer, false); }
+  /// The same of a key.
+  std::string_view key(std::string& buffer) { return string(buffer, python_); }
   /// A whole number without sign, fraction or exponent, below 10^18.
   std::uint64_t integer();
   /// Any value.
@@ -45,12 +53,14 @@ class JsonReader {
   [[noreturn]] void fail_at(std::size_t at, std::string reason) const { throw JsonError{std::move(reason), at}; }
   void skip_string();
   std::size_t plain_end(std::size_t from) const;
-  void unescape(std::string& buffer);
+  std::string_view string(std::string& buffer, bool takes_halves);
+  void unescape(std::string& buffer, bool takes_halves);
   std::uint32_t four_digits();
   void skip_scalar();
   void skip_number();
 
   std::string_view text_;
+  bool python_;
   std::size_t position_ = 0;
 };
 
@@ -62,10 +72,15 @@ void visit_object(JsonReader& json, const char* what, const Visit& visit) {
   if (json.take('}')) return;
   std::string buffer;
   do {
-    const std::string_view key = json.string(buffer);
+    const std::string_view key = json.key(buffer);
     json.expect(':', "':' after a key");
     json.peek();
-    visit(key);
+    try {
+      visit(key);
+    } catch (JsonError& error) {
+      if (error.key.empty()) error.key = key;
+      throw;
+    }
   } while (json.take(','));
   json.expect('}', "',' or '}'");
 }

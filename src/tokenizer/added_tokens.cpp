@@ -24,52 +24,88 @@ bool is_space(CodePoint c) {
 }
 
 bool is_word(CodePoint c) {
-  if (c.bytes == 0) return false;
-  const auto words = word_ranges();
-  const auto after =
-      std::upper_bound(words.begin(), words.end(), c.value,
-                       [](std::uint32_t value, const CodePointRange& range) { return value < range.first; });
-  return after != words.begin() && c.value <= std::prev(after)->last;
+  return c.bytes > 0 && contains(word_ranges(), c.value);
 }
 
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
-  for (const AddedToken& token : tokens_) ++first_byte_[static_cast<unsigned char>(token.content[0]) + 1u];
-  for (std::size_t byte = 1; byte < first_byte_.size(); ++byte) first_byte_[byte] += first_byte_[byte - 1];
+  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+    return std::lexicographical_compare(a.content.rbegin(), a.content.rend(), b.content.rbegin(), b.content.rend());
+  });
+  add_nodes();
+  link_nodes();
 }
 
-/// The longest token that the text, which is not empty, begins with; nullptr if none does.
-const AddedToken* AddedTokens::longest_at(std::string_view text) const {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const AddedToken *low = tokens_.data() + first_byte_[first], *high = tokens_.data() + first_byte_[first + 1u];
-  const AddedToken* longest = nullptr;
-  for (std::size_t length = 1; low != high;
-       ++length) {  // low .. high: tokens that have `length` bytes in common with it
-    if (low->content.size() == length) longest = low;
-    while (low != high && low->content.size() == length) ++low;
-    if (length == text.size()) break;
-    const auto byte_of = [&](const AddedToken& token) { return static_cast<unsigned char>(token.content[length]); };
-    const auto byte = static_cast<unsigned char>(text[length]);
-    low = std::partition_point(low, high, [&](const AddedToken& token) { return byte_of(token) < byte; });
-    high = std::partition_point(low, high, [&](const AddedToken& token) { return byte_of(token) == byte; });
+void AddedTokens::add_nodes() {
+  struct Group {
+    std::uint32_t begin, end;  // of the tokens whose last bytes lead to this node
+  };
+  std::vector<Group> level = {{0, static_cast<std::uint32_t>(tokens_.size())}}, next;
+  nodes_.push_back({});
+  for (std::size_t depth = 0, node = 0; !level.empty(); ++depth, level.swap(next)) {
+    next.clear();
+    const auto byte_at = [&](std::uint32_t token) {
+      return static_cast<unsigned char>(tokens_[token].content.rbegin()[static_cast<std::ptrdiff_t>(depth)]);
+    };
+    for (auto [begin, end] : level) {
+      nodes_[node].first_child = static_cast<std::uint32_t>(nodes_.size());
+      if (begin < end && tokens_[begin].content.size() == depth)
+        nodes_[node].longest = begin + 1;  // the first of equals
+      while (begin < end && tokens_[begin].content.size() == depth) ++begin;
+      while (begin < end) {
+        std::uint32_t stop = begin + 1;
+        while (stop < end && byte_at(stop) == byte_at(begin)) ++stop;
+        nodes_.push_back({.byte = byte_at(begin)});
+        next.push_back({begin, stop});
+        begin = stop;
+      }
+      ++node;
+    }
   }
-  return longest;
-}
-
-AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) const {
-  for (std::size_t at = from; at < text.size(); ++at) {
-    const auto first = static_cast<unsigned char>(text[at]);
-    if (first_byte_[first] == first_byte_[first + 1u]) continue;
-    if (const AddedToken* token = longest_at(text.substr(at))) return {token, at, at + token->content.size()};
+  nodes_.push_back({.first_child = static_cast<std::uint32_t>(nodes_.size())});  // where the last node's children end
+  for (std::uint32_t node = nodes_[0].first_child; node < nodes_[1].first_child; ++node) {
+    roots_[nodes_[node].byte] = node;
   }
-  return {};
 }
 
-bool AddedTokens::is_taken(std::string_view text, const Match& match, bool special_tokens) {
-  if (match.token->special && !special_tokens) return false;
+void AddedTokens::link_nodes() {
+  for (std::uint32_t parent = 0; parent + 1 < nodes_.size(); ++parent) {
+    for (std::uint32_t node = nodes_[parent].first_child; node < nodes_[parent + 1].first_child; ++node) {
+      std::uint32_t at = parent, next = 0;
+      while (at != 0 && next == 0) next = child(at = nodes_[at].shorter, nodes_[node].byte);
+      nodes_[node].shorter = next;
+      if (nodes_[node].longest == 0) nodes_[node].longest = nodes_[next].longest;
+    }
+  }
+}
+
+/// 0 if there is none.
+std::uint32_t AddedTokens::child(std::uint32_t node, unsigned char byte) const {
+  if (node == 0) return roots_[byte];
+  const auto begin = nodes_.begin() + nodes_[node].first_child, end = nodes_.begin() + nodes_[node + 1].first_child;
+  const auto found = std::lower_bound(begin, end, byte, [](const Node& a, unsigned char b) { return a.byte < b; });
+  return found != end && found->byte == byte ? static_cast<std::uint32_t>(found - nodes_.begin()) : 0;
+}
+
+/// The longest token that begins at each place, the last place first.
+std::vector<AddedTokens::Match> AddedTokens::find(std::string_view text) const {
+  std::vector<Match> matches;
+  std::uint32_t node = 0;
+  for (std::size_t at = text.size(); at-- > 0;) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    std::uint32_t next = child(node, byte);
+    while (next == 0 && node != 0) next = child(node = nodes_[node].shorter, byte);
+    node = next;
+    if (nodes_[node].longest == 0) continue;
+    const AddedToken& token = tokens_[nodes_[node].longest - 1];
+    matches.push_back({&token, at, at + token.content.size()});
+  }
+  return matches;
+}
+
+bool AddedTokens::is_taken(std::string_view text, const Match& match, const PartBorders& borders) {
+  if (match.token->special && !borders.special(match.begin, match.end)) return false;
   if (!match.token->single_word) return true;
   return !is_word(last_code_point(text.substr(0, match.begin))) &&
          !is_word(first_code_point(text.substr(match.end, 4)));

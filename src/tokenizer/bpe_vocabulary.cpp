@@ -26,7 +26,7 @@ void read_tokens(const NamedText& file, BpeBuilder& builder) {
     }
     json.expect_end();
   } catch (const JsonError& error) {
-    file.fail_at(error.at, "not valid JSON (byte {} of the file): {}", error.at + 1, error.reason);
+    file.fail_json(error, "not valid JSON");
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/text_normalizer.h"
 #include "tokenizer/token_index.h"
 
 namespace megatron {
@@ -34,8 +35,8 @@ struct BpeVocabulary {
   std::int32_t end_of_text = 0;              ///< id of the token that ends documents
   std::string vocab_text, merge_text;        ///< the files as they were
   // Of tokenizer.json (tokenizer_json.h):
-  std::string tokenizer_text;  ///< the file as it was, instead of those two
-  bool nfc = false;            ///< texts are put into Unicode's normalization form C first
+  std::string tokenizer_text;              ///< the file as it was, instead of those two
+  std::vector<NormalizerStep> normalizer;  ///< what is done to texts first
   SplitPattern pattern = SplitPattern::gpt2;
   bool add_prefix_space = false;  ///< a text that does not begin with a space is encoded as if it did
   bool ignore_merges = false;     ///< a piece that is one of whole_pieces is that token, whatever the merges make of it
@@ -45,7 +46,7 @@ struct BpeVocabulary {
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 /// The token that ends documents is the first of these that a vocabulary has.
-inline constexpr std::string_view kEndOfTextNames[] = {kEndOfText, "<|end_of_text|>", "</s>", "<eos>"};
+inline constexpr std::string_view kEndOfTextNames[] = {kEndOfText, "<|end_of_text|>", "</s>", "<eos>", "<EOT>"};
 inline constexpr std::uint64_t kMostTokens = 1'000'000;
 inline constexpr std::uint64_t kLargestVocabularyFile = 64 << 20;
 inline constexpr std::size_t kLongestToken = 4096;  ///< bytes

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "tokenizer/part_borders.h"
 #include "tokenizer/tokenizer_export.h"
 
 namespace megatron {
@@ -10,10 +11,15 @@ namespace {
 
 class ByteEncoder final : public Encoder {
  public:
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    const std::size_t start = ids.size();
-    ids.resize(start + text.size());
-    for (std::size_t i = 0; i < text.size(); ++i) ids[start + i] = static_cast<unsigned char>(text[i]);
+  ByteEncoder() : Encoder(SpecialTokens::text) {}
+
+ private:
+  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
+    const std::size_t start = output.ids.size();
+    output.ids.resize(start + text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) output.ids[start + i] = static_cast<unsigned char>(text[i]);
+    if (output.part_of == nullptr) return;
+    for (std::size_t i = 0; i < text.size(); ++i) output.part_of->push_back(borders.part_at(i));
   }
 };
 

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/philox.h"
-#include "characters/normalization.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/piece_scanner.h"
+#include "tokenizer/rank_file.h"
 #include "tokenizer/tokenizer_export.h"
 #include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_pipeline.h"
 
 namespace megatron {
 
@@ -38,20 +41,27 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
     }
     if (any) all += "then ";
   }
-  if (vocabulary.nfc) all += "NFC,";
+  for (const NormalizerStep& step : vocabulary.normalizer) {
+    all += written_normalizer({step}).at("type").get<std::string>() + ",";
+  }
   if (vocabulary.ignore_merges) all += "tokens before merges,";
   if (vocabulary.pattern != SplitPattern::gpt2) all += fmt::format("split {},", static_cast<int>(vocabulary.pattern));
   return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
+}
+
+BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows) {
+  if (!merge_file.empty()) return read_bpe_vocabulary(vocab_file, merge_file);
+  return is_rank_file(vocab_file) ? read_rank_file(vocab_file, rows) : read_tokenizer_json(vocab_file, rows);
 }
 
 /// Those that are looked for before the normalizer, or after it in what that makes of them. The token that ends
 /// documents is special even where a file does not say so.
 AddedTokens added_tokens(const BpeVocabulary& vocabulary, bool normalized) {
   std::vector<AddedToken> tokens;
-  std::string buffer;
+  TextNormalizer normalizer(vocabulary.normalizer, InvalidBytes::kept);
   for (AddedToken token : vocabulary.added) {
     if (token.normalized != normalized) continue;
-    if (normalized && vocabulary.nfc) token.content = std::string(normalized_nfc(token.content, buffer));
+    if (normalized) token.content = std::string(normalizer.normalized(token.content));
     if (token.id == vocabulary.end_of_text) token.special = true;
     tokens.push_back(std::move(token));
   }
@@ -62,31 +72,50 @@ class Gpt2Encoder final : public Encoder {
  public:
   Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules, const AddedTokens& added,
               const AddedTokens& normalized_added, SpecialTokens special)
-      : vocabulary_(vocabulary),
+      : Encoder(special),
+        vocabulary_(vocabulary),
         rules_(rules),
         added_(added),
         normalized_added_(normalized_added),
-        special_tokens_(special == SpecialTokens::tokens),
+        normalizer_(vocabulary.normalizer, InvalidBytes::kept),
         scanner_(vocabulary.pattern),
         short_pieces_(kShortPieceBits),
         long_pieces_(kLongPieceBits) {}
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    const auto push = [&](std::int32_t id) { ids.push_back(id); };
-    const auto encode_normalized = [&](std::string_view part) {
-      if (vocabulary_.nfc) part = normalized_nfc(part, normalized_);
-      normalized_added_.split(
-          part, special_tokens_, [&](std::string_view rest) { encode_part(rest, ids); }, push);
+ private:
+  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
+    const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
+    const auto encode = [&](std::string_view part, const PartBorders& inside) {
+      encode_part(part, output.ids);
+      if (output.part_of != nullptr) find_parts(part, inside, output.ids, *output.part_of);
     };
-    added_.split(text, special_tokens_, encode_normalized, push);
+    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
+      part = normalizer_.normalized(part, inside);
+      normalized_added_.split(part, inside, encode, add);
+    };
+    added_.split(text, borders, encode_normalized, add);
   }
 
- private:
+  bool gets_space(std::string_view text) const {
+    return vocabulary_.add_prefix_space && !text.empty() && text[0] != ' ';
+  }
+
   void encode_part(std::string_view text, std::vector<std::int32_t>& ids) {
-    if (!vocabulary_.add_prefix_space || text.empty() || text[0] == ' ') return encode_pieces(text, ids);
+    if (!gets_space(text)) return encode_pieces(text, ids);
     with_space_ = " ";
     with_space_ += text;
     encode_pieces(with_space_, ids);
+  }
+
+  /// The parts of the ids that follow those whose parts are known: their tokens are the bytes of `text`.
+  void find_parts(std::string_view text, const PartBorders& borders, const std::vector<std::int32_t>& ids,
+                  std::vector<std::uint32_t>& part_of) const {
+    const std::size_t space = gets_space(text) ? 1 : 0;
+    std::size_t end = 0;
+    for (std::size_t i = part_of.size(); i < ids.size(); ++i) {
+      end += vocabulary_.tokens[static_cast<std::size_t>(ids[i])].size();
+      part_of.push_back(borders.part_at(end > space ? end - space - 1 : 0));
+    }
   }
 
   void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
@@ -170,8 +199,8 @@ class Gpt2Encoder final : public Encoder {
   const BpeVocabulary& vocabulary_;
   const MergeRules& rules_;
   const AddedTokens &added_, &normalized_added_;
-  bool special_tokens_;
-  std::string normalized_, with_space_;
+  std::string with_space_;
+  TextNormalizer normalizer_;
   PieceScanner scanner_;
   ShortPieces short_pieces_;
   LongPieces long_pieces_;
@@ -180,8 +209,8 @@ class Gpt2Encoder final : public Encoder {
 
 }  // namespace
 
-Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file)
-    : vocabulary_(merge_file.empty() ? read_tokenizer_json(vocab_file) : read_bpe_vocabulary(vocab_file, merge_file)),
+Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows)
+    : vocabulary_(read(vocab_file, merge_file, rows)),
       rules_(vocabulary_),
       added_(added_tokens(vocabulary_, false)),
       normalized_added_(added_tokens(vocabulary_, true)),

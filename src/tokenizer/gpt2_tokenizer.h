@@ -1,7 +1,7 @@
-// Gpt2Tokenizer: byte-level BPE with the vocabulary of two files (bpe_vocabulary.h) or of one tokenizer.json, which may
-// be of other models than GPT-2. Byte-exact: any text, valid UTF-8 or not, is decoded to what was encoded (but for a
-// space in front, NFC and spaces around added tokens, where tokenizer.json asks for them). <|endoftext|> in a text is
-// ordinary text; its id ends documents.
+// Gpt2Tokenizer: byte-level BPE with the vocabulary of two files (bpe_vocabulary.h) or of one tokenizer.json or
+// file of ranks (rank_file.h), which may be of other models than GPT-2. Byte-exact: any text, valid UTF-8 or not, is
+// decoded to what was encoded (but for a space in front, a normalizer and spaces around added tokens, where
+// tokenizer.json asks for them). <|endoftext|> in a text is ordinary text; its id ends documents.
 #pragma once
 
 #include "tokenizer/merge_rules.h"
@@ -11,8 +11,8 @@ namespace megatron {
 
 class Gpt2Tokenizer final : public Tokenizer {
  public:
-  /// Without merge_file the other is a tokenizer.json. Errors as read_bpe_vocabulary.
-  Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file);
+  /// Without merge_file the other is a tokenizer.json, and `rows` as there. Errors as read_bpe_vocabulary.
+  Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows = 0);
 
   std::string name() const override { return "gpt2"; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "characters/letter_cases.h"
 #include "text/utf8.h"
 
 namespace megatron {
@@ -40,6 +41,7 @@ std::ptrdiff_t contraction_in_any_case(const char* at, const char* end) {
 
 PieceScanner::PieceScanner(SplitPattern pattern)
     : pattern_(pattern),
+      by_case_(pattern == SplitPattern::o200k || pattern == SplitPattern::tekken),
       classes_(pattern == SplitPattern::single_digits ? CharacterClasses::with_late_digits()
                                                       : CharacterClasses::instance()) {
   for (std::uint32_t c = 0; c < ascii_.size(); ++c) ascii_[c] = classes_.of(c);
@@ -90,6 +92,8 @@ const char* PieceScanner::any_piece_end(const char* begin, const char* end) cons
     case SplitPattern::single_digits: return single_digits_piece_end(begin, end);
     case SplitPattern::cl100k: return cl100k_piece_end(begin, end, 3);
     case SplitPattern::qwen2: return cl100k_piece_end(begin, end, 1);
+    case SplitPattern::o200k: return o200k_piece_end(begin, end, true, 3);
+    case SplitPattern::tekken: return o200k_piece_end(begin, end, false, 1);
     case SplitPattern::gpt2: break;
   }
   return gpt2_piece_end(begin, end);
@@ -127,22 +131,70 @@ const char* PieceScanner::cl100k_piece_end(const char* begin, const char* end, i
   const Character first = character_at(begin, end);
   const char* at = begin + first.bytes;
   if (first.of == CharacterClass::letter) return run_end(first.of, at, end);
-  if (first.of == CharacterClass::digit) {
-    for (int digits = 1; digits < most_digits && at < end; ++digits) {
-      const Character next = character_at(at, end);
-      if (next.of != CharacterClass::digit) break;
-      at += next.bytes;
-    }
-    return at;
-  }
+  if (first.of == CharacterClass::digit) return digits_end(at, end, most_digits);
   // One character that is no CR or LF may stand in front of letters, a space in front of signs.
   const CharacterClass next = at < end ? character_at(at, end).of : CharacterClass::space;
   if (next == CharacterClass::letter && *begin != '\r' && *begin != '\n') return run_end(next, at, end);
   if (first.of == CharacterClass::other || (*begin == ' ' && next == CharacterClass::other)) {
-    at = run_end(CharacterClass::other, at, end);
-    while (at < end && (*at == '\r' || *at == '\n')) ++at;
-    return at;
+    return signs_end(at, end, "\r\n");
   }
+  const Spaces spaces = spaces_at(begin, end);
+  return spaces.newlines_end != nullptr ? spaces.newlines_end : spaces_end(spaces, begin, end);
+}
+
+/// The end of a number whose first digit ends at `at`.
+const char* PieceScanner::digits_end(const char* at, const char* end, int most_digits) const {
+  for (int digits = 1; digits < most_digits && at < end; ++digits) {
+    const Character next = character_at(at, end);
+    if (next.of != CharacterClass::digit) break;
+    at += next.bytes;
+  }
+  return at;
+}
+
+/// The end of signs that continue at `at`, with the bytes of `after` that follow.
+const char* PieceScanner::signs_end(const char* at, const char* end, std::string_view after) const {
+  at = run_end(CharacterClass::other, at, end);
+  while (at < end && after.find(*at) != std::string_view::npos) ++at;
+  return at;
+}
+
+/// Letters and marks: upper case, then lower case. What is both (\p{Lo}, \p{M}) takes part in either. nullptr if there
+/// is no such word, even without the sign or space that may be in front of one.
+const char* PieceScanner::cased_word_end(const char* begin, const char* end) const {
+  const LetterCases& cases = LetterCases::instance();
+  const auto letter_at = [&](const char* at) -> std::pair<LetterCase, std::uint32_t> {
+    const CodePoint c = first_code_point({at, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end - at, 4))});
+    return {c.bytes == 0 ? LetterCase::none : cases.of(c.value), std::max(c.bytes, 1u)};
+  };
+  const Character first = character_at(begin, end);
+  const bool in_front =
+      first.of != CharacterClass::letter && first.of != CharacterClass::digit && *begin != '\r' && *begin != '\n';
+  const char *const word = in_front ? begin + first.bytes : begin, *at = word, *both_end = nullptr;
+  bool lower = false;
+  while (at < end) {
+    const auto [of, bytes] = letter_at(at);
+    if (of == LetterCase::none || (lower && of == LetterCase::upper)) break;
+    lower = lower || of == LetterCase::lower;
+    at += bytes;
+    if (of == LetterCase::both) both_end = at;
+  }
+  if (lower) return at;
+  if (both_end != nullptr) return both_end;  // all upper-case letters after it begin another word
+  if (in_front && letter_at(begin).first == LetterCase::both) return word;  // a mark is a word by itself
+  return at > word ? at : nullptr;
+}
+
+const char* PieceScanner::o200k_piece_end(const char* begin, const char* end, bool contractions,
+                                          int most_digits) const {
+  if (const char* const word = cased_word_end(begin, end)) {
+    return contractions && word < end && *word == '\'' ? word + contraction_in_any_case(word, end) : word;
+  }
+  const Character first = character_at(begin, end);
+  const char* const at = begin + first.bytes;
+  if (first.of == CharacterClass::digit) return digits_end(at, end, most_digits);
+  const bool sign_follows = at < end && character_at(at, end).of == CharacterClass::other;
+  if (first.of == CharacterClass::other || (*begin == ' ' && sign_follows)) return signs_end(at, end, "\r\n/");
   const Spaces spaces = spaces_at(begin, end);
   return spaces.newlines_end != nullptr ? spaces.newlines_end : spaces_end(spaces, begin, end);
 }

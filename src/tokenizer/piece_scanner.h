@@ -5,6 +5,9 @@
 //   cl100k         (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
 //                  |\s*[\r\n]+|\s+(?!\S)|\s+                                           (GPT-4, Llama 3)
 //   qwen2          cl100k with \p{N} instead of \p{N}{1,3}
+//   o200k          words end where an upper-case letter follows a lower-case one (tokenizer_pipeline.cpp has it all;
+//                  GPT-4o), and a contraction ends them
+//   tekken         o200k without contractions, and \p{N} instead of \p{N}{1,3} (Mistral)
 //
 // Written out by hand: one look at each character (the last space of a run is seen twice), so that no text is slow.
 // Defined for any bytes: one that is not part of valid UTF-8 counts as a character that is neither letter nor digit nor
@@ -14,6 +17,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "characters/character_classes.h"
 
@@ -33,16 +37,17 @@ inline std::ptrdiff_t ascii_letters(const char* at) {
   return std::countr_zero(~letters & kHigh) / 8;
 }
 
-enum class SplitPattern : std::uint8_t { gpt2, single_digits, cl100k, qwen2 };
+enum class SplitPattern : std::uint8_t { gpt2, single_digits, cl100k, qwen2, o200k, tekken };
 
 class PieceScanner {
  public:
   explicit PieceScanner(SplitPattern pattern = SplitPattern::gpt2);
   /// The end of the piece that begins at `begin`, which must be before `end`; `end` is the end of the text.
   const char* piece_end(const char* begin, const char* end) const {
-    // Nearly always, and the same by every pattern: a space and a few ASCII letters, with more text after them.
+    // Nearly always, and the same by every pattern that does not tell cases apart: a space and a few ASCII letters,
+    // with more text after them.
     const char* at = begin + (*begin == ' ' ? 1 : 0);
-    if (end - at >= 8) {
+    if (end - at >= 8 && !by_case_) {
       const std::ptrdiff_t letters = ascii_letters(at);
       if (letters > 0 && letters < 8 && static_cast<signed char>(at[letters]) >= 0) return at + letters;
     }
@@ -54,6 +59,10 @@ class PieceScanner {
   const char* gpt2_piece_end(const char* begin, const char* end) const;
   const char* single_digits_piece_end(const char* begin, const char* end) const;
   const char* cl100k_piece_end(const char* begin, const char* end, int most_digits) const;
+  const char* o200k_piece_end(const char* begin, const char* end, bool contractions, int most_digits) const;
+  const char* cased_word_end(const char* begin, const char* end) const;
+  const char* digits_end(const char* at, const char* end, int most_digits) const;
+  const char* signs_end(const char* begin, const char* end, std::string_view after) const;
 
   struct Character {
     CharacterClass of;
@@ -70,6 +79,7 @@ class PieceScanner {
   static const char* spaces_end(const Spaces& spaces, const char* begin, const char* end);
 
   SplitPattern pattern_;
+  bool by_case_;
   std::array<CharacterClass, 128> ascii_;
   const CharacterClasses& classes_;
 };

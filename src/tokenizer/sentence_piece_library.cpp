@@ -40,6 +40,15 @@ void SentencePieceLibrary::encode(std::string_view text, std::vector<std::int32_
   ids.insert(ids.end(), processor_->ids.begin(), processor_->ids.end());
 }
 
+std::vector<std::size_t> SentencePieceLibrary::last_bytes(std::string_view text) {
+  const sentencepiece::ImmutableSentencePieceText found = processor_->library.EncodeAsImmutableProto(text);
+  std::vector<std::size_t> last;
+  for (const auto& piece : found.pieces()) {
+    last.push_back(piece.end() > piece.begin() ? piece.end() - 1 : piece.begin());
+  }
+  return last;
+}
+
 #else
 
 namespace megatron {
@@ -63,6 +72,10 @@ std::size_t SentencePieceLibrary::pieces() const {
 
 void SentencePieceLibrary::encode(std::string_view /*text*/, std::vector<std::int32_t>& /*ids*/) {
   fail(ErrorKind::internal, "encoding without libsentencepiece");
+}
+
+std::vector<std::size_t> SentencePieceLibrary::last_bytes(std::string_view /*text*/) {
+  return {};
 }
 
 #endif

@@ -2,6 +2,7 @@
 // say so when a model is asked for. Not thread-safe: one for each Encoder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ class SentencePieceLibrary {
 
   /// Appends the ids of `text`, which may be any bytes.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
+  /// The last byte of `text` that each of its tokens stands for; where that is none, the byte after it.
+  std::vector<std::size_t> last_bytes(std::string_view text);
 
  private:
   struct Processor;

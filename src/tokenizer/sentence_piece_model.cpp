@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "text/utf8.h"
+#include "tokenizer/added_token_json.h"
 #include "tokenizer/piece_trie.h"
 #include "tokenizer/special_names.h"
 #include "tokenizer/token_index.h"
@@ -18,6 +19,7 @@ constexpr const char* kAdvice =
     "a .model file of SentencePiece is right, of type unigram or BPE (spiece.model, tokenizer.model)";
 constexpr float kLargestScore = 1e9f;
 constexpr std::size_t kMostNested = 64;
+constexpr std::uint64_t kPrefixOnce = 19001;  ///< SentencePiece leaves fields from 200 on to others
 
 struct BadMessage {};
 
@@ -90,20 +92,21 @@ class ModelReader {
  public:
   explicit ModelReader(const std::string& path) : file_(read_binary_vocabulary_file(path, kAdvice)) {}
 
-  SentencePieceModel read(std::int64_t extra_ids) {
+  SentencePieceModel read(const TokenizerChoice& choice) {
     try {
       MessageReader model(file_.text);
       while (model.next()) {
         if (model.number == 1) read_piece(model.text());
         if (model.number == 2) read_trainer(model.text());
         if (model.number == 3 || model.number == 5) read_normalizer(model.text(), model.number == 3);
+        if (model.number == kPrefixOnce) model_.prefix_once = model.integer() != 0;
         if (model.number == 4 && !model.text().empty()) refuse("has texts to test itself with at every start");
       }
     } catch (const BadMessage&) {
       refuse("no model of SentencePiece, or one that is cut off");
     }
     check_options();
-    return build(extra_ids);
+    return build(choice);
   }
 
  private:
@@ -177,7 +180,6 @@ class ModelReader {
     if (suffix_) refuse("asks for treat_whitespace_as_suffix, which this program does not have");
     if (!escape_) refuse("asks for escape_whitespaces = false, which this program does not have");
     if (model_.special.unk < 0) refuse("no unknown piece (<unk>)");
-    check_user_defined();
     if (!model_.byte_fallback) return;
     for (int byte = 0; byte < 256; ++byte) {
       const TokenIndex::Entry* const found = ids_.find(fmt::format("<0x{:02X}>", byte));
@@ -228,21 +230,58 @@ class ModelReader {
     return special;
   }
 
-  SentencePieceModel build(std::int64_t extra_ids) {
+  SentencePieceModel build(const TokenizerChoice& choice) {
     model_.text = file_.text;
+    if (!choice.alone) read_folder(choice.rows);
     model_.special = special_ids();
-    for (const std::string& name : missing_sentinels(model_.special, extra_ids, file_)) {
+    for (const std::string& name : missing_sentinels(model_.special, choice.extra_ids, file_)) {
       if (ids_.find(name) != nullptr) refuse("{} is an ordinary piece", name);
-      const auto length = static_cast<char>(name.size());
-      // pieces { piece: name, score: 0, type: control }
-      const std::string message = fmt::format("\x0A{}{}", length, name) + std::string("\x15\0\0\0\0\x18\x03", 7);
-      model_.text += fmt::format("\x0A{}", static_cast<char>(message.size())) + message;
-      ids_.add(name, static_cast<std::int32_t>(model_.pieces.size()));
-      model_.pieces.push_back({name, 0.0f, PieceType::control});
+      append(name, PieceType::control);
     }
     if (model_.pieces.size() > kMostTokens) refuse("more than {} pieces", kMostTokens);
+    check_user_defined();
     model_.special = special_ids();
     return std::move(model_);
+  }
+
+  void read_folder(std::int64_t rows) {
+    const FolderSettings folder = folder_settings(file_.path.substr(0, file_.path.rfind('/') + 1));
+    for (const AddedToken& token : folder.added) {
+      if (rows == 0 || token.id < rows) add_token(token);
+    }
+    if (folder.legacy || !model_.add_dummy_prefix || model_.prefix_once) return;
+    model_.prefix_once = true;
+    model_.text += varint(kPrefixOnce << 3) + varint(1);
+  }
+
+  /// A piece may be an added token too, with the same id.
+  void add_token(const AddedToken& token) {
+    const auto id = static_cast<std::size_t>(token.id), pieces = model_.pieces.size();
+    const TokenIndex::Entry* const known = ids_.find(token.content);
+    if (known != nullptr && known->id == token.id) return;
+    if (known == nullptr && id == pieces) {
+      return append(token.content, token.special ? PieceType::control : PieceType::user_defined);
+    }
+    fail(ErrorKind::data,
+         "{}: the folder's {} or {} gives the id {} to \"{}\", {}; it is of another model, or of one that numbers its "
+         "pieces otherwise: use the model's tokenizer.json",
+         file_.path, kAddedTokensFile, kTokenizerConfigFile, id, shown(token.content),
+         known != nullptr ? fmt::format("which is piece {}", known->id) : fmt::format("and the next id is {}", pieces));
+  }
+
+  /// pieces { piece: text, score: 0, type: type }
+  void append(const std::string& text, PieceType type) {
+    std::string message = "\x0A" + varint(text.size()) + text + std::string("\x15\0\0\0\0\x18", 6);
+    message += static_cast<char>(type);
+    model_.text += "\x0A" + varint(message.size()) + message;
+    ids_.add(text, static_cast<std::int32_t>(model_.pieces.size()));
+    model_.pieces.push_back({text, 0.0f, type});
+  }
+
+  static std::string varint(std::size_t value) {
+    std::string bytes;
+    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+    return bytes + static_cast<char>(value);
   }
 
   const NamedText file_;
@@ -255,8 +294,8 @@ class ModelReader {
 
 }  // namespace
 
-SentencePieceModel read_sentence_piece_model(const std::string& path, std::int64_t extra_ids) {
-  return ModelReader(path).read(extra_ids);
+SentencePieceModel read_sentence_piece_model(const TokenizerChoice& choice) {
+  return ModelReader(choice.vocab_file).read(choice);
 }
 
 }  // namespace megatron

@@ -1,8 +1,9 @@
 // SentencePieceModel: a file of SentencePiece (spiece.model, tokenizer.model), of type unigram or BPE, read here and
 // checked before libsentencepiece sees it, which is not safe against malicious files. Ids are the places of the pieces.
 //
-// T5's sentinels that are asked for are added after the last piece as control pieces, which no text encodes to; the
-// file that is kept has them too, and any program with SentencePiece reads it. Errors are ErrorKind::data.
+// After the last piece come the tokens of the added_tokens.json next to the file, then T5's sentinels that are asked
+// for: control pieces, which no text encodes to, or user-defined ones if they are not special. The file that is kept
+// has them too, and any program with SentencePiece reads it. Errors are ErrorKind::data.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,14 @@ struct SentencePieceModel {
   SpecialIds special;         ///< eos and unk are there
   bool unigram = true;        ///< else BPE
   bool byte_fallback = false, add_dummy_prefix = true, remove_extra_whitespaces = true;
+  bool prefix_once =
+      false;  ///< the dummy prefix stands in front of the whole text only, of no text after a special token
   std::string character_map;  ///< of the normalizer, valid; empty if it has none
   std::string normalizer;     ///< its bytes in the file, all of them
   std::string text;           ///< what is kept: the file, with the sentinels that were added
 };
 
-SentencePieceModel read_sentence_piece_model(const std::string& path, std::int64_t extra_ids);
+/// choice.vocab_file with choice.extra_ids sentinels; `rows` and `alone` as there.
+SentencePieceModel read_sentence_piece_model(const TokenizerChoice& choice);
 
 }  // namespace megatron

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <optional>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -34,31 +35,47 @@ std::uint64_t hash_of(const SentencePieceModel& model) {
     all +=
         fmt::format("{}:{}{:08x}{},", text.size(), text, std::bit_cast<std::uint32_t>(score), static_cast<int>(type));
   }
+  if (model.prefix_once) all += "prefix once,";
   return hash_name(all + fmt::format("end of document {}", model.special.eos));
 }
+
+/// normalizer_spec { add_dummy_prefix: false }, which overrides what the model says when it follows it.
+const std::string kNoPrefix("\x1A\x02\x18\0", 4);
 
 class SentencePieceEncoder final : public Encoder {
  public:
   SentencePieceEncoder(const SentencePieceModel& model, const std::string& path, const AddedTokens& added,
                        SpecialTokens special)
-      : library_(model.text, path), added_(added), special_tokens_(special == SpecialTokens::tokens) {}
-
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    added_.split(
-        text, special_tokens_,
-        [&](std::string_view part) {
-          verify(part.size() <= kLongestPiece, ErrorKind::data,
-                 "a text of {} bytes: SentencePiece looks at texts as a whole, and they may have at most {}",
-                 part.size(), kLongestPiece);
-          library_.encode(part, ids);
-        },
-        [&](std::int32_t id) { ids.push_back(id); });
+      : Encoder(special), library_(model.text, path), added_(added), drops_spaces_(model.remove_extra_whitespaces) {
+    if (model.prefix_once) without_prefix_.emplace(model.text + kNoPrefix, path);
   }
 
  private:
+  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
+    added_.split(
+        text, borders,
+        [&](std::string_view part, const PartBorders& inside) {
+          verify(part.size() <= kLongestPiece, ErrorKind::data,
+                 "a text of {} bytes: SentencePiece looks at texts as a whole, and they may have at most {}",
+                 part.size(), kLongestPiece);
+          SentencePieceLibrary& library = library_for(part, part.data() == text.data());
+          library.encode(part, output.ids);
+          if (output.part_of == nullptr) return;
+          for (const std::size_t byte : library.last_bytes(part)) output.part_of->push_back(inside.part_at(byte));
+        },
+        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
+  }
+
+  /// Without the prefix, the library would drop the spaces that a text begins with; one of them stays.
+  SentencePieceLibrary& library_for(std::string_view part, bool at_front) {
+    const bool prefix = !without_prefix_ || at_front || (drops_spaces_ && part.starts_with(' '));
+    return prefix ? library_ : *without_prefix_;
+  }
+
   SentencePieceLibrary library_;
+  std::optional<SentencePieceLibrary> without_prefix_;
   const AddedTokens& added_;
-  bool special_tokens_;
+  bool drops_spaces_;
 };
 
 }  // namespace

@@ -23,12 +23,16 @@ SpecialIds find_special_ids(const FindSpecial& find) {
   special.bos = first_of({"<s>", "<bos>", "[BOS]"});
   special.eos = first_of({"</s>", "<eos>", "[EOS]"});
   if (special.bos < 0) special.bos = special.pad;
-  special.first_sentinel = find(sentinel_name(0));
+  const auto find_sentinel = [&](std::int64_t i) {  // mT5's model has them with a space in front
+    const std::int32_t id = find(sentinel_name(i));
+    return id >= 0 ? id : find(std::string(kSpaceMark) + sentinel_name(i));
+  };
+  special.first_sentinel = find_sentinel(0);
   if (special.first_sentinel < 0) return special;
   special.sentinels = 1;
   const auto is_next = [&](std::int32_t step) {
     const std::int32_t next = special.first_sentinel + special.sentinels * step;
-    return next >= 0 && find(sentinel_name(special.sentinels)) == next;  // -1: there is none
+    return next >= 0 && find_sentinel(special.sentinels) == next;  // -1: there is none
   };
   special.sentinel_step = is_next(-1) ? -1 : 1;
   while (is_next(special.sentinel_step)) ++special.sentinels;

@@ -1,6 +1,6 @@
-// TextNormalizer: the normalizer of a tokenizer.json with a Unigram model, step by step as Hugging Face's tokenizers
-// does them: NFC, SentencePiece's table of characters (Precompiled), runs of spaces that become one, and spaces at the
-// ends. Holds memory that is used again: one for each Encoder. Internal to src/tokenizer.
+// TextNormalizer: the normalizer of a tokenizer.json, step by step as Hugging Face's tokenizers does them: Unicode's
+// normal forms, lower case, SentencePiece's table of characters (Precompiled), runs of spaces that become one, and
+// spaces at the ends. Holds memory that is used again: one for each Encoder. Internal to src/tokenizer.
 #pragma once
 
 #include <string>
@@ -8,29 +8,37 @@
 #include <vector>
 
 #include "tokenizer/character_map.h"
+#include "tokenizer/part_borders.h"
 
 namespace megatron {
 
 struct NormalizerStep {
-  enum class Kind { nfc, character_map, replace_spaces, strip };
+  enum class Kind { nfc, nfd, nfkc, nfkd, lower_case, character_map, replace_spaces, strip };
   Kind kind = Kind::nfc;
-  CharacterMap map;                  ///< character_map
-  std::string content;               ///< replace_spaces: what two spaces or more become
+  CharacterMap map = {};             ///< character_map
+  std::string content = {};          ///< replace_spaces: what two spaces or more become
   bool left = false, right = false;  ///< strip: at which ends
 };
 
+/// Bytes that are not UTF-8: U+FFFD in their place, or as they are. For character maps they must be replaced.
+enum class InvalidBytes { replaced, kept };
+
 class TextNormalizer {
  public:
-  explicit TextNormalizer(const std::vector<NormalizerStep>& steps) : steps_(steps) {}
+  explicit TextNormalizer(const std::vector<NormalizerStep>& steps, InvalidBytes invalid = InvalidBytes::replaced)
+      : steps_(steps), invalid_(invalid) {}
 
-  /// A view of `text` or of memory that the next call overwrites. Bytes that are not UTF-8 are U+FFFD.
-  std::string_view normalized(std::string_view text);
+  /// A view of `text` or of memory that the next call overwrites. The borders of the text
+  /// become those of the normalized text.
+  std::string_view normalized(std::string_view text, PartBorders& borders);
+  std::string_view normalized(std::string_view text) {
+    PartBorders none(SpecialTokens::text);
+    return normalized(text, none);
+  }
 
  private:
-  std::string_view valid(std::string_view text);
-  std::string_view mapped(const CharacterMap& map, std::string_view text, std::string& made) const;
-
   const std::vector<NormalizerStep>& steps_;
+  InvalidBytes invalid_;
   std::string buffers_[3];
 };
 

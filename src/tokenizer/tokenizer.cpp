@@ -1,17 +1,16 @@
 #include "tokenizer/tokenizer.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "system/errno_text.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "tokenizer/gpt2_tokenizer.h"
+#include "tokenizer/rank_file.h"
 #include "tokenizer/sentence_piece_tokenizer.h"
 #include "tokenizer/special_names.h"
 #include "tokenizer/unigram_tokenizer.h"
-#include "tokenizer/vocabulary_file.h"
 #include "tokenizer/word_piece_builder.h"
 #include "tokenizer/word_piece_tokenizer.h"
 
@@ -67,7 +66,7 @@ std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
          "--type wordpiece` makes a vocab.txt), and no --merge-file",
          choice.name);
   const bool lower_case = choice.name == "bert-uncased", json = choice.vocab_file.ends_with(".json");
-  WordPieceVocabulary vocabulary = json ? read_word_piece_json(choice.vocab_file, choice.extra_ids)
+  WordPieceVocabulary vocabulary = json ? read_word_piece_json(choice.vocab_file, choice.extra_ids, choice.rows)
                                         : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids);
   verify(vocabulary.lower_case == lower_case, ErrorKind::configuration, "{} has lowercase = {}; choose --tokenizer {}",
          choice.vocab_file, vocabulary.lower_case, lower_case ? "bert-cased" : "bert-uncased");
@@ -77,17 +76,18 @@ std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
 std::unique_ptr<Tokenizer> make_sentence_piece_tokenizer(const TokenizerChoice& choice) {
   verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
          "the sentencepiece tokenizer needs --vocab-file, a .model file of SentencePiece, and no --merge-file");
+  verify(!is_rank_file(choice.vocab_file), ErrorKind::configuration,
+         "{} is a file of ranks, as tiktoken has them; choose --tokenizer gpt2", choice.vocab_file);
   verify(!choice.vocab_file.ends_with(".json"), ErrorKind::configuration,
          "--tokenizer sentencepiece takes a .model file; for {} choose --tokenizer unigram", choice.vocab_file);
-  return std::make_unique<SentencePieceTokenizer>(read_sentence_piece_model(choice.vocab_file, choice.extra_ids),
-                                                  choice.vocab_file);
+  return std::make_unique<SentencePieceTokenizer>(read_sentence_piece_model(choice), choice.vocab_file);
 }
 
 std::unique_ptr<Tokenizer> make_unigram_tokenizer(const TokenizerChoice& choice) {
   verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
          "the unigram tokenizer needs --vocab-file, a tokenizer.json (`megatron_preprocess train-tokenizer --type "
          "unigram` makes one), and no --merge-file");
-  return std::make_unique<UnigramTokenizer>(read_unigram_json(choice.vocab_file, choice.extra_ids));
+  return std::make_unique<UnigramTokenizer>(read_unigram_json(choice.vocab_file, choice.extra_ids, choice.rows));
 }
 
 }  // namespace
@@ -112,8 +112,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
            "the gpt2 tokenizer needs --vocab-file: a vocab.json with its merges.txt (scripts/download_vocab.sh fetches "
            "GPT-2's, `megatron_preprocess train-tokenizer` makes others), or a tokenizer.json");
     const bool paired = !merges && choice.vocab_file.ends_with(kVocabFile);
-    return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
-                                           paired ? default_merge_file(choice.vocab_file) : choice.merge_file);
+    return std::make_unique<Gpt2Tokenizer>(
+        choice.vocab_file, paired ? default_merge_file(choice.vocab_file) : choice.merge_file, choice.rows);
   }
   fail(ErrorKind::configuration,
        "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased sentencepiece unigram",
@@ -122,64 +122,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
 
 namespace {
 
-/// The value of a key of tokenizer_config.json; null if there is none.
-nlohmann::json config_value(const std::string& folder, const char* key) {
-  const std::string path = folder + kTokenizerConfigFile;
-  if (!tokenizer_file_exists(path)) return nullptr;
-  const NamedText file = read_vocabulary_file(path, kWordPieceAdvice);
-  const auto config = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
-  return config.is_object() ? config.value(key, nlohmann::json()) : nullptr;
-}
-
-bool keeps_case(const std::string& folder) {
-  return config_value(folder, "do_lower_case") == false;
-}
-
-/// How many sentinels transformers adds to a model of SentencePiece.
-std::int64_t extra_ids_of(const std::string& folder) {
-  constexpr std::int64_t kOfT5 = 100;
-  const nlohmann::json extra_ids = config_value(folder, "extra_ids"), name = config_value(folder, "tokenizer_class");
-  if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
-  return name == "T5Tokenizer" || name == "T5TokenizerFast" ? kOfT5 : 0;
-}
-
-/// The name of the tokenizer that a tokenizer.json is for, by its model; what is not JSON is told by its reader.
-std::string name_of_json(const std::string& path) {
-  const NamedText file = read_vocabulary_file(path);
-  const auto json = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
-  const auto at = [&](const char* pointer) {
-    const nlohmann::json::json_pointer place(pointer);
-    return json.is_object() && json.contains(place) ? json.at(place) : nlohmann::json();
-  };
-  if (at("/model/type") == "Unigram") return "unigram";
-  if (at("/model/type") != "WordPiece") return "gpt2";
-  return at("/normalizer/lowercase") == false ? "bert-cased" : "bert-uncased";
-}
-
-}  // namespace
-
-std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder) {
-  const std::string whole = folder + kTokenizerFile, vocab = folder + kVocabFile, pieces = folder + kWordPieceFile;
-  if (tokenizer_file_exists(whole)) return make_tokenizer({name_of_json(whole), whole, ""});
-  if (tokenizer_file_exists(vocab) && tokenizer_file_exists(folder + kMergeFile)) {
-    return make_tokenizer({"gpt2", vocab, ""});
-  }
-  if (tokenizer_file_exists(pieces)) {
-    return make_tokenizer({keeps_case(folder) ? "bert-cased" : "bert-uncased", pieces, ""});
-  }
-  for (const std::string& model : {folder + kSentencePieceFile, folder + "spiece.model"}) {
-    if (tokenizer_file_exists(model)) return make_tokenizer({"sentencepiece", model, "", extra_ids_of(folder)});
-  }
-  return nullptr;
-}
-
-namespace {
-
 /// The choices of files that exist after `before`.
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   std::vector<TokenizerChoice> choices;
   if (name == "sentencepiece") {
-    if (tokenizer_file_exists(before + kSentencePieceFile)) choices.push_back({name, before + kSentencePieceFile, ""});
+    const std::string path = before + kSentencePieceFile;
+    if (tokenizer_file_exists(path))
+      choices.push_back({.name = name, .vocab_file = path, .merge_file = "", .alone = true});
     return choices;
   }
   if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});

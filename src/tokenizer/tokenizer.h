@@ -24,25 +24,45 @@ inline constexpr std::size_t kLongestPiece = std::size_t{64} << 20;
 /// a document; as tokens they are what Hugging Face's tokenizers makes of them by default.
 enum class SpecialTokens { text, tokens };
 
+/// A part of a text that is encoded as one.
+struct TextPart {
+  std::string_view text;
+  SpecialTokens special = SpecialTokens::text;  ///< written out in this part; nothing where the tokenizer has none
+};
+
+class PartBorders;
+struct TokenOutput;
+
 /// Not thread-safe; must not outlive its tokenizer.
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  Encoder() = default;
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
   /// Appends the ids of `text`, which may be any bytes, to `ids`. ErrorKind::data, with some of them appended, if a
   /// piece (a word, roughly) that the tokenizer has to look at as a whole is longer than kLongestPiece.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
+  void encode(std::string_view text, std::vector<std::int32_t>& ids);
+  /// Makes `ids` those of the parts' joined text, and `part_of` the numbers of their parts. A token belongs to the part
+  /// that its last byte is of, so one that straddles a border belongs to the later part; a token that stands for no
+  /// byte belongs to the part of the byte after it. Parts are whole characters.
+  void encode_parts(std::span<const TextPart> parts, std::vector<std::int32_t>& ids,
+                    std::vector<std::uint32_t>& part_of);
+
+ protected:
+  explicit Encoder(SpecialTokens special) : special_(special) {}
+  virtual void run(std::string_view text, const PartBorders& borders, TokenOutput& output) = 0;
+
+ private:
+  SpecialTokens special_;
 };
 
 inline constexpr const char *kVocabFile = "vocab.json", *kMergeFile = "merges.txt", *kTokenizerFile = "tokenizer.json",
                             *kWordPieceFile = "vocab.txt", *kSentencePieceFile = "tokenizer.model";
 inline constexpr const char* kTokenizerFiles[] = {kVocabFile, kMergeFile, kTokenizerFile, kWordPieceFile,
                                                   kSentencePieceFile};
-inline constexpr const char* kTokenizerConfigFile =
-    "tokenizer_config.json";  ///< Hugging Face's, next to kTokenizerFile
+/// Hugging Face's, next to kTokenizerFile or kSentencePieceFile.
+inline constexpr const char *kTokenizerConfigFile = "tokenizer_config.json", *kAddedTokensFile = "added_tokens.json";
 
 /// A file that a tokenizer was made from, to be kept next to what was made with it.
 struct TokenizerFile {
@@ -99,10 +119,14 @@ struct TokenizerChoice {
   /// gpt2: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
   /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
   /// bert-*: kWordPieceFile, or kTokenizerFile (by the ending .json), as vocab_file.
-  /// sentencepiece: kSentencePieceFile; unigram: kTokenizerFile.
+  /// sentencepiece: kSentencePieceFile, with what Hugging Face's files next to it say; unigram: kTokenizerFile.
   std::string vocab_file, merge_file;
   /// bert-*, sentencepiece, unigram: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent.
   std::int64_t extra_ids = 0;
+  /// Rows of the model's tables that it is for: added tokens with ids beyond them are left out. 0: none are.
+  std::int64_t rows = 0;
+  /// sentencepiece: a kept file, which says all by itself; those next to it are another's.
+  bool alone = false;
 };
 
 /// ErrorKind::configuration if there is no such tokenizer (listing what exists) or its files are not named;
@@ -111,12 +135,6 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
 
 /// ErrorKind::filesystem where it cannot be told: that is not taken for absent.
 bool tokenizer_file_exists(const std::string& path);
-
-/// The tokenizer of a Hugging Face model's folder ("model/"): of its tokenizer.json, else of vocab.json with
-/// merges.txt, else of vocab.txt, which is cased where tokenizer_config.json says that it does not lower-case, else of
-/// tokenizer.model or spiece.model, with as many sentinels as tokenizer_config.json says (T5's: 100 if not). nullptr
-/// if there are none; ErrorKind::data for what is wrong in them, or not supported.
-std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& folder);
 
 /// What lies under the names of a tokenizer's files.
 struct KeptTokenizer {

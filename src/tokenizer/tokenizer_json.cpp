@@ -14,8 +14,8 @@ namespace {
 
 class TokenizerJson {
  public:
-  explicit TokenizerJson(const std::string& path)
-      : file_(read_vocabulary_file(path)), builder_(file_, MergeOrder::any) {}
+  TokenizerJson(const std::string& path, std::int64_t rows)
+      : file_(without_tokens_beyond(read_vocabulary_file(path), rows)), builder_(file_, MergeOrder::any) {}
 
   BpeVocabulary read() {
     try {
@@ -24,8 +24,7 @@ class TokenizerJson {
       json.expect_end();
       return build();
     } catch (const JsonError& error) {
-      const std::size_t at = offset_ + error.at;
-      file_.fail_at(at, "not a tokenizer.json (byte {} of the file): {}", at + 1, error.reason);
+      file_.fail_json(error, "not a tokenizer.json", offset_);
     }
   }
 
@@ -33,8 +32,8 @@ class TokenizerJson {
   [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
     fail(ErrorKind::data,
          "{}:{}: asks for {}, which this program does not have; supported are byte-level BPE tokenizers as GPT-2, "
-         "GPT-NeoX, StarCoder, Llama 3, Qwen2 and Qwen3 have them, and BERT's as --tokenizer bert-uncased or "
-         "bert-cased. "
+         "GPT-NeoX, StarCoder, Llama 3, Qwen2, Qwen3 and GPT-4o have them, and BERT's as --tokenizer bert-uncased or "
+         "bert-cased. In place of a file of SentencePiece's kind (Llama 2, Mistral) give the model's tokenizer.model. "
          "For others make ids with the model's own library and bring them with `megatron_preprocess import`",
          file_.path, file_.line_of(at), what);
   }
@@ -66,8 +65,8 @@ class TokenizerJson {
   void read_root(JsonReader& json) {
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
       if (key == "version") return value.skip_value();
-      if (key == "truncation" || key == "padding") return expect_one_of(value, key, {"null"});
-      if (key == "normalizer") return void(nfc_ = read_step(value, read_normalizer));
+      if (key == "truncation" || key == "padding") return value.skip_value();  // of batches, not of a text
+      if (key == "normalizer") return void(normalizer_ = read_step(value, read_normalizer));
       if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_token(token); });
       if (key == "pre_tokenizer") return void(pre_tokenizer_ = read_step(value, read_pre_tokenizer));
       if (key == "decoder") return read_step(value, check_decoder);
@@ -134,7 +133,7 @@ class TokenizerJson {
     JsonReader merges = reader_at(*merges_at_);
     for_each_element(merges, [&](JsonReader& merge) { read_merge(merge); });
     BpeVocabulary vocabulary = ignore_merges_ ? builder_.finish_unchecked() : builder_.finish(whole);
-    vocabulary.nfc = nfc_;
+    vocabulary.normalizer = std::move(normalizer_);
     vocabulary.pattern = pre_tokenizer_->pattern;
     vocabulary.add_prefix_space = pre_tokenizer_->add_prefix_space;
     vocabulary.ignore_merges = ignore_merges_;
@@ -200,13 +199,14 @@ class TokenizerJson {
   std::vector<PlacedToken> added_;
   std::optional<std::size_t> vocab_at_, merges_at_;
   std::optional<PreTokenizer> pre_tokenizer_;
-  bool nfc_ = false, ignore_merges_ = false;
+  std::vector<NormalizerStep> normalizer_;
+  bool ignore_merges_ = false;
 };
 
 }  // namespace
 
-BpeVocabulary read_tokenizer_json(const std::string& path) {
-  return TokenizerJson(path).read();
+BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows) {
+  return TokenizerJson(path, rows).read();
 }
 
 }  // namespace megatron

@@ -1,9 +1,9 @@
 // Hugging Face's tokenizer.json, as far as it describes a byte-level BPE: GPT-2's kind, and those of Llama 3, Qwen2 and
-// Qwen3, StarCoder and GPT-NeoX.
+// Qwen3, StarCoder and GPT-NeoX, GPT-4o and Mistral.
 //
 //   model            type BPE: vocab {"token": id}, merges ["left right"] or [["left", "right"]], ignore_merges
 //
-//   normalizer       NFC, or none
+//   normalizer       NFC, NFD, NFKC, NFKD, Lowercase, or a Sequence of these, or none
 //
 //   pre_tokenizer    ByteLevel; or a Sequence of Split (patterns: piece_scanner.h) or Digits, then ByteLevel
 //
@@ -24,7 +24,7 @@
 
 namespace megatron {
 
-/// Errors as read_bpe_vocabulary.
-BpeVocabulary read_tokenizer_json(const std::string& path);
+/// Without added tokens whose ids are `rows` or greater, if that is not 0. Errors as read_bpe_vocabulary.
+BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows = 0);
 
 }  // namespace megatron

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tokenizer/base64.h"
 #include "tokenizer/special_names.h"
 
 namespace megatron {
@@ -13,11 +14,41 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kCl100kPattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+struct PatternRow {
+  SplitPattern pattern;
+  std::string_view regex;
+};
+constexpr PatternRow kPatterns[] = {
+    {SplitPattern::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::cl100k,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::qwen2, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                          R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::o200k,
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::tekken, R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+                           R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                           R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+};
+
+/// The normalizers that need no options, by the names of files.
+constexpr std::pair<std::string_view, NormalizerStep::Kind> kNormalizers[] = {
+    {"NFC", NormalizerStep::Kind::nfc},
+    {"NFD", NormalizerStep::Kind::nfd},
+    {"NFKC", NormalizerStep::Kind::nfkc},
+    {"NFKD", NormalizerStep::Kind::nfkd},
+    {"Lowercase", NormalizerStep::Kind::lower_case},
+};
+
+std::optional<NormalizerStep> plain_normalizer(std::string_view type) {
+  for (const auto& [name, kind] : kNormalizers) {
+    if (name == type) return NormalizerStep{.kind = kind};
+  }
+  return std::nullopt;
+}
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UnsupportedStep{what};
@@ -63,9 +94,8 @@ SplitPattern pattern_of(const json& split) {
   if (!isolated && !others_removed) refuse(fmt::format("a Split with behavior {} and invert {}", behavior, invert));
   const json pattern = split.value("pattern", json());
   const json regex = pattern.is_object() ? pattern.value("Regex", json()) : json();
-  if (regex == kGpt2Pattern) return SplitPattern::gpt2;
-  if (regex == kCl100kPattern) return SplitPattern::cl100k;
-  if (regex == kQwen2Pattern) return SplitPattern::qwen2;
+  const auto found = regex.is_string() ? pattern_of_regex(regex.get<std::string>()) : std::nullopt;
+  if (found) return *found;
   refuse(fmt::format("a Split by the pattern {}", pattern.dump()));
 }
 
@@ -77,14 +107,38 @@ void check_byte_level(const json& step, bool with_pattern) {
 
 }  // namespace
 
-bool read_normalizer(std::string_view text) {
-  bool nfc = false;
+std::string_view regex_of(SplitPattern pattern) {
+  const auto* const found = std::find_if(std::begin(kPatterns), std::end(kPatterns),
+                                         [&](const PatternRow& row) { return row.pattern == pattern; });
+  return found == std::end(kPatterns) ? std::string_view() : found->regex;
+}
+
+std::optional<SplitPattern> pattern_of_regex(std::string_view regex) {
+  const auto* const found = std::find_if(std::begin(kPatterns), std::end(kPatterns),
+                                         [&](const PatternRow& row) { return row.regex == regex; });
+  return found == std::end(kPatterns) ? std::nullopt : std::optional(found->pattern);
+}
+
+std::vector<NormalizerStep> read_normalizer(std::string_view text) {
+  std::vector<NormalizerStep> made;
   for (const json& step : steps_of(text, "normalizer", "normalizers")) {
     const std::string type = type_of(step, "normalizer");
-    if (type != "NFC") refuse(fmt::format("a normalizer of type {}", type));
-    nfc = true;
+    std::optional<NormalizerStep> plain = plain_normalizer(type);
+    if (!plain) refuse(fmt::format("a normalizer of type {}", type));
+    made.push_back(std::move(*plain));
   }
-  return nfc;
+  return made;
+}
+
+json written_normalizer(const std::vector<NormalizerStep>& steps) {
+  json list = json::array();
+  for (const NormalizerStep& step : steps) {
+    const auto* const row = std::find_if(std::begin(kNormalizers), std::end(kNormalizers),
+                                         [&](const auto& known) { return known.second == step.kind; });
+    list.push_back({{"type", row->first}});
+  }
+  if (list.size() < 2) return list.empty() ? json() : list[0];
+  return {{"type", "Sequence"}, {"normalizers", list}};
 }
 
 PreTokenizer read_pre_tokenizer(std::string_view text) {
@@ -177,28 +231,10 @@ std::string text_of(const json& step, const char* part, const char* name) {
   return found->get<std::string>();
 }
 
-/// nullopt if these are not whole groups of four characters of base64.
-std::optional<std::string> from_base64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  std::uint32_t bits = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t digit = i < text.size() - padding ? kDigits.find(text[i]) : 0;
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    if (i % 4 != 3) continue;
-    for (const int shift : {16, 8, 0}) bytes += static_cast<char>(bits >> shift);
-  }
-  bytes.resize(bytes.size() - padding);
-  return bytes;
-}
-
 NormalizerStep normalizer_step(const json& step) {
   const std::string type = type_of(step, "normalizer");
+  if (std::optional<NormalizerStep> plain = plain_normalizer(type)) return std::move(*plain);
   NormalizerStep made;
-  if (type == "NFC") return made;
   if (type == "Strip") {
     expect_members(step, "normalizer", {"type", "strip_left", "strip_right"});
     made.kind = NormalizerStep::Kind::strip;

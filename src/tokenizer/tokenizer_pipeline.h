@@ -2,9 +2,11 @@
 // program has it. Internal to src/tokenizer; must not know files.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tokenizer/piece_scanner.h"
 #include "tokenizer/text_normalizer.h"
@@ -17,8 +19,10 @@ struct UnsupportedStep {
   std::string what;
 };
 
-/// normalizer: null or NFC, or a Sequence of these. Whether it is NFC.
-bool read_normalizer(std::string_view json);
+/// normalizer of a byte-level BPE: null, NFC, NFD, NFKC, NFKD or Lowercase, or a Sequence of these.
+std::vector<NormalizerStep> read_normalizer(std::string_view json);
+/// The same the other way.
+nlohmann::json written_normalizer(const std::vector<NormalizerStep>& steps);
 
 struct PreTokenizer {
   SplitPattern pattern = SplitPattern::gpt2;
@@ -26,6 +30,10 @@ struct PreTokenizer {
 };
 /// ByteLevel, or a Sequence of Split with a published pattern and ByteLevel without, or of Digits and ByteLevel.
 PreTokenizer read_pre_tokenizer(std::string_view json);
+/// The regular expression of a pattern, as files have it; empty for `single_digits`, which is none.
+std::string_view regex_of(SplitPattern pattern);
+/// The pattern with this regular expression; nullopt if it is none of ours.
+std::optional<SplitPattern> pattern_of_regex(std::string_view regex);
 
 /// decoder: null or ByteLevel, or a Sequence of these.
 void check_decoder(std::string_view json);

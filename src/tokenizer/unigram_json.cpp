@@ -26,7 +26,8 @@ constexpr double kLargestScore = 1e9;
 
 class UnigramJson {
  public:
-  explicit UnigramJson(const std::string& path) : file_(read_vocabulary_file(path, kAdvice)) {}
+  UnigramJson(const std::string& path, std::int64_t rows)
+      : file_(without_tokens_beyond(read_vocabulary_file(path, kAdvice), rows)) {}
 
   UnigramVocabulary read(std::int64_t extra_ids) {
     try {
@@ -35,7 +36,7 @@ class UnigramJson {
       json.expect_end();
       return build(extra_ids);
     } catch (const JsonError& error) {
-      file_.fail_at(error.at, "not a tokenizer.json (byte {} of the file): {}", error.at + 1, error.reason);
+      file_.fail_json(error, "not a tokenizer.json");
     }
   }
 
@@ -181,14 +182,12 @@ class UnigramJson {
 
   /// Into the file that is kept as well.
   void add_sentinels(const std::vector<std::string>& names) {
-    ordered_json file = parse_to_change(made_.text, file_);
     for (const std::string& name : names) {
       add(0, name);
       made_.added.push_back({.content = name, .id = id_of(name), .special = true});
       special_.insert(id_of(name));
-      file["added_tokens"].push_back(written_token(made_.added.back()));
     }
-    made_.text = file.dump() + "\n";
+    made_.text = with_added_tokens(made_.text, std::span(made_.added).last(names.size()));
     made_.special = special_ids();
   }
 
@@ -204,14 +203,15 @@ class UnigramJson {
 
 }  // namespace
 
-UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids) {
-  return UnigramJson(path).read(extra_ids);
+UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows) {
+  return UnigramJson(path, rows).read(extra_ids);
 }
 
 std::string write_unigram_json(const std::vector<std::pair<std::string, double>>& pieces, std::int64_t extra_ids) {
-  ordered_json vocab = ordered_json::array(), added = ordered_json::array();
+  ordered_json vocab = ordered_json::array();
+  std::vector<AddedToken> added;
   const auto add_special = [&](const std::string& name) {
-    added.push_back(written_token({.content = name, .id = static_cast<std::int32_t>(vocab.size()), .special = true}));
+    added.push_back({.content = name, .id = static_cast<std::int32_t>(vocab.size()), .special = true});
     vocab.push_back({name, 0.0});
   };
   for (const char* name : {"<pad>", "</s>", "<unk>"}) add_special(name);
@@ -224,23 +224,22 @@ std::string write_unigram_json(const std::vector<std::pair<std::string, double>>
                      end = {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}};
   const ordered_json ends = {
       {"id", "</s>"}, {"ids", ordered_json::array({1})}, {"tokens", ordered_json::array({"</s>"})}};
-  return ordered_json{{"version", "1.0"},
-                      {"truncation", nullptr},
-                      {"padding", nullptr},
-                      {"added_tokens", added},
-                      {"normalizer", {{"type", "NFC"}}},
-                      {"pre_tokenizer",
-                       {{"type", "Sequence"},
-                        {"pretokenizers", ordered_json::array({{{"type", "WhitespaceSplit"}}, metaspace})}}},
-                      {"post_processor",
-                       {{"type", "TemplateProcessing"},
-                        {"single", ordered_json::array({text, end})},
-                        {"pair", ordered_json::array({text, end, second, end})},
-                        {"special_tokens", {{"</s>", ends}}}}},
-                      {"decoder", metaspace},
-                      {"model", {{"type", "Unigram"}, {"unk_id", 2}, {"vocab", vocab}, {"byte_fallback", false}}}}
-             .dump() +
-         "\n";
+  const ordered_json file = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", ordered_json::array()},
+      {"normalizer", {{"type", "NFC"}}},
+      {"pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({{{"type", "WhitespaceSplit"}}, metaspace})}}},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", ordered_json::array({text, end})},
+        {"pair", ordered_json::array({text, end, second, end})},
+        {"special_tokens", {{"</s>", ends}}}}},
+      {"decoder", metaspace},
+      {"model", {{"type", "Unigram"}, {"unk_id", 2}, {"vocab", vocab}, {"byte_fallback", false}}}};
+  return with_added_tokens(file.dump() + "\n", added);
 }
 
 }  // namespace megatron

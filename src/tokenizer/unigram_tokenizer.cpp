@@ -50,8 +50,8 @@ struct UnigramParts {
 class UnigramEncoder final : public Encoder {
  public:
   UnigramEncoder(const UnigramParts& parts, SpecialTokens special)
-      : parts_(parts),
-        special_tokens_(special == SpecialTokens::tokens),
+      : Encoder(special),
+        parts_(parts),
         normalizer_(parts.vocabulary.normalizer),
         short_words_(kShortWordBits),
         long_words_(kLongWordBits) {
@@ -62,28 +62,46 @@ class UnigramEncoder final : public Encoder {
     }
   }
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+ private:
+  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
     parts_.added.split(
-        text, special_tokens_, [&](std::string_view part) { encode_part(part, part.data() == text.data(), ids); },
-        [&](std::int32_t id) { ids.push_back(id); });
+        text, borders,
+        [&](std::string_view part, PartBorders inside) {
+          encode_part(part, part.data() == text.data(), inside, output);
+        },
+        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
   }
 
- private:
-  void encode_part(std::string_view part, bool at_front, std::vector<std::int32_t>& ids) {
-    mark_spaces(normalizer_.normalized(part), at_front);
+  void encode_part(std::string_view part, bool at_front, PartBorders& borders, TokenOutput& output) {
+    const std::string_view text = normalizer_.normalized(part, borders);
+    mark_spaces(text, at_front, borders);
     const std::string_view all = marked_;
     for (std::size_t at = 0; at < all.size();) {
       std::size_t end = all.size();
       if (parts_.vocabulary.split_at_spaces) end = std::min(all.find(kSpaceMark, at + 1), all.size());
       verify(end - at <= kLongestPiece, ErrorKind::data, "a word of {} bytes: they may have at most {}", end - at,
              kLongestPiece);
-      encode_word(all.substr(at, end - at), all.size() - at, ids);
+      encode_word(all.substr(at, end - at), all.size() - at, output.ids);
+      if (output.part_of != nullptr) find_parts(all.substr(at, end - at), borders, output);
       at = end;
     }
   }
 
+  /// The parts of a word's tokens, which have been added.
+  void find_parts(std::string_view word, const PartBorders& borders, TokenOutput& output) {
+    const auto begin = static_cast<std::size_t>(word.data() - marked_.data());
+    const std::uint32_t part = borders.part_at(begin);
+    if (part == borders.part_at(begin + word.size() - 1)) return output.part_of->resize(output.ids.size(), part);
+    std::vector<std::int32_t> same;
+    std::vector<std::size_t> ends;
+    ends_ = &ends;
+    compute(word, same);
+    ends_ = nullptr;
+    for (const std::size_t end : ends) output.part_of->push_back(borders.part_at(end - 1));
+  }
+
   /// The text with kSpaceMark for spaces and in front, into marked_.
-  void mark_spaces(std::string_view text, bool at_front) {
+  void mark_spaces(std::string_view text, bool at_front, PartBorders& borders) {
     const UnigramVocabulary& vocabulary = parts_.vocabulary;
     marked_.clear();
     bool begins = vocabulary.drop_spaces || vocabulary.prefix == PrefixSpace::always ||
@@ -91,6 +109,7 @@ class UnigramEncoder final : public Encoder {
     for (std::size_t at = 0; at < text.size();) {
       const auto byte = static_cast<unsigned char>(text[at]);
       const CodePoint c = byte < 0x80 ? CodePoint{byte, 1} : first_code_point(text.substr(at, 4));
+      borders.move(at + c.bytes - 1, marked_.size());
       if (vocabulary.drop_spaces && has_white_space_property(c.value)) {
         begins = true;
       } else if (c.value == ' ') {
@@ -103,6 +122,7 @@ class UnigramEncoder final : public Encoder {
       }
       at += c.bytes;
     }
+    borders.end_moves(marked_.size());
   }
 
   void encode_word(std::string_view word, std::size_t readable, std::vector<std::int32_t>& ids) {
@@ -160,26 +180,28 @@ class UnigramEncoder final : public Encoder {
     for (std::size_t i = 0; i < path_.size(); ++i) {
       const std::int32_t id = best_[path_[i]].id;
       if (id == unknown && i + 1 < path_.size() && best_[path_[i + 1]].id == unknown) continue;
+      const std::string_view piece = word.substr(begin, path_[i] - begin);
       if (id == unknown) {
-        append_unknown(word.substr(begin, path_[i] - begin), ids);
+        append_unknown(piece, ids);
       } else {
-        ids.push_back(id);
+        append(id, piece.end(), ids);
       }
       begin = path_[i];
     }
   }
 
   void append_unknown(std::string_view text, std::vector<std::int32_t>& ids) {
-    const std::size_t before = ids.size();
-    for (const char c : parts_.vocabulary.byte_fallback ? text : std::string_view()) {
-      const std::int32_t byte = byte_ids_[static_cast<unsigned char>(c)];
-      if (byte < 0) {
-        ids.resize(before);
-        break;
-      }
-      ids.push_back(byte);
-    }
-    if (ids.size() == before) ids.push_back(parts_.vocabulary.special.unk);
+    const auto id_of = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
+    const bool bytes =
+        parts_.vocabulary.byte_fallback && std::all_of(text.begin(), text.end(), [&](char c) { return id_of(c) >= 0; });
+    if (!bytes) return append(parts_.vocabulary.special.unk, text.end(), ids);
+    for (const char& c : text) append(id_of(c), &c + 1, ids);
+  }
+
+  /// A token, and where it ends in marked_.
+  void append(std::int32_t id, const char* end, std::vector<std::int32_t>& ids) {
+    ids.push_back(id);
+    if (ends_ != nullptr) ends_->push_back(static_cast<std::size_t>(end - marked_.data()));
   }
 
   static constexpr std::uint32_t kSpaceMarkValue = 0x2581;
@@ -191,7 +213,7 @@ class UnigramEncoder final : public Encoder {
   };
 
   UnigramParts parts_;
-  bool special_tokens_;
+  std::vector<std::size_t>* ends_ = nullptr;  // of the tokens that are computed, where they are of interest
   TextNormalizer normalizer_;
   ShortWords short_words_;
   LongWords long_words_;

@@ -2,7 +2,8 @@
 // before anything uses it.
 //
 //   model            vocab [["piece", log probability], ...], whose places are the ids; unk_id; byte_fallback
-//   normalizer       NFC, Precompiled, Replace of runs of spaces, Strip, or a Sequence of these, or none
+//   normalizer       NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Replace of runs of spaces, Strip, or a Sequence of
+//                    these, or none
 //   pre_tokenizer    Metaspace, or a Sequence of WhitespaceSplit and Metaspace
 //   added_tokens     special: found in a text only where this is asked for, and no pieces of other texts
 //   decoder          Metaspace, also with ByteFallback
@@ -38,7 +39,7 @@ struct UnigramVocabulary {
   std::string text;  ///< tokenizer.json
 };
 
-UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids);
+UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0);
 
 /// tokenizer.json of pieces and their log probabilities, after <pad> </s> <unk> as T5 has them, and with `extra_ids`
 /// sentinels: NFC, WhitespaceSplit and Metaspace.

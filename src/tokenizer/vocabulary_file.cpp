@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "system/regular_file.h"
+#include "text/foreign_text.h"
 #include "text/text.h"
 #include "text/utf8.h"
 
@@ -26,6 +27,8 @@ NamedText read_binary_vocabulary_file(const std::string& path, const char* advic
 
 NamedText read_vocabulary_file(const std::string& path, const char* advice) {
   NamedText file = read_binary_vocabulary_file(path, advice);
+  const std::string encoding = encoding_advice(std::string_view(file.text).substr(0, 4));
+  verify(encoding.empty(), ErrorKind::data, "{}: {}", path, encoding);
   const std::size_t valid = first_invalid_utf8(file.text);
   if (valid < file.text.size()) file.fail_at(valid, "invalid UTF-8");
   return file;

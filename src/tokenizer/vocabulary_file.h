@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/json_reader.h"
 #include "tokenizer/bpe_vocabulary.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/token_index.h"
@@ -32,6 +33,18 @@ struct NamedText {
   template <class... Args>
   [[noreturn]] void fail_at(std::size_t at, fmt::format_string<Args...> format, Args&&... args) const {
     fail(ErrorKind::data, "{}:{}: {}; {}", path, line_of(at), fmt::format(format, std::forward<Args>(args)...), advice);
+  }
+
+  /// Not JSON: of an error in the text from `offset` on.
+  [[noreturn]] void fail_json(const JsonError& error, const char* what, std::size_t offset = 0) const {
+    const std::size_t at = offset + error.at;
+    if (at >= text.size()) {
+      fail_at(at,
+              "{} (byte {} of the file): {}: the file ends too early, as after a download that was cut off; fetch it "
+              "again",
+              what, at + 1, error.reason);
+    }
+    fail_at(at, "{} (byte {} of the file): {}", what, at + 1, error.reason);
   }
 };
 

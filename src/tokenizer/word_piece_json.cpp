@@ -15,8 +15,8 @@ using nlohmann::ordered_json;
 
 class WordPieceJson {
  public:
-  explicit WordPieceJson(const std::string& path)
-      : file_(read_vocabulary_file(path, kWordPieceAdvice)), builder_(file_) {}
+  WordPieceJson(const std::string& path, std::int64_t rows)
+      : file_(without_tokens_beyond(read_vocabulary_file(path, kWordPieceAdvice), rows)), builder_(file_) {}
 
   WordPieceVocabulary read(std::int64_t extra_ids) {
     try {
@@ -25,8 +25,7 @@ class WordPieceJson {
       json.expect_end();
       return build(extra_ids);
     } catch (const JsonError& error) {
-      const std::size_t at = offset_ + error.at;
-      file_.fail_at(at, "not a tokenizer.json (byte {} of the file): {}", at + 1, error.reason);
+      file_.fail_json(error, "not a tokenizer.json", offset_);
     }
   }
 
@@ -122,14 +121,10 @@ class WordPieceJson {
 
   /// Into the file that is kept, as added tokens.
   void add_to_text(WordPieceVocabulary& made, const std::vector<std::string>& more) const {
-    ordered_json file = parse_to_change(made.text, file_);
-    ordered_json& tokens = file["added_tokens"];
     for (const std::string& name : more) {
-      AddedToken token{.content = name, .id = builder_.id_of(name), .special = true};
-      tokens.push_back(written_token(token));
-      made.added.push_back(std::move(token));
+      made.added.push_back({.content = name, .id = builder_.id_of(name), .special = true});
     }
-    made.text = file.dump() + "\n";
+    made.text = with_added_tokens(made.text, std::span(made.added).last(more.size()));
   }
 
   NamedText file_;
@@ -144,14 +139,14 @@ class WordPieceJson {
 
 }  // namespace
 
-WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids) {
-  return WordPieceJson(path).read(extra_ids);
+WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows) {
+  return WordPieceJson(path, rows).read(extra_ids);
 }
 
 std::string write_word_piece_json(const WordPieceVocabulary& vocabulary) {
-  ordered_json added = ordered_json::array(), vocab = ordered_json::object();
-  for (const AddedToken& token : vocabulary.added) added.push_back(written_token(token));
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[vocabulary.tokens[id]] = id;
+  ordered_json vocab = ordered_json::object();
+  auto& entries = vocab.get_ref<ordered_json::object_t&>();  // [] would search all of them
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) entries.emplace_back(vocabulary.tokens[id], id);
   const auto special = [&](const char* name, std::int32_t id) {
     return ordered_json{{"id", name}, {"ids", ordered_json::array({id})}, {"tokens", ordered_json::array({name})}};
   };
@@ -165,33 +160,32 @@ std::string write_word_piece_json(const WordPieceVocabulary& vocabulary) {
   ordered_json two = one;
   two.push_back(sequence("B", 1));
   two.push_back(token("[SEP]", 1));
-  return ordered_json{{"version", "1.0"},
-                      {"truncation", nullptr},
-                      {"padding", nullptr},
-                      {"added_tokens", added},
-                      {"normalizer",
-                       {{"type", "BertNormalizer"},
-                        {"clean_text", vocabulary.clean},
-                        {"handle_chinese_chars", vocabulary.ideographs},
-                        {"strip_accents", vocabulary.strip_accents},
-                        {"lowercase", vocabulary.lower_case}}},
-                      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                      {"post_processor",
-                       {{"type", "TemplateProcessing"},
-                        {"single", one},
-                        {"pair", two},
-                        {"special_tokens",
-                         {{"[CLS]", special("[CLS]", vocabulary.special.cls)},
-                          {"[SEP]", special("[SEP]", vocabulary.special.sep)}}}}},
-                      {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", vocabulary.close_up}}},
-                      {"model",
-                       {{"type", "WordPiece"},
-                        {"unk_token", "[UNK]"},
-                        {"continuing_subword_prefix", "##"},
-                        {"max_input_chars_per_word", vocabulary.longest_word},
-                        {"vocab", vocab}}}}
-             .dump() +
-         "\n";
+  const ordered_json file = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", ordered_json::array()},
+      {"normalizer",
+       {{"type", "BertNormalizer"},
+        {"clean_text", vocabulary.clean},
+        {"handle_chinese_chars", vocabulary.ideographs},
+        {"strip_accents", vocabulary.strip_accents},
+        {"lowercase", vocabulary.lower_case}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", one},
+        {"pair", two},
+        {"special_tokens",
+         {{"[CLS]", special("[CLS]", vocabulary.special.cls)}, {"[SEP]", special("[SEP]", vocabulary.special.sep)}}}}},
+      {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", vocabulary.close_up}}},
+      {"model",
+       {{"type", "WordPiece"},
+        {"unk_token", "[UNK]"},
+        {"continuing_subword_prefix", "##"},
+        {"max_input_chars_per_word", vocabulary.longest_word},
+        {"vocab", vocab}}}};
+  return with_added_tokens(file.dump() + "\n", vocabulary.added);
 }
 
 }  // namespace megatron

@@ -45,9 +45,9 @@ std::uint64_t hash_of(const WordPieceVocabulary& vocabulary) {
 class WordPieceEncoder final : public Encoder {
  public:
   WordPieceEncoder(const WordPieceVocabulary& vocabulary, const AddedTokens& added, SpecialTokens special)
-      : vocabulary_(vocabulary),
+      : Encoder(special),
+        vocabulary_(vocabulary),
         added_(added),
-        special_tokens_(special == SpecialTokens::tokens),
         splitter_(vocabulary),
         table_(byte_table()),
         short_words_(kShortWordBits),
@@ -60,27 +60,43 @@ class WordPieceEncoder final : public Encoder {
     }
   }
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+ private:
+  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
     added_.split(
-        text, special_tokens_, [&](std::string_view part) { encode_part(part, ids); },
-        [&](std::int32_t id) { ids.push_back(id); });
+        text, borders, [&](std::string_view part, const PartBorders& inside) { encode_part(part, inside, output); },
+        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
   }
 
- private:
-  void encode_part(std::string_view text, std::vector<std::int32_t>& ids) {
+  void encode_part(std::string_view text, const PartBorders& borders, TokenOutput& output) {
     const char *at = text.data(), *const end = at + text.size();
     while (at < end) {
       const Ascii kind = table_[static_cast<unsigned char>(*at)];
       if (kind == Ascii::space) {
         ++at;
       } else if (kind == Ascii::punctuation) {
-        ids.push_back(punctuation_[static_cast<unsigned char>(*at++)]);
+        const auto place = static_cast<std::size_t>(at - text.data());
+        output.add(punctuation_[static_cast<unsigned char>(*at++)], borders.part_at(place));
       } else {
         const char* const stop = run_end(at, end);
-        encode_run({at, static_cast<std::size_t>(stop - at)}, static_cast<std::size_t>(end - at), ids);
+        const std::string_view run(at, static_cast<std::size_t>(stop - at));
+        encode_run(run, static_cast<std::size_t>(end - at), output.ids);
+        if (output.part_of != nullptr) find_parts(run, static_cast<std::size_t>(at - text.data()), borders, output);
         at = stop;
       }
     }
+  }
+
+  /// The parts of the tokens of a run, which begins at `begin` and whose tokens have been added.
+  void find_parts(std::string_view run, std::size_t begin, const PartBorders& borders, TokenOutput& output) {
+    const std::uint32_t part = borders.part_at(begin);
+    if (part == borders.part_at(begin + run.size() - 1)) return output.part_of->resize(output.ids.size(), part);
+    splitter_.split(run, [&](std::string_view word) {
+      made_.clear();
+      encode_word(word);
+      for (const std::size_t end : made_ends_) {
+        output.part_of->push_back(borders.part_at(begin + splitter_.end_in_text(end) - 1));
+      }
+    });
   }
 
   const char* run_end(const char* at, const char* end) const {
@@ -127,8 +143,9 @@ class WordPieceEncoder final : public Encoder {
     });
   }
 
-  /// The pieces of a word, appended to made_. An empty one is too long to have any.
+  /// The pieces of a word into made_, and where they end in it into made_ends_. An empty one is too long to have any.
   void encode_word(std::string_view word) {
+    made_ends_.clear();
     const TokenIndex* index = &vocabulary_.first;
     for (std::size_t at = 0; at < word.size(); index = &vocabulary_.continuing) {
       std::size_t length = std::min(word.size() - at, vocabulary_.longest);
@@ -143,19 +160,23 @@ class WordPieceEncoder final : public Encoder {
       }
       made_.push_back(found->id);
       at += found->bytes.size();
+      made_ends_.push_back(at);
     }
-    if (made_.empty()) made_.push_back(vocabulary_.special.unk);
+    if (made_.empty()) {
+      made_.push_back(vocabulary_.special.unk);
+      made_ends_.assign(1, word.size());
+    }
   }
 
   const WordPieceVocabulary& vocabulary_;
   const AddedTokens& added_;
-  bool special_tokens_;
   WordSplitter splitter_;
   std::array<Ascii, 256> table_;
   std::array<std::int32_t, 128> punctuation_{};
   ShortWords short_words_;
   LongWords long_words_;
   std::vector<std::int32_t> made_;
+  std::vector<std::size_t> made_ends_;
 };
 
 /// As the decoder of Hugging Face's tokenizers closes up spaces, as far as single tokens allow.

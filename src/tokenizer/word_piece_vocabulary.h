@@ -32,7 +32,7 @@ struct WordPieceVocabulary {
 };
 
 WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids);
-WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids);
+WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0);
 
 /// tokenizer.json of a vocabulary, for Hugging Face's library.
 std::string write_word_piece_json(const WordPieceVocabulary& vocabulary);

@@ -25,6 +25,7 @@ class WordSplitter {
       CodePoint c = first_code_point(text.substr(at, 4));
       if (c.bytes == 0) c = {kReplacement, 1};
       at += c.bytes;
+      next_end_ = at;
       const std::uint8_t bits = characters_.of(c.value);
       if (rules_.clean && (bits & kBertControl) != 0) continue;
       if (rules_.ideographs && (bits & kBertIdeograph) != 0) {
@@ -38,6 +39,9 @@ class WordSplitter {
     space(use);
   }
 
+  /// While a word is used: where in the text its first `bytes` bytes end; of an empty word, where the word ends.
+  std::size_t end_in_text(std::size_t bytes) const { return bytes == 0 ? word_end_ : ends_[bytes - 1]; }
+
  private:
   static constexpr std::uint32_t kReplacement = 0xFFFD;
 
@@ -48,12 +52,16 @@ class WordSplitter {
   }
   template <class Use>
   void normalize(std::uint32_t c, const Use& use) {
-    if (!rules_.strip_accents) return lower(c, use);
+    if (!rules_.strip_accents) {
+      end_ = next_end_;
+      return lower(c, use);
+    }
     decomposed_.clear();
     append_decomposition(c, decomposed_);
     for (const std::uint32_t part : decomposed_) {
       const std::uint8_t order = combining_class(part);
       if (order == 0) flush_marks(use);
+      end_ = next_end_;
       if ((characters_.of(part) & kBertMark) != 0) continue;
       if (order == 0) {
         lower(part, use);
@@ -81,7 +89,11 @@ class WordSplitter {
     const std::uint8_t bits = characters_.of(c);
     if ((bits & (kBertSpace | kBertPunctuation)) != 0) end_word(use);
     if ((bits & kBertSpace) != 0) return;
-    if (++length_ <= rules_.longest_word) append_utf8(word_, c);
+    word_end_ = end_;
+    if (++length_ <= rules_.longest_word) {
+      append_utf8(word_, c);
+      ends_.resize(word_.size(), end_);
+    }
     if ((bits & kBertPunctuation) != 0) end_word(use);
   }
   template <class Use>
@@ -89,13 +101,16 @@ class WordSplitter {
     if (length_ > 0) use(length_ <= rules_.longest_word ? std::string_view(word_) : std::string_view());
     length_ = 0;
     word_.clear();
+    ends_.clear();
   }
 
   const WordPieceVocabulary& rules_;
   const BertCharacters& characters_ = BertCharacters::instance();
   std::vector<std::uint32_t> decomposed_, marks_;
   std::string word_;
-  std::size_t length_ = 0;  // characters of the word; beyond the limit they are only counted
+  std::vector<std::size_t> ends_;                      // in the text, of the characters of the word's bytes
+  std::size_t end_ = 0, next_end_ = 0, word_end_ = 0;  // of characters: the last in the word or in marks_, the next one
+  std::size_t length_ = 0;                             // characters of the word; beyond the limit they are only counted
 };
 
 }  // namespace megatron

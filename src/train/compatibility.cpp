@@ -53,6 +53,8 @@ nlohmann::json order_facts(const Config& config, const Datasets& datasets) {
     const TaskConfig& task = config.task;
     facts["task"] = fmt::format("{}, {}", task.name, task.format);
     if (task.name == "instructions") {  // its texts are among the tokens, and samples are packed by their number
+      facts["texts_of_examples"] =
+          "encoded whole";  // earlier versions encoded each part alone, which made other tokens
       facts["chat_template"] = {task.system_prefix, task.system_suffix,    task.user_prefix,
                                 task.user_suffix,   task.assistant_prefix, task.assistant_suffix};
     }
@@ -99,7 +101,11 @@ nlohmann::json evaluated(const std::vector<SplitPart>& parts) {
     sets.push_back(fmt::format("{:016x}, {} {} to {}", part.source->set_hash(), unit, first, end));
     weights.push_back(part.weight);
   }
-  return {{"sets", std::move(sets)}, {"weights", normalised_weights(std::move(weights))}};
+  nlohmann::json facts = {{"sets", std::move(sets)}, {"weights", normalised_weights(std::move(weights))}};
+  for (const SplitPart& part : parts) {
+    if (!part.name.empty()) facts["names"].push_back(part.name);
+  }
+  return facts;
 }
 
 }  // namespace
@@ -110,8 +116,10 @@ nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const Traini
     if (task->validation()) facts["validation"] = fmt::format("{:016x}", task->validation()->hash);
     if (task->test()) facts["test"] = fmt::format("{:016x}", task->test()->hash);
   } else {
-    if (datasets.validation()) facts["validation"] = evaluated(datasets.validation_parts());
-    if (datasets.test()) facts["test"] = evaluated(datasets.test_parts());
+    if (datasets.validation() || !datasets.validation_sets().empty()) {
+      facts["validation"] = evaluated(datasets.validation_parts());
+    }
+    if (datasets.test() || !datasets.test_sets().empty()) facts["test"] = evaluated(datasets.test_parts());
   }
   for (const TrainingTask& task : tasks) {
     facts[kTaskFact + task.config.name] = fmt::format("{} of {:016x}, stride {}{}", task.config.task, task.hash,

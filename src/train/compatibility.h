@@ -14,6 +14,12 @@ namespace megatron {
 /// Keys of what a checkpoint's `extra` holds of the optimizer, in addition to the moments: its name, the updates it has
 /// made, and the state of a dynamic loss scale.
 inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
+/// The checkpoint with the lowest validation loss, in a run's own loop state: {"step", "loss"}.
+inline constexpr const char* kBestState = "best";
+
+/// The tokens that end a text of an imported model, where its configuration names others than the vocabulary: a chat
+/// model's often end a message, too. Runs that start from it carry them on.
+inline constexpr const char* kEndTokensKey = "end_tokens";
 
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary);

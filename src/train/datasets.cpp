@@ -157,7 +157,8 @@ std::array<SplitPart, 3> Datasets::cut(const SplitPart& whole, const std::array<
                 .first_token = tokens[i],
                 .tokens = tokens[i + 1] - tokens[i],
                 .cut_by_tokens = true,
-                .weight = whole.weight};
+                .weight = whole.weight,
+                .name = whole.name};
   }
   return parts;
 }
@@ -176,6 +177,7 @@ std::vector<SplitPart> Datasets::open(const Blend& blend) {
                      .tokens = source.tokens(),
                      .end_document = source.documents(),
                      .weight = part.weight,
+                     .name = part.name,
                      .seed = config_.data.megatrons_order() ? seed : seed_of_part(seed, parts.size())});
   }
   return parts;
@@ -283,33 +285,66 @@ std::optional<SampleSet> Datasets::megatron_set(const char* split, std::vector<S
   return with_samples(blended(parts, wanted, make_order), training);
 }
 
+// One set of all parts; or one of each, if they have names.
+template <class MakeSet>
+void Datasets::make_evaluated(const char* split, const std::vector<SplitPart>& parts, const MakeSet& make_set,
+                              std::optional<SampleSet>& whole, std::vector<NamedSet>& sets) {
+  if (parts.empty() || parts.front().name.empty()) {
+    whole = make_set(split, parts);
+    return;
+  }
+  std::vector<SplitPart> good;
+  for (const SplitPart& part : parts) {
+    std::optional<SampleSet> set = make_set(split, {part});
+    if (set) {
+      sets.push_back({.name = part.name, .samples = *std::move(set)});
+      good.push_back(part);
+    } else {
+      notes_.push_back(fmt::format("{}: data.split leaves \"{}\" no sample of {}: it is not evaluated on", split,
+                                   part.name, config_.model.sequence_length));
+    }
+  }
+  const std::vector<double> shares = good.empty() ? std::vector<double>() : weights_of(good);
+  for (std::size_t i = 0; i < sets.size(); ++i) sets[i].share = shares[i];
+}
+
 void Datasets::order_by_epochs() {
   train_ = epoch_set("training", train_parts_, true);
-  validation_ = epoch_set("validation", validation_parts_, false);
-  test_ = epoch_set("test", test_parts_, false);
+  const auto evaluated = [&](const char* split, std::vector<SplitPart> parts) {
+    return epoch_set(split, std::move(parts), false);
+  };
+  make_evaluated("validation", validation_parts_, evaluated, validation_, validation_sets_);
+  make_evaluated("test", test_parts_, evaluated, test_, test_sets_);
 }
 
 // The sample counts are those of Megatron's pretraining: its validation set is as large as all evaluations of the run
 // together, those at the interval and one more at the end.
 void Datasets::order_as_megatron() {
   const Config& config = config_;
-  const std::int64_t run = samples_of_run(config, facts_);
+  const std::int64_t run = samples_with_consumed(config, facts_);
   order_samples_ = config.data.order_samples > 0 ? config.data.order_samples : run;
   order_steps_ = RunSchedule(config).steps_for_samples(order_samples_);
   evaluation_samples_ = BatchSchedule(config.train.global_batch_size).samples_after(config.train.evaluate_steps);
   const std::int64_t evaluations = 1 + evaluations_within(config, facts_, order_steps_);
   train_ = megatron_set("training", train_parts_, order_samples_, true);
-  validation_ = megatron_set("validation", validation_parts_,
-                             BatchSchedule(evaluation_samples_).samples_after(evaluations), false);  // no overflow
-  test_ = megatron_set("test", test_parts_, evaluation_samples_, false);
-  verify(static_cast<std::uint64_t>(run) <= train_->samples->samples(), ErrorKind::configuration,
-         "the run has {} samples, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
-         "from the first sample on), or train for less",
-         run, order_samples_, train_->samples->samples());
+  const std::int64_t validated = BatchSchedule(evaluation_samples_).samples_after(evaluations);  // no overflow
+  const auto of_samples = [&](std::int64_t samples) {
+    return [this, samples](const char* split, std::vector<SplitPart> parts) {
+      return megatron_set(split, std::move(parts), samples, false);
+    };
+  };
+  make_evaluated("validation", validation_parts_, of_samples(validated), validation_, validation_sets_);
+  make_evaluated("test", test_parts_, of_samples(evaluation_samples_), test_, test_sets_);
+  verify(
+      static_cast<std::uint64_t>(run) <= train_->samples->samples(), ErrorKind::configuration,
+      "the run has {} samples{}, but data.order_samples = {} makes an order of {}; raise it (which changes the order "
+      "from the first sample on), or train for less",
+      run, config.checkpoint.consumed_samples > 0 ? " with checkpoint.consumed_samples" : "", order_samples_,
+      train_->samples->samples());
 }
 
 std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
-  if (evaluation_samples_ == 0) return 0;
+  if (evaluation_samples_ == 0 || step == 0) return 0;
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
 }
 

@@ -29,6 +29,13 @@ struct SampleSet {
   std::unique_ptr<Samples> samples = nullptr;
 };
 
+/// One of the sets of a split that are evaluated one by one.
+struct NamedSet {
+  std::string name;
+  double share = 1;  ///< of the split's loss; those of a split are 1 together
+  SampleSet samples = {};
+};
+
 /// Samples of one evaluation on the set: those of train.evaluate_steps global batches, or all that it has. With [task]
 /// always all.
 std::int64_t evaluation_samples(const Config& config, const SampleSet& samples);
@@ -44,8 +51,12 @@ class Datasets {
   const SampleSet& train() const { return *train_; }
   const std::optional<SampleSet>& validation() const { return validation_; }
   const std::optional<SampleSet>& test() const { return test_; }
-  /// The sample of validation() that the evaluation after `step` (at least 1) begins with: always the first, or with
-  /// Megatron's order the next one after those of all evaluations before.
+  /// The same where the sets have names: then there is no validation() or test() of all of them.
+  const std::vector<NamedSet>& validation_sets() const { return validation_sets_; }
+  const std::vector<NamedSet>& test_sets() const { return test_sets_; }
+  /// The sample of validation() that the evaluation after `step` begins with: always the first, or with Megatron's
+  /// order the next one after those of all evaluations before. The evaluation before the first step has those of the
+  /// first one after it.
   std::int64_t first_validation_sample(std::int64_t step) const;
 
   std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
@@ -86,6 +97,9 @@ class Datasets {
   std::vector<SplitPart> open_whole(const Blend& blend);
   void order_by_epochs();
   void order_as_megatron();
+  template <class MakeSet>
+  void make_evaluated(const char* split, const std::vector<SplitPart>& parts, const MakeSet& make_set,
+                      std::optional<SampleSet>& whole, std::vector<NamedSet>& sets);
   std::optional<SampleSet> epoch_set(const char* split, std::vector<SplitPart> parts, bool training);
   std::optional<SampleSet> megatron_set(const char* split, std::vector<SplitPart> parts, std::int64_t samples,
                                         bool training);
@@ -112,6 +126,7 @@ class Datasets {
   std::vector<SplitPart> train_parts_, validation_parts_, test_parts_;
   std::vector<std::string> notes_;
   std::optional<SampleSet> train_, validation_, test_;
+  std::vector<NamedSet> validation_sets_, test_sets_;
   // With Megatron's orders: the sample count, the steps of a run of that length, and samples of one evaluation.
   std::int64_t order_samples_ = 0, order_steps_ = 0, evaluation_samples_ = 0;
 };

@@ -2,10 +2,13 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "comm/agreement.h"
 #include "examples/example_files.h"
+#include "text/text.h"
 #include "tokenizer/byte_tokenizer.h"
 
 namespace megatron {
@@ -29,7 +32,8 @@ TaskOptions options_of(const EvaluationTaskConfig& entry) {
 std::string counted_targets(const EvaluationTask& task) {
   std::int64_t targets = 0;
   for (const ScoredSequence& sequence : task.sequences()) targets += sequence.targets();
-  return fmt::format("{} sequences, {} targets", task.sequences().size(), targets);
+  return fmt::format("{}, {}", counted(static_cast<std::int64_t>(task.sequences().size()), "sequence"),
+                     counted(targets, "target"));
 }
 
 }  // namespace
@@ -42,6 +46,18 @@ std::string read_task_file(const std::string& path, Communicator& world) {
   return world.broadcast_text(text, 0);
 }
 
+TaskInput::Pair encode_pair(Encoder& encoder, std::string_view context, std::string_view target) {
+  TaskInput::Pair pair;
+  if (context.empty()) {
+    encoder.encode(target, pair.ids);
+    return pair;
+  }
+  std::vector<std::uint32_t> part_of;
+  encoder.encode_parts(std::array{TextPart{context}, TextPart{target}}, pair.ids, part_of);
+  pair.context = static_cast<std::size_t>(std::count(part_of.begin(), part_of.end(), 0U));
+  return pair;
+}
+
 std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options, std::string_view text,
                                                      const Tokenizer& tokenizer, std::int64_t context) {
   const std::unique_ptr<Encoder> encoder = tokenizer.make_encoder();
@@ -50,9 +66,11 @@ std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options,
       .text = text,
       .context = context,
       .before = tokenizer.eod_id(),
+      .begin = options.begin,
       .stride = {},
       .whole_word = options.whole_word,
-      .encode = [&](std::string_view words, std::vector<std::int32_t>& ids) { encoder->encode(words, ids); }};
+      .labels = options.labels,
+      .encode = [&](std::string_view start, std::string_view target) { return encode_pair(*encoder, start, target); }};
   if (options.stride > 0) input.stride = options.stride;
   return task_kind(options.task).make(input);
 }
@@ -77,7 +95,9 @@ std::string describe_evaluation_tasks(const Config& config, const Datasets* data
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!config.evaluation.tasks.empty() && datasets != nullptr) tokenizer = tokenizer_for_tasks(*datasets);
   for (const EvaluationTaskConfig& entry : config.evaluation.tasks) {
-    const std::string when = entry.every > 0 ? fmt::format("every {} steps and at the end", entry.every) : "at the end";
+    const std::string when = entry.every > 0 ? fmt::format("every {} and at the end",
+                                                           entry.every == 1 ? "step" : counted(entry.every, "step"))
+                                             : "at the end";
     std::string what = "planned without its file, which is not there";
     if (tokenizer != nullptr) {
       what = counted_targets(*make_evaluation_task(options_of(entry), read_example_file(entry.data), *tokenizer,

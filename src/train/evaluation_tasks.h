@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,11 @@ struct TaskOptions {
   std::string task, path;
   std::int64_t stride = 0;  ///< 0: the task's own
   bool whole_word = false;
+  std::optional<std::int32_t> begin = {};  ///< token that begins every text
+  std::string labels = {};                 ///< contents of a file of answers
 };
+/// As TaskInput has it.
+TaskInput::Pair encode_pair(Encoder& encoder, std::string_view context, std::string_view target);
 /// Error(data) with the line for what is wrong in `text`, the file's contents.
 std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options, std::string_view text,
                                                      const Tokenizer& tokenizer, std::int64_t context);

@@ -18,10 +18,12 @@ std::span<const double> ExpertUse::row(std::int64_t layer) const {
   return std::span(choices).subspan(static_cast<std::size_t>(layer * (experts + 1)), static_cast<std::size_t>(experts));
 }
 
-double ExpertUse::share(std::int64_t layer, std::int64_t expert) const {
+std::vector<double> ExpertUse::shares(std::int64_t layer) const {
   const std::span<const double> of_layer = row(layer);
-  const double all = std::accumulate(of_layer.begin(), of_layer.end(), 0.0);
-  return all > 0 ? of_layer[static_cast<std::size_t>(expert)] / all : 0;
+  std::vector<double> shares(of_layer.begin(), of_layer.end());
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share = all > 0 ? share / all : 0;
+  return shares;
 }
 
 double ExpertUse::dropped() const {

@@ -20,8 +20,8 @@ struct ExpertUse {
   ExpertUse(std::int64_t experts_, std::span<const double> choices_, double least_gap_);
 
   std::int64_t layers() const;
-  /// Of a layer's choices, the share that one of its experts has; 0 without choices.
-  double share(std::int64_t layer, std::int64_t expert) const;
+  /// Of a layer's choices, the share that each of its experts has; zeros without choices.
+  std::vector<double> shares(std::int64_t layer) const;
   double dropped() const;  ///< share of all choices that found no place
   void add(const ExpertUse& other);
 

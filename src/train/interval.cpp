@@ -8,13 +8,18 @@
 namespace megatron {
 
 void Interval::Mean::add(double value, double weight) {
-  // In this form the mean of one step is that step's loss to the last bit.
   count += weight;
+  if (count == 0) {  // of no targets: what there is to show until a step has some
+    mean = value;
+    return;
+  }
+  if (count == weight) mean = 0;
+  // In this form the mean of one step is that step's loss to the last bit.
   mean += (value - mean) * (weight / count);
 }
 
 double Interval::Mean::value() const {
-  return count > 0 ? mean : std::nan("");
+  return count > 0 || mean != 0 ? mean : std::nan("");
 }
 
 void Interval::add(const StepResult& step, double seconds, const FlopsPerToken& flops) {

@@ -13,13 +13,16 @@ void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const Devi
   counts.assign(terms.size(), of_samples.values[0]);  // of terms that they do not count: replaced below
   if (of_samples.values.size() > 1) std::copy(of_samples.values.begin(), of_samples.values.end(), counts.begin());
   if (!of_samples.complete) grid.control().all_reduce_values(counts);
+  bool any = false;  // a target; what counts samples alone is no loss of a task
   for (std::size_t i = 0; i < terms.size(); ++i) {
+    any = any || (terms[i].per_sample == 0 && counts[i] > 0);
     if (terms[i].per_sample > 0) counts[i] = terms[i].per_sample * static_cast<double>(samples.samples);
-    verify(counts[i] > 0, ErrorKind::data,
-           "every target of the {} samples from sample {} on is masked (data.eod_mask_loss, or the loss' weights): "
-           "there is no loss to speak of; look at the data",
-           samples.samples, samples.first_sample);
   }
+  verify(any, ErrorKind::data,
+         "every target of the {} samples from sample {} on is masked (data.eod_mask_loss, or the loss' weights): there "
+         "is no loss; look at the data. Where words are to be predicted (BERT), none was chosen: raise "
+         "data.mask_probability or train.global_batch_size, or lower data.short_probability",
+         samples.samples, samples.first_sample);
 }
 
 }  // namespace megatron

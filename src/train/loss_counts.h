@@ -10,9 +10,14 @@
 namespace megatron {
 
 /// Of the global batch that batches.next() gave last: sets `counts`, by term. Collective over the control group where
-/// data ranks know only their own samples' counts: one message for all terms. Errors: data, the same on every rank, if
-/// nothing counts.
+/// data ranks know only their own samples' counts: one message for all terms. A term may count nothing (term_mean);
+/// errors: data, the same on every rank, if no target of any term counts.
 void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const DeviceBatches& batches,
                      std::vector<double>& counts);
+
+/// A term's mean; 0 of a batch without targets of this term (one without masked words, say).
+inline double term_mean(double sum, double count) {
+  return count > 0 ? sum / count : 0;
+}
 
 }  // namespace megatron

@@ -12,7 +12,7 @@ namespace megatron {
 
 bool saves_in_background(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  return checkpoint.async && (checkpoint.every_steps > 0 || checkpoint.every_minutes > 0);
+  return checkpoint.async && (checkpoint.every_steps > 0 || checkpoint.minutes_between() > 0 || checkpoint.keep_best);
 }
 
 namespace {
@@ -129,6 +129,7 @@ MemoryPlan memory_of(const PlayedReplica& played) {
                    job.transport == TransportKind::host);
   }
   plan.parameters = replica.store().parameter_elements();
+  plan.moments = replica.optimizer().moments();
   const GridShape& shape = job.grid.shape();
   for (const Parameter& parameter : replica.store().all()) {
     // Other expert ranks have as many other experts.

@@ -43,6 +43,7 @@ struct MemoryPlan : MemoryUse {
   std::int64_t updated = 0;           ///< of the flat buffers, those that this rank updates, gaps included
   std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks and
                                       ///< those that share its experts out
+  int moments = 0;                    ///< of the optimizer
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
   std::vector<StagingPlan> staging;   ///< of each of the grid's groups
   double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank

@@ -6,6 +6,7 @@
 
 #include "config/run_schedule.h"
 #include "train/grid.h"
+#include "train/loss_counts.h"
 #include "train/saved_layout.h"
 
 namespace megatron {
@@ -188,7 +189,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
     ops.fill(routes_->least_gap, std::numeric_limits<double>::infinity());
   }
   for (std::size_t i = 0; i < terms_.size(); ++i) {
-    gradient_scales_[i] = terms_[i].coefficient * loss.scale / loss.counts[i];
+    gradient_scales_[i] = term_mean(terms_[i].coefficient * loss.scale, loss.counts[i]);
   }
   const PassSettings settings{.training = true,
                               .seed = config_.train.seed,
@@ -220,7 +221,7 @@ Replica::Update Replica::update(UpdateSettings settings, Timers& timers) {
   if (routes_) counted = {routes_->choices.view({routes_->choices.elements()}), routes_->least_gap};
   const StepVerdict verdict = update_step_->run(settings, loss_sums_, counted);
   if (!verdict.skipped) balance_experts();
-  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = verdict.loss_sums[i] / loss_counts_[i];
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = term_mean(verdict.loss_sums[i], loss_counts_[i]);
   return {{total_loss(terms_, loss_values_), loss_values_},
           verdict.gradient_norm,
           verdict.skipped,
@@ -290,7 +291,7 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
   sum_losses_over_stages();
   grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
   read_losses();
-  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] /= loss_counts[i];
+  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = term_mean(loss_values_[i], loss_counts[i]);
   return {total_loss(terms_, loss_values_), loss_values_};
 }
 

@@ -10,6 +10,7 @@
 #include "data/kept_tokenizer.h"
 #include "data/labelled_samples.h"
 #include "examples/example_files.h"
+#include "text/text.h"
 
 namespace megatron {
 
@@ -44,13 +45,13 @@ ExampleForm form_of(const TaskConfig& task) {
   return {.format = task.format, .labels = labels_of(task), .choices = task.choices};
 }
 
-ChatTemplate chat_of(const TaskConfig& task) {
+}  // namespace
+
+ChatTemplate chat_template_of(const TaskConfig& task) {
   return {{{"system", task.system_prefix, task.system_suffix, false},
            {"user", task.user_prefix, task.user_suffix, false},
            {"assistant", task.assistant_prefix, task.assistant_suffix, true}}};
 }
-
-}  // namespace
 
 void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to) {
   read_labelled_examples(file, form_of(task), [&](const LabelledExample& example) {
@@ -119,7 +120,7 @@ TaskSet TaskData::read_labelled(const Blend& files, bool training) const {
   visit_files(files, set, [&](const ExampleFile& file) { add_labelled_examples(task_, file, *encoder, *examples); });
   examples->shrink();
   set.bytes = examples->bytes();
-  set.summary = fmt::format("{} examples{}", examples->size(),
+  set.summary = fmt::format("{}{}", counted(static_cast<std::int64_t>(examples->size()), "example"),
                             examples->truncated() == 0
                                 ? ""
                                 : fmt::format(", {} of them cut to model.sequence_length", examples->truncated()));
@@ -132,15 +133,16 @@ TaskSet TaskData::read_instructions(const char* key, const Blend& files, bool tr
   const auto examples = std::make_shared<EncodedInstructions>(*tokenizer_, sequence_length_);
   TaskSet set;
   visit_files(files, set, [&](const ExampleFile& file) {
-    megatron::read_instructions(file, chat_of(task_),
+    megatron::read_instructions(file, chat_template_of(task_),
                                 [&](const Instruction& instruction) { examples->add(instruction); });
   });
   examples->pack(files.parts.size() == 1 ? files.parts[0].path : key);
   const auto order = training ? InstructionSamples::Order::shuffled : InstructionSamples::Order::sequential;
   set.samples = std::make_unique<InstructionSamples>(examples, order, seed_);
   set.bytes = examples->bytes();
-  set.summary = fmt::format("{} examples in {} samples, {:.1f} % of their rows filled", examples->examples(),
-                            examples->samples(), 100 * examples->filled());
+  set.summary = fmt::format(
+      "{} in {}, {:.1f} % of their rows filled", counted(static_cast<std::int64_t>(examples->examples()), "example"),
+      counted(static_cast<std::int64_t>(examples->samples()), "sample"), 100 * examples->filled());
   if (examples->left_out() > 0) {
     set.note = fmt::format(
         "{}: {} of {} examples are longer than model.sequence_length, or have nothing to learn, and "

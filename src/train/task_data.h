@@ -11,6 +11,7 @@
 #include "data/labelled_samples.h"
 #include "data/samples.h"
 #include "data/token_shard.h"
+#include "examples/instructions.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron {
@@ -59,6 +60,12 @@ class TaskData {
   std::optional<TaskSet> validation_, test_;
 };
 
+/// Whether the model learns answers, in a template of conversations.
+inline bool has_chat(const TaskConfig& task) {
+  return task.name == "instructions";
+}
+/// The texts around each role's messages in instructions.
+ChatTemplate chat_template_of(const TaskConfig& task);
 /// The examples of a file for a task with a head. Error(data) if it has no labels.
 void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to);
 /// How the names of files end that a folder of this format's examples is read for.

@@ -7,12 +7,15 @@
 #include "checkpoint/manifest.h"
 #include "comm/agreement.h"
 #include "config/print.h"
+#include "data/kept_tokenizer.h"
 #include "train/loss_counts.h"
 #include "train/losses.h"
 
 namespace megatron {
 
 namespace {
+
+constexpr const char* kConsumedKey = "consumed_before";  // in a checkpoint's extra state
 
 LearningRate learning_rate_of(const LearningRateConfig& rate) {
   return {.peak = rate.peak,
@@ -107,11 +110,25 @@ std::function<bool(const BatchField&)> Trainer::read_here() const {
 // The samples of the steps from here to the end of the run.
 BatchPlan Trainer::training_plan() const {
   const bool curriculum = !config_.train.curriculum.schedule.empty();
-  return [schedule = schedule_, first = step_, end = config_.train.steps, curriculum](std::int64_t step) {
+  return [schedule = schedule_, first = step_, end = config_.train.steps, before = consumed_before_,
+          curriculum](std::int64_t step) {
     if (first + step >= end) return GlobalBatch{};
     const StepShape shape = schedule.step_after(first + step);
-    return GlobalBatch{static_cast<std::uint64_t>(shape.first_sample), shape.samples, curriculum ? shape.sequence : 0};
+    return GlobalBatch{static_cast<std::uint64_t>(before + shape.first_sample), shape.samples,
+                       curriculum ? shape.sequence : 0};
   };
+}
+
+// Megatron's orders end; "epoch" does not.
+void Trainer::set_consumed_before(std::int64_t samples) {
+  const std::int64_t run = schedule_.samples_after(config_.train.steps);
+  const auto there = static_cast<std::int64_t>(datasets_.train().samples->samples());
+  verify(!config_.data.megatrons_order() || samples + run <= there, ErrorKind::configuration,
+         "the run has {} samples after {} that were consumed before it, but data.order_samples makes an order of {}; "
+         "raise it (which changes the order from the first sample on), or train for less",
+         run, samples, there);
+  consumed_before_ = samples;
+  batches_.reset();
 }
 
 StepResult Trainer::train_step(const std::function<void(double loss_scale)>& before_update) {
@@ -181,7 +198,7 @@ std::optional<EvaluatedLoss> Trainer::evaluate(const SampleSet& samples, std::in
     }
     batch_memory_.mark_read();
   }
-  for (std::size_t term = 0; term < terms_.size(); ++term) sums[term] /= all[term];
+  for (std::size_t term = 0; term < terms_.size(); ++term) sums[term] = term_mean(sums[term], all[term]);
   EvaluatedLoss evaluated{total_loss(terms_, sums), sums};
   if (label_scores_) evaluated.labels = label_scores_->sum();
   return evaluated;
@@ -233,6 +250,8 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
                  {"config", print_config(config_)},          {"loop", loop},
                  {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
   state.extra.update(schedule_facts(config_));
+  if (consumed_before_ > 0) state.extra[kConsumedKey] = consumed_before_;
+  if (!end_tokens_.is_null()) state.extra[kEndTokensKey] = end_tokens_;
   // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a new search.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
@@ -269,6 +288,12 @@ void Trainer::load(const CheckpointReader& checkpoint, const std::vector<TensorS
   wait_until_copied();
   checkpoint.read(grid_.world(), slices, *backend_.device);
   replica_.optimizer().set_values_from_master();
+}
+
+void Trainer::keep_end_tokens(const CheckpointReader& checkpoint) {
+  read_state(checkpoint, [&](const nlohmann::json& extra) {
+    end_tokens_ = extra.contains(kEndTokensKey) ? extra.at(kEndTokensKey) : nlohmann::json();
+  });
 }
 
 // Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
@@ -308,11 +333,14 @@ void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {
   require_same_schedule(checkpoint);
   require_same_optimizer(checkpoint);
-  std::int64_t updates = 0;
+  std::int64_t updates = 0, consumed = 0;
   LossScaler scaler = loss_scaler_;
   nlohmann::json loop = nlohmann::json::object();
   read_state(checkpoint, [&](const nlohmann::json& extra) {
     updates = integer_at(extra, kUpdatesKey, 0, checkpoint.state().step);
+    if (extra.contains(kConsumedKey)) {
+      consumed = integer_at(extra, kConsumedKey, 0, std::numeric_limits<std::int64_t>::max() / 2);
+    }
     if (extra.contains("loop")) loop = object_at(extra, "loop");
     if (!extra.contains(kLossScalerKey)) return;
     const nlohmann::json saved = object_at(extra, kLossScalerKey);
@@ -323,7 +351,9 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
   require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
                      resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
   load(checkpoint, replica_.all_slices(/*with_optimizer=*/true));
+  keep_end_tokens(checkpoint);
   step_ = checkpoint.state().step;
+  set_consumed_before(consumed);
   replica_.optimizer().set_updates(updates);
   loss_scaler_ = scaler;
   batches_.reset();
@@ -339,8 +369,12 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 }
 
 InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
-  const nlohmann::json& saved = checkpoint.state().facts;
+  nlohmann::json saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
+  // An import may not know the vocabulary: it is the one of the data.
+  if (saved.value("tokenizer", "") == kUnknownTokenizer) {
+    for (const char* key : {"tokenizer", "tokenizer_hash"}) saved[key] = current.at(key);
+  }
   // A model without choice biases has chosen as with zeros, which they are in a new run.
   const bool no_biases = !has_choice_bias(saved);
   require_same_facts(weights_signature(config_.model, saved),
@@ -351,6 +385,8 @@ InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
   if (no_biases) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.ends_with(kChoiceBias); });
   if (!same_task) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.starts_with("task_head."); });
   load(checkpoint, slices);
+  set_consumed_before(config_.checkpoint.consumed_samples);
+  keep_end_tokens(checkpoint);
   return {.changes = compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current)),
           .task_head = same_task && config_.model.task_outputs > 0};
 }

@@ -84,8 +84,8 @@ class Trainer {
   /// Weights, moments and counters; returns what save() was given as `loop`. `chosen_by`: the key that says of which
   /// checkpoint, for errors.
   nlohmann::json resume(const CheckpointReader& checkpoint, const std::string& chosen_by = "run.directory");
-  /// Weights alone: a new run from another's model. A task's head is new, unless the checkpoint has one for the same
-  /// labels.
+  /// Weights alone: a new run from another's model, whose samples begin after checkpoint.consumed_samples. A task's
+  /// head is new, unless the checkpoint has one for the same labels.
   InitialWeights initialize_from(const CheckpointReader& checkpoint);
 
   /// Of the next step.
@@ -126,17 +126,20 @@ class Trainer {
 
  private:
   void load(const CheckpointReader& checkpoint, const std::vector<TensorSlice>& slices);
+  void keep_end_tokens(const CheckpointReader& checkpoint);
   /// Before weights or the optimizer's state are changed, wherever that is.
   void wait_until_copied();
   void require_same_schedule(const CheckpointReader& checkpoint) const;
   void require_same_optimizer(const CheckpointReader& checkpoint) const;
   BatchPlan training_plan() const;
+  void set_consumed_before(std::int64_t samples);
   nlohmann::json facts() const;
   TrainingState state(const nlohmann::json& loop) const;
   void set_meters(TrafficMeter* meter);
   std::function<bool(const BatchField&)> read_here() const;  ///< by a stage of this rank
 
   const Config& config_;
+  nlohmann::json end_tokens_;  // under kEndTokensKey of the checkpoint that the weights are from; null if it has none
   const ProcessGrid& grid_;
   Backend& backend_;
   Datasets& datasets_;
@@ -157,6 +160,7 @@ class Trainer {
   std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
   std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written in the background; reads replica_
   std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
+  std::int64_t consumed_before_ = 0;                 // samples of the data's order, before the run
 };
 
 }  // namespace megatron

@@ -184,7 +184,7 @@ class Wizard {
       if (error.kind() != ErrorKind::configuration && error.kind() != ErrorKind::data) throw;
       return refuse(error.what());
     }
-    create_durably(path_, text);
+    write_output({"--new", path_}, text);
     report += fmt::format("\nwritten   {}\n", printable(path_));
     if (!draft_.facts) report += "first     make the token shards of data.train: megatron_preprocess, docs/data.md\n";
     report += fmt::format("next      {}\n", training_command(draft_, path_));

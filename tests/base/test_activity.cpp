@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "base/activity.h"
 #include "base/timers.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,11 +1,11 @@
 // T5's buckets of distances against the table that scripts/make_distance_golden.py wrote, and their runs.
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <fstream>
 #include <vector>
 
 #include "base/distance_buckets.h"
 #include "base/error.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,10 +1,8 @@
-#include <catch2/catch.hpp>
-
 #include "base/dtype.h"
 #include "base/error.h"
+#include "support/catch.h"
 
 using namespace megatron;
-using Catch::Matchers::Contains;
 
 namespace {
 

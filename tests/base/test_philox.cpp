@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "base/philox.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

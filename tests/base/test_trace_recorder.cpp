@@ -1,9 +1,9 @@
 // The recorder of traces: what is written down, when, and what is not.
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "base/timers.h"
 #include "base/trace_recorder.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,10 +1,10 @@
 // The table of a batch's fields: bytes, places, shapes and views all follow from it.
 #include "batch/batch_layout.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <set>
 
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,12 +1,13 @@
 #include "bench/benchmark.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "comm/thread_communicator.h"
 #include "model/flops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -50,7 +51,7 @@ BenchmarkResult run(const BenchmarkCase& benchmark, int steps) {
   return result;
 }
 
-const BenchmarkPart& part(const std::vector<BenchmarkPart>& parts, const std::string& name) {
+const BenchmarkPart& part(const std::vector<BenchmarkPart>& parts, std::string_view name) {
   const auto found =
       std::find_if(parts.begin(), parts.end(), [&](const BenchmarkPart& each) { return each.name == name; });
   INFO(name);
@@ -120,7 +121,7 @@ TEST_CASE("the benchmark's parts are within the whole") {
   CHECK(verbs > 0.2 * result.step.wall);
   const std::string text = describe(tiny_case(), result);
   for (const char* word : {"small_8x256", "share of sgemm", "attention_backward", "head, weight gradient"}) {
-    CHECK_THAT(text, Catch::Contains(word));
+    CHECK_THAT(text, Contains(word));
   }
 }
 

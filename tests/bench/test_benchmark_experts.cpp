@@ -1,10 +1,10 @@
 // The case of experts on tiny models: the cases do equal work for each token, and what is measured is there.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "bench/benchmark_experts.h"
 #include "comm/thread_communicator.h"
 #include "model/flops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,9 +1,9 @@
 // The case of generation on a tiny model: what is measured is there, and ratios are those of its parts.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "bench/benchmark_generation.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,9 +1,9 @@
 // The benchmark's cases for GPUs: that PyTorch's side trains the same models.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
 
 #include "bench/benchmark.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -16,11 +16,11 @@ TEST_CASE("PyTorch trains the same models on the GPU") {
     if (!benchmark.gpu) continue;
     ++cases;
     const ModelConfig& model = benchmark.config.model;
-    CHECK_THAT(script.str(),
-               Catch::Contains(
-                   fmt::format("\"{}\": dict(layers={}, hidden={}, heads={}, vocab={}, sequence={}, batch={})",
-                               benchmark.name, model.layers, model.hidden_size, model.attention_heads,
-                               model.padded_vocab(), model.sequence_length, benchmark.config.train.global_batch_size)));
+    CHECK_THAT(
+        script.str(),
+        Contains(fmt::format("\"{}\": dict(layers={}, hidden={}, heads={}, vocab={}, sequence={}, batch={})",
+                             benchmark.name, model.layers, model.hidden_size, model.attention_heads,
+                             model.padded_vocab(), model.sequence_length, benchmark.config.train.global_batch_size)));
   }
   CHECK(cases == 3);
 }

@@ -1,7 +1,6 @@
 // The table of options says what each is for: less of what it is about, and nothing more of the rest than it must.
-#include <catch2/catch.hpp>
-
 #include "bench/benchmark_memory.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,12 +1,12 @@
 // What a step of the benchmark of overlap is: the training step, with operations in flight or none.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/benchmark_overlap.h"
 #include "comm/communicator_decorator.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/benchmark_pipeline.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,13 +1,13 @@
 // What a machine is measured to be: a quick measurement has all tables, and they are a hardware file.
 #include "bench/measure_hardware.h"
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
 #include "config/resolve.h"
 #include "planner/search.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -78,16 +78,16 @@ TEST_CASE("a measured machine: every table has positive numbers, and its file sa
 
   const PlannedLayout planned = plan_layout(small_run(), again, {.ranks = ranks});
   CHECK(planned.time.seconds > 0);
-  CHECK_THROWS_WITH(plan_layout(small_run(), again, {.ranks = 2 * ranks}), Catch::Contains("has no [network]"));
+  CHECK_THROWS_WITH(plan_layout(small_run(), again, {.ranks = 2 * ranks}), Contains("has no [network]"));
   Config threads = small_run();
   threads.run.threads = 2;
   CHECK_THROWS_WITH(plan_layout(threads, again, {.ranks = ranks}),
-                    Catch::Contains("was measured with 1 thread per rank, and run.threads = 2"));
+                    Contains("was measured with 1 thread per rank, and run.threads = 2"));
 }
 
 TEST_CASE("a machine with fewer cores than threads is not measured") {
   run_as_threads(1, [&](Communicator& world) {
     CHECK_THROWS_WITH(measure_hardware({.threads = 4000, .device = "cpu", .quick = true}, world),
-                      Catch::Contains("1 rank of 4000 threads need 4000 cores"));
+                      Contains("1 rank of 4000 threads need 4000 cores"));
   });
 }

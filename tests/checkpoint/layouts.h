@@ -1,7 +1,6 @@
 // Layouts to save and load with, and tensors whose every element can be foretold.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <deque>
 #include <filesystem>
 #include <random>
@@ -10,6 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_device.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace megatron::test {

@@ -2,12 +2,12 @@
 // the process, and the examination of what is left. The run directory is in CHECKPOINT_TEST_RUN.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "checkpoint/finish_save.h"
 #include "checkpoint/layouts.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -62,7 +62,7 @@ TEST_CASE("what is left can be loaded, is newest, and can be saved upon", "[.exa
   if (outcome == "saved 4") CHECK(loaded.step == 4);
   if (outcome.starts_with("failed")) {
     for (const std::string& name : names_in(run + "/checkpoints")) {
-      CHECK_THAT(name, !Catch::Matchers::StartsWith(".tmp_step"));
+      CHECK_THAT(name, !StartsWith(".tmp_step"));
     }
   }
   const int next = static_cast<int>(loaded.step) + 1;

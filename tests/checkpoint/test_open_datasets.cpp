@@ -1,9 +1,8 @@
 // Datasets that stay open between reads: the last ones used.
-#include <catch2/catch.hpp>
-
 #include "checkpoint/layouts.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/open_datasets.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,12 +1,12 @@
 // Whatever layout saves, whatever layout loads: the same bits.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "checkpoint/layouts.h"
 #include "checkpoint/overlap.h"
 #include "checkpoint/slices_on_device.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/separate_backend.h"
 
 using namespace megatron;
@@ -107,7 +107,7 @@ TEST_CASE("weights only", "[checkpoint]") {
   CHECK(load_newest(folder.file("weights"), tensors, layout, 0).wrong == 0);
   const Error error = error_of([&] { load_newest(folder.file("weights"), tensors, layout, 2); });
   CHECK(error.kind() == ErrorKind::checkpoint);
-  CHECK_THAT(error.what(), Catch::Matchers::Contains("weights only"));
+  CHECK_THAT(error.what(), Contains("weights only"));
 }
 
 TEST_CASE("an optimizer with one moment", "[checkpoint]") {
@@ -119,7 +119,7 @@ TEST_CASE("an optimizer with one moment", "[checkpoint]") {
   }
   const Error error = error_of([&] { load_newest(folder.file("one"), tensors, split_along(tensors, 2, 1), 2); });
   CHECK(error.kind() == ErrorKind::checkpoint);
-  CHECK_THAT(error.what(), Catch::Matchers::Contains("holds one moment"));
+  CHECK_THAT(error.what(), Contains("holds one moment"));
   // Who wants less of a whole one gets it.
   save_as(folder.file("two"), tensors, split_along(tensors, 3, 0), 1);
   CHECK(load_newest(folder.file("two"), tensors, split_along(tensors, 2, 1), 1).wrong == 0);
@@ -144,7 +144,7 @@ TEST_CASE("another model is refused by the tensor's name", "[checkpoint]") {
     const std::vector<GlobalTensor> others{other};
     const Error error = error_of([&] { load_newest(folder.file("run"), others, split_along(others, 2, 0)); });
     CHECK(error.kind() == ErrorKind::checkpoint);
-    CHECK_THAT(error.what(), Catch::Matchers::Contains("tensor " + other.name));
+    CHECK_THAT(error.what(), Contains("tensor " + other.name));
   }
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("what no rank or two ranks own is not committed", "[checkpoint]") {
   for (const Layout& layout : {missing, twice}) {
     const Error error = error_of([&] { save_as(folder.file("run"), tensors, layout, 1); });
     CHECK(error.kind() == ErrorKind::internal);
-    CHECK_THAT(error.what(), Catch::Matchers::Contains("'b'"));
+    CHECK_THAT(error.what(), Contains("'b'"));
     CHECK(names_in(folder.file("run/checkpoints")).empty());
   }
 }
@@ -219,9 +219,9 @@ TEST_CASE("overlap: gaps and double storage are found exactly", "[checkpoint]") 
       right{{{0, 3}, {4, 3}}, 0, 12, 12, 0};
   CHECK(plan_slice(wanted, 0, {{4, 6}, {top, bottom}}).size() == 2);
   CHECK(plan_slice(wanted, 0, {{4, 6}, {right, left}}).size() == 8);
-  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, most_of_bottom}}), Catch::Matchers::Contains("element 12 "));
-  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top}}), Catch::Matchers::Contains("nowhere"));
-  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {}}), Catch::Matchers::Contains("nowhere"));
-  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, bottom, top}}), Catch::Matchers::Contains("more than once"));
-  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, left}}), Catch::Matchers::Contains("more than once"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, most_of_bottom}}), Contains("element 12 "));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top}}), Contains("nowhere"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {}}), Contains("nowhere"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, bottom, top}}), Contains("more than once"));
+  CHECK_THROWS_WITH(plan_slice(wanted, 0, {{4, 6}, {top, left}}), Contains("more than once"));
 }

@@ -1,11 +1,11 @@
 // Not run by default: `test_checkpoint "[.speed]"` prints what saving and loading reach in $TMPDIR.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 
 #include "checkpoint/layouts.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,5 +1,4 @@
 // What the offline tools are made of: other cuts of a checkpoint, streamed, and comparisons across cuts.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
@@ -7,12 +6,12 @@
 #include "checkpoint/layouts.h"
 #include "checkpoint/new_checkpoint.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/open_checkpoint.h"
 #include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -2,12 +2,13 @@
 #include "comm/agreement.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <new>
 #include <stdexcept>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/errors_by_rank.h"
+#include "system/host_name.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -38,7 +39,7 @@ TEST_CASE("agreement: one rank's error is thrown on all, with its kind and rank"
     const Errors errors = agreed(4, [&](int rank) {
       if (rank == bad) fail(ErrorKind::data, "shard {} is damaged", rank);
     });
-    CHECK(errors == Errors(4, fmt::format("data: rank {}: shard {} is damaged", bad, bad)));
+    CHECK(errors == Errors(4, fmt::format("data: rank {} on {}: shard {} is damaged", bad, host_name(), bad)));
   }
 }
 
@@ -47,7 +48,7 @@ TEST_CASE("agreement: the lowest failing rank's error is thrown") {
     if (rank == 1) fail(ErrorKind::checkpoint, "first");
     if (rank == 3) fail(ErrorKind::data, "second");
   });
-  CHECK(errors == Errors(4, "checkpoint: rank 1: first"));
+  CHECK(errors == Errors(4, "checkpoint: rank 1 on " + host_name() + ": first"));
 }
 
 TEST_CASE("agreement: an error that all ranks share names no rank") {
@@ -72,10 +73,10 @@ TEST_CASE("agreement: the caller's kind replaces all but internal and numerics")
 TEST_CASE("agreement: exceptions of other types are internal errors on all ranks") {
   CHECK(agreed(2, [](int rank) {
           if (rank == 1) throw std::out_of_range("index 7");
-        }) == Errors(2, "internal: rank 1: index 7"));
+        }) == Errors(2, "internal: rank 1 on " + host_name() + ": index 7"));
   CHECK(agreed(2, [](int rank) {
           if (rank == 0) throw std::bad_alloc();
-        }) == Errors(2, "internal: rank 0: out of memory; --dry-run shows what a rank needs"));
+        }) == Errors(2, "internal: rank 0 on " + host_name() + ": out of memory; --dry-run shows what a rank needs"));
 }
 
 TEST_CASE("agreement: messages keep spaces, line breaks and digits") {

@@ -1,9 +1,9 @@
 // Clocks that differ by what is known: the measured offset is right to within the error that it says.
-#include <catch2/catch.hpp>
 #include <chrono>
 
 #include "comm/clock_offset.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,11 +1,11 @@
 // How the number of messages that a rank sends grows with the job: decisions with its logarithm, sums with their group.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/agreement.h"
 #include "comm/counting_communicator.h"
 #include "comm/messages.h"
 #include "comm/process_grid.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

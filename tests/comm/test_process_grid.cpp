@@ -1,12 +1,13 @@
 // The process grid: who is where, who talks to whom; on threads and counted.
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <numeric>
 #include <set>
 
 #include "comm/counting_communicator.h"
+#include "comm/group_members.h"
 #include "comm/process_grid.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "tensor/memory.h"
 
@@ -159,6 +160,20 @@ TEST_CASE("process grid: groups of 16 ranks, context 2, data 4, pipeline 2, expe
   CHECK(all.model == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
 }
 
+TEST_CASE("process grid: members of groups have their ranks of the world") {
+  const GridShape shape{.tensor = 2, .data = 2, .pipeline = 4, .ties = {{0, 3}}};
+  CHECK(world_rank_of(shape, "pipeline", 5, 3) == 13);
+  CHECK(world_rank_of(shape, "tensor", 5, 0) == 4);
+  CHECK(world_rank_of(shape, "data", 5, 1) == 7);
+  CHECK(world_rank_of(shape, "tie 0", 13, 0) == 1);
+  CHECK(world_rank_of(shape, "tie 0", 5, 0) == 5);  // its stage is not tied
+  CHECK(world_rank_of(shape, "world", 5, 9) == 9);
+  CHECK_FALSE(world_rank_of(shape, "pipeline", 5, 4));
+  CHECK_FALSE(world_rank_of(shape, "tie 1", 5, 0));
+  CHECK_FALSE(world_rank_of(shape, "node", 5, 0));
+  CHECK_FALSE(world_rank_of(shape, "pipeline", 16, 0));
+}
+
 TEST_CASE("process grid: ties are sets of stages that the pipeline has") {
   CountingCommunicator world(0, 3);
   const auto with = [&](std::vector<std::vector<int>> ties) {
@@ -177,10 +192,10 @@ TEST_CASE("process grid: ties are sets of stages that the pipeline has") {
 TEST_CASE("a grid must fit the world") {
   const CountingCommunicator counting(0, 6);
   auto& world = const_cast<CountingCommunicator&>(counting);
-  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Catch::Contains("needs 4 ranks, but this job has 6"));
+  CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 2}), Contains("needs 4 ranks, but this job has 6"));
   CHECK_THROWS_AS(ProcessGrid(world, {.tensor = 0, .data = 6}), Error);
   CHECK_THROWS_WITH(ProcessGrid(world, {.tensor = 2, .data = 3, .expert = 2}),
-                    Catch::Contains("data 3 is not divisible by expert 2") && Catch::Contains("parallel.expert"));
+                    Contains("data 3 is not divisible by expert 2") && Contains("parallel.expert"));
   CHECK_THROWS_AS(ProcessGrid(world, {.data = 6, .expert = 0}), Error);
 }
 

@@ -1,8 +1,7 @@
 // How much reductions hold of what others sent, by size and ranks, and that buffers are what was planned and no more.
-#include <catch2/catch.hpp>
-
 #include "comm/counting_communicator.h"
 #include "comm/staging.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

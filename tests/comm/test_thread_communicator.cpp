@@ -1,10 +1,10 @@
 // The thread communicator: every verb at several sizes, and what happens when a rank fails or never comes.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 
 using namespace megatron;

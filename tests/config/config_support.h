@@ -1,8 +1,6 @@
 // Shared by the tests of src/config: a smallest complete input file, and the text of the error that something throws.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "config/parse.h"
 #include "config/resolve.h"
+#include "support/catch.h"
 
 namespace megatron::test {
 

@@ -36,7 +36,7 @@ TEST_CASE("evaluation.tasks: what is wrong is said with its place", "[config]") 
   for (const auto& [tasks, message] :
        {Case{"3", "evaluation.tasks: expected array of tables {name, task, data, every, ...}, got"},
         Case{R"(["x"])", "evaluation.tasks[0]: expected table"},
-        Case{R"([{data = "x"}])", "evaluation.tasks[0]: needs a task: wikitext, lambada, choices"},
+        Case{R"([{data = "x"}])", "evaluation.tasks[0]: needs a task: wikitext, text, lambada, choices"},
         Case{R"([{task = "choices"}])", "evaluation.tasks[0]: needs data"},
         Case{R"([{task = "choices", data = 3}])", "evaluation.tasks[0].data: expected string, got integer"},
         Case{R"([{task = "choices", data = ""}])", "evaluation.tasks[0].data: is empty"},
@@ -46,13 +46,14 @@ TEST_CASE("evaluation.tasks: what is wrong is said with its place", "[config]") 
         Case{R"([{task = "choices", data = "x", every = 2.5}])", "every: expected integer, got number"},
         Case{R"([{task = "choices", data = "x", strict = true}])", "strict: belongs to task \"lambada\""},
         Case{R"([{task = "lambada", data = "x", strict = 1}])", "strict: expected true or false"},
-        Case{R"([{task = "lambada", data = "x", stride = 8}])", "stride: belongs to task \"wikitext\""},
+        Case{R"([{task = "lambada", data = "x", stride = 8}])", "stride: belongs to tasks \"wikitext\" and \"text\""},
         Case{R"([{task = "wikitext", data = "x", stride = 0}])", "stride: 0 is out of range"},
         Case{R"([{task = "wikitext", data = "x", stride = 17}])", "stride = 17 is above model.sequence_length = 16"},
         Case{R"([{task = "choices", data = "${NO_SUCH_VARIABLE}"}])", "'NO_SUCH_VARIABLE' is not set"},
         Case{R"([{task = "choices", data = "x"}, {task = "choices", data = "y"}])", "both called \"choices\""},
-        Case{R"([{name = "test", task = "choices", data = "x"}])", "is what the test data is called"}}) {
+        Case{R"([{name = "test", task = "choices", data = "x"}])", "is what the test data is called"},
+        Case{R"([{name = "validation/a", task = "choices", data = "x"}])", "is what the validation data is called"}}) {
     CAPTURE(tasks);
-    CHECK_THAT(problem_of(tasks), Catch::Contains(message));
+    CHECK_THAT(problem_of(tasks), Contains(message));
   }
 }

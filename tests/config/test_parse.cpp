@@ -2,6 +2,7 @@
 
 #include "config/print.h"
 #include "config/schema.h"
+#include "config/set_value.h"
 #include "config/suggestions.h"
 #include "config_support.h"
 
@@ -127,6 +128,9 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
        "model.bias: expected true, false, \"attention\", \"query_key_value\" or \"feed_forward\", got string \"qkv\""},
       {"model.residual=serial", "model.residual = \"serial\" is not one of \"sequential\", \"parallel\""},
       {"model.attention_window=0", "model.attention_window = 0 is out of range: at least 1"},
+      {"model.layers=1.5e0", "model.layers: expected integer, got number 1.5"},
+      {"train.steps=1e30", "train.steps: expected integer, got number 1e+30"},
+      {"model.layers=nan", "model.layers: expected integer, got number nan"},
       {"model.layers=true", "model.layers: expected integer, got true or false"},
       {"model.layers=[1]", "model.layers: expected integer, got array of 1"},
       {"model.layers={a=1}", "model.layers: expected integer, got table"},
@@ -170,7 +174,7 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"optimizer.betas=[0.9, \"x\"]", "optimizer.betas[1]: expected number, got string \"x\""},
       {"parallel.layers_per_stage=[]", "parallel.layers_per_stage is empty"},
       {"parallel.layers_per_stage=[4, 0]", "parallel.layers_per_stage[1] = 0 is out of range: at least 1"},
-      {"parallel.layers_per_stage=[4, 2.0]", "parallel.layers_per_stage[1]: expected integer, got number 2"},
+      {"parallel.layers_per_stage=[4, 2.5]", "parallel.layers_per_stage[1]: expected integer, got number 2.5"},
       {"parallel.layers_per_stage=4", "parallel.layers_per_stage: expected array of integers, got integer"},
       {"train.batch_ramp_up=16", "train.batch_ramp_up: expected table {start, increment, samples}, got integer"},
       {"train.batch_ramp_up={start=1, increment=1}", "train.batch_ramp_up needs start, increment and samples"},
@@ -180,9 +184,10 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"train.evaluate_every=-1", "train.evaluate_every = -1 is out of range: at least 0"},
       {"data.train=", "data.train is empty"},
       {"data.train=[]", "data.train is an empty array"},
-      {"data.train=[3]", "data.train[0]: expected a path or {path = \"...\", weight = ...}, got integer"},
+      {"data.train=[3]",
+       "data.train[0]: expected a path or {name = \"...\", path = \"...\", weight = ...}, got integer"},
       {"data.train=[\"a\", \"\"]", "data.train[1]: expected a path"},
-      {"data.train=[{weight = 2}]", "data.train[0]: expected a path or {path"},
+      {"data.train=[{weight = 2}]", "data.train[0]: expected a path or {name"},
       {"run.directory=", "run.directory is empty; name a folder"},
       {"learning_rate=3", "'learning_rate' is a table, and its keys are peak, minimum, warmup_steps,"},
       {"run.device=gpu", "did you mean \"cuda\"?"},
@@ -190,6 +195,10 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"data.train=[{path=\"a\", weight=0}]", "data.train[0].weight = 0 is out of range: above 0"},
       {"data.train=[{path=\"a\", weight=\"x\"}]", "data.train[0].weight: expected number, got string"},
       {"data.train=[{path=1, weight=1}]", "data.train[0].path: expected a path"},
+      {"data.validation=[{name=\"a/b\", path=\"x\"}]", "data.validation[0].name: expected a name of at most 64 bytes"},
+      {"data.validation=[{name=1, path=\"x\"}]", "data.validation[0].name: expected a name"},
+      {"data.validation=[{name=\"a\", path=\"x\"}, \"y\"]", "data.validation: either every set has a name, or none"},
+      {"data.validation=[{name=\"a\", path=\"x\"}, {name=\"a\", path=\"y\"}]", "two sets have the name \"a\""},
       {"run.device=gpu", "run.device = \"gpu\" is not one of \"auto\", \"cpu\", \"cuda\""},
   };
   for (const Case& c : cases) {
@@ -309,6 +318,37 @@ TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
                  "checkpoint.every_minutes = 5 contradicts checkpoint.every_steps = \"never\""));
 }
 
+TEST_CASE("checkpoint.every_minutes: 30 unless given or never", "[config][fault-120]") {
+  CHECK(parse_small().checkpoint.minutes_between() == 30);
+  CHECK(parse_small({"checkpoint.every_minutes=0"}).checkpoint.minutes_between() == 0);
+  CHECK(parse_small({"checkpoint.every_steps=never"}).checkpoint.minutes_between() == 0);
+  CHECK(parse_small({"checkpoint.every_steps=never", "checkpoint.every_minutes=0"}).checkpoint.never);
+}
+
+TEST_CASE("checkpoint: keys that need others", "[config]") {
+  const auto refused = [](std::vector<std::string> settings) { return error_of([&] { parse_small(settings); }); };
+  CHECK(contains(refused({"checkpoint.keep_best=true", "train.evaluate_every=0"}),
+                 "train.evaluate_every = 0 makes only"));
+  CHECK(contains(refused({"checkpoint.keep_best=true", "train.evaluate_every=5", "checkpoint.every_steps=never"}),
+                 "checkpoint.keep_best = true contradicts checkpoint.every_steps = \"never\""));
+  CHECK(parse_small({"checkpoint.keep_best=true", "train.evaluate_every=epoch"}).checkpoint.keep_best);
+  CHECK(contains(refused({"checkpoint.consumed_samples=80"}), "name them with checkpoint.initialize_from"));
+  CHECK(parse_small({"checkpoint.consumed_samples=80", "checkpoint.initialize_from=x"}).checkpoint.consumed_samples ==
+        80);
+}
+
+TEST_CASE("data.validation: sets with names", "[config]") {
+  const std::string value = R"(data.validation=[{name="a", path="x", weight=3}, {name="b", path="y"}])";
+  const Config config = parse_small({value});
+  REQUIRE(config.data.validation.named());
+  CHECK(config.data.validation.parts[1].name == "b");
+  CHECK(config.data.validation.parts[0].weight == 3);
+  CHECK(contains(print_config(config),
+                 R"(validation = [{name = "a", path = "x", weight = 3.0}, {name = "b", path = "y")"));
+  CHECK(parse_config_text(print_config(config), "f.toml").data.validation == config.data.validation);
+  CHECK_FALSE(parse_small({"data.validation=x"}).data.validation.named());
+}
+
 TEST_CASE("train.evaluate_every: each pass is the default of a head's task", "[config]") {
   const auto each_pass = [](std::vector<std::string> more) {
     std::vector<std::string> settings = {"model.family=bert", "task.name=classification", "task.labels=2"};
@@ -323,12 +363,37 @@ TEST_CASE("train.evaluate_every: each pass is the default of a head's task", "[c
   CHECK_FALSE(parse_small({"train.epochs=3", "data.validation=v"}).train.evaluate_every_epoch);
 }
 
+TEST_CASE("whole numbers may be written like 3e5", "[config]") {
+  const Config c =
+      parse_small({"train.steps=1e3", "train.seed=2.0", "parallel.pipeline=2", "parallel.layers_per_stage=[1e1, 2]",
+                   "evaluation.tasks=[{task = \"lambada\", data = \"x\", every = 2e2}]"});
+  CHECK(c.train.steps == 1000);
+  CHECK(c.train.seed == 2);
+  CHECK(c.parallel.layers_per_stage == std::vector<std::int64_t>{10, 2});
+  CHECK(c.evaluation.tasks.at(0).every == 200);
+}
+
 TEST_CASE("variables in paths", "[config]") {
+  const std::string home = "/home/ada";
+  ::setenv("HOME", home.c_str(), 1);
   ::setenv("MEGATRON_TEST_ROOT", "/scratch/übung", 1);
   ::unsetenv("MEGATRON_TEST_UNSET");
-  const Config c = parse_small({"run.directory=${MEGATRON_TEST_ROOT}/runs/${MEGATRON_TEST_ROOT}", "data.test=$HOME/x"});
+  const Config c =
+      parse_small({"run.directory=${MEGATRON_TEST_ROOT}/runs/${MEGATRON_TEST_ROOT}", "data.test=$MEGATRON_TEST_ROOT/x",
+                   "data.train=[\"~/a\", {path = \"~\", weight = 2}]", "data.validation=cost$5~/$"});
   CHECK(c.run.directory == "/scratch/übung/runs//scratch/übung");
-  CHECK(c.data.test == "$HOME/x");
+  CHECK(c.data.test == "/scratch/übung/x");
+  CHECK(c.data.train.parts.at(0).path == home + "/a");
+  CHECK(c.data.train.parts.at(1).path == home);
+  CHECK(c.data.validation == "cost$5~/$");
+  for (const Key& key : schema()) {  // every key that is a path
+    if (!key.constraint.path || !std::holds_alternative<Access<std::string>>(key.access)) continue;
+    CAPTURE(key.full_name());
+    Config config;
+    CHECK(set_value(key, "~/of/" + std::string(key.name), config).empty());
+    CHECK(std::get<Access<std::string>>(key.access)(config) == home + "/of/" + std::string(key.name));
+  }
+  CHECK(contains(set_error("run.directory=~someone/x"), "run.directory: ~ stands for your own home"));
   CHECK(contains(set_error("run.directory=${MEGATRON_TEST_UNSET}/x"),
                  "run.directory: the environment variable 'MEGATRON_TEST_UNSET' is not set"));
   CHECK(contains(set_error("data.train=${MEGATRON_TEST_UNSET}"), "is not set"));

@@ -81,6 +81,10 @@ TEST_CASE("presets answer to the names in use", "[config]") {
     INFO(preset.name);
     CHECK(find_preset(preset.name) == &preset);
   }
-  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B-Instruct"), "is not one of"));
+  CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B-Instruct"), "is no preset; inputs/README.md"));
+  const Config experts = parse_small({"model.preset=mistralai/Mixtral-8x7B-v0.1", "moe.top_k=3"});
+  CHECK(experts.model.preset == "mixtral-8x7b");
+  CHECK(experts.model.moe.experts == 8);
+  CHECK(experts.model.moe.top_k == 3);
   CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B"), "did you mean \"llama3-8b\"?"));
 }

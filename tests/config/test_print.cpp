@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -78,6 +79,19 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
   }
 }
 
+TEST_CASE("the given keys of a configuration read back identical", "[config]") {
+  for (const std::string option : {"train.steps=7", "model.preset=llama3-8b", "model.preset=mixtral-8x7b"}) {
+    INFO(option);
+    Config config = parse_small({option, "parallel.tensor=2", "run.directory=\"x # y\""});
+    const std::string text = print_given_keys(config);
+    INFO(text);
+    CHECK(print_config(parse_config_text(text, "given.toml")) == print_config(config));
+    CHECK(lines(text) < 40);
+    CHECK(contains(text, "tensor = 2 "));
+    CHECK(contains(text, "  # "));
+  }
+}
+
 TEST_CASE("any key changes the printed configuration", "[config][fault-6]") {
   const Config base = parse_small();
   std::set<std::string> texts = {print_config(base)};
@@ -95,6 +109,17 @@ TEST_CASE("changed keys: new values with the old ones", "[config]") {
                                  "checkpoint.every_steps = \"never\" (was 0)"});
   // A key that an older version did not write has its default.
   CHECK(changed_keys("[model]\n", Config{}).empty());
+}
+
+TEST_CASE("the given keys of some tables: those that are not as by default", "[config]") {
+  static constexpr std::array<std::string_view, 2> kTables = {"model", "moe"};
+  CHECK(print_given(Config{}, kTables).empty());
+  Config config;
+  config.model.layers = 3;
+  config.model.bias = false;
+  config.model.moe.experts = 4;
+  config.train.seed = 7;
+  CHECK(print_given(config, kTables) == "[model]\nlayers = 3\nbias = false\n\n[moe]\nexperts = 4\n");
 }
 
 TEST_CASE("every input file survives print and parse, before and after resolving", "[config]") {

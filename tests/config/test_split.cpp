@@ -1,7 +1,6 @@
 // The text of data.split.
 #include "config/split.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 using Shares = std::array<double, 3>;

@@ -1,12 +1,12 @@
 // A program calls the library that lies next to it if both are of one build, and says what is wrong if not. Each case
 // has its own library there (CMakeLists.txt), so that it runs by its tag alone.
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cuda/build_name.h"
 #include "ops/device.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -18,9 +18,9 @@ void check_refused(const std::string& its_build) {
   const std::vector<std::string> parts = {"libmegatron_cuda.so is of another build", "(" + its_build + ")",
                                           "(" MEGATRON_BUILD_NAME ")", "build both again", "run.device = \"cpu\""};
   for (const std::string& part : parts) {
-    CHECK_THAT(support.obstacle, Catch::Contains(part));
+    CHECK_THAT(support.obstacle, Contains(part));
   }
-  CHECK_THROWS_WITH(make_cuda_backend(0), Catch::Equals(support.obstacle));
+  CHECK_THROWS_WITH(make_cuda_backend(0), Equals(support.obstacle));
 }
 
 }  // namespace

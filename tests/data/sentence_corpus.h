@@ -10,6 +10,7 @@
 
 #include "data/sentence_map.h"
 #include "data/word_masking.h"
+#include "support/catch.h"
 
 namespace megatron::test {
 

@@ -1,6 +1,5 @@
 // BERT's samples: Megatron's against megatron-core, field by field; the program's own by what they promise.
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <thread>
@@ -8,6 +7,7 @@
 #include "data/batches.h"
 #include "data/bert_samples.h"
 #include "data/sentence_corpus.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,8 +1,8 @@
 // Blends of samples that are made set by set.
 #include <array>
-#include <catch2/catch.hpp>
 
 #include "data/blended_samples.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

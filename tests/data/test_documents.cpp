@@ -1,7 +1,6 @@
 // Documents within samples: where they begin, and what micro-batches say of them, whatever the number of data ranks.
-#include <catch2/catch.hpp>
-
 #include "base/philox.h"
+#include "support/catch.h"
 #include "support/token_batches.h"
 
 using namespace megatron;

@@ -1,5 +1,4 @@
 // Packed instructions, field by field against a case written out by hand; and what packing keeps whatever the lengths.
-#include <catch2/catch.hpp>
 #include <map>
 #include <numeric>
 #include <set>
@@ -8,7 +7,9 @@
 #include "data/batches.h"
 #include "data/instruction_samples.h"
 #include "support/byte_words.h"
+#include "support/catch.h"
 #include "support/require_error.h"
+#include "tokenizer/sentence_piece_library.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -72,6 +73,57 @@ TEST_CASE("instructions: of a conversation the assistant's text, its suffix and 
   const EncodedInstructions::Text text = examples->text(0);
   CHECK(Ids(text.tokens.begin(), text.tokens.end()) == Ids{'U', 'x', ';', 'A', 'y', 'z', ';', ByteWords::kEnd});
   CHECK(std::vector<int>(text.learned.begin(), text.learned.end()) == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1});
+}
+
+TEST_CASE("instructions: tokens are those of the whole text, by offsets") {
+  // Of each kind: a vocabulary, an example, and the text of the tokens that are learned.
+  struct Case {
+    std::string name, file;
+    Instruction instruction;
+    std::string learned;
+  };
+  const Instruction answer = asked("Q: for while\nA:", " return two");
+  const Instruction chat = {{"User: ", false, true}, {"for while", false, false}, {"\n", false, true},
+                            {"Bot: ", false, true},  {"return two", true, false}, {"\n", true, true}};
+  for (const auto& [name, file, instruction, learned] :
+       {Case{"gpt2", "llama3.json", answer, " return two"}, Case{"gpt2", "llama3.json", chat, " return two\n"},
+        Case{"unigram", "unigram_xlm.json", answer, " return two"},
+        Case{"bert-cased", "bert_cased.txt", chat, " return two"},
+        Case{"sentencepiece", "spm_llama.model", answer, " return two"},
+        Case{"sentencepiece", "spm_llama.model", chat, " return two\n"}}) {
+    if (name == "sentencepiece" && !SentencePieceLibrary::is_there()) continue;
+    INFO(file);
+    const auto tokenizer = make_tokenizer({name, MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + file, ""});
+    EncodedInstructions examples(*tokenizer, 200);
+    examples.add(instruction);
+    examples.pack("data.train");
+    const EncodedInstructions::Text text = examples.text(0);
+    std::string whole, made;
+    for (const InstructionPart& part : instruction) whole += part.text;
+    Ids ids;
+    tokenizer->make_encoder()->encode(whole, ids);
+    ids.push_back(tokenizer->eod_id());
+    CHECK(Ids(text.tokens.begin(), text.tokens.end()) == ids);
+    for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+      if (text.learned[i] != 0) made += tokenizer->decode_next(text.tokens[i]);
+    }
+    CHECK(made == learned);
+  }
+}
+
+TEST_CASE("instructions: special tokens are found in the template alone") {
+  const auto tokenizer = make_tokenizer({"gpt2", MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/llama3.json", ""});
+  EncodedInstructions examples(*tokenizer, 200);
+  const std::string end = tokenizer->eod_text();
+  examples.add(
+      {{end, false, true}, {end, false, false}, {end, false, true}, {end + "x", true, false}, {end, true, true}});
+  examples.pack("data.train");
+  std::vector<int> learned;
+  const EncodedInstructions::Text text = examples.text(0);
+  for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+    if (text.tokens[i] == tokenizer->eod_id()) learned.push_back(text.learned[i]);
+  }
+  CHECK(learned == std::vector<int>{0, 0, 1, 1});
 }
 
 TEST_CASE("instructions: an answer without a prompt is learned whole") {

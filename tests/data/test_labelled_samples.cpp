@@ -1,11 +1,11 @@
 // Samples of labelled examples, field by field: frames, types, truncation, order and padding, against what is written
 // out here by hand.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "data/batches.h"
 #include "data/labelled_samples.h"
 #include "support/byte_words.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,9 +1,9 @@
 // Batches of samples that are no range of tokens, of fields of every shape and of two streams.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "data/batches.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

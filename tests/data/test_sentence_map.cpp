@@ -1,8 +1,8 @@
 // Which sentences samples are made of: Megatron's maps against megatron-core, the program's own by their rules.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "data/sentence_corpus.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

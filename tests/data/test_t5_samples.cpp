@@ -1,8 +1,7 @@
 // T5's samples: Megatron's against megatron-core, field by field; the program's own by what they promise.
-#include <catch2/catch.hpp>
-
 #include "data/sentence_corpus.h"
 #include "data/t5_samples.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

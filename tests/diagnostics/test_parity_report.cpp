@@ -1,7 +1,7 @@
 // What a report on two plays says and allows, from numbers.
 #include "diagnostics/parity_report.h"
+#include "support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 using namespace megatron;
@@ -150,4 +150,28 @@ TEST_CASE("a report allows in one step what rounding does in another, and what 1
   ParityReport loss = report({step_of({4.3, 4}, {1, 1}, {})});
   loss.allow_precision({step_of({3.8, 4}, {1, 1}, {})});
   CHECK(loss.failure().empty());
+}
+
+TEST_CASE("a report: rounding excuses a choice bias, and no weight") {
+  const StepComparison good = step_of({4, 4}, {1, 1}, {off_by("weight", 0)});
+  const auto report_of = [&](double weight, double bias) {
+    return ParityReport({{good, good}, {off_by("weight", weight), off_by("router.choice_bias", bias)}, ""}, kRounding);
+  };
+  ParityReport report = report_of(0, 0.5);
+  CHECK(report.first_step_beyond() == 0);
+  CHECK(report.steps_to_explain() == 2);
+  CHECK(contains(report.failure(), "1 of 2 parameters are updated otherwise, router.choice_bias by 5.0e-01"));
+  report.allow_update_rounding({off_by("weight", 0.6), off_by("router.choice_bias", 0.4)});
+  CHECK(report.steps_to_explain() == 2);
+  report.allow_update_rounding({});  // a play of fewer steps compares no parameters
+  report.allow_update_rounding({off_by("weight", INFINITY), off_by("router.choice_bias", INFINITY)});
+  CHECK(report.steps_to_explain() == 2);
+  report.allow_update_rounding({off_by("weight", 0), off_by("router.choice_bias", 0.5)});
+  CHECK(report.steps_to_explain() == 0);
+  CHECK(report.failure().empty());
+
+  ParityReport wrong_update = report_of(0.5, 0);
+  wrong_update.allow_update_rounding({off_by("weight", 0.5), off_by("router.choice_bias", 0)});
+  CHECK(wrong_update.steps_to_explain() == 2);
+  CHECK(contains(wrong_update.failure(), "weight by 5.0e-01"));
 }

@@ -1,8 +1,8 @@
 // One flipped bit in one copy of a parameter is found, whatever made the copies, and named with tensor and rank.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/late_communicator.h"
 #include "support/loop_on_threads.h"
 #include "support/trainer_on_rank.h"
@@ -11,8 +11,6 @@
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
-using Catch::Matchers::StartsWith;
 
 namespace {
 

@@ -15,6 +15,9 @@ const CudaSupport& cuda_support() {
   static const CudaSupport once = megatron_cuda_library()->support();
   return once;
 }
+std::string cuda_library_file() {
+  return {};
+}
 Backend make_cuda_backend(int device_index) {
   return megatron_cuda_library()->open_backend(device_index);
 }

@@ -1,12 +1,14 @@
 // The runtime library of the emulated devices: their memory is the host's, and everything is done when its call
 // returns, although an event says so only when it is asked again. There is one of compute capability 9.0, or those of
-// MEGATRON_EMULATED_GPUS, e.g. "7.5 8.9".
+// MEGATRON_EMULATED_GPUS, e.g. "7.5 8.9". MEGATRON_EMULATED_DRIVER=old: a driver that knows no CUDA of this version;
+// idle: one that has no device.
 #include <cuda_runtime.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,7 @@ const std::vector<Capability>& devices() {
   return all;
 }
 
+bool device_is_lost = false;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -61,7 +64,16 @@ std::size_t emulated_cuda::shared_bytes_per_block() {
   return devices().at(static_cast<std::size_t>(current_device)).shared_bytes();
 }
 
+void emulated_cuda::lose_device() {
+  device_is_lost = true;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
+  const char* driver = std::getenv("MEGATRON_EMULATED_DRIVER");
+  if (driver != nullptr) {
+    *count = 0;
+    return noted(std::string_view(driver) == "old" ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
+  }
   *count = static_cast<int>(devices().size());
   return cudaSuccess;
 }
@@ -151,7 +163,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;
+  return noted(device_is_lost ? cudaErrorIllegalAddress : cudaSuccess);
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new EmulatedEvent;
@@ -193,5 +205,8 @@ const char* cudaGetErrorName(cudaError_t error) {
                                         : "another error";
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorInvalidValue ? "invalid argument" : "another error of the emulated device";
+  return error == cudaErrorInvalidValue         ? "invalid argument"
+         : error == cudaErrorInsufficientDriver ? "the driver is older than the runtime"
+         : error == cudaErrorIllegalAddress     ? "an illegal memory access"
+                                                : "another error of the emulated device";
 }

@@ -1,9 +1,9 @@
 // Asynchronous copies of the emulation: each of its two modes finds what the other one hides.
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "cuda/launch.cuh"
 #include "cuda/ptx.cuh"
+#include "support/catch.h"
 
 using namespace megatron;
 

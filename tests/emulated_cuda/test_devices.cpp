@@ -1,9 +1,8 @@
 // Which GPUs are used: only those that the kernels run on, whichever else are there. Each case has its own devices
 // from the environment (CMakeLists.txt), so that they run by their tags alone.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
 #include "train/compute.h"

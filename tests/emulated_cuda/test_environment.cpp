@@ -1,9 +1,9 @@
 // What the program asks of CUDA before its first call, by the environment.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
 
 #include "cuda/cuda_support.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -21,4 +21,17 @@ TEST_CASE("CUDA's environment: set where the user has not set it") {
   CHECK(std::string(getenv(loading.c_str())) == "LAZY");
   unsetenv(connections.c_str());
   unsetenv(loading.c_str());
+}
+
+TEST_CASE("CUDA: a driver that is too old is unusable, not one without devices") {
+  const std::string driver = "MEGATRON_EMULATED_DRIVER";
+  setenv(driver.c_str(), "old", 1);
+  CHECK(visible_gpus().unusable == "the driver is older than the runtime");
+  CHECK(describe_cuda().unusable == "the driver is older than the runtime");
+  CHECK(describe_cuda().devices == 0);
+  setenv(driver.c_str(), "idle", 1);
+  CHECK(visible_gpus().unusable.empty());
+  CHECK(visible_gpus().usable.empty());
+  unsetenv(driver.c_str());
+  CHECK(visible_gpus().usable.size() == 1);
 }

@@ -1,8 +1,7 @@
 // That linear layers have their bias and their activation from the product's epilogue where they should, and only
 // there: results do not show it.
-#include <catch2/catch.hpp>
-
 #include "epilogues.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

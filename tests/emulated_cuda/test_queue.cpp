@@ -1,7 +1,6 @@
 // CudaQueue's numbers when their events have been used again.
-#include <catch2/catch.hpp>
-
 #include "cuda/cuda_device.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

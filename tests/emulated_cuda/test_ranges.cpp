@@ -1,11 +1,11 @@
 // What a profile of a training step shows: every verb in its layer, every layer in its phase.
 #include <nvtx3/nvToolsExt.h>
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "comm/thread_communicator.h"
 #include "config/resolve.h"
+#include "support/catch.h"
 #include "support/small_corpus.h"
 #include "train/compute.h"
 #include "train/grid.h"

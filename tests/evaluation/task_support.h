@@ -16,8 +16,12 @@ inline TaskInput byte_input(std::string_view text, std::int64_t context) {
           .context = context,
           .before = kEndOfDocument,
           .stride = {},
-          .encode = [](std::string_view words, std::vector<std::int32_t>& ids) {
-            for (const char c : words) ids.push_back(static_cast<unsigned char>(c));
+          .encode = [](std::string_view start, std::string_view target) {
+            TaskInput::Pair pair{{}, start.size()};
+            for (const char c : std::string(start) + std::string(target)) {
+              pair.ids.push_back(static_cast<unsigned char>(c));
+            }
+            return pair;
           }};
 }
 

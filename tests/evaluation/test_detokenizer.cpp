@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include "evaluation/detokenizer.h"
+#include "support/catch.h"
 
 namespace megatron::test {
 namespace {

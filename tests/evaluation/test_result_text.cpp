@@ -1,6 +1,5 @@
 #include "evaluation/result_text.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 namespace megatron::test {
 namespace {
@@ -10,7 +9,7 @@ TEST_CASE("evaluation results: what applies, as JSON and as a table") {
   CHECK(result_json(result).dump() ==
         R"({"task":"lambada","examples":3,"tokens":7,"loss":0.5,"perplexity":1.6487212707001282,)"
         R"("accuracy":0.6666666666666666})");
-  CHECK(result_table(result) ==
+  CHECK(result_table(result_json(result)) ==
         "task                 lambada\n"
         "examples             3\n"
         "tokens               7\n"
@@ -24,8 +23,12 @@ TEST_CASE("evaluation results: what applies, as JSON and as a table") {
   result.token_ratio = 1.25;
   result.accuracy = {};
   result.accuracy_normalized = 1;
-  CHECK(result_json(result).size() == 8);
-  CHECK(result_table(result).ends_with("adjusted perplexity  4\ntoken ratio          1.25\naccuracy normalized  1\n"));
+  result.bits_per_byte = 2.5;
+  result.bits_per_word = 12;
+  CHECK(result_json(result).size() == 10);
+  CHECK(result_table(result_json(result))
+            .ends_with("adjusted perplexity  4\ntoken ratio          1.25\n"
+                       "bits per byte        2.5\nbits per word        12\naccuracy normalized  1\n"));
 }
 
 }  // namespace

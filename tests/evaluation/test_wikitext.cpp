@@ -72,7 +72,7 @@ TEST_CASE("wikitext: what is no text is refused") {
 }
 
 TEST_CASE("tasks: an unknown one is refused with the names of all") {
-  require_error(ErrorKind::configuration, {"\"glue\"", "wikitext, lambada, choices"}, [] { task_kind("glue"); });
+  require_error(ErrorKind::configuration, {"\"glue\"", "wikitext, text, lambada, choices"}, [] { task_kind("glue"); });
 }
 
 }  // namespace

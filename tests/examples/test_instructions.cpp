@@ -1,7 +1,6 @@
 // Instructions out of JSON lines: which text is read and which is learned, and what is refused with file and line.
-#include <catch2/catch.hpp>
-
 #include "examples/instructions.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;
@@ -43,6 +42,37 @@ TEST_CASE("instructions: of prompts the completion is learned, of conversations 
                                "[*!\n]"});
 }
 
+TEST_CASE("instructions: a message of weight 0 is not learned") {
+  const auto learned = [](const std::string& weight) {
+    const auto message = [](const std::string& text, const std::string& more) {
+      return "{\"role\": \"assistant\", \"content\": \"" + text + "\"" + more + "}";
+    };
+    return read("{\"messages\": [" + message("bad", ", \"weight\": " + weight) + ", " + message("good", "") + "]}");
+  };
+  const std::vector<std::string> second = {"(*Bot: )(bad)(*!\n)(*Bot: )[good][*!\n]"};
+  const std::vector<std::string> both = {"(*Bot: )[bad][*!\n](*Bot: )[good][*!\n]"};
+  for (const char* weight : {"0", "0.0", "-0", "0e3"}) CHECK(learned(weight) == second);
+  for (const char* weight : {"1", "1.0", "null"}) CHECK(learned(weight) == both);
+  for (const char* weight : {"0.5", "2", "-1", "true", "\"0\"", "NaN", "[0]"}) {
+    CAPTURE(weight);
+    require_error(ErrorKind::data, {"file:1: \"weight\" is", "0 (not learned) or 1"}, [&] { learned(weight); });
+  }
+  const std::string all = R"({"messages": [{"role": "user", "content": "a", "weight": 0}, )"
+                          R"({"role": "assistant", "content": "b", "weight": 0}]})";
+  refused(all, "nothing to learn");
+  refused(R"({"messages": [{"role": "user", "content": "a", "weight": 1}]})",
+          "\"weight\" is 1 in a message of the role");
+  refused(R"({"messages": [{"role": "user", "content": "a", "weight": 0, "weight": 0}]})", "two keys \"weight\"");
+}
+
+TEST_CASE("instructions: NaN and half surrogates are read outside of texts") {
+  CHECK(
+      read(R"({"x": [NaN, {"y": -Infinity}], "\ud800": Infinity, "prompt": "1", "z": "\udfff", "completion": "2"})") ==
+      std::vector<std::string>{"(1)[2]"});
+  refused(R"({"prompt": NaN, "completion": "2"})", "file:1: byte");
+  refused(R"({"prompt": "\ud800", "completion": "2"})", "half of a surrogate pair");
+}
+
 TEST_CASE("instructions: what is not as it should be is refused with file and line") {
   refused("", "file has no examples");
   refused("\n{\"prompt\": \"x\"}", "file:2: no key \"completion\"");
@@ -55,6 +85,15 @@ TEST_CASE("instructions: what is not as it should be is refused with file and li
   refused("{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}", "the role \"tool\" is none of system, user");
   refused("{\"messages\": [{\"role\": \"user\"}]}", "file:1: no key \"content\"");
   refused("{\"messages\": [{\"content\": \"x\"}]}", "file:1: no key \"role\"");
+  refused("\n{\"messages\": [{\"role\": \"user\", \"content\": null}]}",
+          "file:2: byte 43 of the line, in the value of \"content\": expected a string, found null");
+  refused("[\n  {\"prompt\": \"x\", \"completion\": \"y\"}\n]",
+          "a JSON array, where each line is to be an object: jq -c");
+  refused("{\n  \"prompt\": \"x\"\n}", "the object does not end on its line");
+  refused(
+      "{\"prompt\": \"x\", \"completion\": \"y\"}\n\xEF\xBB\xBF{\"prompt\": \"x\", \"completion\": \"y\"}",
+      "file:2: byte 1 of the line: expected a JSON object, found byte 0xef; the line begins with a byte order mark");
+  refused(std::string("\xFF\xFE{\0\"\0", 6), "file: it is UTF-16, and UTF-8 is needed: iconv");
   refused("{\"messages\": {\"role\": \"user\"}}", "file:1: byte");
   refused("{\"prompt\": \"x\", \"prompt\": \"y\", \"completion\": \"z\"}", "two keys \"prompt\"");
   refused("{\"prompt\": \"x\", \"completion\": \"z\"", "file:1: byte");

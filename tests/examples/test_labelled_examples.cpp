@@ -1,8 +1,7 @@
 // Labelled examples out of files: what each format means, field by field, and what is refused with file and line.
-#include <catch2/catch.hpp>
-
 #include "examples/example_files.h"
 #include "examples/labelled_examples.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 
@@ -100,6 +99,22 @@ TEST_CASE("examples: MNLI and QQP are columns under a line of titles; test files
   refused(row({"a", "b", "c", "d"}), kQqp, "file:1: 4 tab-separated titles");
   refused(row({"id", "qid1", "qid2", "question1", "question2", "is_duplicate"}) + row({"1", "2", "3", "x", "y", "2"}),
           kQqp, "the label is \"2\", and the labels are \"0\", \"1\"");
+}
+
+TEST_CASE("examples: columns of a TSV file are found by their titles") {
+  const ExampleForm form{.format = "tsv", .labels = {"0", "1"}};
+  CHECK(read("sentence\tlabel\nit 's a  charming .\t1\r\n hollow\t 0\n", form) ==
+        Lines{"it 's a  charming .=1", "hollow=0"});  // SST-2
+  CHECK(read("index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n", form) == Lines{"a|b=1"});
+  CHECK(read("index\tquestion\tsentence\tlabel\n0\ta\tb\t1\n", form) == Lines{"a|b=1"});                // QNLI
+  CHECK(read("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta\tb\n", form) == Lines{"a|b=1"});  // MRPC
+  CHECK(read("text\tid\nx\t9\n", form) == Lines{"x=-1"});
+  CHECK(read("label\ttext_b\ttext_a\n1\tb\ta\n", form) == Lines{"a|b=1"});
+  refused("words\tlabel\nx\t1\n", form,
+          "file:1: no column of texts; the titles of columns must have text_a and text_b");
+  refused("sentence\tlabel\nx\t2\n", form, "file:2: the label is \"2\"");
+  refused("sentence\tlabel\nx\n", form, "file:2: 1 tab-separated columns, and the first line has 2");
+  refused("sentence\tlabel\n", form, "file has no examples");
 }
 
 TEST_CASE("examples: RACE's options fill the gap of a question, or follow it") {

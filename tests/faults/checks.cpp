@@ -1,6 +1,6 @@
 #include "faults/checks.h"
+#include "support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 Finished done(const Command& command) {

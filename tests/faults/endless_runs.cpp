@@ -1,9 +1,9 @@
 #include "faults/endless_runs.h"
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 Command endless(const std::string& directory, const std::string& every_steps, const char* async) {

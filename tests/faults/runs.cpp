@@ -1,6 +1,6 @@
 #include "faults/runs.h"
+#include "support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 namespace fs = std::filesystem;
@@ -252,7 +252,7 @@ bool mentions(const std::string& text, const std::string& part) {
 }
 
 bool wait_for_lines(Process& process, const std::string& directory, std::int64_t lines) {
-  for (int waited = 0; waited < 20000; ++waited) {
+  for (int waited = 0; waited < kBusy * 20000; ++waited) {
     if (metrics_lines(directory) >= lines) return process.running();
     if (!process.running()) return false;
     pause_milliseconds(3);

@@ -72,5 +72,5 @@ std::string first_error(const Finished& finished);
 bool mentions(const std::string& text, const std::string& part);
 std::string last_line(const std::string& text);
 
-/// Waits until a started run has this number of lines of metrics. False when it ends before, or after 60 s.
+/// Waits until a started run has this number of lines of metrics. False when it ends before, or hangs.
 bool wait_for_lines(Process& process, const std::string& directory, std::int64_t lines);

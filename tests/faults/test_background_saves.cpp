@@ -1,10 +1,10 @@
 // Background saves (checkpoint.async) of whole programs: on a slow disk, on one that is full, and when the run
 // is asked to stop meanwhile.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <optional>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -115,7 +115,7 @@ TEST_CASE("background saves: a first save that fails ends the run with 7, and le
   for (const std::string& word : training({2, 1, 1}, run, with(kBeside, {"model.hidden_size=256"}))) {
     words += "'" + word + "' ";
   }
-  const Finished finished = run_command({"bash", "-c", "ulimit -f 6000; exec " + words}, 60);
+  const Finished finished = run_command({"bash", "-c", "ulimit -f 17500; exec " + words}, 60);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 7);
   CHECK(error_lines(finished) == 1);

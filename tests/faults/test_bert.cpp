@@ -1,12 +1,12 @@
 // BERT from raw text to a trained model: a WordPiece vocabulary, shards with sentences, training on one rank and on
 // eight, stops and resumptions; and the data and keys that it refuses, by name.
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
 #include "faults/sentence_corpus.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -73,6 +73,22 @@ Settings with_data(const std::string& prefix) {
 }
 
 }  // namespace
+
+TEST_CASE("BERT: a batch without a masked word learns the order of sentences") {
+  const TemporaryFolder folder;
+  const Settings short_samples = {"model.sequence_length=12", "train.micro_batch_size=1",   "train.global_batch_size=1",
+                                  "train.steps=40",           "data.mask_probability=0.05", "data.short_probability=1",
+                                  "train.evaluate_every=20",  "train.evaluate_steps=4"};
+  expect(bert(kOneRank, folder.file("run"), short_samples), 0, {});
+  int without = 0;
+  for (const std::string& line : numbers(folder.file("run"), "train")) {
+    const auto metrics = nlohmann::json::parse(line);
+    CHECK(metrics.at("losses").at("sentence_order").is_number());
+    CHECK(metrics.at("loss").is_number());
+    without += metrics.at("losses").at("language_model").is_null() ? 1 : 0;
+  }
+  CHECK(without > 0);
+}
 
 TEST_CASE("BERT: one rank and eight train the same model; stopped runs continue bit for bit, on other layouts too") {
   const TemporaryFolder folder;

@@ -1,7 +1,8 @@
 // megatron_checkpoint as users call it: without a launcher, on what real runs leave, whole and damaged.
-#include <catch2/catch.hpp>
+#include <sstream>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -37,6 +38,13 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
   return files;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 /// How the model continues a prompt.
 std::string text_of(const std::string& source) {
   const Finished made = run_command({generate_program(), source, "--prompt", "Once", "--max-new-tokens", "12"}, 60);
@@ -46,22 +54,61 @@ std::string text_of(const std::string& source) {
 
 }  // namespace
 
+TEST_CASE("list: all checkpoints of a run, the newest and the best of them", "[fault-121]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  train(kOneRank, run,
+        {"checkpoint.keep_best=true", "train.evaluate_every=4", "checkpoint.every_steps=3", "checkpoint.keep_last=0"});
+  std::string name = contents_of(run + "/checkpoints/best");
+  name.pop_back();
+  const std::string out = done({"list", run}).out;
+  INFO(out);
+  CHECK(lines_of(out).size() == saved_steps(run).size());
+  CHECK(mentions(lines_of(out)[0], checkpoint(run, 8) + "  "));
+  CHECK(mentions(lines_of(out)[0], "newest"));
+  for (const std::string& line : lines_of(out)) {
+    CAPTURE(line);
+    CHECK(mentions(line, "lowest validation loss, ") == mentions(line, name + "  "));
+  }
+  fs::remove(checkpoint(run, 6) + "/rank_00000.h5");
+  CHECK(mentions(done({"list", run}).out, checkpoint(run, 6) + "  cannot be used: "));
+  refused({"list", checkpoint(run, 8)}, 4, "is one checkpoint; list takes a run directory");
+}
+
+TEST_CASE("verify --all: every checkpoint is read, also after a damaged one") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  copy_run(straight_run(kCube), run, 3);
+  CHECK(mentions(done({"verify", run, "--all"}).out, "step 1 is in order: 8 files"));
+  const std::string file = checkpoint(run, 2) + "/rank_00000.h5";
+  std::string bytes = contents_of(file);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(file, bytes);
+  CHECK(mentions(done({"verify", run}).out, "step 3 is in order"));
+  const Finished found = run_command({checkpoint_program(), "verify", run, "--all"});
+  CHECK(found.code == 4);
+  for (const char* words : {"step 3 is in order", "rank_00000.h5 are not what was saved", "step 1 is in order"}) {
+    CHECK(mentions(found.out, words));
+  }
+  CHECK(mentions(found.err, ": 1 of 3 checkpoints damaged (see above)"));
+}
+
 TEST_CASE("info, verify and diff of a run") {
   const std::string& run = straight_run(kCube);
   const Finished info = done({"info", run, "--tensors"});
-  CHECK(mentions(info.out, "step       8 (64 samples"));
+  CHECK(mentions(info.out, "step           8 (64 samples"));
   CHECK(mentions(info.out, "8 of 8 ranks"));
   CHECK(mentions(info.out, "tensor 2 x pipeline 2 x data 2 ranks"));
-  CHECK(mentions(info.out, "hidden_size = 32"));
+  CHECK(mentions(info.out, "\n[model]\nlayers = 4\nhidden_size = 32\n"));  // keys as an input file has them
+  CHECK_FALSE(mentions(info.out, "padded_vocab"));
   CHECK(mentions(info.out, "layers.3.mlp.down.bias [32]"));
   CHECK(mentions(done({"verify", run}).out, "step 8 is in order: 8 files"));
   const std::string same = done({"diff", run, checkpoint(run, 8)}).out;
   CHECK(mentions(same, ": equal\nlargest difference 0\n"));
   CHECK(mentions(same, "tensors compared"));
   CHECK_FALSE(mentions(same, "layers."));  // no rows of zeros
-  CHECK(info.out.find("tokenizer_hash = ") != std::string::npos);
-  CHECK(info.out.find_first_not_of("0123456789abcdef", info.out.find("tokenizer_hash = ") + 17) ==
-        info.out.find("tokenizer_hash = ") + 33);  // 16 digits
+  const auto hash = info.out.find("tokenizer_hash ") + 15;
+  CHECK(info.out.find_first_not_of("0123456789abcdef", hash) == hash + 16);  // 16 digits
   const Finished differ = tool({"diff", run, checkpoint(run, 7)});
   CHECK(differ.code == 1);
   CHECK(differ.err.empty());
@@ -160,6 +207,30 @@ TEST_CASE("a run that is exported and imported again is the same model") {
   done({"export", imported, folder.file("wide")});
   const auto bytes = [](const std::string& model) { return fs::file_size(model + "/model.safetensors"); };
   CHECK(2 * bytes(narrow) < bytes(folder.file("wide")) + 16'000);  // the headers are of a length
+}
+
+TEST_CASE("an imported model trains from the input-file part written with it") {
+  const TemporaryFolder folder;
+  const std::string exported = folder.file("exported"), imported = folder.file("imported model");
+  done({"export", straight_run(kCube), exported, "--no-comparison"});
+  const std::string out = done({"import", exported, imported}).out;
+  CHECK(mentions(out, imported + "/model.toml: its [model] for an input file"));
+  const std::string part = contents_of(imported + "/model.toml");
+  CHECK(mentions(part, "\n#   initialize_from = \"" + imported + "\"\n"));
+  CHECK(mentions(part, "--tokenizer byte\n"));
+  CHECK(mentions(done({"info", imported}).out, "\n" + part.substr(part.find("[model]"))));  // as an input file has them
+
+  const std::string input = folder.file("tuned.toml"), run = folder.file("run");
+  write_file(input, part + "[data]\ntrain = \"" + data_prefix() + "\"\n[train]\nsteps = 1\nglobal_batch_size = 8\n" +
+                        "[checkpoint]\ninitialize_from = \"" + imported + "\"\n[run]\ndirectory = \"" + run + "\"\n");
+  for (const Command& command : {Command{train_program(), input, "--dry-run"}, Command{train_program(), input}}) {
+    const Finished finished = run_command(command);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+  }
+  // The first loss is that of the trained weights, not of random ones (ln 257 = 5.5).
+  REQUIRE(losses(run).size() == 1);
+  CHECK(losses(run)[0] < losses(straight_run(kCube))[0] - 0.1);
 }
 
 TEST_CASE("an export or import that fails says why and leaves nothing") {

@@ -1,8 +1,9 @@
 // Command lines as people type them: each mistake is answered with the word that is wrong and what to type instead.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "faults/runs.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -35,10 +36,42 @@ TEST_CASE("keys without --set: the error types it out") {
   refused({program, input, "lr=3"}, {"type --set lr=3"});
   refused({program, input, "--train.steps=3"}, {"unknown option --train.steps=3", "type --set train.steps=3"});
   refused({program, input, "--train.steps", "3"}, {"unknown option --train.steps;", "type --set train.steps=3"});
+  refused({program, input, "--num-layers", "24"},
+          {"unknown option --num-layers is Megatron-LM's", "--set model.layers=24", "docs/from_megatron.md"});
+  refused({program, input, "--lr=1e-4"}, {"unknown option --lr is Megatron-LM's", "--set learning_rate.peak=1e-4"});
+  refused({program, input, "--bf16"}, {"--set precision.compute=VALUE (bf16)"});
+  refused({program, input, "--master_port", "6000"}, {"unknown option --master_port is", "MPI finds the ranks"});
   refused({program, input, "--set", "train.steps", "3"},
           {"--set train.steps 3: key and value are one word", "type --set train.steps=3"});
   refused({program, input, "--set", "learning_rate=3"},
           {"'learning_rate' is a table, and its keys are peak,", "set one as learning_rate.KEY=VALUE"});
+}
+
+TEST_CASE("paths with ~ and variables: in options, keys and input files") {
+  const TemporaryFolder home;
+  fs::create_directory(home.file("here"));
+  const std::string corpus = (shared_folder() / "corpus.jsonl").string();
+  const Command at_home = {"env", "-C", home.file("here"), "HOME=" + home.path(), "BOOKS=" + home.file("here")};
+  const auto run = [&](std::initializer_list<std::string> words, int code = 0) {
+    Command command = at_home;
+    command.insert(command.end(), words.begin(), words.end());
+    const Finished finished = run_command(command, 60);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == code);
+    return finished.out + finished.err;
+  };
+  run({preprocess_program(), "--input", corpus, "--output=~/books"});
+  run({preprocess_program(), "--input", corpus, "--output", "$BOOKS/more"});
+  CHECK(fs::exists(home.file("books-00000.h5")));
+  CHECK(fs::exists(home.file("here/more-00000.h5")));
+  const std::string keys = run({train_program(), input_file(), "--set", "data.train=~/books", "--set",
+                                "run.directory=$HOME/runs/a", "--print-config"});
+  CHECK(mentions(keys, "\"" + home.path() + "/books\""));
+  CHECK(mentions(keys, "\"" + home.path() + "/runs/a\""));
+  CHECK(
+      mentions(run({preprocess_program(), "--input", corpus, "--output", "~someone/x"}, 2), "'~someone/x': ~ stands"));
+  CHECK(mentions(run({preprocess_program(), "--input", corpus, "--output", "$NO_SUCH/x"}, 2), "'NO_SUCH' is not set"));
+  CHECK_FALSE(fs::exists(home.file("here/~")));
 }
 
 TEST_CASE("words that belong to no option are named") {

@@ -1,9 +1,9 @@
 // Data on its way through the programs: a vocabulary learned from the text, shards to Megatron-LM's files and back, and
 // a blend that is trained, stopped and resumed on another layout.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace fs = std::filesystem;
@@ -60,12 +60,12 @@ TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   expect({checkpoint_program(), "merge", run, merged}, 0);
   CHECK(text_of(merged) == text);
   fs::remove_all(imported);
-  write_file(exported + "/tokenizer.json", R"({"normalizer": {"type": "Lowercase"}})");
+  write_file(exported + "/tokenizer.json", R"({"normalizer": {"type": "Nmt"}})");
   fs::remove(exported + "/vocab.json");
   nlohmann::json config = nlohmann::json::parse(contents_of(exported + "/config.json"));
   config.erase("megatron_train");  // our own key, which names the vocabulary
   write_file(exported + "/config.json", config.dump());
-  expect({checkpoint_program(), "import", exported, imported}, 0, {"normalizer of type Lowercase", "--data-prefix"});
+  expect({checkpoint_program(), "import", exported, imported}, 0, {"normalizer of type Nmt", "--data-prefix"});
   expect(preprocess({"train-tokenizer", "--input", corpus()}), 2, {"--output"});
   expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "257"}), 2,
          {"--vocab-size 257"});
@@ -108,7 +108,8 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
   expect(preprocess({"export", data_prefix(), out}), 0);
   expect(preprocess({"export", data_prefix(), out, "--dtype", "int32", "--overwrite"}), 0, {"int32"});
   expect(preprocess({"import", "--help"}), 0, {"--skip-empty", "tokenizer.json"});
-  expect(preprocess({"--help"}), 0, {"train-tokenizer", "--shard-bytes", "sample-corpus"});
+  expect(preprocess({"--help"}), 0,
+         {"train-tokenizer", "--shard-bytes", "sample-corpus", "(scripts/download_vocab.sh fetches"});
 }
 
 TEST_CASE("shards that know sentences, to Megatron-LM's files and back; and mistakes") {
@@ -145,6 +146,29 @@ TEST_CASE("shards that know sentences, to Megatron-LM's files and back; and mist
   CHECK((contents_of(out + ".idx") == contents_of(again + ".idx")));
   // A GPT trains on them as on others.
   train(kOneRank, folder.file("run"), {"data.train=" + set, "train.steps=2"});
+}
+
+TEST_CASE("preprocess: memory does not grow with the input", "[fault-124]") {
+  const TemporaryFolder folder;
+  const auto mebibytes = [&](int thousands) {
+    const std::string text = folder.file("text"), before = " of text in ", memory = ", with at most ";
+    std::string all;
+    for (int i = 0; i < 1000 * thousands; ++i)
+      all += "The mill wheel turned, and line " + std::to_string(i) + " ran past the old bridge.\n\n";
+    write_file(text, all);
+    const std::string out = expect(preprocess({"--input", text, "--format", "text", "--output", folder.file("set"),
+                                               "--tokenizer", "byte", "--overwrite"}),
+                                   0)
+                                .out;
+    const std::size_t at = out.find(memory);
+    INFO(out);
+    REQUIRE(at != std::string::npos);
+    REQUIRE(mentions(out.substr(at), " MiB of memory per rank\n"));
+    return std::stod(out.substr(at + memory.size()));
+  };
+  const double small = mebibytes(60), large = mebibytes(480);  // of 4 and 34 MB
+  CHECK(large < small + 15);
+  CHECK(large < 96);
 }
 
 TEST_CASE("preprocess: another finished set is not replaced unasked") {

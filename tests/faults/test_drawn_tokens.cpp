@@ -1,10 +1,10 @@
 // megatron_generate: which tokens it draws, and what becomes of those that have no text.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
 #include "faults/checks.h"
+#include "support/catch.h"
 
 using nlohmann::json;
 
@@ -84,7 +84,7 @@ TEST_CASE("generation: tokens without text are tokens all the same") {
   }
   CHECK(without_text > 60);  // of 200 more than half
   // A single text comes piece by piece.
-  with({"--prompt", "Once", "--output", output});
+  with({"--prompt", "Once", "--output", output, "--force"});
   CHECK(ascii(with({"--prompt", "Once"})) ==
         ascii("Once" + lines_of(contents_of(output)).at(0).at("text").get<std::string>() + "\n"));
   CHECK(with({"--prompt", "Once", "--beams", "2", "--max-new-tokens", "4"}).starts_with("Once"));
@@ -114,7 +114,8 @@ TEST_CASE("generation: tokens are drawn as often as the model finds them likely"
           "--top-p",          std::to_string(one.top_p),
           "--seed",           "5",
           "--output",         output,
-          "--logprobs",       "257"});
+          "--logprobs",       "257",
+          "--force"});
     std::vector<double> own(257);
     std::vector<int> drawn(257);
     for (const json& line : lines_of(contents_of(output))) {

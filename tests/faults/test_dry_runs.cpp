@@ -1,13 +1,12 @@
 // Plans of sizes beyond any machine, within the ranges that the keys allow: a plan or a clear error, in seconds.
-#include <catch2/catch.hpp>
-
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace {
 
 Command planned(const std::string& input, const std::vector<std::string>& options) {
-  // 6 GB of addresses: a machine's memory must not decide.
-  Command command = {"bash", "-c", "ulimit -v 6000000; exec \"$@\"", "bash", train_program(), input, "--dry-run"};
+  // 8 GB of addresses: a machine's memory must not decide.
+  Command command = {"bash", "-c", "ulimit -v 8000000; exec \"$@\"", "bash", train_program(), input, "--dry-run"};
   for (const std::string& option : options) {
     const bool setting = !option.starts_with("--") && option.find('=') != std::string::npos;
     if (setting) command.push_back("--set");

@@ -1,7 +1,6 @@
 // How runs end: what is kept of them, train.stop_after, and runs that are complete and started again.
-#include <catch2/catch.hpp>
-
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -18,9 +17,11 @@ TEST_CASE("a run without [checkpoint] saves its last step") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   const Finished plan = run_command(with(training(kOneRank, directory), "--dry-run"));
-  CHECK(mentions(plan.out, "saves     only at the end"));
+  CHECK(mentions(plan.out, "saves     every 30 minutes, at the end"));
+  CHECK(mentions(plan.out, "failure   costs at most 30 minutes of work, and the step under way"));
+  CHECK(mentions(plan.out, "; a save takes about "));
   const Finished finished = train(kOneRank, directory);
-  CHECK(mentions(finished.out, "saves     only at the end"));
+  CHECK(mentions(finished.out, "saves     every 30 minutes, at the end"));
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{kPlannedSteps});
   const Finished text = run_command({generate_program(), directory, "--prompt", "Once", "--max-new-tokens", "4"});
   CHECK(text.code == 0);

@@ -1,7 +1,6 @@
 // What is wrong with the input, the data, a checkpoint or the disk is said once and ends the job with its exit code.
-#include <catch2/catch.hpp>
-
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -127,6 +126,20 @@ TEST_CASE("missing and damaged data end with 3", "[fault-9][fault-10]") {
       {"truncated", with(cut), 3, {cut + "-00000.h5"}},
       {"empty", with(empty), 3, {empty + "-00000.h5"}},
   });
+  // Without a run: a flipped bit of the tokens too.
+  const Finished whole = run_command({preprocess_program(), "verify", data_prefix()});
+  INFO(whole.out << whole.err);
+  CHECK(whole.code == 0);
+  CHECK(mentions(whole.out, data_prefix() + ": in order: "));
+  const std::string flipped = folder.file("flipped");
+  fs::copy(data_prefix() + "-00000.h5", flipped + "-00000.h5");
+  flip_bit(flipped + "-00000.h5");
+  for (const std::string& set : {flipped, cut}) {
+    const Finished found = run_command({preprocess_program(), "verify", set});
+    INFO(found.out << found.err);
+    CHECK(found.code == 3);
+    CHECK(mentions(found.err, set + "-00000.h5"));
+  }
 }
 
 TEST_CASE("checkpoints that cannot be used end with 4, and leave the run as it was", "[fault-8][fault-19]") {

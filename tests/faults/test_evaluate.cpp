@@ -3,9 +3,9 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
-
 #include "faults/checks.h"
+#include "support/catch.h"
+#include "support/pseudo_terminal.h"
 
 namespace fs = std::filesystem;
 
@@ -46,9 +46,9 @@ TEST_CASE("megatron_eval: data that is not the task's is refused with its line",
   refused("lambada", kTexts + "[\"text\"]\n", ":3: ");
   refused("lambada", "once upon a time", ":1: ");
   refused("lambada", "{\"words\":\"x\"}", "no key \"text\"");
-  refused("choices", kTexts, "no key \"context\"");
+  refused("choices", kTexts, "no key \"context\", and not the keys of HellaSwag, PIQA, ARC or MMLU");
   refused("choices", R"({"context":"a","choices":["b",2],"answer":0})", ":1: ");
-  refused("choices", R"({"context":"a","choices":["b"],"answer":"0"})", ":1: ");
+  refused("choices", R"({"context":"a","choices":["b"],"answer":"x"})", "\"answer\" is x");
   refused("choices", R"({"context":"a","choices":["b"],"answer":-1})", ":1: ");
   refused("choices", R"({"context":"a","choices":["b"],"answer":1})", "\"answer\" is 1");
   refused("lambada", std::string(4000, '\x7F') + std::string(4000, '\0'), ":1: ");
@@ -74,9 +74,11 @@ TEST_CASE("megatron_eval: options and layouts that cannot be are refused before 
   const std::string& run = straight_run(kOneRank);
   const std::string data = folder.file("data");
   write_file(data, kTexts);
-  check_refused(run_command(evaluate(run, "lambda", data)), 2, "there are: wikitext, lambada, choices");
+  check_refused(run_command(evaluate(run, "lambda", data)), 2, "there are: wikitext, text, lambada, choices");
   check_refused(run_command(evaluate(run, "lambada", data, {"--stride", "4"})), 2, "--stride belongs to");
   check_refused(run_command(evaluate(run, "choices", data, {"--strict"})), 2, "--strict belongs to");
+  check_refused(run_command(evaluate(run, "lambada", data, {"--begin-token", "maybe"})), 2, "--begin-token: auto");
+  check_refused(run_command(evaluate(run, "lambada", data, {"--labels", data})), 2, "--labels belongs to");
   check_refused(run_command(evaluate(run, "lambada", data, {"--tensor", "0"})), 2, "--tensor");
   check_refused(run_command(evaluate(run, "lambada", data, {"--tensor", "2"})), 2, "1 ranks are no multiple");
   check_refused(run_command(launched(3, evaluate(run, "lambada", data, {"--tensor", "2"})), 60), 2,
@@ -170,6 +172,65 @@ TEST_CASE("megatron_eval: without a reader the result is written, and what canno
   }
 }
 
+TEST_CASE("megatron_eval: an import's texts begin as its tokenizer's files say") {
+  const TemporaryFolder folder;
+  const std::string data = folder.file("data"), prefix = folder.file("shards"), run = folder.file("run");
+  write_file(data, kTexts);
+  expect(preprocess_with_vocabulary(prefix, small_vocabulary("merges.txt")), 0);
+  train(kOneRank, run, {"data.train=" + prefix, "train.steps=2"});
+  const auto result_of = [&](const std::string& source, const char* begin) {
+    const std::string result = folder.file("result.json");
+    done(evaluate(source, "lambada", data, {"--begin-token", begin, "--output", result, "--force"}));
+    return nlohmann::json::parse(contents_of(result));
+  };
+  // Trained without: --begin-token yes takes the token that ends documents, as the vocabulary has no other.
+  const nlohmann::json none = result_of(run, "no"), begun = result_of(run, "yes");
+  CHECK(result_of(run, "auto") == none);
+  CHECK_FALSE(none.contains("begin_token"));
+  CHECK(begun.at("begin_token") == "<|endoftext|>");
+  CHECK(begun.at("loss") != none.at("loss"));
+
+  const std::string exported = folder.file("exported"), imported = folder.file("imported");
+  done({checkpoint_program(), "export", run, exported});
+  const std::string file = exported + "/tokenizer_config.json";
+  nlohmann::json config = nlohmann::json::parse(contents_of(file));
+  config.update({{"bos_token", "<|endoftext|>"}, {"add_bos_token", true}});
+  write_file(file, config.dump());
+  done({checkpoint_program(), "import", exported, imported});
+  CHECK(result_of(imported, "auto") == begun);
+  CHECK(result_of(imported, "no") == none);
+}
+
+TEST_CASE("megatron_eval: a terminal shows the progress in a line, a pipe none") {
+  const TemporaryFolder folder;
+  const std::string data = folder.file("data");
+  write_file(data, std::string(60, 'a'));  // 60 tokens in windows of 16, 8 apart, 4 at a time
+  const Command command = evaluate(straight_run(kOneRank), "text", data, {"--micro-batch-size", "1"});
+  const Finished piped = done(command);
+  CHECK(mentions(piped.out, "bits per byte        "));
+  CHECK_FALSE(mentions(piped.out + piped.err, "sequences"));
+
+  PseudoTerminal terminal(100);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int descriptor : {0, 1, 2}) ::dup2(terminal.program(), descriptor);
+    ::setenv("TERM", "xterm", 1);
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    ::execv(words[0], words.data());
+    ::_exit(127);
+  }
+  CHECK(terminal.wait_for("bits per word"));
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  for (const char* shown : {"0 of 7 sequences", "4 of 7 sequences (57 %), ", "7 of 7 sequences (100 %), "}) {
+    CHECK(mentions(terminal.printed(), shown));
+  }
+  CHECK_FALSE(mentions(terminal.screen(), "sequences"));  // the result has taken its place
+}
+
 TEST_CASE("megatron_eval: a signal ends it at once, without a result", "[fault-82]") {
   const TemporaryFolder folder;
   const std::string data = folder.file("data"), output = folder.file("result.json");
@@ -181,9 +242,7 @@ TEST_CASE("megatron_eval: a signal ends it at once, without a result", "[fault-8
     for (const int ranks : {0, 2}) {
       CAPTURE(number, ranks);
       Process process(launched(ranks, command));
-      while (process.running() && process.children("megatron_eval").empty() && ranks > 0) pause_milliseconds(20);
-      pause_milliseconds(1500);
-      REQUIRE(process.running());
+      REQUIRE(process.wait_until_busy(ranks > 0 ? "megatron_eval" : ""));
       process.signal(number);
       const Finished finished = process.wait(20);
       INFO(finished.err);

@@ -1,9 +1,9 @@
 // A model with experts through the programs: on expert ranks, stopped and resumed on others, cut and merged, verified,
 // exported to Hugging Face's form and back, and used to generate text.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace {

@@ -1,9 +1,9 @@
 // File systems that fail while a run is under way.
 #include <sys/mount.h>
 
-#include <catch2/catch.hpp>
-
+#include "faults/checks.h"
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -64,6 +64,38 @@ TEST_CASE("a disk too small for a checkpoint is refused at the start", "[fault-4
   CHECK_FALSE(mentions(finished.out, "1/8"));
 }
 
+TEST_CASE("a disk that is full: no tool leaves a folder or half a file", "[fault-45]") {
+  const TemporaryFolder folder;
+  const std::string place = folder.file("disk");
+  const SmallDisk disk(place, "size=64k");
+  if (!disk.mounted()) {
+    WARN("no right to mount a small file system: not tested");
+    return;
+  }
+  const std::string run = folder.file("run"), text = folder.file("text.jsonl");
+  fs::create_directory(run);
+  for (const char* file : {"metrics.jsonl", "config.toml", "run.log"}) {
+    fs::copy_file(straight_run(kOneRank) + "/" + file, run + "/" + file);
+  }
+  done({preprocess_program(), "sample-corpus", "--output", text, "--megabytes", "0.2"});
+  const std::vector<Command> commands = {
+      {preprocess_program(), "train-tokenizer", "--input", text, "--output", place + "/new/vocabulary", "--vocab-size",
+       "2000"},
+      {preprocess_program(), "--input", text, "--output", place + "/new/shards", "--tokenizer", "byte"},
+      {preprocess_program(), "sample-corpus", "--output", place + "/new/text", "--megabytes", "1"},
+      {checkpoint_program(), "merge", straight_run(kOneRank), place + "/new/merged"},
+      {train_program(), "--report", run, "--output", place + "/page.html"}};
+  disk.fill();
+  for (const Command& command : commands) {
+    CAPTURE(command);
+    const Finished finished = run_command(command, 60);
+    INFO(finished.err);
+    CHECK(finished.code == 7);
+    CHECK(error_lines(finished) == 1);
+    CHECK(std::distance(fs::directory_iterator(place), fs::directory_iterator()) == 1);  // what fills it
+  }
+}
+
 TEST_CASE("a disk that fills up: training continues with the old checkpoint, and ends with 7", "[fault-45]") {
   const TemporaryFolder folder;
   const SmallDisk disk(folder.file("disk"), "size=12m");
@@ -108,7 +140,7 @@ TEST_CASE("a first save that fails ends the run with 7, and leaves nothing behin
   // Rank files of this model have 19 MB; what MPI shares memory through stays below the limit.
   const Command limited = {
       "bash", "-c",
-      "ulimit -f 6000; exec " + word_list(training(kTwo, run, {"checkpoint.every_steps=2", "model.hidden_size=256"}))};
+      "ulimit -f 17500; exec " + word_list(training(kTwo, run, {"checkpoint.every_steps=2", "model.hidden_size=256"}))};
   const Finished finished = run_command(limited, 30);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 7);

@@ -1,11 +1,12 @@
 // Fine-tuning from a pretrained checkpoint to a score: a head on BERT that learns which word a text has, and a decoder
 // that learns answers, on one rank and on eight, with stops; and the scores of megatron_eval.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 
 #include "faults/checks.h"
 #include "faults/finetune.h"
+#include "support/catch.h"
 
 namespace {
 
@@ -71,6 +72,47 @@ TEST_CASE("fine-tuning: a head learns labels on one rank and on eight; stopped r
   CHECK(mentions(other.out, "(task_head.*) is new"));
 }
 
+TEST_CASE("fine-tuning: a model with its head is exported as transformers has it") {
+  const Fixture& from = fixture();
+  const bool labels = GENERATE(true, false);
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), exported = folder.file("exported"), tsv = folder.file("train.tsv");
+  write_file(tsv, "sentence\tlabel\nit is dry\tdry\nso much rain\train\n");
+  Settings settings = Fixture::with({"train.epochs=1"}, labels ? from.classification() : from.multiple_choice());
+  if (labels) {
+    settings = Fixture::with({"task.format=tsv", "data.train=" + tsv, "data.validation=" + tsv,
+                              "task.labels=[\"dry\", \"rain\"]", "train.global_batch_size=2"},
+                             settings);
+  }
+  done(from.run(settings, kOneRank, run));
+  if (labels) CHECK(evaluations(run).back().at("examples") == 2);
+  done({checkpoint_program(), "export", run, exported});
+  const auto config = nlohmann::json::parse(contents_of(exported + "/config.json"));
+  const std::string kind = labels ? "ForSequenceClassification" : "ForMultipleChoice";
+  CHECK(config.at("architectures") == nlohmann::json{"MegatronBert" + kind});
+  if (labels) {
+    CHECK(config.at("id2label") == nlohmann::json{{"0", "dry"}, {"1", "rain"}});
+    CHECK(config.at("label2id") == nlohmann::json{{"dry", 0}, {"rain", 1}});
+  }
+  // Head and pooler, as float32 in the order of the file's header; a choice's bias, which is not trained, is zero.
+  const std::string file = contents_of(exported + "/model.safetensors");
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const auto header = nlohmann::json::parse(file.substr(8, length));
+  CHECK(header.at("classifier.weight").at("shape") == nlohmann::json{labels ? 2 : 1, 32});
+  CHECK(header.at("classifier.bias").at("shape") == nlohmann::json{labels ? 2 : 1});
+  CHECK(header.contains("bert.pooler.dense.weight"));
+  CHECK_FALSE(header.contains("cls.predictions.bias"));
+  const auto bytes_of = [&](const char* tensor) {
+    const auto& range = header.at(tensor).at("data_offsets");
+    const auto begin = range.at(0).get<std::size_t>(), end = range.at(1).get<std::size_t>();
+    return file.substr(8 + length + begin, end - begin);
+  };
+  const std::string zeros(labels ? 8 : 4, '\0');
+  CHECK((bytes_of("classifier.bias") == zeros) == !labels);
+  CHECK(bytes_of("classifier.weight").find_first_not_of('\0') != std::string::npos);
+}
+
 TEST_CASE("fine-tuning: a stop in an evaluation, which the next start does") {
   const Fixture& from = fixture();
   const TemporaryFolder folder;
@@ -104,7 +146,7 @@ TEST_CASE("fine-tuning: scores of the program are the run's, on any layout") {
   for (const int ranks : {1, 2, 4, 8}) {  // of two, each has half of the examples; of eight, every four
     CAPTURE(ranks);
     const std::string output = folder.file("result.json");
-    Command command = {MEGATRON_EVAL, run, "--task", task, "--data", data, "--output", output};
+    Command command = {MEGATRON_EVAL, run, "--task", task, "--data", data, "--output", output, "--force"};
     if (ranks > 2) command.insert(command.end(), {"--tensor", "2", "--pipeline", "2"});
     const Finished finished = done(launched(ranks == 1 ? 0 : ranks, command));
     CHECK(mentions(finished.out, "accuracy"));
@@ -159,6 +201,14 @@ TEST_CASE("fine-tuning: a decoder learns answers, on any layout, and continues a
   CHECK(mentions(finished.out, "as predicted, to the byte"));
   CHECK(mentions(finished.out, "41 examples in"));
   CHECK(evaluations(folder.file("one")).back().at("loss").get<double>() < 1);  // from about ln 257
+  // Its conversations continue in the template of its training, here and in what is exported.
+  const std::string talk = "printf 'b\\n\\nb\\n' | " + quoted({generate_program(), folder.file("one"), "--chat",
+                                                               "--greedy", "--system", "s", "--max-new-tokens", "4"});
+  const Finished answers = done({"bash", "-c", talk});
+  CHECK(std::count(answers.out.begin(), answers.out.end(), '\n') >= 2);
+  CHECK_FALSE(mentions(answers.out, "User:"));
+  done({checkpoint_program(), "export", folder.file("one"), folder.file("exported")});
+  CHECK(mentions(contents_of(folder.file("exported/tokenizer_config.json")), "'Assistant: ' + message['content']"));
   CHECK(mentions(done(run("cube", kCube)).out, "as predicted, to the byte"));
   check_trained_alike(folder.file("one"), folder.file("cube"));
   done(run("stopped", kCube, {"train.stop_after=5"}));

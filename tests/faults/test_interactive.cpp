@@ -1,10 +1,10 @@
 // megatron_generate --interactive: prompts from a pipe and from a terminal.
 #include <utmp.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 
 #include "faults/checks.h"
+#include "support/catch.h"
 #include "support/pseudo_terminal.h"
 
 namespace {

@@ -1,9 +1,9 @@
 // Memory told before and kept after, of whole programs: what the banner predicts is what buffers hold at the end, and
 // what the operating system says was resident is that and the program itself.
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ std::vector<double> row(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5 %") {
+TEST_CASE("resident memory is what was predicted, and 40 to 80 MiB of program") {
   struct Case {
     Layout layout;
     Settings settings;
@@ -44,22 +44,20 @@ TEST_CASE("resident memory is what was predicted and 50 MiB of program, within 5
                          "model.hidden_dropout=0",    "model.attention_dropout=0",
                          "checkpoint.every_steps=1",  "learning_rate.warmup_steps=0"};
     settings.insert(settings.end(), test.settings.begin(), test.settings.end());
-    // Holes in the heap of the matrix library and of HDF5 differ from run to run: the best of three counts.
-    constexpr int kRuns = 3;
-    for (int attempt = 1; attempt <= kRuns; ++attempt) {
-      const TemporaryFolder folder;
-      const Finished run = train(test.layout, folder.file("run"), settings, 120);
-      INFO(test.layout.name() << "\n" << run.out);
-      const std::vector<double> predicted = row(run.out, "predicted"), used = row(run.out, "used"),
-                                resident = row(run.out, "peak resident");
-      REQUIRE(resident.size() == 3);
-      CHECK(used == predicted);
-      CHECK(run.out.find("  as predicted, to the byte\n") != std::string::npos);  // the table rounds
-      CHECK(predicted[0] > 30);
-      const auto as_expected = [&](std::size_t i) { return resident[i] == Approx(predicted[i] + 50).epsilon(0.05); };
-      const bool good = as_expected(0) && as_expected(1) && as_expected(2);
-      if (good) break;
-      if (attempt == kRuns) CHECK(good);
+    const TemporaryFolder folder;
+    const Finished run = train(test.layout, folder.file("run"), settings, 120);
+    INFO(test.layout.name() << "\n" << run.out);
+    const std::vector<double> predicted = row(run.out, "predicted"), used = row(run.out, "used"),
+                              resident = row(run.out, "peak resident");
+    REQUIRE(resident.size() == 3);
+    CHECK(used == predicted);
+    CHECK(run.out.find("  as predicted, to the byte\n") != std::string::npos);  // the table rounds
+    CHECK(predicted[0] > 30);
+    // As the plan says. Open MPI keeps more messages, and the heaps have other holes, on a machine that is busy.
+    for (std::size_t i = 0; i < resident.size(); ++i) {
+      CAPTURE(i);
+      CHECK(resident[i] > predicted[i] + 40);
+      CHECK(resident[i] < predicted[i] + 80);
     }
   }
 }

@@ -1,10 +1,10 @@
 // megatron_train --new as people use it: answers from a pipe and on a terminal, and runs of the files that it makes.
 #include <utmp.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 
 #include "faults/checks.h"
+#include "support/catch.h"
 #include "support/pseudo_terminal.h"
 
 namespace fs = std::filesystem;
@@ -127,6 +127,15 @@ TEST_CASE("new input file: wherever the answers end, exit code 2 and no file") {
     CHECK(ended.out.empty());
     CHECK(place.files().empty());
   }
+}
+
+TEST_CASE("new input file: answers without an end of a line are the end of the answers") {
+  const Workplace place;
+  const Finished ended =
+      run_command({"bash", "-c", "exec " + train_program() + " --new " + place.file("new.toml") + " < /dev/zero"}, 60);
+  INFO(ended.err);
+  CHECK(ended.code == 2);
+  CHECK(place.files().empty());
 }
 
 TEST_CASE("new input file: a file that exists is refused before the first question") {

@@ -1,11 +1,24 @@
 // Programs on a CPU that lacks what they were compiled for. The check is the programs' own, linked into a program that
 // asks for sse3 (which every CPU since 2005 has), xop (which none has since 2017) and an unknown name; and into one
 // that asks for all names it knows.
-#include <catch2/catch.hpp>
 #include <map>
 #include <sstream>
 
 #include "faults/runs.h"
+#include "support/catch.h"
+
+TEST_CASE("a stack that is too small is refused with what to do") {
+  for (const Command& program : {Command{train_program(), "--version"}, Command{checkpoint_program(), "--help"}}) {
+    Command limited = {"bash", "-c", "ulimit -s 64; exec \"$@\"", "bash"};
+    limited.insert(limited.end(), program.begin(), program.end());
+    const Finished refused = run_command(limited, 10);
+    INFO(refused.err);
+    CHECK(refused.code == 2);
+    CHECK(mentions(refused.err, "needs a stack of 1 MiB, and the limit here is lower: ulimit -s 8192"));
+    limited[2] = "ulimit -s 1024; exec \"$@\"";
+    CHECK(run_command(limited, 10).code == 0);
+  }
+}
 
 #ifdef MEGATRON_NEVER_STARTS
 

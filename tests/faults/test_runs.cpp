@@ -1,10 +1,10 @@
 // Whole runs that end well: what they leave behind, and that stopping, resuming and changing the layout do not show in
 // the numbers.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace {
 

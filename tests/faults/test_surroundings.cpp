@@ -1,10 +1,10 @@
 // What surrounds a job and differs from machine to machine: locales, clocks, limits, shared memory, closed streams.
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "faults/checks.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 

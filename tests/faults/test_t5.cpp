@@ -1,11 +1,11 @@
 // T5 from raw text to a trained model: a WordPiece vocabulary with sentinels, shards with sentences, training on one
 // rank and on eight, stops and resumptions, --verify; and the data and keys that it refuses, by name.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
 #include "faults/sentence_corpus.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -148,10 +148,102 @@ TEST_CASE("T5: the decoder's sequences are a quarter as long by default") {
   CHECK(mentions(contents_of(folder.file("run/config.toml")), "decoder_sequence_length = 12"));
 }
 
-TEST_CASE("T5: a trained one writes no text") {
+TEST_CASE("T5: every layout writes the same texts, sampled or by beams") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  expect(t5(kOneRank, run, {"train.steps=1"}), 0);
-  expect({generate_program(), run, "--prompt", "Once", "--max-new-tokens", "2"}, 2,
-         {"model.family = \"t5\" predicts no next tokens"});
+  expect(t5(kOneRank, run), 0);
+  write_file(folder.file("prompts.txt"), "Once upon a <extra_id_0> there was\nThe <extra_id_0>\nA little girl\n");
+  const auto texts = [&](const Layout& layout, const Command& options) {
+    const std::string output = folder.file("texts.jsonl");
+    Command command =
+        launched(layout.ranks(), {generate_program(), run, "--prompts", folder.file("prompts.txt"), "--special-tokens",
+                                  "--output", output, "--force", "--max-new-tokens", "9", "--tensor",
+                                  std::to_string(layout.tensor), "--pipeline", std::to_string(layout.pipeline)});
+    expect(extended(command, options), 0);
+    std::vector<nlohmann::json> tokens;
+    for (const nlohmann::json& line : lines_of(contents_of(output))) tokens.push_back(line.at("tokens"));
+    return tokens;
+  };
+  for (const Command& options : {Command{"--seed", "7"}, Command{"--beams", "3"}}) {
+    CAPTURE(options.front());
+    const auto one = texts(kOneRank, options);
+    REQUIRE(one.size() == 3);
+    CHECK(texts(kCube, options) == one);
+    CHECK(texts({.tensor = 1, .pipeline = 4, .data = 1}, options) == one);
+  }
+  // The encoder's text matters: the same choices are less or more likely.
+  std::vector<nlohmann::json> likely;
+  const std::string output = folder.file("texts.jsonl");
+  for (const char* prompt : {"Once upon a <extra_id_0>", "The little <extra_id_0>"}) {
+    expect({generate_program(), run, "--prompt", prompt, "--special-tokens", "--greedy", "--output", output, "--force"},
+           0);
+    likely.push_back(lines_of(contents_of(output)).at(0).at("logprobs").at(0));
+  }
+  CHECK(likely[0] != likely[1]);
+  const Command once = {generate_program(), run, "--prompt", "Once upon"};
+  CHECK_FALSE(mentions(expect(once, 0).out, "Once upon"));
+  expect(extended(once, {"--no-begin-token"}), 2, {"--no-begin-token has no meaning for model.family = \"t5\""});
+  expect(extended(once, {"--max-new-tokens", "0"}), 2, {"--max-new-tokens 0 has no meaning"});
+  expect({generate_program(), run, "--unconditional", "2"}, 2, {"--unconditional has no meaning"});
+  expect({generate_program(), run, "--prompt", ""}, 3, {"empty, and the model's encoder needs a token to read"});
+  expect({MEGATRON_EVAL, run, "--task", "wikitext", "--data", folder.file("prompts.txt")}, 2,
+         {"model.family = \"t5\" does not predict each token of a text"});
+}
+
+TEST_CASE("T5: the tokenizer of an export adds what the samples had") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), out = folder.file("out"), back = folder.file("back");
+  expect(t5(kOneRank, run, {"model.activation=relu"}), 0);
+  expect({checkpoint_program(), "export", run, out, "--no-comparison"}, 0);
+  const auto tokenizer = nlohmann::json::parse(contents_of(out + "/tokenizer.json"));
+  CHECK(tokenizer.at("post_processor").is_null());
+  CHECK(tokenizer.at("model").at("type") == "WordPiece");
+  // A model that was not trained here keeps the file that it came with.
+  auto framed = tokenizer;
+  framed["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}};
+  std::filesystem::remove(out + "/vocab.txt");
+  write_file(out + "/tokenizer.json", framed.dump());
+  expect({checkpoint_program(), "import", out, back, "--no-comparison"}, 0);
+  expect({checkpoint_program(), "export", back, folder.file("again"), "--no-comparison"}, 0);
+  CHECK(contents_of(folder.file("again") + "/tokenizer.json") == framed.dump());
+}
+
+TEST_CASE("T5: an imported model reads and begins texts as its files say") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), out = folder.file("out"), output = folder.file("texts.jsonl");
+  expect(t5(kOneRank, run, {"model.activation=relu"}), 0);
+  expect({checkpoint_program(), "export", run, out, "--no-comparison"}, 0);
+  const auto text_of = [&](const std::string& source) {
+    expect({generate_program(), source, "--prompt", "Once upon", "--greedy", "--output", output, "--force"}, 0);
+    return contents_of(output);
+  };
+  const auto imported_text = [&](const std::string& name) {
+    expect({checkpoint_program(), "import", out, folder.file(name), "--no-comparison"}, 0);
+    return text_of(folder.file(name));
+  };
+  const std::string own = text_of(run);
+  CHECK(imported_text("same") == own);
+  CHECK(lines_of(own).at(0).at("tokens").size() == 100);  // more than model.decoder_sequence_length
+
+  auto config = nlohmann::json::parse(contents_of(out + "/config.json"));
+  const nlohmann::json start = config.at("decoder_start_token_id");
+  config["decoder_start_token_id"] = 11;
+  write_file(out + "/config.json", config.dump());
+  CHECK(imported_text("begun") != own);
+  expect({checkpoint_program(), "export", folder.file("begun"), folder.file("again"), "--no-comparison"}, 0);
+  CHECK(nlohmann::json::parse(contents_of(folder.file("again/config.json"))).at("decoder_start_token_id") == 11);
+  config["decoder_start_token_id"] = "x";
+  write_file(out + "/config.json", config.dump());
+  expect({checkpoint_program(), "import", out, folder.file("bad"), "--no-comparison"}, 4,
+         {"\"decoder_start_token_id\" is \"x\""});
+
+  config["decoder_start_token_id"] = start;
+  write_file(out + "/config.json", config.dump());
+  auto tokenizer = nlohmann::json::parse(contents_of(out + "/tokenizer.json"));
+  tokenizer["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}};
+  write_file(out + "/tokenizer.json", tokenizer.dump());
+  CHECK(imported_text("ended") != own);
+  const std::string state = contents_of(folder.file("ended") + "/manifest.json");
+  CHECK(mentions(state, "\"encoder_begin\": 2"));
+  CHECK(mentions(state, "\"encoder_end\": 3"));
 }

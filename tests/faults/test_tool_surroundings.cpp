@@ -1,8 +1,8 @@
 // The tools where their output is not read, where their ranks see other files, and where inputs are no files.
 #include <sys/stat.h>
-#include <catch2/catch.hpp>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 
@@ -72,7 +72,7 @@ TEST_CASE("ranks that see other files under the same names are found out before 
     const Finished finished = run();
     INFO(finished.err);
     CHECK(finished.code == 3);
-    CHECK(mentions(finished.err, "rank 1: on "));
+    CHECK(mentions(finished.err, "rank 1 on "));
     CHECK(mentions(finished.err, part));
     CHECK(error_lines(finished) == 1);
     CHECK_FALSE(fs::exists(shard));
@@ -171,7 +171,7 @@ TEST_CASE("names that the tools cannot work with are refused with what is wrong,
       {merge(text, set), 4, "is no folder"},
       {merge(run, run), 2, "is there already"},
       {merge(run, step + "/inside"), 2, "inside the checkpoint"},
-      {merge(run, text + "/set"), 7, "cannot create"},
+      {merge(run, text + "/set"), 7, "cannot make this folder"},
       {merge(run, "/proc/set"), 7, "/proc"},
       {merge(run, long_name), 7, "File name too long; choose a shorter name"},
   };

@@ -1,7 +1,6 @@
 // run.trace_steps in whole programs: trace.json of all ranks, what it costs in memory, and what is refused.
-#include <catch2/catch.hpp>
-
 #include "faults/checks.h"
+#include "support/catch.h"
 #include "support/trace_check.h"
 
 using megatron::test::CheckedTrace;

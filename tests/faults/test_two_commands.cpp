@@ -1,8 +1,8 @@
 // Two commands that are started together on one target: one makes it, the other is refused, or makes it after that.
-#include <catch2/catch.hpp>
 #include <functional>
 
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 

@@ -1,7 +1,6 @@
 // megatron_train --verify as users start it.
-#include <catch2/catch.hpp>
-
 #include "faults/runs.h"
+#include "support/catch.h"
 
 namespace {
 

@@ -1,8 +1,7 @@
 // A vocabulary on its way: from preprocessing next to the shards, through training into the run, to generated text; and
 // every place where another one is noticed.
-#include <catch2/catch.hpp>
-
 #include "faults/checks.h"
+#include "support/catch.h"
 
 namespace fs = std::filesystem;
 

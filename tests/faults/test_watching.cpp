@@ -1,10 +1,10 @@
 // What people watch a run by: TensorBoard's events, --watch, history.jsonl and report.html.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "faults/checks.h"
 #include "faults/runs.h"
+#include "support/catch.h"
 #include "support/pseudo_terminal.h"
 
 namespace fs = std::filesystem;
@@ -63,6 +63,29 @@ TEST_CASE("watching: reports and events of old runs are made afterwards") {
   expect({train_program(), "--tensorboard", run}, 0, {"lines of metrics to " + run + "/tensorboard"});
   REQUIRE(event_files(run).size() == 1);
   CHECK(count_of(event_files(run)[0], "train/grad_norm") == static_cast<std::size_t>(kPlannedSteps));
+}
+
+TEST_CASE("watching: two reports of one run at a time are both written") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  fs::create_directory(run);
+  fs::copy_file(straight_run(kOneRank) + "/metrics.jsonl", run + "/metrics.jsonl");
+  for (int pair = 0; pair < 5; ++pair) {
+    Process first({train_program(), "--report", run}), second({train_program(), "--report", run});
+    CHECK(first.wait(60).code == 0);
+    CHECK(second.wait(60).code == 0);
+  }
+  CHECK(folder.files() == std::vector<std::string>{"metrics.jsonl", "report.html"});
+  const std::string page = folder.file("page.html");
+  const Command named = {train_program(), "--report", run, "--output", page};
+  expect(named, 0);
+  require_refused(run_command(named), 2, {"page.html: there is such a file", "--force"});
+  // A comparison goes to this folder, where report.html may be another's.
+  const Command compared = {train_program(), "--report", run, run},
+                forced = {train_program(), "--report", run, run, "--force"};
+  require_refused(Process(compared, run).wait(60), 2, {"--report report.html: there is such a file", "--force"});
+  CHECK(Process(forced, run).wait(60).code == 0);
+  CHECK(mentions(contents_of(run + "/report.html"), "2 runs compared"));
 }
 
 TEST_CASE("watching: folders without a run, and options that do not go together, are 2") {

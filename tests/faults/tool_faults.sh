@@ -125,11 +125,13 @@ inject() {
       cases=$((cases + 1)) done_here=$((done_here + 1))
       local what="error=$fault"
       [[ $fault == KILL ]] && what=signal=SIGKILL
-      timeout 60 strace -f -qq -o "$scratch/trace" -e "trace=$call" -e "inject=$call:$what:when=$number" "$@" \
+      timeout 60 strace -f -qq -y -o "$scratch/trace" -e "trace=$call" -e "inject=$call:$what:when=$number" "$@" \
         >"$scratch/log" 2>&1 </dev/null
       code=$?
       if ((code == 124 || code == 134 || code == 139)); then
-        wrong "$name, $call $number $fault: hung or crashed ($code)"
+        # Calls are not numbered alike in every run: this one may be of MPI's own, between its threads.
+        { grep -q INJECTED "$scratch/trace" && ! grep INJECTED "$scratch/trace" | grep -qF "$work"; } ||
+          wrong "$name, $call $number $fault: hung or crashed ($code)"
       elif [[ $fault != KILL ]]; then
         check "$code" "$call $number $fault"
       elif [[ $(tree "$work") != "$right" ]]; then

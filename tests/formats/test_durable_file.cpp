@@ -103,7 +103,7 @@ TEST_CASE("publication: one that fails half-way leaves what was there", "[durabl
     std::filesystem::create_directories(older.folder.file("d"));
     files.write(older.folder.file("d"), "new d");
   });
-  fails({temporary_name(older.folder.file("c")) + ": cannot write it: File too large", "ulimit -f"},
+  fails({"cannot write " + temporary_name(older.folder.file("c")) + ": File too large", "ulimit -f"},
         [&](Publication& files) {
           const FileSizeLimit limit(1000);
           files.write(older.folder.file("c"), std::string(2000, 'c'));
@@ -141,18 +141,64 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
   CHECK(contents_of(older.a) == "new " + older.a);
 }
 
-TEST_CASE("a file that must be new appears complete, or what has its name stays", "[durable][fault]") {
+TEST_CASE("output: it replaces a file only by force, an input never, and follows no link",
+          "[durable][fault][fault-91]") {
   const ShardFolder folder;
-  const std::string path = folder.file("new");
-  create_durably(path, "first");
+  const std::string path = folder.file("new"), link = folder.file("link"), input = folder.file("input");
+  write_file(input, "input");
+  std::filesystem::create_symlink("input", link);
+  const auto write = [&](const std::string& name, bool force) {
+    write_output({.option = "--output", .path = name, .force = force, .inputs = {input}}, force ? "second" : "first");
+  };
+  write("", true);  // none
+  write(path, false);
   CHECK(contents_of(path) == "first");
-  CHECK_THROWS_WITH(create_durably(path, "second"), Catch::Contains("new: cannot be made: File exists"));
-  std::filesystem::create_symlink("nowhere", folder.file("link"));
-  CHECK_THROWS_WITH(create_durably(folder.file("link"), "second"), Catch::Contains("File exists"));
-  CHECK_THROWS_WITH(create_durably(folder.file("no/new"), "second"), Catch::Contains("cannot write it"));
+  require_error(ErrorKind::configuration, {"--output " + path + ": there is such a file", "--force"},
+                [&] { write(path, false); });
   CHECK(contents_of(path) == "first");
-  CHECK(std::filesystem::is_symlink(folder.file("link")));
-  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);  // no temporary file is left
+  write(path, true);
+  CHECK(contents_of(path) == "second");
+  for (const std::string& same : {input, folder.path() + "/./input"}) {
+    require_error(ErrorKind::configuration, {"a file that this command reads"}, [&] { write(same, true); });
+  }
+  require_error(ErrorKind::filesystem, {"--output " + link + " is a symbolic link"}, [&] { write(link, true); });
+  require_error(ErrorKind::filesystem, {"is a folder"}, [&] { write(folder.path(), true); });
+  require_error(ErrorKind::filesystem, {"is not a regular file"}, [&] { write("/dev/null", true); });
+  require_error(ErrorKind::filesystem, {"there is no folder", "no; make it first"}, [&] {
+    check_output({"--output", folder.file("no/new")});
+  });
+  {
+    const FileSizeLimit limit(3);  // as a disk that is full
+    require_error(ErrorKind::filesystem, {"cannot write", "File too large"}, [&] { write(path, true); });
+    require_error(ErrorKind::filesystem, {"cannot write"}, [&] { write(folder.file("none"), false); });
+    require_error(ErrorKind::filesystem, {"cannot write"}, [&] { replace_file(path, "third"); });
+  }
+  CHECK(contents_of(path) == "second");
+  CHECK(contents_of(input) == "input");
+  CHECK(folder.files() == Names{"input", "link", "new"});  // no temporary file is left
+}
+
+TEST_CASE("output: a file that comes while another is written is not replaced", "[durable][fault][fault-91]") {
+  const ShardFolder folder;
+  const std::string path = folder.file("new"), temporary = folder.file("temporary");
+  check_output({"--output", path});
+  write_file(path, "another's");
+  write_file(temporary, "mine");
+  require_error(ErrorKind::configuration, {"there is such a file"}, [&] {
+    publish_output(temporary, {"--output", path});
+  });
+  CHECK(contents_of(path) == "another's");
+  CHECK(folder.files() == Names{"new"});
+}
+
+TEST_CASE("replacing a file: a link is replaced and not followed", "[durable][fault]") {
+  const ShardFolder folder;
+  write_file(folder.file("a"), "a user's");
+  std::filesystem::create_symlink("a", folder.file("link"));
+  replace_file_durably(folder.file("link"), "new");
+  CHECK(contents_of(folder.file("a")) == "a user's");
+  CHECK(contents_of(folder.file("link")) == "new");
+  CHECK_FALSE(std::filesystem::is_symlink(folder.file("link")));
 }
 
 TEST_CASE("temporary files of killed processes go away by their exact names, and no others", "[durable][fault]") {

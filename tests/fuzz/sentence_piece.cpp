@@ -12,14 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = input.take(input.number(1));
   const fuzz::ScratchFile file{input.rest()};
   fuzz::allow({ErrorKind::data}, [&] {
-    SentencePieceModel model = read_sentence_piece_model(file.path(), 2);
+    SentencePieceModel model = read_sentence_piece_model({"sentencepiece", file.path(), "", 2});
     if (!SentencePieceLibrary::is_there()) return;
     const SentencePieceTokenizer tokenizer(std::move(model), file.path());
     fuzz::use_tokenizer(tokenizer, text);
     const fuzz::ScratchFile kept{tokenizer.files().front().contents};
-    fuzz::require(
-        SentencePieceTokenizer(read_sentence_piece_model(kept.path(), 0), kept.path()).hash() == tokenizer.hash(),
-        "another tokenizer from the file that is kept");
+    SentencePieceModel again = read_sentence_piece_model({"sentencepiece", kept.path(), ""});
+    fuzz::require(SentencePieceTokenizer(std::move(again), kept.path()).hash() == tokenizer.hash(),
+                  "another tokenizer from the file that is kept");
   });
   return 0;
 }

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "generation/line_reader.h"
 #include "inference/decoding.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -39,8 +39,8 @@ void with_generator(const Layout& layout, const SearchOptions& search, std::int6
                     const std::function<void(TextGenerator& generator)>& body) {
   const auto tokenizer = bytes();
   const GenerationJob longest{.tokens = Tokens(static_cast<std::size_t>(kContext))};
-  const DecoderSizes sizes =
-      sizes_for(std::span(&longest, 1), generation_options(options_of(1), search, *tokenizer), kContext, samples, 1);
+  const DecoderSizes sizes = sizes_for(std::span(&longest, 1),
+                                       generation_options(options_of(1), search, *tokenizer, {}), kContext, samples, 1);
   decode(trained_run(), layout, DType::f32, sizes, false, [&](Decoder& decoder) {
     TextGenerator generator(decoder, *tokenizer, decoder.grid().world());
     body(generator);
@@ -62,8 +62,12 @@ std::vector<TextResult> texts_on(const Layout& layout, std::int64_t samples, con
   return results;
 }
 
+enum class Kind { serve, converse, chat };
+
+const ChatTemplate kChat = {{{"system", "s", ";"}, {"user", "u", ";"}, {"assistant", "a", ";", true}}};
+
 /// What a conversation of this input prints.
-std::string said(const std::string& input, bool serves, const TextOptions& options, const Layout& layout = {},
+std::string said(const std::string& input, Kind kind, const TextOptions& options, const Layout& layout = {},
                  const SearchOptions& search = {}) {
   std::array<int, 2> ends{-1, -1};
   REQUIRE(::pipe(ends.data()) == 0);
@@ -81,7 +85,8 @@ std::string said(const std::string& input, bool serves, const TextOptions& optio
                                     .search = search,
                                     .input = reader,
                                     .print = [&](const std::string& text) { printed += text; }};
-    if (serves) return serve(conversation);
+    if (kind == Kind::serve) return serve(conversation);
+    if (kind == Kind::chat) return chat(conversation, {.chat = kChat}, flag, "");
     converse(conversation, flag, "");
   });
   ::close(ends[0]);
@@ -99,7 +104,7 @@ std::vector<json> answers(const std::string& text) {
 
 TEST_CASE("texts: those of all data ranks come together, in the order of the jobs") {
   std::vector<GenerationJob> jobs;
-  for (std::int32_t prompt = 0; prompt < 5; ++prompt) add_jobs(jobs, prompt, 2, {256, 'a' + prompt});
+  for (std::int32_t prompt = 0; prompt < 5; ++prompt) add_jobs(jobs, prompt, 2, {.tokens = {256, 'a' + prompt}});
   TextOptions options = options_of(6);
   options.likeliest = 2;
   const auto one = texts_on({}, 3, jobs, options);
@@ -121,7 +126,7 @@ TEST_CASE("texts: those of all data ranks come together, in the order of the job
 
 TEST_CASE("texts: the pieces that are heard make the text, up to a stop text") {
   std::vector<GenerationJob> jobs;
-  add_jobs(jobs, 0, 3, {256, 'x'});
+  add_jobs(jobs, 0, 3, {.tokens = {256, 'x'}});
   TextOptions options = options_of(12);
   const auto free = texts_on({}, 3, jobs, options);
   // The middle of the first text, if no earlier one is the same.
@@ -136,15 +141,15 @@ TEST_CASE("texts: the pieces that are heard make the text, up to a stop text") {
 
 TEST_CASE("typed prompts: each line is continued, and a mistake ends nothing") {
   const TextOptions options = options_of(4);
-  const std::string all = said("a\nthis line is longer than sixteen tokens\nb\n", false, options);
+  const std::string all = said("a\nthis line is longer than sixteen tokens\nb\n", Kind::converse, options);
   std::vector<GenerationJob> jobs;
-  add_jobs(jobs, 0, 1, {256, 'a'});
-  add_jobs(jobs, 2, 1, {256, 'b'});
+  add_jobs(jobs, 0, 1, {.tokens = {256, 'a'}});
+  add_jobs(jobs, 2, 1, {.tokens = {256, 'b'}});
   const auto texts = texts_on({}, 2, jobs, options);
   const std::string first = "a" + texts[0].text + "\n(the prompt: 40 tokens";
   CHECK(all.substr(0, first.size()) == first);
   CHECK(all.ends_with(")\nb" + texts[1].text + "\n"));
-  CHECK(said("a\nthis line is longer than sixteen tokens\nb\n", false, options, {.tensor = 2}) == all);
+  CHECK(said("a\nthis line is longer than sixteen tokens\nb\n", Kind::converse, options, {.tensor = 2}) == all);
 }
 
 TEST_CASE("requests: a line of JSON each, and errors do not end the service") {
@@ -155,8 +160,8 @@ TEST_CASE("requests: a line of JSON each, and errors do not end the service") {
       "{\"id\": 3, \"prompt\": \"this is longer than sixteen tokens\"}\n"
       "{\"id\": 4, \"prompt\": \"this is longer than sixteen tokens\", \"truncate\": true}\n"
       "{\"id\": 5, \"prompt\": \"a\", \"stream\": true, \"logprobs\": 2}";
-  const auto all = answers(said(input, true, options_of(4)));
-  REQUIRE(all.size() >= 8);
+  const auto all = answers(said(input, Kind::serve, options_of(4)));
+  REQUIRE(all.size() >= 9);
   CHECK(all[0] == json{{"ready", true}, {"context", kContext}, {"vocab_size", 257}});
   CHECK(all[1].at("id") == 1);
   CHECK(all[1].at("sample") == 0);
@@ -164,29 +169,61 @@ TEST_CASE("requests: a line of JSON each, and errors do not end the service") {
   CHECK(all[1].at("tokens").size() == 4);
   CHECK(all[1].at("logprobs").size() == 4);
   CHECK_FALSE(all[1].contains("top_logprobs"));
-  CHECK(all[3].at("id").is_null());
-  CHECK(all[3].at("kind") == "data");
-  CHECK(all[4].at("id") == "x");
-  CHECK(all[4].at("kind") == "configuration");
-  CHECK(all[5].at("error").get<std::string>().find("\"prompt\": 35 tokens") != std::string::npos);
-  CHECK(all[6].at("id") == 4);
-  CHECK(all[6].contains("text"));
+  for (const std::size_t wrong : {3, 4}) {  // the empty line, and the nonsense
+    CHECK(all[wrong].at("id").is_null());
+    CHECK(all[wrong].at("kind") == "data");
+  }
+  CHECK(all[5].at("id") == "x");
+  CHECK(all[5].at("kind") == "configuration");
+  CHECK(all[6].at("error").get<std::string>().find("\"prompt\": 35 tokens") != std::string::npos);
+  CHECK(all[7].at("id") == 4);
+  CHECK(all[7].contains("text"));
   std::string streamed;
-  for (std::size_t i = 7; i + 1 < all.size(); ++i) streamed += all[i].at("piece").get<std::string>();
+  for (std::size_t i = 8; i + 1 < all.size(); ++i) streamed += all[i].at("piece").get<std::string>();
   CHECK(all.back().at("id") == 5);
   CHECK(all.back().at("text") == streamed);
   CHECK(all.back().at("text") == all[1].at("text"));  // the same seed, and a prompt of its own
   CHECK(all.back().at("top_logprobs").at(0).size() == 2);
-  CHECK(answers(said(input, true, options_of(4), {.pipeline = 2})).size() == all.size());
+  CHECK(answers(said(input, Kind::serve, options_of(4), {.pipeline = 2})).size() == all.size());
 }
 
 TEST_CASE("requests: beams") {
   const auto all =
       answers(said("{\"prompt\": \"a\"}\n{\"prompt\": \"a\", \"seed\": 1}\n"
                    "{\"prompt\": \"a\", \"max_new_tokens\": 17}\n",
-                   true, options_of(4), {}, {.beams = 2}));
+                   Kind::serve, options_of(4), {}, {.beams = 2}));
   REQUIRE(all.size() == 4);
   CHECK(all[1].at("score").get<double>() < 0);
   CHECK(all[2].at("kind") == "configuration");
   CHECK(all[3].at("kind") == "configuration");
+}
+
+TEST_CASE("chat: answers know all messages; the oldest leave a full context") {
+  TextOptions options = options_of(3);
+  options.sampling.top_k = 1;
+  std::string expected;
+  with_generator({}, {}, 2, [&](TextGenerator& generator) {
+    const auto encoder = generator.tokenizer().make_encoder();
+    TextOptions stopping = options;
+    stopping.stops = {";"};
+    std::vector<ChatMessage> messages;
+    for (const char* line : {"x", "y", "z"}) {
+      messages.push_back({"user", line});
+      if (messages.size() == 5) {  // "ux;a...;uy;a...;uz;a" is longer than the 13 tokens that 3 new ones leave
+        messages.erase(messages.begin(), messages.begin() + 2);
+        expected += "(the oldest 2 messages are left out: the context is full)\n";
+      }
+      std::vector<GenerationJob> jobs;
+      add_jobs(jobs, 0, 1, {.tokens = chat_prompt(kChat, messages, *encoder)});
+      std::string text = generator.make(jobs, stopping, {}, {}).front().text;
+      text = text.substr(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+      messages.push_back({"assistant", text});
+      expected += text + "\n";
+    }
+  });
+  CHECK(said("x\n\ny\nz\n", Kind::chat, options) == expected);
+  CHECK(said("x\n\ny\nz\n", Kind::chat, options, {.tensor = 2}) == expected);
+  // One that is too long alone is refused, and forgotten.
+  const std::string refused = "(the message: 18 tokens, but the model's context has room for 13; shorten it)\n";
+  CHECK(said("fifteen letters\nx\n", Kind::chat, options) == refused + said("x\n", Kind::chat, options));
 }

@@ -1,7 +1,6 @@
 // A line while it is edited: whole characters, words, and the part of it that a terminal shows.
 #include "generation/edited_line.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 

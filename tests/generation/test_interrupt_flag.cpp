@@ -1,6 +1,5 @@
 #include "generation/interrupt_flag.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,7 +1,7 @@
 // What terminals send for keys, whole and in pieces.
 #include "generation/key_strokes.h"
+#include "support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 
 using namespace megatron;

@@ -129,8 +129,8 @@ TEST_CASE("line editor: several lines at once, keys in pieces, and lines typed a
 
 TEST_CASE("line editor: Ctrl-D, on an empty line or typed ahead, and a terminal that has gone") {
   std::string line;
-  CHECK(Desk().after("\x04", line) == Outcome::end);
-  Desk ahead;
+  Desk empty, ahead;
+  CHECK(empty.after("\x04", line) == Outcome::end);
   ahead.terminal.type("last\n\x04");
   CHECK(ahead.line("") == "last");
   CHECK(ahead.editor.next(line) == Outcome::end);

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include "generation/interrupt_flag.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

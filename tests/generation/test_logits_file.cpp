@@ -1,9 +1,8 @@
 // The file of logits: what it holds, and that nothing is left of one that was not published.
 #include "generation/logits_file.h"
 
-#include <catch2/catch.hpp>
-
 #include "hdf5/hdf5_reader.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;
@@ -13,7 +12,7 @@ TEST_CASE("logits file: rows and whose they are") {
   const std::string path = folder.file("logits.h5");
   const std::vector<float> first = {1, 2.5, -3}, second = {4, 5, 6};
   {
-    LogitsFile file(path, 3);
+    LogitsFile file({"--logits", path}, 3);
     file.add(0, 0, first);
     file.add(2, 7, second);
     CHECK_FALSE(std::filesystem::exists(path));
@@ -38,7 +37,7 @@ TEST_CASE("logits file: one that is not published leaves nothing, and what was t
   const std::string path = folder.file("logits.h5");
   std::ofstream(path) << "old";
   {
-    LogitsFile file(path, 3);
+    LogitsFile file({"--logits", path}, 3);
     file.add(0, 0, std::vector<float>{1, 2, 3});
   }
   CHECK(folder.files() == std::vector<std::string>{"logits.h5"});

@@ -1,7 +1,6 @@
 // Text piece by piece: stop texts that tokens cut in two, and characters of several bytes.
 #include "generation/text_pieces.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -25,11 +24,11 @@ std::vector<std::string> pieces_of(const std::string& text) {
 
 TEST_CASE("text pieces: a text ends in front of a stop text") {
   const auto tokenizer = make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
-  CHECK(text_of(*tokenizer, {}, tokens_of("one two")) == "one two");
-  CHECK(text_of(*tokenizer, {"two"}, tokens_of("one two")) == "one ");
-  CHECK(text_of(*tokenizer, {"x", "e t"}, tokens_of("one two")) == "on");
-  CHECK(text_of(*tokenizer, {"twox"}, tokens_of("one two")) == "one two");
-  TextPieces pieces(*tokenizer, {"ab"});
+  CHECK(text_of(*tokenizer, {}, {}, tokens_of("one two")) == "one two");
+  CHECK(text_of(*tokenizer, {"two"}, {}, tokens_of("one two")) == "one ");
+  CHECK(text_of(*tokenizer, {"x", "e t"}, {}, tokens_of("one two")) == "on");
+  CHECK(text_of(*tokenizer, {"twox"}, {}, tokens_of("one two")) == "one two");
+  TextPieces pieces(*tokenizer, {"ab"}, {});
   CHECK(pieces.add('x') == "x");
   CHECK(pieces.add('a').empty());
   CHECK(pieces.add('c') == "ac");
@@ -40,7 +39,26 @@ TEST_CASE("text pieces: a text ends in front of a stop text") {
 
 TEST_CASE("text pieces: rows that a model has beyond its vocabulary have no text") {
   const auto tokenizer = make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
-  CHECK(text_of(*tokenizer, {"x"}, {'a', 299, 'b'}) == "ab");
+  CHECK(text_of(*tokenizer, {"x"}, {}, std::vector<std::int32_t>{'a', 299, 'b'}) == "ab");
+}
+
+TEST_CASE("text pieces: a text without a prompt begins without a space") {
+  using Ids = std::vector<std::int32_t>;
+  for (const auto& [name, file, word] :
+       {std::tuple("unigram", "unigram_t5.json", "return"), std::tuple("bert-cased", "bert_cased.txt", "return"),
+        std::tuple("gpt2", "llama3.json", " return")}) {
+    INFO(name);
+    const auto tokenizer = make_tokenizer({name, std::string(MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/") + file, ""});
+    Ids ids;
+    tokenizer->make_encoder()->encode(name == std::string("gpt2") ? " return" : "return", ids);
+    const std::int32_t end = tokenizer->eod_id();
+    CHECK(text_of(*tokenizer, {}, {}, ids) == word);
+    CHECK(text_of(*tokenizer, {}, Ids{end}, ids) == word);  // the token that begins texts
+    CHECK(text_of(*tokenizer, {}, ids, ids) == " return");
+    Ids later = {end};
+    later.insert(later.end(), ids.begin(), ids.end());
+    CHECK(text_of(*tokenizer, {}, {}, later) == word);
+  }
 }
 
 TEST_CASE("text pieces: characters are whole") {

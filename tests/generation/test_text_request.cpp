@@ -1,12 +1,13 @@
 // Requests of --serve-stdio: defaults, every key, and what is refused.
 #include "generation/text_request.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
+#include "support/memory_limit.h"
 #include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
+using namespace std::string_literals;
 
 namespace {
 
@@ -83,7 +84,7 @@ TEST_CASE("text request: what is refused, and why") {
   refused(R"({"prompt": "", "stream": 1})", data, {"\"stream\": true or false"});
   refused(R"({"prompt": "", "id": [1]})", data, {"\"id\""});
   refused(R"({"prompt": "", "temperature": 0})", configuration, {"\"temperature\": more than 0"});
-  refused(R"({"prompt": "", "temperature": 1e999})", data, {"one JSON object per line"});
+  refused(R"({"prompt": "", "temperature": 1e999})", data, {"\"temperature\": a smaller number"});
   refused(R"({"prompt": "", "top_p": 1.1})", configuration, {"\"top_p\": between 0 and 1"});
   refused(R"({"prompt": "", "max_new_tokens": -1})", configuration, {"\"max_new_tokens\""});
   refused(R"({"prompt": "", "max_new_tokens": 0})", configuration, {"\"max_new_tokens\": 1 or more"});
@@ -92,6 +93,42 @@ TEST_CASE("text request: what is refused, and why") {
   refused(R"({"prompt": "", "stop": ""})", configuration, {"\"stop\": at least one character"});
   refused(R"({"prompt": "", "greedy": true, "top_p": 0.5})", configuration, {"\"greedy\" excludes"});
   refused(std::string(1 << 20, '['), data, {"one JSON object per line"});
+  refused(R"({"prompt": "a", "top_k": 1, "prompt": "b"})", data, {"\"prompt\" is there twice"});
+  refused("{\"prompt\": \"a\"}\0"s, data, {"byte 16: expected nothing more, found byte 0x00"});
+  refused("{\"" + std::string(100, 'x') + "\": 1}", data, {"at most 64 keys of at most 64 bytes"});
+  refused("{\"prompt\": \"\", \"stop\": [\"" + std::string(70000, 'x') + "\"]}", data, {"\"stop\": a list of more"});
+}
+
+#ifndef MEGATRON_TEST_SANITIZED
+TEST_CASE("text request: deep and long lines cost no more than their length") {
+  const MemoryLimit limit(std::size_t{200} << 20);
+  const auto refused = [](const std::string& line, const std::string& words) {
+    require_error(ErrorKind::data, {words}, [&] { parse(line); });
+  };
+  constexpr std::size_t kMany = std::size_t{16} << 20;
+  const std::string deep(kMany, '[');
+  refused(deep, "expected an object");
+  refused("{\"prompt\": " + deep, "found the end");
+  std::string closed = "{\"prompt\": ";
+  closed += deep.substr(0, kMany / 2);
+  closed += std::string(kMany / 2, ']');
+  closed += '}';
+  refused(closed, "\"prompt\": a list");
+}
+#endif
+
+TEST_CASE("text request: an id comes back as it was given, or is refused") {
+  nlohmann::json id;
+  for (const std::string text : {"12345678901234567890", "-5", "0.5", "\"\xc3\xa4\"", "null", "true"}) {
+    parse_request("{\"prompt\": \"\", \"id\": " + text + "}", {}, false, id);
+    CHECK(id.dump() == text);
+  }
+  for (const std::string text : {"12345678901234567890123", "1e3", "0.10", "-0", "0.12345678901234567890"}) {
+    require_error(ErrorKind::data, {"\"id\": " + text + " would come back as", "string"},
+                  [&] { parse_request("{\"id\": " + text + ", \"prompt\": \"\"}", {}, false, id); });
+  }
+  require_error(ErrorKind::data, {"\"id\": at most 1024 bytes"},
+                [&] { parse_request("{\"id\": \"" + std::string(2000, 'x') + "\"}", {}, false, id); });
 }
 
 TEST_CASE("text request: the number of a refused one is known") {

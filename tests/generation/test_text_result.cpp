@@ -1,7 +1,6 @@
 // Results as JSON, and on their way between ranks.
 #include "generation/text_result.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 using nlohmann::json;

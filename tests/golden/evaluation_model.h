@@ -1,11 +1,11 @@
 // The small model of golden/evaluation, which transformers saved, as a checkpoint of ours.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "comm/thread_communicator.h"
 #include "interop/hugging_face.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 namespace megatron::test {

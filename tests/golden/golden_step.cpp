@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include "comm/thread_communicator.h"
 #include "golden/golden_micro_batches.h"
 #include "model/family.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
 

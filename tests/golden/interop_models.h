@@ -2,11 +2,11 @@
 // export on one rank.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "interop/hugging_face.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "support/worst_of.h"

@@ -1,10 +1,10 @@
 // BERT against PyTorch's autograd in float64: both terms of the loss and every gradient, with norms before and after
 // each part, on one rank and on layouts. The script that made the files compares its formulas with transformers'
 // models.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "golden/golden_step.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,11 +1,11 @@
 // Evaluation tasks on a small model that transformers saved, against what it computes. scripts/evaluation_oracle.py is
 // the definition, scripts/make_evaluation_golden.py made the files.
-#include <catch2/catch.hpp>
-
 #include "evaluation/result_text.h"
 #include "golden/evaluation_model.h"
 #include "inference/scorer.h"
+#include "support/catch.h"
 #include "tokenizer/tokenizer.h"
+#include "train/evaluation_tasks.h"
 #include "train/grid.h"
 
 using namespace megatron;
@@ -25,14 +25,15 @@ nlohmann::ordered_json evaluate(const std::string& checkpoint_path, const json& 
     config.run.device = "cpu";
     const auto tokenizer = make_tokenizer({"gpt2", golden("bpe/vocab.json"), golden("bpe/merges.txt")});
     const auto encoder = tokenizer->make_encoder();
-    TaskInput input{
-        .path = "golden",
-        .text = text,
-        .context = config.model.sequence_length,
-        .before = tokenizer->eod_id(),
-        .stride = {},
-        .whole_word = wanted.value("strict", false),
-        .encode = [&](std::string_view words, std::vector<std::int32_t>& ids) { encoder->encode(words, ids); }};
+    TaskInput input{.path = "golden",
+                    .text = text,
+                    .context = config.model.sequence_length,
+                    .before = tokenizer->eod_id(),
+                    .stride = {},
+                    .whole_word = wanted.value("strict", false),
+                    .encode = [&](std::string_view start, std::string_view target) {
+                      return encode_pair(*encoder, start, target);
+                    }};
     if (wanted.contains("stride") && !wanted.at("stride").is_null()) input.stride = wanted.at("stride");
     const auto task = task_kind(wanted.at("result").at("task").get<std::string>()).make(input);
     Backend backend = make_cpu_backend();

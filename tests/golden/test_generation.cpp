@@ -1,11 +1,10 @@
 // Greedy texts and beams of a small model that transformers saved, against those of its generate().
 // scripts/make_generation_golden.py made them.
-#include <catch2/catch.hpp>
-
 #include "golden/evaluation_model.h"
 #include "inference/beam_search.h"
 #include "inference/inference_model.h"
 #include "inference/sampling.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -38,7 +37,7 @@ Tokens greedy(InferenceModel& model, const json& wanted, std::int32_t end, std::
 std::vector<Hypothesis> beams(InferenceModel& model, const json& wanted, std::int32_t end, std::size_t new_tokens) {
   const std::int64_t vocab = model.config().model.vocab_size;
   const Tokens prompt = wanted.at("prompt");
-  BeamSearch search({.beams = wanted.at("beams"), .length_penalty = wanted.at("length_penalty"), .end = end});
+  BeamSearch search({.beams = wanted.at("beams"), .length_penalty = wanted.at("length_penalty"), .ends = {end}});
   std::vector<Tokens> open = {prompt};
   for (std::size_t i = 0; i < new_tokens && !search.done(); ++i) {
     std::vector<float> rows;

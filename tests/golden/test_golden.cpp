@@ -1,7 +1,6 @@
 // The model against PyTorch's autograd in float64: logits, loss, every gradient, and five steps of training, on one
 // rank and on layouts, in fp32 and in 16 bits. What the parity tests cannot see, since all layouts share it, is seen
 // here.
-#include <catch2/catch.hpp>
 #include <map>
 #include <mutex>
 
@@ -10,6 +9,7 @@
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
 #include "ops/ops_decorator.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "support/worst_of.h"
 #include "train/grid.h"

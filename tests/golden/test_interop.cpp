@@ -1,7 +1,11 @@
 // Models that Hugging Face's transformers saved: imported, they give the logits that it computes; exported again, they
 // are the same numbers. scripts/make_interop_golden.py made them; scripts/check_interop.py checks more of them, and
 // what transformers makes of our exports, where it is installed.
+#include "config/parse.h"
+#include "config/resolve.h"
 #include "golden/interop_models.h"
+#include "inference/inference_model.h"
+#include "interop/hugging_face_families.h"
 #include "support/data_support.h"
 
 using namespace megatron;
@@ -25,6 +29,17 @@ ModelConfig family_of_llama(ModelConfig model) {
   model.activation = "swiglu";
   model.bias = false;
   return model;
+}
+
+/// The part of an input file that an import writes is of the model that it imported.
+void check_fragment(const std::string& imported) {
+  const std::string rest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"data\"\n";
+  Config config = parse_config_text(contents_of(imported + "/model.toml") + rest, "model.toml");
+  resolve(config, 1, nullptr);
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    CHECK((config.model == config_for_inference(open_named_checkpoint(world, imported, warnings)).model));
+  });
 }
 
 void require_round_trip(HuggingFaceFormat format, const std::string& name) {
@@ -53,6 +68,7 @@ void require_round_trip(HuggingFaceFormat format, const std::string& name) {
     }
   }
   CHECK(fs::exists(folder.file("exported/model.safetensors.index.json")));
+  check_fragment(folder.file("imported"));
   // What was exported is what is imported again, out of many files.
   CHECK(import_model(folder.file("exported"), folder.file("again")).compared->logits == imported.compared->logits);
 }
@@ -140,11 +156,11 @@ TEST_CASE("rotations are read from both forms of config.json", "[interop]") {
   CHECK(logits_with([](json& config) {
           config["rope_parameters"] = {{"rope_type", "default"}, {"factor", 2}, {"rope_theta", 10000}};
         }) == plain);
-  // Where both are given, the older scaling counts, and its base before the one of the file.
+  // Where both are given, the older scaling counts; no two bases.
   CHECK(logits_with([&](json& config) {
           config["rope_scaling"] = newer;
           config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 77}};
-          config["rope_theta"] = 99;
+          config["rope_theta"] = 500;
         }) == older);
   // A Llama rotates all of each head, whatever this key says.
   CHECK(logits_with([](json& config) { config["partial_rotary_factor"] = 0.5; }) == plain);
@@ -165,23 +181,43 @@ TEST_CASE("a family's models that cannot be expressed are refused by their key",
   };
   for (const std::string type : {"yarn", "dynamic", "longrope", "mrope"}) {
     refuse("llama", {{"rope_scaling", {{"rope_type", type}, {"factor", 2}}}},
-           "rotary scaling of type \"" + type + "\" is none of ours, which are linear and llama3");
-    refuse("qwen3", {{"rope_parameters", {{"type", type}, {"factor", 2}}}}, "\"" + type + "\" is none of ours");
+           "rotary scaling of type \"" + type + "\" is not supported; linear and llama3 are");
+    refuse("qwen3", {{"rope_parameters", {{"type", type}, {"factor", 2}}}}, "\"" + type + "\" is not supported");
   }
   refuse("llama", {{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}},
          "differ from layer to layer");
   refuse("llama", {{"partial_rotary_factor", 0.5}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}},
          "\"partial_rotary_factor\" = 0.5 together with rotary scaling");
+  const json linear = {{"rope_type", "linear"}, {"factor", 2}}, plain = {{"rope_type", "default"}, {"rope_theta", 77}};
+  refuse("llama", {{"rope_theta", 500}, {"rope_parameters", plain}},
+         "\"rope_theta\" is 77 in its rotary scaling and 500 without");
+  refuse("llama", {{"rope_scaling", plain}}, "\"rope_theta\" is 77 in its rotary scaling and 10000 without");
+  refuse("llama", {{"rope_scaling", nullptr}, {"rope_parameters", linear}}, "\"rope_parameters\" is a linear one");
+  refuse("llama", {{"rope_scaling", {{"rope_type", "linear"}, {"type", "yarn"}, {"factor", 2}}}}, "\"type\" of its");
+  refuse("gpt2", {{"hidden_size", 9}}, "\"n_embd\" and \"hidden_size\" are two names of one key");
+  refuse("mistral", {{"hidden_act", nullptr}},
+         "\"hidden_act\" is null, which is no value of it; leave it out if \"silu\"");
+  refuse("bert", {{"pruned_heads", {{"0", {1}}}}}, "\"pruned_heads\"");
+  refuse("t5", {{"tie_encoder_decoder", true}}, "\"tie_encoder_decoder\"");
+  refuse("llama", {{"model_type", "umt5"}}, "a table of distances in every layer");
   refuse("llama", {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}},
          "its weights are quantized (\"quant_method\": \"gptq\")");
   refuse("gpt2", {{"quantization_config", {{"load_in_8bit", true}}}}, "call dequantize() and save_pretrained()");
   refuse("mistral", {{"layer_types", {"full_attention", "sliding_attention"}}}, "\"layer_types\": a window in some");
   refuse("mistral", {{"layer_types", {"chunked_attention", "chunked_attention"}}}, "\"chunked_attention\"");
-  refuse("qwen2", {{"use_sliding_window", true}, {"max_window_layers", 1}, {"layer_types", nullptr}},
+  refuse("qwen2",
+         {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}, {"layer_types", nullptr}},
          "\"max_window_layers\" is 1 of 2 layers");
   refuse("qwen2", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "\"use_sliding_window\"");
   refuse("gemma", {{"use_bidirectional_attention", true}}, "\"use_bidirectional_attention\": true");
-  refuse("gemma", {{"hidden_act", "relu"}}, "the activation \"relu\" is none of ours with a gate");
+  refuse("qwen2_moe", {{"use_sliding_window", true}, {"sliding_window", 3}},
+         "versions of transformers have the window in other layers");
+  refuse("qwen3", {{"layer_types", {"full_attention"}}}, "\"layer_types\" is not an array of 2 texts");
+  refuse("mt5", {{"transformers_version", "4.57.0"}},
+         "\"tie_word_embeddings\": true is a scaled head in transformers 4");
+  refuse("gemma", {{"hidden_act", "gelu"}},
+         "\"gelu\" is not supported with a gate; \"gelu_pytorch_tanh\" is, with which Gemma was trained");
+  refuse("gemma", {{"hidden_act", "relu"}}, "the activation \"relu\" is not supported with a gate");
   refuse("opt", {{"do_layer_norm_before", false}}, "\"do_layer_norm_before\": false");
   refuse("opt", {{"_remove_final_layer_norm", true}}, "\"_remove_final_layer_norm\": true");
   refuse("opt", {{"word_embed_proj_dim", 8}}, "\"word_embed_proj_dim\" is not \"hidden_size\"");
@@ -194,8 +230,8 @@ TEST_CASE("a family's models that cannot be expressed are refused by their key",
   refuse("qwen2_moe", {{"mlp_only_layers", {0, 1}}}, "has no tensor model.layers.0.mlp.gate_proj.weight");
   refuse("t5", {{"is_decoder", true}}, "\"is_decoder\": true");
   refuse("t5", {{"is_encoder_decoder", false}}, "\"is_encoder_decoder\": false");
-  refuse("t5", {{"dense_act_fn", "silu"}}, "the activation \"silu\" is none of ours");
-  refuse("t5-gated", {{"dense_act_fn", "relu"}}, "the activation \"relu\" is none of ours with a gate");
+  refuse("t5", {{"dense_act_fn", "silu"}}, "the activation \"silu\" is not supported");
+  refuse("t5-gated", {{"dense_act_fn", "relu"}}, "the activation \"relu\" is not supported with a gate");
   refuse("t5", {{"num_decoder_layers", 200000}}, "200002 layers, and the files have 60 tensors");
   refuse("t5", {{"num_decoder_layers", 2}}, "decoder.block.2.layer.0.SelfAttention.k.weight has no place");
   refuse("t5", {{"relative_attention_num_buckets", 16}}, "relative_attention_bias.weight is [12,4], and by its");
@@ -285,6 +321,60 @@ TEST_CASE("masks that older files keep are no weights, and a tied head must be t
   word[40] += 1;
   add("lm_head.weight", {19, 8}, word);
   copy.refused("lm_head.weight has no place");
+}
+
+TEST_CASE("a copy of BERT's head bias is accepted if it is equal, and in its place", "[interop]") {
+  const std::string name = GENERATE("bert", "megatron-bert");
+  Copy copy(name);
+  const auto expected = import_model(copy.path(), copy.target()).compared->logits;
+  fs::remove_all(copy.target());
+  const auto add = [&](const char* original, const char* other, float change) {
+    copy.change_tensors([&](auto& tensors) {
+      tensors[other] = tensors.at(original);
+      tensors[other].first.name = other;
+      tensors[other].second[3] += change;
+    });
+  };
+  add("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight", 0);
+  add("cls.predictions.bias", "cls.predictions.decoder.bias", 0);
+  CHECK(import_model(copy.path(), copy.target()).compared->logits == expected);
+  fs::remove_all(copy.target());
+  copy.change_tensors([](auto& tensors) { tensors.erase("cls.predictions.bias"); });
+  CHECK(import_model(copy.path(), copy.target()).compared->logits == expected);
+  fs::remove_all(copy.target());
+  add("cls.predictions.decoder.bias", "cls.predictions.bias", 1);
+  copy.refused(
+      "cls.predictions.decoder.bias has no place in the model of its config.json, where it is "
+      "cls.predictions.bias, whose numbers are others");
+}
+
+TEST_CASE("an export writes every key of its family, windows by layer among them", "[interop]") {
+  const HuggingFaceFormat format = GENERATE(from_range(hugging_face_formats()));
+  const TemporaryFolder folder;
+  import_model(stored_model(name_of(format)), folder.file("ours"));
+  export_model(folder.file("ours"), folder.file("theirs"), {.format = format});
+  const json config = json::parse(contents_of(folder.file("theirs/config.json")));
+  for (const auto& [key, value] : family_of(format).defaults.keys.items()) {
+    INFO(name_of(format) << ": " << key);
+    CHECK(config.contains(key));
+  }
+}
+
+TEST_CASE("Qwen's windows are exported for each layer, as transformers 4 and 5 read them", "[interop]") {
+  ModelConfig model = family_of_llama(small_model());
+  model.layers = 3;
+  const HuggingFaceFormat format = GENERATE(HuggingFaceFormat::qwen2, HuggingFaceFormat::qwen3,
+                                            HuggingFaceFormat::qwen2_moe, HuggingFaceFormat::qwen3_moe);
+  const auto config = [&](std::int64_t window) {
+    model.attention_window = window;
+    return hugging_face_config(model, format, "float32");
+  };
+  const json windowed = config(7), plain = config(0);
+  CHECK(windowed.at("layer_types") == json(std::vector<std::string>(3, "sliding_attention")));
+  CHECK(windowed.at("sliding_window") == 7);
+  CHECK(windowed.at("max_window_layers") == 0);
+  CHECK(plain.at("layer_types") == json(std::vector<std::string>(3, "full_attention")));
+  CHECK(plain.at("use_sliding_window") == false);
 }
 
 TEST_CASE("GPT-2's base model comes without a prefix", "[interop]") {

@@ -1,6 +1,5 @@
 // Documents and losses against PyTorch's autograd (scripts/make_loss_golden.py): from token ids to gradients, through
 // the reader of samples and the whole model, on one rank and on layouts.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "comm/thread_communicator.h"
 #include "data/batches.h"
 #include "golden/golden_file.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
 #include "train/losses.h"

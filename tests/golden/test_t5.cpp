@@ -1,9 +1,9 @@
 // T5 against PyTorch's autograd in float64: the loss and every gradient, in Megatron's flavour and in both of Hugging
 // Face's, on one rank and on layouts. The script that made the files compares its formulas with transformers' models.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "golden/golden_step.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

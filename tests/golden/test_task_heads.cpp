@@ -1,7 +1,6 @@
 // Heads of tasks on BERT against PyTorch's autograd in float64: scores, loss and every gradient, of labels and of
 // multiple choice, on one rank and on layouts. The script that made the files compares its formulas with transformers'
 // models.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
@@ -9,6 +8,7 @@
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
 #include "golden/golden_step.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
 #include "train/label_scores.h"

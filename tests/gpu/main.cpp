@@ -1,19 +1,18 @@
-// Main of the tests that need a GPU: skipped, visibly, where none is.
+// Main of the tests that need a GPU: skipped, visibly, where there is none; a failure where there is one of no use.
 #define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <cstdio>
 
 #include "ops/device.h"
+#include "support/catch.h"
 
 int main(int argc, char** argv) {
   const megatron::CudaSupport& support = megatron::cuda_support();
-  if (!support.obstacle.empty()) {
-    std::printf("%s\n", support.obstacle.c_str());
-    return 1;
-  }
-  if (support.devices == 0) {
+  if (support.devices > 0) return Catch::Session().run(argc, argv);
+  const std::string& fault = support.obstacle.empty() ? support.unusable : support.obstacle;
+  if (fault.empty()) {
     std::printf("skipped: no GPU is visible (%s)\n", support.description.c_str());
     return 77;
   }
-  return Catch::Session().run(argc, argv);
+  std::printf("failed: %s (%s)\n", fault.c_str(), support.description.c_str());
+  return 1;
 }

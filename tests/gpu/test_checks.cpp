@@ -1,12 +1,11 @@
 // What the checks of CUDA's libraries say when a call is refused: the expression, the library's own words, the place,
 // and what to do. The libraries refuse these calls with a GPU and without.
-#include <catch2/catch.hpp>
-
 #include "cuda/cublas_check.h"
 #include "cuda/cuda_check.h"
 #include "support/require_error.h"
 #ifdef MEGATRON_TEST_NCCL
 #include "cuda/nccl_lane.h"
+#include "support/catch.h"
 #endif
 
 using namespace megatron;

@@ -1,10 +1,10 @@
 // What the device's queues promise, seen from the host: on a GPU, work really is asynchronous.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -120,14 +120,14 @@ TEST_CASE("synchronous copies run after all operations, and take any host memory
 }
 
 TEST_CASE("a device that is not there and memory that is not there are named") {
-  CHECK_THROWS_WITH(make_cuda_backend(4096), Catch::Contains("GPU 4096 of the"));
+  CHECK_THROWS_WITH(make_cuda_backend(4096), Contains("GPU 4096 of the"));
   Backend backend = make_cuda_backend(0);
   CHECK_THROWS_WITH(backend.device->allocate(std::size_t{1} << 50),
-                    Catch::Contains("out of device memory") && Catch::Contains("train.micro_batch_size"));
+                    Contains("out of device memory") && Contains("train.micro_batch_size"));
   Buffer still_fine(*backend.device, 1024);
   const float value = 0;
   CHECK_THROWS_WITH(backend.device->copy_to_device(nullptr, &value, sizeof value),
-                    Catch::Contains("cudaMemcpyAsync(") && Catch::Contains("failed: invalid argument") &&
-                        Catch::Contains("cudaErrorInvalidValue") && Catch::Contains("CUDA_LAUNCH_BLOCKING=1"));
+                    Contains("cudaMemcpyAsync(") && Contains("failed: invalid argument") &&
+                        Contains("cudaErrorInvalidValue") && Contains("CUDA_LAUNCH_BLOCKING=1"));
   CHECK_NOTHROW(backend.ops->fill(still_fine.tensor({256}, DType::f32), 1));  // what was told is not told once more
 }

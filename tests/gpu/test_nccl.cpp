@@ -1,11 +1,11 @@
-// NCCL on one GPU: a lane of one rank, through which every call is a copy. Several ranks need several GPUs.
-#include <catch2/catch.hpp>
-
+// NCCL on one GPU: a lane of one rank, through which every call is a copy; and two ranks, where NCCL lets them share a
+// GPU (2.30 and later, with NCCL_MULTI_RANK_GPU_ENABLE=1). Otherwise several ranks need several GPUs.
 #include "base/philox.h"
 #include "comm/thread_communicator.h"
 #include "cuda/nccl_communicator.h"
 #include "cuda/nccl_lane.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -67,7 +67,7 @@ TEST_CASE("a lane that is broken off refuses further calls") {
   Lane l;
   l.finish(l.first);
   l.lane.abort();
-  CHECK_THROWS_WITH(l.lane.push(l.call(Verb::broadcast)), Catch::Contains("after a failure"));
+  CHECK_THROWS_WITH(l.lane.push(l.call(Verb::broadcast)), Contains("after a failure"));
 }
 
 TEST_CASE("a group of one rank needs no NCCL") {
@@ -85,4 +85,51 @@ TEST_CASE("a group of one rank needs no NCCL") {
     CHECK(world->all_reduce_value(2) == 2);
     CHECK(world->split(0, 0, "part")->size() == 1);
   });
+}
+
+TEST_CASE("two ranks on one GPU: collectives and messages", "[.][two-ranks]") {
+  bool refused = false;
+  run_as_threads(2, [&](Communicator& host) {
+    Backend backend = make_cuda_backend(0);
+    std::unique_ptr<Communicator> world;
+    try {
+      world = make_nccl_communicator(host, *backend.device);
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).find("Duplicate GPU") == std::string_view::npos) throw;
+      if (host.rank() == 0) refused = true;
+      return;
+    }
+    const float own = static_cast<float>(host.rank() + 1), other = 3 - own;
+    Buffer from(*backend.device, 4000), to(*backend.device, 4000);
+    const Tensor x = from.tensor({1000}, DType::f32), y = to.tensor({1000}, DType::f32);
+    const auto expect_halves = [&](float first, float second, const char* what) {
+      std::vector<float> wanted(500, first), result(1000);
+      wanted.resize(1000, second);
+      backend.device->copy_to_host(result.data(), y.data(), y.bytes());
+      if (result != wanted) throw Error(ErrorKind::internal, what);
+    };
+    const auto begin = [&] {
+      backend.ops->fill(x, own);
+      backend.ops->fill(y, -1);
+    };
+    begin();
+    backend.ops->copy(x, y);
+    world->all_reduce(y);
+    expect_halves(3, 3, "all-reduce");
+    begin();
+    world->all_gather(x.slice(0, 0, 500), y);
+    expect_halves(1, 2, "all-gather");
+    begin();
+    world->reduce_scatter(x, y.slice(0, 0, 500));
+    expect_halves(3, -1, "reduce-scatter");
+    begin();
+    world->all_to_all(x, y);
+    expect_halves(1, 2, "all-to-all");
+    begin();
+    Pending received = world->start_receive(y, 1 - host.rank(), 0);
+    world->start_send(x, 1 - host.rank(), 0).wait();
+    received.wait();
+    expect_halves(other, other, "messages both ways");
+  });
+  if (refused) skip_test("NCCL refuses two ranks on one GPU");
 }

@@ -1,11 +1,11 @@
 // The CUDA backend trains what the CPU backend trains: losses and gradient norms with dropout on, on one rank and on
 // several that share the device, in every precision and of every family of models; twice the same bits; checkpoints of
 // one resumed on the other.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "config/resolve.h"
+#include "support/catch.h"
 #include "support/small_corpus.h"
 #include "train/compute.h"
 #include "train/grid.h"

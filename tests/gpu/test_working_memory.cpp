@@ -1,11 +1,11 @@
 // What a plan sets aside for the CUDA kernels is enough for them: no verb makes it grow.
-#include <catch2/catch.hpp>
 #include <functional>
 #include <vector>
 
 #include "ops/counting_ops.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

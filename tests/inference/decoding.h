@@ -8,6 +8,7 @@
 #include "comm/thread_communicator.h"
 #include "inference/decoder.h"
 #include "inference/inference_model.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "train/grid.h"
 
@@ -24,7 +25,7 @@ struct TrainedRun {
     Config config = tiny_config();
     config.model.init_std = 0.2;
     if (change != nullptr) change(config.model);
-    config.data.train = make_corpus(folder);
+    config.data.train = config.model.has_decoder() ? make_sentence_corpus(folder) : make_corpus(folder);
     config.run.directory = directory = folder.file("run");
     config.train.steps = 2;
     run_loop(config);
@@ -36,6 +37,14 @@ inline Compute compute_of(Communicator& world, bool separate) {
       .backend = separate ? make_separate_backend() : make_cpu_backend(), .transport = {}, .description = {}};
   compute.transport = staged_transport(world, *compute.backend.device);
   return compute;
+}
+
+/// Memory that a decoder has allocated, next to its plan; without communication's.
+inline void check_as_planned(const DecoderMemory& memory, const DecoderMemory& plan) {
+  CHECK(memory.weights == plan.weights);
+  CHECK(memory.cache == plan.cache);
+  CHECK(memory.activations == plan.activations);
+  CHECK(memory.workspace == plan.workspace);
 }
 
 struct Layout {
@@ -59,15 +68,16 @@ inline void decode(const std::string& run, const Layout& layout, DType type, con
   });
 }
 
-/// Logits after each token of each text, without a cache.
-inline std::vector<std::vector<float>> uncached(const std::string& run, std::span<const Tokens> texts) {
+/// Logits after each token of each text, without a cache. `encoded`: of an encoder-decoder, what its encoder reads.
+inline std::vector<std::vector<float>> uncached(const std::string& run, std::span<const Tokens> texts,
+                                                const Tokens& encoded = {}) {
   std::vector<std::vector<float>> logits(texts.size());
   run_as_threads(1, [&](Communicator& world) {
     std::vector<std::string> warnings;
     const CheckpointReader checkpoint = open_named_checkpoint(world, run, warnings);
     InferenceModel model(config_for_inference(checkpoint), world, compute_of(world, false));
     model.load(world, checkpoint);
-    for (std::size_t i = 0; i < texts.size(); ++i) model.logits(texts[i], 0, logits[i]);
+    for (std::size_t i = 0; i < texts.size(); ++i) model.logits(texts[i], 0, logits[i], encoded);
   });
   return logits;
 }

@@ -1,11 +1,11 @@
 // The beams' bookkeeping, with a table as the model: against a search through all texts, and by hand.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "base/philox.h"
 #include "inference/beam_search.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -53,8 +53,8 @@ std::vector<Hypothesis> search(const BeamOptions& options, std::int64_t longest,
 }
 
 /// All texts of up to `longest` tokens, the end token counted, with their scores.
-void all_texts(const Tokens& text, double sum, std::int64_t longest, double penalty, const Model& model,
-               std::vector<Hypothesis>& out) {
+void all_texts(const Tokens& text, double sum, std::int64_t longest, double penalty, const Tokens& ends,
+               const Model& model, std::vector<Hypothesis>& out) {
   const auto length = static_cast<std::int64_t>(text.size());
   if (length == longest) {
     out.push_back({text, sum / std::pow(static_cast<double>(length), penalty), false});
@@ -63,12 +63,12 @@ void all_texts(const Tokens& text, double sum, std::int64_t longest, double pena
   const std::vector<double> row = model(text);
   for (std::int32_t token = 0; token < kVocab; ++token) {
     const double next = sum + row[static_cast<std::size_t>(token)];
-    if (token == kEnd) {
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
       out.push_back({text, next / std::pow(static_cast<double>(length + 1), penalty), true});
     } else {
       Tokens longer = text;
       longer.push_back(token);
-      all_texts(longer, next, longest, penalty, model, out);
+      all_texts(longer, next, longest, penalty, ends, model, out);
     }
   }
 }
@@ -82,10 +82,11 @@ TEST_CASE("beam search: wide beams find the best of all texts") {
       const Model model = [&](const Tokens& text) { return table(text, seed); };
       const std::int64_t longest = 5;
       std::vector<Hypothesis> all;
-      all_texts({}, 0, longest, penalty, model, all);
+      const Tokens ends = seed % 2 == 0 ? Tokens{kEnd} : Tokens{kEnd, 1};
+      all_texts({}, 0, longest, penalty, ends, model, all);
       std::stable_sort(all.begin(), all.end(),
                        [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-      const std::vector<Hypothesis> found = search({1024, penalty, kEnd}, longest, model);
+      const std::vector<Hypothesis> found = search({1024, penalty, ends}, longest, model);
       REQUIRE(found.size() == all.size());
       for (std::size_t i = 0; i < 10; ++i) {
         CAPTURE(i);
@@ -109,7 +110,7 @@ TEST_CASE("beam search: one beam is greedy") {
       ended = best == kEnd;
       if (!ended) greedy.push_back(best);
     }
-    const std::vector<Hypothesis> found = search({1, 0, kEnd}, 8, model);
+    const std::vector<Hypothesis> found = search({1, 0, {kEnd}}, 8, model);
     REQUIRE(found.size() == 1);
     CHECK(found[0].tokens == greedy);
     CHECK(found[0].finished == ended);
@@ -130,7 +131,7 @@ TEST_CASE("beam search: lengths, ranks and the end by hand") {
   SECTION("a score is the log-probability over the length with the end token") {
     // Step 1: the end is second: "" scores ln 0.3. Step 2: 00 (0.3) leads, 0 + end (0.2) is second and scores
     // ln 0.2 / 2; 1 + end (0.18) is third and dropped. Two texts, but 00 scores ln 0.3 / 2 already and stays open.
-    const std::vector<Hypothesis> found = search({2, 1, kEnd}, 2, model);
+    const std::vector<Hypothesis> found = search({2, 1, {kEnd}}, 2, model);
     REQUIRE(found.size() == 2);
     CHECK(found[0].tokens == Tokens{0, 0});
     CHECK_FALSE(found[0].finished);
@@ -140,7 +141,7 @@ TEST_CASE("beam search: lengths, ranks and the end by hand") {
     CHECK(found[1].score == Approx(std::log(0.2) / 2));
   }
   SECTION("the search is done when nothing open can be better") {
-    BeamSearch search({2, 0, kEnd});
+    BeamSearch search({2, 0, {kEnd}});
     const auto first = search.advance(rows_of({{}}, model), kVocab);
     REQUIRE(first.size() == 2);
     CHECK((first[0].beam == 0 && first[0].token == 0));

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
 #include "inference/decoding.h"
+#include "support/catch.h"
 #include "support/worst_of.h"
 
 using namespace megatron;
@@ -161,10 +161,7 @@ TEST_CASE("decoder: memory is what the plan says, to the byte") {
       decoder.run(1, {0, std::vector<Tokens>(3, {1, 2, 3, 4, 5}), {7, 7, 7}, {2, 1, 5}}, logits);
       const DecoderMemory memory = decoder.memory();
       const std::lock_guard lock(mutex);
-      CHECK(memory.weights == plan.weights);
-      CHECK(memory.cache == plan.cache);
-      CHECK(memory.activations == plan.activations);
-      CHECK(memory.workspace == plan.workspace);
+      check_as_planned(memory, plan);
       // Staging is there where ranks are processes: tests/mpi_memory.
       CHECK(plan.communication > 0);
       CHECK(plan.host == 0);

@@ -3,20 +3,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
-#include "inference/beam_search.h"
-#include "inference/decoding.h"
+#include "inference/generating.h"
 #include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr std::int64_t kContext = 16;
 
 std::vector<GenerationJob> jobs() {
   std::vector<GenerationJob> all;
@@ -26,66 +22,6 @@ std::vector<GenerationJob> jobs() {
     all.push_back(job);
   }
   return all;
-}
-
-/// `end`: of documents; 60 is not in the vocabulary: never.
-GenerationOptions options_of(std::int32_t end, std::int64_t new_tokens) {
-  GenerationOptions options;
-  options.end = end;
-  options.sampling.max_new_tokens = new_tokens;
-  return options;
-}
-
-struct Together {
-  std::int64_t samples = 1, groups = 1;
-};
-
-/// Each job's result on the first rank of its replica, or on the rank that samples; both must be the same.
-std::vector<Generated> generate_on(const std::string& run, const Layout& layout, Together together,
-                                   const GenerationOptions& options, const std::vector<GenerationJob>& all,
-                                   const StopsAt& stops = nullptr, const NewToken& told = nullptr,
-                                   bool separate = false) {
-  std::vector<Generated> results(all.size()), sampled(all.size());
-  std::mutex mutex;
-  const DecoderSizes sizes = sizes_for(all, options, kContext, together.samples, together.groups);
-  decode(run, layout, DType::f32, sizes, separate, [&](Decoder& decoder) {
-    const std::vector<Generated> own = generate(decoder, all, options, stops, told);
-    const std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (static_cast<int>(i) % layout.data != decoder.grid().at().data) continue;
-      if (decoder.grid().model().rank() == 0) results[i] = own[i];
-      if (decoder.samples_here()) sampled[i] = own[i];
-    }
-  });
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    CHECK(results[i].tokens == sampled[i].tokens);
-    CHECK(results[i].ending == sampled[i].ending);
-    CHECK(results[i].log_probabilities == sampled[i].log_probabilities);
-    CHECK(results[i].score == sampled[i].score);
-  }
-  return results;
-}
-
-void check_same(const std::vector<Generated>& got, const std::vector<Generated>& want) {
-  REQUIRE(got.size() == want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    CAPTURE(i);
-    CHECK(got[i].tokens == want[i].tokens);
-    CHECK(got[i].ending == want[i].ending);
-    CHECK(got[i].score == Approx(want[i].score).margin(1e-4));
-    REQUIRE(got[i].log_probabilities.size() == want[i].log_probabilities.size());
-    for (std::size_t j = 0; j < got[i].log_probabilities.size(); ++j) {
-      CHECK(got[i].log_probabilities[j] == Approx(want[i].log_probabilities[j]).margin(1e-4));
-    }
-    REQUIRE(got[i].likeliest.size() == want[i].likeliest.size());
-    for (std::size_t j = 0; j < got[i].likeliest.size(); ++j) {
-      REQUIRE(got[i].likeliest[j].size() == want[i].likeliest[j].size());
-      for (std::size_t k = 0; k < got[i].likeliest[j].size(); ++k) {
-        CHECK(got[i].likeliest[j][k].token == want[i].likeliest[j][k].token);
-        CHECK(got[i].likeliest[j][k].value == Approx(want[i].likeliest[j][k].value).margin(1e-4));
-      }
-    }
-  }
 }
 
 /// All (tensor, pipeline, data) of up to 8 ranks that the tiny model divides into.
@@ -99,35 +35,6 @@ std::vector<Layout> layouts() {
     }
   }
   return all;
-}
-
-/// By the definition, with the whole context computed anew for each token; no longer than the context.
-Tokens greedy_by_definition(const std::string& run, Tokens text, std::int64_t count) {
-  const std::size_t prompt = text.size();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::vector<float> logits = uncached(run, std::span(&text, 1))[0];
-    const auto last = logits.end() - 50;
-    text.push_back(static_cast<std::int32_t>(std::max_element(last, logits.end()) - last));
-  }
-  return {text.begin() + static_cast<std::ptrdiff_t>(prompt), text.end()};
-}
-
-Hypothesis beams_by_definition(const std::string& run, const Tokens& prompt, const BeamOptions& options,
-                               std::int64_t count) {
-  BeamSearch search(options);
-  std::vector<Tokens> open = {prompt};
-  for (std::int64_t i = 0; i < count && !search.done(); ++i) {
-    std::vector<float> last;
-    for (const std::vector<float>& logits : uncached(run, open))
-      last.insert(last.end(), logits.end() - 50, logits.end());
-    std::vector<Tokens> next;
-    for (const BeamSearch::Choice& choice : search.advance(last, 50)) {
-      next.push_back(open[static_cast<std::size_t>(choice.beam)]);
-      next.back().push_back(choice.token);
-    }
-    open = std::move(next);
-  }
-  return search.finish().front();
 }
 
 }  // namespace
@@ -231,7 +138,7 @@ TEST_CASE("generate: beams are those by the definition, on every layout") {
   for (std::size_t i = 0; i < want.size(); ++i) {
     CAPTURE(i);
     const Hypothesis best =
-        beams_by_definition(run.directory, jobs()[i].tokens, {4, options.length_penalty, options.end}, 8);
+        beams_by_definition(run.directory, jobs()[i].tokens, {4, options.length_penalty, options.ends}, 8);
     CHECK(want[i].tokens == best.tokens);
     CHECK(want[i].score == Approx(best.score).margin(1e-4));
     CHECK(want[i].ending == (best.finished ? Ending::end_of_document : Ending::length));
@@ -311,6 +218,25 @@ TEST_CASE("generate: without new tokens a prompt's own are scored, on every layo
     CHECK(text.ending == Ending::length);
     CHECK(text.log_probabilities.empty());
   }
+}
+
+TEST_CASE("generate: each of several tokens ends a text, sampled or in beams") {
+  const TrainedRun run;
+  const auto want = generate_on(run.directory, {}, {2, 1}, options_of(60, 12), jobs());
+  for (const std::size_t place : {2u, 5u}) {
+    GenerationOptions options = options_of(60, 12);
+    options.ends.push_back(want[1].tokens[place]);
+    const auto ended = generate_on(run.directory, {}, {2, 1}, options, jobs());
+    const auto stop = std::find(want[1].tokens.begin(), want[1].tokens.end(), want[1].tokens[place]);
+    CHECK(ended[1].tokens == Tokens(want[1].tokens.begin(), stop));
+    CHECK(ended[1].ending == Ending::end_of_document);
+  }
+  GenerationOptions beams = options_of(60, 8);
+  beams.beams = 3;
+  const auto whole = generate_on(run.directory, {}, {3, 1}, beams, {jobs()[0]});
+  beams.ends.push_back(whole[0].tokens[3]);
+  const auto ended = generate_on(run.directory, {}, {3, 1}, beams, {jobs()[0]});
+  CHECK(std::find(ended[0].tokens.begin(), ended[0].tokens.end(), beams.ends[1]) == ended[0].tokens.end());
 }
 
 TEST_CASE("generate: stop texts end a job, new tokens are told in order, a request to stop leaves what there is") {

@@ -1,10 +1,10 @@
 // A model that only runs forward: which memory its weights take, and its numbers in the precision that was chosen.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "inference/inference_model.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/worst_of.h"
 

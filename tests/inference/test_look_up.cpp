@@ -1,7 +1,6 @@
 // Guesses of the next tokens: what followed the latest earlier place that reads as the end does.
 #include "inference/look_up.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 

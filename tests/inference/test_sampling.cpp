@@ -1,11 +1,11 @@
 // Which token follows a row of logits, and where a text stops.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "base/philox.h"
 #include "inference/sampling.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,12 +1,12 @@
 // Scores of targets against logits of the whole model on one rank; the same on every layout; memory to the byte.
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "inference/inference_model.h"
 #include "inference/scorer.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/require_error.h"
 #include "train/grid.h"

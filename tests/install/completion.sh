@@ -26,8 +26,14 @@ typing_folder() {
   touch "$folder/typing/books.toml" "$folder/typing/books.txt"
 }
 
+# without_terminal WHAT
+without_terminal() {
+  without script "$1" || { ! script --quiet --return --command true /dev/null > /dev/null 2>&1 < /dev/null &&
+    echo "left out: $1 (no pseudo-terminal here; is /dev/pts mounted?)"; }
+}
+
 completion_of_bash() {
-  if without script "completion of bash"; then return; fi
+  if without_terminal "completion of bash"; then return; fi
   typing_folder
   local program all='bind "set bell-style none"; bind "\"\t\": insert-completions"; set +o history' one
   for program in "${programs[@]}" megatron_launch; do
@@ -55,7 +61,7 @@ completion_of_bash() {
 }
 
 completion_of_zsh() {
-  if without zsh "completion of zsh" || without script "completion of zsh"; then return; fi
+  if without zsh "completion of zsh" || without_terminal "completion of zsh"; then return; fi
   typing_folder
   local setup="unsetopt zle_bracketed_paste beep; fpath=('$share/zsh/site-functions' \$fpath); autoload -Uz compinit"
   setup+="; compinit -u -D"

@@ -1,9 +1,8 @@
 // What a stranger's config.json claims is held against its files before anything is made of it.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "formats/safetensors.h"
 #include "interop/hugging_face.h"
+#include "support/catch.h"
 #include "support/memory_limit.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"

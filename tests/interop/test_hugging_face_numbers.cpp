@@ -1,9 +1,9 @@
 // Numbers that an export or an import cannot take for granted: what is no number, and what a narrow type cannot hold.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "interop/hugging_face.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 

@@ -1,13 +1,12 @@
 #include <sched.h>
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "comm/thread_communicator.h"
 #include "job/cores.h"
+#include "support/catch.h"
 
 using namespace megatron;
-using Catch::Matchers::Contains;
 
 TEST_CASE("threads that fit their cores are not worth a word, and one thread never is") {
   CHECK(core_warnings({{"a", 4, {0, 1}}, {"a", 4, {2, 3}}, {"b", 4, {0, 1, 2, 3}}}, 2).empty());

@@ -3,15 +3,17 @@
 
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include "comm/thread_communicator.h"
 #include "job/hang_watch.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
 
 using namespace megatron;
 
@@ -20,6 +22,37 @@ namespace {
 void pause_milliseconds(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
+
+/// Waits until something holds; false only where it does not within minutes.
+template <class Condition>
+bool holds(const Condition& condition) {
+  for (int i = 0; i < 30'000; ++i) {
+    if (condition()) return true;
+    pause_milliseconds(10);
+  }
+  return false;
+}
+
+/// A process that works until it is stopped.
+class Worker {
+ public:
+  Worker() : process_(::fork()) {
+    if (process_ != 0) return;
+    ::alarm(600);
+    for (std::atomic<std::uint64_t> count = 0;; ++count) {
+    }
+  }
+  ~Worker() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  pid_t process() const { return process_; }
+
+ private:
+  pid_t process_;
+};
 
 /// Collects what a watch says and does.
 struct Witness {
@@ -42,14 +75,13 @@ struct Witness {
     return said;
   }
   bool wait_for(const std::string& words) {
-    for (int i = 0; i < 1000 && text().find(words) == std::string::npos; ++i) pause_milliseconds(10);
-    return text().find(words) != std::string::npos;
+    return holds([&] { return text().find(words) != std::string::npos; });
   }
 };
 
 }  // namespace
 
-TEST_CASE("a rank that stands still is told together with all others of its node, and the job aborted", "[fault-31]") {
+TEST_CASE("hang watch: a rank that stands still, with all of its host; an abort", "[fault-31]") {
   std::array<Activity, 3> ranks;
   Witness witness;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -66,12 +98,12 @@ TEST_CASE("a rank that stands still is told together with all others of its node
     CAPTURE(words, witness.text());
     CHECK(witness.text().find(words) != std::string::npos);
   }
-  for (int i = 0; i < 500 && !witness.aborted; ++i) pause_milliseconds(10);
-  CHECK(witness.aborted);
+  CHECK(holds([&] { return witness.aborted.load(); }));
 }
 
 TEST_CASE("hang watch: a job that continues after all is not aborted", "[fault-31]") {
   Activity rank;
+  rank.begin_waiting({Verb::barrier, -1, 0}, "world");
   Witness witness;
   const HangWatch watch(rank, {&rank}, 0, witness.settings(0.2));
   REQUIRE(witness.wait_for("rank 0 on node07"));
@@ -84,10 +116,10 @@ TEST_CASE("ranks that move, and those that have left, are left alone", "[fault-3
   std::array<Activity, 2> ranks;
   Witness witness;
   {
-    const HangWatch watch(ranks[0], {&ranks[0], &ranks[1]}, 0, witness.settings(1));
-    for (int i = 0; i < 30; ++i) {
+    const HangWatch watch(ranks[0], {&ranks[0], &ranks[1]}, 0, witness.settings(3));
+    for (int i = 0; i < 800; ++i) {  // for longer than the limit
       ranks[0].set_step(i);
-      pause_milliseconds(50);
+      pause_milliseconds(5);
     }
     CHECK(ranks[0].rank() == 0);
   }
@@ -99,7 +131,7 @@ TEST_CASE("ranks that move, and those that have left, are left alone", "[fault-3
 TEST_CASE("time in which the whole process was suspended does not count", "[fault-31]") {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(30);
+    ::alarm(600);
     Activity rank;
     Witness witness;
     {
@@ -113,21 +145,130 @@ TEST_CASE("time in which the whole process was suspended does not count", "[faul
   int status = 0;
   REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
   REQUIRE(WIFSTOPPED(status));
-  pause_milliseconds(1500);
+  pause_milliseconds(4000);  // longer than the limit
   ::kill(child, SIGCONT);
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
 
+TEST_CASE("hang watch: ranks are not aborted while the one they wait for works", "[fault-31]") {
+  const Worker worker;
+  std::array<Activity, 2> ranks;
+  ranks[1].set_owner(1, worker.process());
+  ranks[1].set_phase("saving");
+  ranks[0].begin_waiting({Verb::broadcast, 1, 8}, "world");
+  Witness witness;
+  const HangWatch watch(ranks[0], {&ranks[0], &ranks[1]}, 0, witness.settings(1));
+  pause_milliseconds(4000);
+  CHECK(witness.text().empty());
+  ::kill(worker.process(), SIGSTOP);
+  CHECK(witness.wait_for("(stopped), for"));
+  CHECK(witness.wait_for("aborted with exit code 6"));
+}
+
+TEST_CASE("hang watch: passes of a device are no work of the host's thread", "[fault-31]") {
+  const Worker worker;
+  std::array<Activity, 2> ranks;
+  ranks[1].set_owner(1, worker.process());
+  ranks[1].set_phase("backward");
+  ranks[0].begin_waiting({Verb::all_reduce, -1, 8}, "data");
+  Witness witness;
+  HangWatch watch(ranks[0], {&ranks[0], &ranks[1]}, 0, witness.settings(1));
+  watch.know({.data = 2}, false, "");
+  pause_milliseconds(3000);
+  CHECK(witness.text().empty());
+  watch.know({.data = 2}, true, "");
+  CHECK(witness.wait_for("waiting for rank 1\n"));
+}
+
+TEST_CASE("hang watch: peers have their rank of the job and their host", "[fault-31]") {
+  Activity rank;
+  rank.begin_waiting({Verb::receive, 1, 8}, "pipeline");
+  Witness witness;
+  HangWatch::Settings settings = witness.settings(0.2);
+  settings.hosts = {"node07", "node07", "node08", "node08"};
+  HangWatch watch(rank, {&rank}, 1, settings);
+  watch.know({.tensor = 2, .pipeline = 2}, false, "");
+  CHECK(witness.wait_for("from its rank 1, which is rank 3 of the job on node08\n"));
+}
+
+TEST_CASE("hang watch: hosts hear from one another who works and who is silent", "[fault-31]") {
+  const TemporaryFolder folder;
+  const auto settings_of = [&](Witness& witness, const std::string& host) {
+    HangWatch::Settings settings = witness.settings(1);
+    settings.least_grace = 4;
+    settings.host = host;
+    settings.hosts = {"node07", "node08", "node09"};
+    settings.folder = folder.path();
+    settings.job = "job";
+    return settings;
+  };
+  const Worker worker;
+  Activity waiting, working;
+  waiting.begin_waiting({Verb::barrier, -1, 0}, "world");
+  working.set_phase("saving");
+  Witness first, second;
+  const HangWatch one(waiting, {&waiting}, 0, settings_of(first, "node07"));
+  const HangWatch other(working, {&working}, 1, settings_of(second, "node08"));
+  working.set_owner(1, worker.process());
+  CHECK(first.wait_for("hang: it continues: a rank on node08 is at work\n"));
+  CHECK_FALSE(first.aborted);
+  ::kill(worker.process(), SIGSTOP);
+  CHECK(first.wait_for("hang: no word from node09 (rank 2)\nhang: the job is aborted with exit code 6\n"));
+  CHECK(second.wait_for("hang: rank 1 on node08"));
+  CHECK(holds([&] { return second.aborted.load(); }));
+  CHECK(second.text().find("no word") == std::string::npos);  // one host says it
+}
+
+TEST_CASE("hang watch: words follow the run's folder, and end with the watch", "[fault-31]") {
+  const TemporaryFolder old, fresh;
+  const Worker worker;
+  Activity rank;
+  rank.set_phase("saving");
+  Witness witness;
+  HangWatch::Settings settings = witness.settings(1);
+  settings.hosts = {"node07", "node08"};
+  settings.folder = old.path();
+  settings.job = "job";
+  const auto has_word = [](const TemporaryFolder& folder) {
+    return std::filesystem::exists(folder.file(".hang_node07"));
+  };
+  {
+    HangWatch watch(rank, {&rank}, 0, settings);
+    rank.set_owner(0, worker.process());
+    CHECK(holds([&] { return has_word(old); }));
+    watch.know({.data = 2}, false, fresh.path());
+    CHECK(holds([&] { return !has_word(old) && has_word(fresh); }));
+  }
+  CHECK(old.files().empty());
+  CHECK(fresh.files().empty());
+}
+
+TEST_CASE("hang words: other jobs are not heard; who owns the folder clears it") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path();
+  HangWords old(path, "old", "node1"), one(path, "new", "node1"), two(path, "new", "node2");
+  using Word = HangWords::Word;
+  CHECK(old.say(Word::waits));
+  CHECK(two.heard_from("node1") == Word::none);
+  CHECK(one.say(Word::works));
+  CHECK(two.heard_from("node1") == Word::waits);  // not before it is said again
+  CHECK(one.say(Word::works));
+  CHECK(two.heard_from("node1") == Word::works);
+  CHECK(two.heard_from("node1") == Word::waits);
+  one.fall_silent();
+  CHECK(two.heard_from("node1") == Word::none);
+  CHECK(one.say(Word::waits));
+  HangWords::clear(path);
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK_FALSE(HangWords(path + "/absent", "new", "node1").say(Word::waits));
+}
+
 TEST_CASE("communicators tell what they wait in, groups split off included", "[fault-31]") {
   Activity receiver;
   const auto seen = [&](const std::string& words) {
-    for (int i = 0; i < 1000; ++i) {
-      if (describe(receiver).find(words) != std::string::npos) return true;
-      pause_milliseconds(5);
-    }
-    return false;
+    return holds([&] { return describe(receiver).find(words) != std::string::npos; });
   };
   run_as_threads(2, [&](Communicator& world) {
     if (world.rank() == 1) world.set_activity(&receiver);
@@ -150,7 +291,7 @@ TEST_CASE("communicators tell what they wait in, groups split off included", "[f
   CHECK(describe(receiver).find("not waiting") != std::string::npos);
 }
 
-TEST_CASE("a rank that is patient is not taken for one that hangs, until it is not any more", "[fault-31]") {
+TEST_CASE("hang watch: a patient rank does not hang while it is patient", "[fault-31]") {
   Activity rank;
   rank.begin_waiting({Verb::broadcast, 1, 8}, "world");
   rank.set_patient(true);

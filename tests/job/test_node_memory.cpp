@@ -2,9 +2,8 @@
 // all of them.
 #include "job/node_memory.h"
 
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/separate_backend.h"
 #include "support/small_corpus.h"
@@ -75,6 +74,6 @@ TEST_CASE("node memory: one rank that cannot pin memory for background saves end
       told[static_cast<std::size_t>(world.rank())] = error.what();
     }
   });
-  CHECK_THAT(told[0], Catch::Contains("pinned bytes"));
+  CHECK_THAT(told[0], Contains("pinned bytes"));
   CHECK(told[0] == told[1]);
 }

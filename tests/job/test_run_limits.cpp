@@ -1,8 +1,8 @@
 #include "job/run_limits.h"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;

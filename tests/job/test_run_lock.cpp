@@ -4,14 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <functional>
 
 #include "base/error.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {
@@ -125,4 +124,25 @@ TEST_CASE("run lock: a job that came when the locks were removed, and has ended,
   CHECK(refusal(folder.path()).empty());  // the second job: it comes and goes
   first.go();
   CHECK(first.code() == 7);
+}
+
+TEST_CASE("run lock: a directory that was moved away is said, once, and made again", "[fault-48]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), said = folder.file("log");
+  fs::create_directory(run);
+  Log log(true);
+  log.append_to(said);
+  RunLock lock(run, log);
+  lock.hold();
+  CHECK_THAT(contents_of(said), !Contains("moved"));
+  fs::rename(run, folder.file("moved"));
+  lock.hold();
+  lock.hold();
+  const std::string text = contents_of(said);
+  CHECK_THAT(text, Contains("warning: " + run + " was moved away"));
+  CHECK(text.find("moved away") == text.rfind("moved away"));
+  CHECK(fs::exists(run + "/lock"));
+  fs::remove_all(run);  // that is no move
+  lock.hold();
+  CHECK(contents_of(said) == text);
 }

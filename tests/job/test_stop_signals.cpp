@@ -1,7 +1,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -12,6 +11,7 @@
 #include "job/stop_signals.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,8 +1,7 @@
 // What a family's micro-batches are made of, and which stages read it.
-#include <catch2/catch.hpp>
-
 #include "comm/counting_communicator.h"
 #include "model/family.h"
+#include "support/catch.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;

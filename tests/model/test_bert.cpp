@@ -1,11 +1,11 @@
 // BERT on paper: published numbers of parameters, the names that seed its weights, which rank holds and sums what, what
 // its stages read, and its operations per token.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "config/presets.h"
 #include "model/each_rank.h"
+#include "support/catch.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;

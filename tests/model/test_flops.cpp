@@ -1,7 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include "base/error.h"
 #include "model/flops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

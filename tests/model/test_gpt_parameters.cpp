@@ -1,7 +1,6 @@
 // Which rank holds what of a GPT, on paper: over the whole grid every element of every parameter has exactly one rank
 // that counts it, whatever the layout.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "config/presets.h"
 #include "model/family.h"
 #include "support/boxes.h"
+#include "support/catch.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;

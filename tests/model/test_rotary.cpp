@@ -1,8 +1,8 @@
 #include "model/rotary.h"
 
-#include <catch2/catch.hpp>
 #include <utility>
 
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,9 +1,9 @@
 // T5 on paper: published numbers of parameters, the names that seed its weights, which stages hold copies of what, what
 // travels between stages, what each of them reads, and its operations per token.
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "model/each_rank.h"
+#include "support/catch.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;

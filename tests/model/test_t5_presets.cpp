@@ -1,8 +1,7 @@
 // Presets of T5 have the published numbers of parameters, each owned once on any layout.
-#include <catch2/catch.hpp>
-
 #include "config/presets.h"
 #include "model/each_rank.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,12 +1,13 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "monitor/loss_plot.h"
 #include "monitor/metrics.h"
 #include "plots/axis.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;
@@ -53,6 +54,12 @@ std::size_t count_of(const std::string& text, const std::string& what) {
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
   return count;
+}
+
+PlotData plot_data_of(const std::string& path) {
+  PlotData data;
+  visit_metrics(path, [&](const nlohmann::json& line, std::string_view) { data.add(line); });
+  return data;
 }
 
 }  // namespace
@@ -129,7 +136,9 @@ TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
     }
     writer.write(EvaluationMetrics{"test", 5000, 2.3});
   }
-  LossPlot plot(folder.path(), "GPT <tiny> & \"quoted\" \x1b", log);
+  const PlotData data = plot_data_of(folder.file("metrics.jsonl"));
+  std::filesystem::remove(folder.file("metrics.jsonl"));  // a redraw reads nothing
+  LossPlot plot(folder.path(), "GPT <tiny> & \"quoted\" \x1b", data, log);
   plot.redraw();
   const std::string svg = contents_of(folder.file("loss.svg"));
   check_well_formed(svg);
@@ -156,7 +165,7 @@ TEST_CASE("loss plot: short curves are not smoothed and begin at the first step"
     metrics.losses = {{"language_model", metrics.loss}};
     writer.write(metrics);
   }
-  const PlotData data = read_plot_data(folder.file("metrics.jsonl"));
+  const PlotData data = plot_data_of(folder.file("metrics.jsonl"));
   std::vector<double> middles;
   for (const auto& bucket : data.train_loss.buckets()) middles.push_back(bucket.x);
   CHECK(middles == std::vector<double>{1, 6, 15.5, 25.5, 35.5});
@@ -201,7 +210,8 @@ TEST_CASE("no metrics, one point, equal points and only nulls still give a pictu
 TEST_CASE("a plot that cannot be written does not end the run") {
   Log log(false);
   const TemporaryFolder folder;
-  LossPlot plot(folder.file("missing/folder"), "title", log);
+  const PlotData data;
+  LossPlot plot(folder.file("missing/folder"), "title", data, log);
   plot.redraw();
   plot.redraw();
 }
@@ -223,7 +233,7 @@ TEST_CASE("loss plot: tasks with an accuracy have a panel of it, others a curve 
     task("<words>", {{"loss", 90}, {"accuracy", 0.1 * static_cast<double>(step)}});
     task("questions", {{"loss", 80}, {"accuracy", 0.25}, {"accuracy_normalized", 0.5}});
   }
-  const PlotData data = read_plot_data(path);
+  const PlotData data = plot_data_of(path);
   REQUIRE(data.evaluations.size() == 1);
   CHECK(data.evaluations[0].first == "wiki");
   REQUIRE(data.accuracies.size() == 3);
@@ -257,7 +267,7 @@ TEST_CASE("loss plot: evaluations with an accuracy have a curve among the losses
     evaluation("validation", 0.25 * static_cast<double>(step));
     evaluation("test", std::nullopt);
   }
-  const PlotData data = read_plot_data(path);
+  const PlotData data = plot_data_of(path);
   CHECK(data.evaluations.size() == 2);
   REQUIRE(data.accuracies.size() == 1);
   CHECK(data.accuracies[0].first == "validation");

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "monitor/metrics.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 
@@ -36,6 +36,14 @@ std::vector<std::int64_t> steps_in(const std::string& path, const std::string& k
     if (object.at("kind") == kind) steps.push_back(object.at("step"));
   });
   return steps;
+}
+
+/// All of which can be read, or are torn.
+std::int64_t removed_lines(const std::string& path, std::int64_t last_step, const std::vector<std::string>& due = {}) {
+  const RemovedMetrics removed = truncate_metrics(path, last_step, due);
+  CHECK(removed.unreadable == 0);
+  CHECK(removed.kept_as.empty());
+  return removed.lines;
 }
 
 }  // namespace
@@ -159,11 +167,11 @@ TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for b
   const std::size_t eighth = whole.find("{\"kind\":\"train\",\"step\":8");
   write_file(path, whole + "{\"kind\":\"train\",\"step\":11,\"lo");
 
-  CHECK(truncate_metrics(path, 7) == 3 + 1 + 1);  // steps 8, 9, 10, an evaluation at 10, the torn line
+  CHECK(removed_lines(path, 7) == 3 + 1 + 1);  // steps 8, 9, 10, an evaluation at 10, the torn line
   CHECK(contents_of(path) == whole.substr(0, eighth));
   CHECK(steps_in(path, "train") == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7});
   CHECK(steps_in(path, "eval") == std::vector<std::int64_t>{5});
-  CHECK(truncate_metrics(path, 7) == 0);
+  CHECK(removed_lines(path, 7) == 0);
 
   // What a resumed run appends then makes the same file as the run that never stopped.
   MetricsWriter writer(path, log);
@@ -172,7 +180,7 @@ TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for b
   CHECK(contents_of(path) == whole);
   CHECK_FALSE(std::filesystem::exists(path + ".partial"));
 
-  CHECK(truncate_metrics(path, 0) == 12);
+  CHECK(removed_lines(path, 0) == 12);
   CHECK(contents_of(path).empty());
 }
 
@@ -182,23 +190,42 @@ TEST_CASE("a torn end at every byte gives the whole lines before it") {
   const std::string first = metrics_line(some_step(1)) + '\n', second = metrics_line(some_step(2));
   for (std::size_t length = 0; length < second.size(); ++length) {
     write_file(path, first + second.substr(0, length));
-    CHECK(truncate_metrics(path, 5) == (length > 0 ? 1 : 0));
+    CHECK(removed_lines(path, 5) == (length > 0 ? 1 : 0));
     CHECK(contents_of(path) == first);
   }
   write_file(path, first + second);  // only the line end is missing: the line is whole
-  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(removed_lines(path, 5) == 0);
   CHECK(contents_of(path) == first + second + '\n');
 }
 
-TEST_CASE("no file, foreign lines and endless lines are survived") {
+TEST_CASE("truncation: lines that cannot be read are kept aside, with the whole file", "[fault-90]") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
-  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(removed_lines(path, 5) == 0);
   CHECK_FALSE(std::filesystem::exists(path));
-  const std::string line = metrics_line(some_step(1)) + '\n';
-  write_file(path, line + std::string(1000000, '[') + "\n12\nnot json\n\n{\"note\":true}\n" + std::string(200000, 'x'));
-  CHECK(truncate_metrics(path, 5) == 5);
+  const std::string line = metrics_line(some_step(1)) + '\n', later = metrics_line(some_step(9)) + '\n';
+  const std::string damaged = line + later + std::string(1000000, '[') + "\n12\nnot json\n\n" + std::string(9, '\0') +
+                              "\n{\"note\":true}\n" + std::string(2000000, 'x');
+  write_file(path, damaged);
+  std::string visited;
+  const RemovedMetrics removed = truncate_metrics(
+      path, 5, {}, [&](const nlohmann::json&, std::string_view text) { visited += std::string(text) + '\n'; });
+  CHECK(removed.lines == 1);
+  CHECK(removed.unreadable == 6);
+  CHECK(removed.kept_as == path + ".damaged");
   CHECK(contents_of(path) == line + "{\"note\":true}\n");
+  CHECK(visited == contents_of(path));
+  CHECK(contents_of(removed.kept_as) == damaged);
+  // Another time it has another name, and nothing is written over.
+  write_file(path, "{\n\"kind\": \"train\"\n}\n" + line + "{\"kind\":\"tr");
+  CHECK(truncate_metrics(path, 5).kept_as == path + ".damaged2");
+  CHECK(contents_of(path) == line);
+  CHECK(contents_of(path + ".damaged") == damaged);
+  CHECK(removed_lines(path, 5) == 0);
+  // A text without an end of its line is no torn line of the metrics.
+  write_file(path, "a text");
+  CHECK(truncate_metrics(path, 5).kept_as == path + ".damaged3");
+  CHECK(contents_of(path + ".damaged3") == "a text");
 }
 
 TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]") {
@@ -218,7 +245,7 @@ TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]")
   write_file(path, line);
   write_file(other, "another's");
   std::filesystem::create_symlink(other, path + ".partial");
-  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(removed_lines(path, 5) == 0);
   CHECK(contents_of(path) == line);
   CHECK(contents_of(other) == "another's");
 }
@@ -257,6 +284,27 @@ TEST_CASE("a deleted file is begun anew, an impossible or full one only loses li
   std::filesystem::create_directory(folder.file("later"));
   impossible.write(some_step(2));
   CHECK(steps_in(later, "train") == std::vector<std::int64_t>{2});
+}
+
+TEST_CASE("metrics: a link is not followed, and a folder that is moved away loses no line", "[fault-48][fault-55]") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), path = run + "/metrics.jsonl", other = folder.file("other");
+  Log log(false);
+  write_file(other, "another's");
+  std::filesystem::create_directory(run);
+  std::filesystem::create_symlink(other, path);
+  MetricsWriter(path, log).write(some_step(1));
+  CHECK(contents_of(other) == "another's");
+  std::filesystem::remove(path);
+
+  MetricsWriter writer(path, log);
+  writer.write(some_step(1));
+  std::filesystem::rename(run, folder.file("moved"));
+  writer.write(some_step(2));
+  CHECK(steps_in(folder.file("moved/metrics.jsonl"), "train") == std::vector<std::int64_t>{1, 2});
+  std::filesystem::create_directory(run);  // as the next checkpoint does
+  writer.write(some_step(3));
+  CHECK(steps_in(path, "train") == std::vector<std::int64_t>{3});
 }
 
 TEST_CASE("a line that only half fits on the disk is taken back") {
@@ -306,9 +354,22 @@ TEST_CASE("a task's line has its measures, and goes with its step or where it is
   writer.write(EvaluationMetrics{"validation", 5, 3.0});
   writer.write(metrics);
   const std::string whole = contents_of(path);
-  CHECK(truncate_metrics(path, 5, {"validation x", "a \"b\""}) == 0);
-  CHECK(truncate_metrics(path, 5, {kTaskDue + metrics.name}) == 1);
+  CHECK(removed_lines(path, 5, {"validation x", "a \"b\""}) == 0);
+  CHECK(removed_lines(path, 5, {kTaskDue + metrics.name}) == 1);
   CHECK(contents_of(path) == metrics_line(EvaluationMetrics{"validation", 5, 3.0}) + "\n");
   write_file(path, whole);
-  CHECK(truncate_metrics(path, 4) == 2);
+  CHECK(removed_lines(path, 4) == 2);
+}
+
+TEST_CASE("the lines of a split's sets go where the split is due again", "[fault-122]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  Log log(false);
+  MetricsWriter writer(path, log);
+  for (const char* split : {"validation/wiki", "validation", "validations", "test/wiki"}) {
+    writer.write(EvaluationMetrics{split, 5, 3.0});
+  }
+  CHECK(removed_lines(path, 5, {"validation"}) == 2);
+  CHECK(contents_of(path) == metrics_line(EvaluationMetrics{"validations", 5, 3.0}) + "\n" +
+                                 metrics_line(EvaluationMetrics{"test/wiki", 5, 3.0}) + "\n");
 }

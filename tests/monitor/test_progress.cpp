@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 
 #include "monitor/progress.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;

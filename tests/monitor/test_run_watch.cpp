@@ -2,11 +2,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include <sys/stat.h>
 #include <csignal>
 #include <cstdlib>
 
 #include "monitor/run_watch.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;
@@ -27,16 +28,18 @@ void pass(PassProgress& passes, Section section) {
 
 // Standard output of `body` in a separate process, which prints to a file.
 template <class Body>
-std::string printed(Body body) {
+std::string printed(Body body, bool from_launcher = false) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0666), STDOUT_FILENO);
     {
       Log log(true);
-      StopSignals signals;
+      StopSignals signals(from_launcher ? ::getpid() : 0);
       PassProgress passes;
-      RunWatch watch(log, signals, passes, 100, now, false);
+      SavedStep saved(true);
+      saved.set(6);
+      RunWatch watch(log, signals, passes, saved, 100, now, false);
       body(log, watch, passes);
     }
     ::_exit(0);
@@ -68,15 +71,15 @@ TEST_CASE("run watch: a long step says where it is, less and less often") {
   const std::string text = printed([](Log&, RunWatch& watch, PassProgress& passes) {
     watch.begin_step(1);
     passes.begin_step(2, 1, false);
-    pass_time(watch, 5);  // "5 s so far"
+    pass_time(watch, 15);  // "5 s so far"
     pass(passes, Section::forward);
     pass(passes, Section::backward);
-    pass_time(watch, 15);  // half is done after 20
-    pass_time(watch, 30);
+    pass_time(watch, 55);
   });
   CHECK(text ==
         "step 1: micro-batch 1 of 2, 5 s so far\n"
-        "step 1: micro-batch 2 of 2, about 20 s left\n");
+        "step 1: micro-batch 2 of 2, about 10 s left\n"
+        "step 1: micro-batch 2 of 2, 66 s so far, no pass has ended for 50 s\n");
 }
 
 TEST_CASE("pass progress: chunks and halved backwards add up to the whole step") {
@@ -125,7 +128,30 @@ TEST_CASE("run watch: a stop signal is acknowledged once, with the time that is 
         "saving\n");
 }
 
-TEST_CASE("run watch: the launch script's file says which signal it received") {
+TEST_CASE("run watch: a SIGTERM of the launcher promises no save before its grace is over") {
+  for (const bool script : {false, true}) {
+    const TemporaryFolder folder;
+    if (script) ::setenv("MEGATRON_SAVED_FILE", folder.file("saved").c_str(), 1);
+    const std::string text = printed(
+        [](Log&, RunWatch& watch, PassProgress& passes) {
+          watch.begin_step(7);
+          passes.begin_step(2, 1, false);
+          ::raise(SIGTERM);
+          pass_time(watch, 2.5);
+          (void)!::write(STDOUT_FILENO, "--\n", 3);
+          pass_time(watch, 2);
+        },
+        true);
+    ::unsetenv("MEGATRON_SAVED_FILE");
+    const std::string saved = "step 6 is saved; the same command continues from it\n";
+    CHECK(text == (script ? "" : "SIGTERM from mpirun, which ends the job; " + saved) +
+                      "--\nSIGTERM: saving and stopping after step 7; a second signal ends the run at once, without "
+                      "saving\n");
+    if (script) CHECK(contents_of(folder.file("saved")) == saved);
+  }
+}
+
+TEST_CASE("run watch: the launch script's file says which signal it received", "[fault-55]") {
   const TemporaryFolder folder;
   const std::string file = folder.file("signal");
   write_file(file, "SIGHUP\n");
@@ -135,6 +161,9 @@ TEST_CASE("run watch: the launch script's file says which signal it received") {
   write_file(file, "SIGINT\n");
   CHECK(StopSignals::reason_for(SIGUSR1) == "Ctrl-C");
   write_file(file, "nonsense\n");
+  CHECK(StopSignals::reason_for(SIGUSR1) == "SIGUSR1");
+  std::filesystem::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);  // nothing is waited for
   CHECK(StopSignals::reason_for(SIGUSR1) == "SIGUSR1");
   ::unsetenv("MEGATRON_SIGNAL_FILE");
   CHECK(StopSignals::reason_for(SIGUSR1) == "SIGUSR1");

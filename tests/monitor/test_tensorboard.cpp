@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -6,6 +5,7 @@
 
 #include "monitor/metrics.h"
 #include "monitor/tensorboard.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 
@@ -97,14 +97,22 @@ TEST_CASE("tensorboard: every number of a line has a tag, and null is no number"
   CHECK(scalars_of({{"kind", "train"}, {"load", std::vector<double>(100, 1)}}).size() == 64);
 }
 
+namespace {
+
+nlohmann::json json_line(const TrainMetrics& metrics) {
+  return nlohmann::json::parse(metrics_line(metrics));
+}
+
+}  // namespace
+
 TEST_CASE("tensorboard: a program that resumes begins a later file, at the step after its checkpoint's") {
   const TemporaryFolder run;
   Log log(false);
   for (const std::int64_t resumed : {0, 4}) {
     TensorBoardEvents events(run.path(), log);
-    events.add(metrics_line(some_step(1)));  // before it has begun: nothing
+    events.add(json_line(some_step(1)));  // before it has begun: nothing
     events.begin(resumed, "[model]\nlayers = 2\n");
-    for (std::int64_t step = resumed + 1; step <= resumed + 6; ++step) events.add(metrics_line(some_step(step)));
+    for (std::int64_t step = resumed + 1; step <= resumed + 6; ++step) events.add(json_line(some_step(step)));
     CHECK(events.complete());
   }
   const std::vector<std::string> files = event_files(run.path());
@@ -126,12 +134,12 @@ TEST_CASE("tensorboard: a deleted file is begun anew, one that cannot be written
   events.begin(0, "");
   const std::string file = event_files(run.path()).at(0);
   std::filesystem::remove_all(run.file("tensorboard"));
-  events.add(metrics_line(some_step(1)));
+  events.add(json_line(some_step(1)));
   CHECK(records_of(file).size() == 2);
   CHECK(events.complete());
   std::filesystem::remove_all(run.file("tensorboard"));
   write_file(run.file("tensorboard"), "a file");
-  events.add(metrics_line(some_step(2)));
+  events.add(json_line(some_step(2)));
   CHECK_FALSE(events.complete());
 }
 

@@ -1,11 +1,11 @@
 // The trace event format: names of any kind, and files that are complete or not there.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/error.h"
 #include "monitor/trace_events.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "support/trace_check.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 std::string file_of(const TemporaryFolder& folder, const std::string& events, const nlohmann::json& facts = {}) {
   const std::string path = folder.file("trace.json");
-  TraceFile file(path, facts.is_null() ? nlohmann::json::object() : facts);
+  TraceFile file({"--trace", path, true}, facts.is_null() ? nlohmann::json::object() : facts);
   file.write(events);
   file.publish();
   return contents_of(path);
@@ -163,10 +163,10 @@ TEST_CASE("trace file: it is complete, or what was there stays") {
   const std::string path = folder.file("trace.json");
   {
     std::ofstream(path) << "old";
-    TraceFile file(path, nlohmann::json::object());
+    TraceFile file({"--trace", path, true}, nlohmann::json::object());
     file.write(",\n{}");
   }
   CHECK(contents_of(path) == "old");
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
-  CHECK_THROWS_AS(TraceFile(folder.file("nowhere/trace.json"), nlohmann::json::object()), Error);
+  CHECK_THROWS_AS(TraceFile({"--trace", folder.file("nowhere/trace.json"), true}, nlohmann::json::object()), Error);
 }

@@ -1,10 +1,10 @@
 // The MPI tests run on every rank of a job at once, so the session is made here. Ranks other than 0 are silent unless
 // they fail.
 #define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <cstdio>
 
 #include "mpi/session_of_tests.h"
+#include "support/catch.h"
 
 namespace {
 megatron::MpiSession* the_session = nullptr;

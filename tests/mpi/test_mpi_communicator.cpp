@@ -1,6 +1,5 @@
 // The MPI communicator: the same cases as the threads', on however many ranks this job has.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
@@ -8,6 +7,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/process_grid.h"
 #include "mpi/session_of_tests.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 
 using namespace megatron;

@@ -1,7 +1,6 @@
 // Once warm, communication allocates nothing of its own (MPI's C library is not counted).
-#include <catch2/catch.hpp>
-
 #include "mpi/session_of_tests.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/counted_allocations.h"
 

@@ -1,10 +1,9 @@
 // On real ranks, where reductions need staging: a decoder takes what its plan says, category by category, to the byte,
 // on every rank, also through pinned memory; and what was reserved never grows.
-#include <catch2/catch.hpp>
-
 #include "inference/decoder.h"
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/separate_backend.h"
 

@@ -1,9 +1,8 @@
 // On real ranks, once warm, a training step allocates nothing, in every layout and with every option (MPI's C library
 // is not counted).
-#include <catch2/catch.hpp>
-
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/counted_allocations.h"
 

@@ -1,6 +1,5 @@
 #include "nn/alibi.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,9 +1,9 @@
 // Experts without drops: the numbers of experts that have room for all tokens, however many rounds these take.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "comm/thread_communicator.h"
 #include "nn/layer_cases.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

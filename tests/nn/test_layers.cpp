@@ -1,9 +1,8 @@
 // Every layer of nn/, dropout on: its backward against finite differences of its forward, what it sets and what it
 // adds, and its shares on 2 and 4 tensor ranks, with and without sequence parallelism, against the unsplit layer.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "nn/layer_on_ranks.h"
+#include "support/catch.h"
 #include "support/worst_of.h"
 
 using namespace megatron;

@@ -1,12 +1,12 @@
 // A whole mixture of experts against an independent one in numpy (scripts/make_routing_golden.py): top 1, 2 and 3 of 4
 // experts, with tokens that find no place, from the router's scores to the output and back to every gradient.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "comm/counting_communicator.h"
 #include "comm/thread_communicator.h"
 #include "nn/layer_cases.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,7 +1,6 @@
 // The products that make the gradients of matrices: how one is cut, what it overlaps with, and that a deferred one adds
 // the same bits later.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "nn/layer_on_ranks.h"
 #include "nn/linear.h"
 #include "ops/ops_decorator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/tensors.h"
 

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 namespace megatron::test {

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/named_rows.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

@@ -1,12 +1,12 @@
 // Verbs allocate nothing.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "cpu/cpu_device.h"
 #include "cpu/cpu_ops.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 #include "support/counted_allocations.h"
 #include "support/tensors.h"
 

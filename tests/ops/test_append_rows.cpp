@@ -1,9 +1,9 @@
 // Rows written at each sample's own offset: only those rows, between any strides.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

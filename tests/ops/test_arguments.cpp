@@ -1,14 +1,12 @@
 // What every verb does with a dtype the backend lacks, and with arguments that do not fit.
-#include <catch2/catch.hpp>
-
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
   const Backend backend = make_test_backend();

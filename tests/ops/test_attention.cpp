@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "support/attention_check.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 #include "support/test_backend.h"
 
 using namespace megatron;
@@ -204,7 +204,7 @@ TEST_CASE("attention refuses other dtypes by name", "[attention]") {
   const Tensor x(memory.data(), {2, 1, 1, 8}, DType::f64), lse(memory.data() + 64, {1, 1, 2}, DType::f32),
       half(memory.data(), {2, 1, 1, 8}, DType::bf16), single(memory.data(), {2, 1, 1, 8}, DType::f32);
   CHECK_THROWS_WITH(ops.attention_forward({x, x, x, x, lse, 1, {}, {}}),
-                    Catch::Contains("attention_forward: this backend has no f64"));
+                    Contains("attention_forward: this backend has no f64"));
   CHECK_THROWS_WITH(ops.attention_forward({half, half, single, half, lse, 1, {}, {}}),
-                    Catch::Contains("attention_forward: a tensor of f32 with queries of bf16"));
+                    Contains("attention_forward: a tensor of f32 with queries of bf16"));
 }

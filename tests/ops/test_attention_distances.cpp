@@ -1,6 +1,5 @@
 // Attention with T5's learned bias by the bucket of the distance, and the gradient of that bias.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -10,6 +9,7 @@
 #include "support/attention_check.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 #include "support/test_backend.h"
 
 using namespace megatron;

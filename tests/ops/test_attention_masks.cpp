@@ -1,6 +1,5 @@
 // Attention under masks of every kind, each alone and all together, against the reference.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,6 +10,7 @@
 #include "support/attention_check.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 #include "support/test_backend.h"
 
 using namespace megatron;

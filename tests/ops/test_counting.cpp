@@ -1,9 +1,9 @@
 // What counting operations say of attention.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdint>
 
 #include "ops/counting_ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
 #include <string>
 
 #include "cpu/cpu_device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

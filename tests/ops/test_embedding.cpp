@@ -1,7 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

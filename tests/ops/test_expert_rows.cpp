@@ -1,10 +1,10 @@
 // Rows on their way to the slots of experts and back, against doubles and against each other.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <limits>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

@@ -1,8 +1,7 @@
 // Linear layers as single verbs: what backends fuse is what the parts compute, one after the other.
-#include <catch2/catch.hpp>
-
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

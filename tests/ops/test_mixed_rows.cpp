@@ -1,11 +1,11 @@
 // Two parts of a row mixed by weights that the row decides, and noise of rows, against doubles.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "base/philox.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

@@ -1,11 +1,11 @@
 // Places of chosen rows: against the definition, place by place, and by hand.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <tuple>
 
 #include "base/philox.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

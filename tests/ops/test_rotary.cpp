@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

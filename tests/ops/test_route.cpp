@@ -1,12 +1,12 @@
 // The router of a mixture of experts: choice, gates, both losses and their gradient, against doubles.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

@@ -1,10 +1,10 @@
 // What experts were asked for, added up over calls, and the bias that balances them: by hand.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
 

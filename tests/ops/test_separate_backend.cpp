@@ -3,11 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/separate_backend.h"
 
 using namespace megatron;

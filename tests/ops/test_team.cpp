@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -14,10 +13,10 @@
 #include "cpu/thread_team.h"
 #include "ops/device.h"
 #include "ops/every_verb.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

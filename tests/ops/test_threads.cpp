@@ -1,10 +1,10 @@
 // Verbs on several threads: the same bits as on one, however often they are run.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "ops/device.h"
 #include "ops/every_verb.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 #include "support/worst_of.h"
 
 using namespace megatron;

@@ -1,8 +1,8 @@
 #include "cpu/vector_math.h"
 
-#include <catch2/catch.hpp>
 #include <limits>
 
+#include "support/catch.h"
 #include "support/worst_of.h"
 
 using namespace megatron;

@@ -1,12 +1,11 @@
 // The workspace of verbs is what the counting operations say for the same arguments, to the byte.
 #include "cpu/working_memory.h"
 
-#include <catch2/catch.hpp>
-
 #include "cpu/cpu_device.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/sgemm.h"
 #include "ops/counting_ops.h"
+#include "support/catch.h"
 #include "support/memory_limit.h"
 #include "support/tensors.h"
 

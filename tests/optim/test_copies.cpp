@@ -1,12 +1,12 @@
 // The optimizer over context and expert axes: ranks with the same parameters and parts of their gradients, whether
 // other rows or other samples make the parts, update as one rank does that has the whole gradient.
-#include <catch2/catch.hpp>
 #include <map>
 #include <mutex>
 
 #include "comm/thread_communicator.h"
 #include "optim/optimizer_support.h"
 #include "parallel/gradient_reducer.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

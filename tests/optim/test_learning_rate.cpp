@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 
 #include "base/error.h"
 #include "optim/learning_rate.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include "optim/loss_scaler.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

@@ -1,5 +1,4 @@
 // The update's mathematics, on one rank; between ranks: test_optimizer_ranks.cpp.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -7,6 +6,7 @@
 #include "comm/thread_communicator.h"
 #include "ops/ops_decorator.h"
 #include "optim/optimizer_support.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 
 using namespace megatron;

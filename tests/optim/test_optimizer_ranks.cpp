@@ -1,5 +1,4 @@
 // What ranks must agree on in an update, and the state that data ranks share.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -7,6 +6,7 @@
 
 #include "comm/thread_communicator.h"
 #include "optim/optimizer_support.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 
 using namespace megatron;

@@ -1,7 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include "base/error.h"
 #include "optim/weight_decay.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "comm/thread_communicator.h"
 #include "ops/counting_ops.h"
 #include "parallel/gradient_reducer.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

@@ -1,8 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "comm/counting_communicator.h"
 #include "comm/thread_communicator.h"
 #include "parallel/parameter_all_gather.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 
 #include "base/philox.h"
 #include "parallel/parameter.h"
 #include "support/boxes.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

@@ -1,11 +1,11 @@
 // Staged communicators: every verb through memory of another kind, with copies as early and as late as they may be;
 // what is ordered and what is waited for; and that pinned buffers are what was planned.
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "comm/counting_communicator.h"
 #include "comm/thread_communicator.h"
 #include "parallel/staged_communicator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/separate_backend.h"
 

@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <vector>
 
@@ -6,6 +5,7 @@
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "parallel/tensor_region.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

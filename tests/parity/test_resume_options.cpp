@@ -1,11 +1,11 @@
 // Stopped and resumed with options in combination: real checkpoints and data. A run that resumes unchanged gives the
 // same bits; one that resumes with other options, or on another layout, the same losses to rounding.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
 
 #include "comm/thread_communicator.h"
 #include "parity/covering_set.h"
+#include "support/catch.h"
 #include "support/small_corpus.h"
 #include "train/grid.h"
 #include "train/trainer.h"

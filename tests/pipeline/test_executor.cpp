@@ -1,7 +1,6 @@
 // The executor with stages that only pass numbers on, so that every value that arrives anywhere is known: who sends
 // what to whom, in which order, and that a micro-batch finds in its slot what its own forward left there.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "ops/counting_ops.h"
 #include "ops/device.h"
 #include "pipeline/executor.h"
+#include "support/catch.h"
 #include "support/tensors.h"
 
 using namespace megatron;

@@ -1,10 +1,9 @@
 // Which gradient sums are in flight when the last backward of a step is over: played on paper, by any layout.
-#include <catch2/catch.hpp>
-
 #include "comm/counting_communicator.h"
 #include "model/family.h"
 #include "ops/counting_ops.h"
 #include "pipeline/executor.h"
+#include "support/catch.h"
 #include "support/model_sizes.h"
 
 using namespace megatron;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 #include <string>
@@ -7,6 +6,7 @@
 #include "base/error.h"
 #include "config/schedules.h"
 #include "pipeline/schedule.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using Kind = Action::Kind;

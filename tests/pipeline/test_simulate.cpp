@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "config/schedules.h"
 #include "pipeline/simulate.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using Kind = Action::Kind;

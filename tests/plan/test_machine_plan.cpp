@@ -1,18 +1,19 @@
 // What a plan says about the machine it is made on, and how plans are laid out.
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "plan/dry_run.h"
 #include "plan/machine_plan.h"
 #include "plan/plan_text.h"
+#include "support/catch.h"
+#include "support/require_error.h"
 #include "support/small_corpus.h"
+#include "support/temporary_folder.h"
 #include "text/text.h"
 #include "train/compute.h"
 #include "train/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Contains;
 
 namespace {
 
@@ -43,7 +44,8 @@ Machine small_machine() {
           .cores = 2,
           .free_memory = std::size_t{1} << 30,
           .free_disk = std::int64_t{1} << 30,
-          .speed = {.flops_per_second = 1e9, .bytes_per_second = 1e9}};
+          .speed = {.flops_per_second = 1e9, .bytes_per_second = 1e9},
+          .disk = DiskSpeed{.seconds_per_sync = 0, .bytes_per_second = 1e8}};
 }
 
 }  // namespace
@@ -53,8 +55,8 @@ TEST_CASE("machine plan: passes over the data, disk, memory and time are answere
   const MachinePlan plan = planned.on(small_machine(), 1);
   CHECK(plan.obstacles.empty());
   CHECK_THAT(plan.text, Contains("data      40 passes over 40 training samples of 16 tokens\n"));
-  CHECK_THAT(plan.text, Contains("disk      a checkpoint is 1.") && Contains(" MiB, 3 at a time ") &&
-                            Contains("; 1.00 GiB free in "));
+  CHECK_THAT(plan.text, Contains("disk      a checkpoint is 6") && Contains(" KiB, 3 at a time ") &&
+                            Contains("; a save takes about 0.00") && Contains("; 1.00 GiB free in "));
   CHECK_THAT(plan.text, Contains("machine   node7: 1 rank here needs ") &&
                             Contains(" and 40 to 80 MiB each for the program; 1.00 GiB are free: it fits\n"));
   CHECK_THAT(plan.text, Contains(" s per step, ") && Contains(" tokens/s, ") &&
@@ -104,6 +106,18 @@ TEST_CASE("dry run: it says it can be trained only where it can") {
   config.model.ffn_hidden_size = 0;
   CHECK_THAT(dry_run(config, 1), Contains("this run cannot be trained on this machine: ") && Contains("it needs ") &&
                                      Contains(" of memory, and ") && !Contains("as it is"));
+}
+
+TEST_CASE("dry run: a task's file that is there and is wrong is an error", "[fault-130]") {
+  const TemporaryFolder folder;
+  Config config = tiny_config();
+  config.task.name = "instructions";
+  config.task.tokenizer = "byte";
+  config.train.steps = 3;
+  config.data.train = folder.file("chat.jsonl");
+  CHECK_THAT(dry_run(config, 1), Contains("data: planned without (" + folder.file("chat.jsonl")));
+  write_file(folder.file("chat.jsonl"), "question\tanswer\n1\t2\n");
+  require_error(ErrorKind::data, {folder.file("chat.jsonl")}, [&] { dry_run(config, 1); });
 }
 
 TEST_CASE("machine plan: examples that every rank holds are in what is needed") {

@@ -1,10 +1,10 @@
 // The plan of a run in words, whose numbers are worked out by hand here.
 #include "plan/plan_text.h"
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "config/resolve.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/tiny_training.h"
 #include "train/compute.h"
@@ -12,8 +12,6 @@
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
-using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -81,10 +79,12 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
                     4 * kLayer + kWords + kPositions + kNorm));
   CHECK(line(plan, "batch") == "64 samples = 64 micro-batches x 1 sample x 1 data rank; 1024 tokens per step");
   CHECK(line(plan, "length") == "25 steps = 1600 samples = 25600 tokens");
-  CHECK(line(plan, "saves") == "every 10 steps, at the end");
+  CHECK(line(plan, "saves") == "every 10 steps, every 30 minutes, at the end");
+  CHECK_THAT(line(plan, "failure"),
+             StartsWith("costs at most 10 steps or 30 minutes of work (whichever is less), and the step"));
   CHECK(line(plan, "schedule") == "no pipeline, no bubble");
   CHECK(line(plan, "layers") == "4 by stage");
-  CHECK(line(plan, "holds") == fmt::format("{} parameters per rank", 4 * kLayer + kWords + kPositions + kNorm));
+  CHECK(line(plan, "per rank") == fmt::format("{} parameters", 4 * kLayer + kWords + kPositions + kNorm));
   CHECK_THAT(line(plan, "step"), Contains("sends at most 0 B in passes and 0 B in gradient sums"));
   CHECK(line(plan, "note") == "");
   CHECK(line(plan, "recompute") == "");
@@ -104,8 +104,8 @@ TEST_CASE("plan text: parameters by stage, a tied table on the first and the las
   const std::string plan = plan_of(config, 4);
   CHECK(line(plan, "grid") == "4 ranks = tensor 1 x data 1 x pipeline 4 (tensor fastest)");
   CHECK(line(plan, "layers") == "1 1 1 1 by stage");
-  CHECK(line(plan, "holds") == fmt::format("{} {} {} {} parameters per rank, by stage", kLayer + kWords + kPositions,
-                                           kLayer, kLayer, kLayer + kNorm + kWords));
+  CHECK(line(plan, "per rank") == fmt::format("{} {} {} {} parameters, by stage", kLayer + kWords + kPositions, kLayer,
+                                              kLayer, kLayer + kNorm + kWords));
   CHECK(line(plan, "model").starts_with(fmt::format("{} parameters", 4 * kLayer + kWords + kPositions + kNorm)));
   for (int stage = 0; stage < 4; ++stage) CHECK(memory_of(plan, stage) != "");
   CHECK(memory_of(plan, 4) == "");
@@ -151,13 +151,26 @@ TEST_CASE("plan text: sequences that grow") {
 
 TEST_CASE("plan text: what a run keeps and when it ends early") {
   Config config = planned_run();
-  config.checkpoint.every_steps = 0;
-  CHECK(line(plan_of(config, 1), "saves") == "only at the end");
-  config.checkpoint.every_minutes = 30;
-  CHECK(line(plan_of(config, 1), "saves") == "every 30 minutes, at the end");
-  config.checkpoint.every_minutes = 0;
-  config.checkpoint.never = true;
-  CHECK_THAT(line(plan_of(config, 1), "saves"), Contains("never: the trained model is NOT kept"));
+  CheckpointConfig& checkpoint = config.checkpoint;
+  const auto says = [&](const std::string& label) { return line(plan_of(config, 1), label); };
+  checkpoint.every_steps = 0;
+  CHECK(says("saves") == "every 30 minutes, at the end");
+  CHECK(says("failure") == "costs at most 30 minutes of work, and the step under way");
+  checkpoint.async = true;
+  CHECK_THAT(says("failure"), Contains("; a checkpoint counts when it is written"));
+  checkpoint.async = false;
+  checkpoint.every_minutes = 0;
+  CHECK(says("saves") == "only at the end");
+  CHECK(says("failure") == "costs all work: nothing is saved before the end but by a stop");
+  checkpoint.every_steps = 1;
+  CHECK(says("failure") == "costs at most 1 step of work, and the step under way");
+  checkpoint.keep_best = true;
+  config.train.evaluate_every = 5;
+  CHECK(says("saves") == "every step, after an evaluation with the lowest loss so far, at the end");
+  checkpoint = {};
+  checkpoint.never = true;
+  CHECK_THAT(says("saves"), Contains("never: the trained model is NOT kept"));
+  CHECK(says("failure") == "costs all work: nothing is saved but by a stop");
   config.train.stop_after = 7;
   CHECK_THAT(line(plan_of(config, 1), "length"), Contains("tokens; ends early after step 7 (train.stop_after)"));
 }

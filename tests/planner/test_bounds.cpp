@@ -1,8 +1,7 @@
 // What the search drops layouts for without playing them: bounds that no played layout may be below.
-#include <catch2/catch.hpp>
-
 #include "planner/bounds.h"
 #include "planner/search.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

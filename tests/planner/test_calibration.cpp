@@ -1,11 +1,11 @@
 // The planner against 27 published rows: what a fit to them all leaves, and how well each row is predicted by a fit to
 // the others. Prints both, with the constants; docs/planner.md has the same table.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <iostream>
 
 #include "planner/calibration.h"
 #include "planner/published_rows.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,8 +1,8 @@
 // The clock, by hand: rates of products, attention and links; lanes that overlap with the rank's own work or do not.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "planner/clock.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

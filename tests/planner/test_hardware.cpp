@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "base/error.h"
 #include "planner/hardware.h"
+#include "support/catch.h"
 
 using namespace megatron;
 
@@ -215,7 +215,6 @@ TEST_CASE("the shipped machines can be read, under each of their software genera
       CHECK(read_hardware(std::string(shipped.name), name).software_name == name);
     }
   }
-  CHECK_THROWS_WITH(read_hardware("v100"),
-                    Catch::Contains("--hardware v100: no such machine is known; give one of a100-sxm"));
+  CHECK_THROWS_WITH(read_hardware("v100"), Contains("--hardware v100: no such machine is known; give one of a100-sxm"));
   CHECK_THROWS_AS(read_hardware("no/such/file.toml"), Error);
 }

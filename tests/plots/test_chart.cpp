@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "plots/chart.h"
 #include "plots/svg.h"
+#include "support/catch.h"
 
 using namespace megatron;
 

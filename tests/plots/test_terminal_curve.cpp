@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include "plots/terminal_curve.h"
+#include "support/catch.h"
 #include "text/characters.h"
 
 using namespace megatron;
@@ -37,6 +36,20 @@ TEST_CASE("terminal curve: no curve without two points or without room") {
   CHECK(terminal_curve(points({1, 2}), {.columns = 19}).empty());
   CHECK(terminal_curve(points({1, 2}), {.columns = 80, .rows = 3}).empty());
   CHECK(terminal_curve(points({2, 2, 2}), {}).size() == 12);
+}
+
+TEST_CASE("terminal curve: points far outside of the axes are drawn at its ends") {
+  constexpr double kFar = 2147483648, kHuge = 1.7e308;
+  std::vector<DecimatedCurve::Bucket> curve = points({4, 3, 2, 1});
+  for (const double x : {kFar, -kFar, kHuge, -kHuge}) {
+    curve[1].x = x;
+    for (const int columns : {20, 80, 1000}) CHECK(terminal_curve(curve, {.columns = columns}).size() == 12);
+  }
+  curve[2].mean = kHuge;
+  curve[3].mean = -kHuge;  // whose range is no number
+  CHECK(terminal_curve(curve, {}).size() == 12);
+  std::swap(curve.front().x, curve.back().x);
+  CHECK(terminal_curve(curve, {}).size() == 12);
 }
 
 TEST_CASE("first characters: whole ones, of any length") {

@@ -6,6 +6,7 @@
 
 #include "data/token_dataset.h"
 #include "preprocess/preprocess.h"
+#include "support/catch.h"
 #include "support/data_support.h"
 
 namespace megatron::test {

@@ -10,6 +10,7 @@
 #include "preprocess/preprocess_support.h"
 #include "preprocess/sample_corpus.h"
 #include "support/file_size_limit.h"
+#include "support/lfs_pointer.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -146,7 +147,11 @@ TEST_CASE("preprocess: one error, with file and line, and nothing left", "[prepr
       {"{\"text\":\"\x01\"}", {"not valid JSON", "U+0001", "byte 10"}},
       {"{\"text\":\"\\ud800\"}", {"not valid JSON"}},
       {"hello", {"not valid JSON"}},
-      {"[\"text\"]", {"array instead of an object"}},
+      {"[\"text\"]", {"array instead of an object", "jq -c '.[]'"}},
+      {"[", {"not valid JSON", "a JSON array, where each line is to be an object"}},
+      {"{", {"not valid JSON", "the object does not end on its line"}},
+      {"\xEF\xBB\xBF{\"text\":\"a\"}", {"not valid JSON", "byte order mark (U+FEFF)"}},
+      {"{\"text\":null}", {"null instead of a string"}},
       {"{\"txt\":\"a\",\"url\":\"b\"}", {"no key \"text\"", "txt, url", "--json-key"}},
       {"{}", {"no key \"text\"", "none"}},
       {"{\"text\":5}", {"number instead of a string"}},
@@ -170,6 +175,12 @@ TEST_CASE("preprocess: one error, with file and line, and nothing left", "[prepr
     CHECK(sum.bad == 2);
     CHECK(sum.documents == 300);
     std::filesystem::remove_all(folder.file("out"));
+  }
+  for (const std::string name : {"u.jsonl", "u.txt"}) {
+    write_file(folder.file(name), std::string("\xFE\xFF\0a", 4));
+    require_clean_error(folder, job_of(folder, {name}), ErrorKind::data, {folder.file(name), "it is UTF-16", "iconv"});
+    write_file(folder.file(name), kLfsPointer);
+    require_clean_error(folder, job_of(folder, {name}), ErrorKind::data, {folder.file(name), "a pointer of Git LFS"});
   }
   write_file(folder.file("t.txt"), "one\ntwo\nthr\xFF\n");
   require_clean_error(folder, job_of(folder, {"t.txt"}), ErrorKind::data, {folder.file("t.txt:3: "), "invalid UTF-8"});

@@ -1,10 +1,9 @@
 // Sentences: where they end, by each mode; and that shards know it, from text to the reader.
 #include "preprocess/sentences.h"
 
-#include <catch2/catch.hpp>
-
 #include "data/t5_samples.h"
 #include "preprocess_support.h"
+#include "support/catch.h"
 #include "tokenizer/sentence_piece_library.h"
 
 using namespace megatron;

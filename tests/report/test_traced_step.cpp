@@ -1,11 +1,10 @@
 // The traced step in a report: which trace.json is drawn, when its passes compute, and what is said of one that is not.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
-
 #include "report/report.h"
 #include "report/runs_on_disk.h"
 #include "report/traced_step.h"
+#include "support/catch.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,12 +1,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "report/report.h"
 #include "report/runs_on_disk.h"
 #include "report/watch.h"
+#include "support/catch.h"
 #include "system/file_lock.h"
 
 using namespace megatron;
@@ -46,6 +47,31 @@ TEST_CASE("watch: lines are added as they are completed, and a file that is repl
   CHECK(curves.plot.train_lines == 2);
   CHECK(curves.unreadable == 0);
   CHECK(curves.plot.last_step == 2);
+}
+
+TEST_CASE("watch: a signal ends the reading of a long file, which continues where it was") {
+  const TemporaryFolder run;
+  write_file(run.file("metrics.jsonl"), train_line(1) + train_line(2) + train_line(3));
+  MetricsFollower follower(run.file("metrics.jsonl"));
+  RunCurves curves;
+  int asked = 0;
+  follower.read_on(curves, [&] { return ++asked == 3; });
+  CHECK(curves.plot.last_step == 2);
+  CHECK(follower.read_on(curves));
+  CHECK(curves.plot.train_lines == 3);
+}
+
+TEST_CASE("watch: the facts are read in bounded time, however long the log and the history are") {
+  const TemporaryFolder run;
+  make_whole_run(run.path());
+  std::filesystem::resize_file(run.file("run.log"), std::uintmax_t{20} << 30);  // of zeros, which take no place
+  const std::string history = contents_of(run.file("history.jsonl"));
+  std::filesystem::resize_file(run.file("history.jsonl"), std::uintmax_t{20} << 30);
+  std::ofstream(run.file("history.jsonl"), std::ios::app) << "\n" << history;
+  const RunRecord record = read_run(run.path());
+  CHECK(record.programs.size() == 2);
+  CHECK(record.warnings.empty());
+  CHECK(has(joined(record.notes), "Warnings are those of the last 64.0 MiB of run.log."));
 }
 
 TEST_CASE("watch: what is shown has the bar, the speed, the time to go and the evaluations") {
@@ -136,4 +162,23 @@ TEST_CASE("watch: a lock is seen while another process holds it") {
   ::waitpid(child, &status, 0);
   CHECK(status == 0);
   CHECK_FALSE(run_is_locked(run.path()));
+}
+
+TEST_CASE("watch: the busiest expert of all layers") {
+  const TemporaryFolder folder;
+  const std::string
+      line = train_line(1),
+      experts = R"("experts":{"dropped":0.02,"router_gap":0.1,"load":{"layers.10":[0.25,0.75],"layers.2":[0.5,0.5]}},)";
+  RunRecord run;
+  run.curves.add(nlohmann::json::parse(line.substr(0, 1) + experts + line.substr(1)));
+  REQUIRE(run.curves.experts.size() == 2);
+  CHECK(run.curves.experts[0].layer == "layers.2");  // in the model's order
+  const std::string text = joined(watch_lines(run, 0, {}));
+  INFO(text);
+  CHECK(has(text, "experts: 75.0 % to expert 1 of layers.10, equal would be 50.0 %"));
+  CHECK(has(text, "dropped 2 %"));
+  const std::string page = run_report(run);
+  CHECK(has(page, "<h2>Experts</h2>"));
+  CHECK(has(page, "75.0 %"));
+  CHECK_FALSE(has(run_report(RunRecord()), "Experts"));
 }

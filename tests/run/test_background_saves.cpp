@@ -1,9 +1,8 @@
 // Whole runs that save in the background: the same checkpoints and numbers as those that wait, saves that come too
 // soon, and the memory that it takes.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "run/run_saves.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "train/compute.h"
 #include "train/grid.h"
@@ -124,11 +123,13 @@ TEST_CASE("an update waits for the copy of a save, which tells of that", "[fault
     Log log(true);
     log.append_to(directory + "/run.log");
     RunLimits limits({}, directory);
-    LossPlot plot(directory, directory, log);
-    RunSaves saves(rank.config, rank.grid.world(), rank.trainer, limits, plot, log);
+    const PlotData data;
+    LossPlot plot(directory, directory, data, log);
+    SavedStep saved(true);
+    RunSaves saves(rank.config, rank.grid.world(), rank.trainer, limits, plot, saved, log);
     rank.trainer.train_step();
     rank.trainer.save(run.folder.file("expected"), nlohmann::json::object());
-    saves.save({.step = 1}, nlohmann::json::object(), true, {});
+    saves.save({.step = 1}, nlohmann::json::object(), true, {}, {});
     CHECK(rank.trainer.background_save()->copying());
     auto& device = dynamic_cast<SeparateDevice&>(*rank.backend.device);
     device.set_wait_seconds(0.3);
@@ -197,6 +198,7 @@ TEST_CASE("a run without saves between keeps no memory for them") {
   SavingRun run;
   run.config.checkpoint.async = true;
   run.config.checkpoint.every_steps = 0;
+  run.config.checkpoint.every_minutes = 0;
   run.config.model.query_groups = 4;
   CHECK(plan_memory(run.config, {}, {}).snapshot == 0);
   CHECK_FALSE(saves_in_background(run.config));

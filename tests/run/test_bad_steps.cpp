@@ -1,6 +1,5 @@
 // A number that is none, on one rank in one micro-batch: all ranks skip the step, say where it came from, and continue
 // as if the step had been skipped by decree. Too many such steps end the run.
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -9,13 +8,13 @@
 #include "comm/thread_communicator.h"
 #include "config/resolve.h"
 #include "run/finished_run.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/require_error.h"
 #include "train/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -198,7 +197,7 @@ TEST_CASE("a parameter that is damaged in memory is named itself", "[fault-34]")
     };
   });
   CHECK(result.told[0] == result.told[1]);
-  CHECK_THAT(result.told[0], Catch::StartsWith("numerics: step 2: ") && Contains("for 2 steps in a row"));
+  CHECK_THAT(result.told[0], StartsWith("numerics: step 2: ") && Contains("for 2 steps in a row"));
   CHECK_THAT(result.told[0],
              Contains("parameters themselves are not finite, in layers.1.attention_norm.weight on rank 1 ("));
 }
@@ -218,10 +217,9 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
   // Steps 3, 3 again, 4, 5, 6, 6 again.
   const LoopResult ended = run_loop(config, poison(1000));
   for (const std::string& told : ended.told) {
-    CHECK_THAT(told,
-               Catch::StartsWith("numerics: step 6: loss or gradient have not been finite for 4 steps in a row") &&
-                   Contains("train.max_skipped_steps") && Contains("the step repeated gave the same") &&
-                   Contains("on rank 1 (") && Contains("learning_rate.peak"));
+    CHECK_THAT(told, StartsWith("numerics: step 6: loss or gradient have not been finite for 4 steps in a row") &&
+                         Contains("train.max_skipped_steps") && Contains("the step repeated gave the same") &&
+                         Contains("on rank 1 (") && Contains("learning_rate.peak"));
   }
   CHECK_THAT(ended.log, Contains("step 5 is skipped: loss or gradient are not finite, 3 steps in a row now"));
 
@@ -232,7 +230,7 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
     };
   });
   CHECK_THAT(again.log, Contains("resuming from") && Contains("at step 5"));
-  CHECK_THAT(again.told[0], Catch::StartsWith("numerics: step 6: "));
+  CHECK_THAT(again.told[0], StartsWith("numerics: step 6: "));
   const LoopResult healthy = run_loop(config);
   CHECK(healthy.told[0].empty());
   CHECK_THAT(healthy.log, Contains("skipped: 3 of 12 steps"));
@@ -264,12 +262,11 @@ TEST_CASE("saves among skipped steps leave the checkpoints from before, and a ru
     if (grid.world().rank() == 1) poison_backward(ops, grid, kInfinity, 1000);
   });
   for (const std::string& told : ended.told) {
-    CHECK_THAT(
-        told,
-        Catch::StartsWith("numerics: the run has ended at step 8, but its last 6 steps have been skipped") &&
-            Contains("its parameters are those of step 2") &&
-            Contains("the newest checkpoint from before is " + config.run.directory + "/checkpoints/step_00000001: ") &&
-            Contains("checkpoint.load"));
+    CHECK_THAT(told, StartsWith("numerics: the run has ended at step 8, but its last 6 steps have been skipped") &&
+                         Contains("its parameters are those of step 2") &&
+                         Contains("the newest checkpoint from before is " + config.run.directory +
+                                  "/checkpoints/step_00000001: ") &&
+                         Contains("checkpoint.load"));
   }
   CHECK(names() == std::vector<std::string>{"step_00000008", "step_00000002", "step_00000001"});
 
@@ -313,7 +310,7 @@ TEST_CASE("parameters that the last update makes infinite end a run with 5, kept
     config.learning_rate.decay = "constant";
     const LoopResult ended = run_loop(config);
     for (const std::string& told : ended.told) {
-      CHECK_THAT(told, Catch::StartsWith("numerics: ") && Contains("the parameters are no longer finite"));
+      CHECK_THAT(told, StartsWith("numerics: ") && Contains("the parameters are no longer finite"));
     }
     CHECK(find_checkpoints(config.run.directory).empty());
   }

@@ -1,14 +1,12 @@
 // Runs that would resume with other data than they began with: in another order of samples only when they are told to,
 // with other evaluations after a warning. What a checkpoint is too old to say is no difference.
-#include <catch2/catch.hpp>
-
 #include "checkpoint/manifest.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/require_error.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

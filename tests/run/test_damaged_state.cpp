@@ -1,9 +1,9 @@
 // A checkpoint whose files are whole and whose training state makes no sense: not a number of it is believed.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 
 using namespace megatron;
@@ -67,8 +67,7 @@ TEST_CASE("counters and a loss scale that make no sense are a damaged checkpoint
     }
     std::ofstream(manifest) << manifest_text(changed);
     const std::string told = run_loop(config).told[0];
-    CHECK_THAT(told, Catch::StartsWith("checkpoint: " + path + ": its training state is damaged: ") &&
-                         Catch::Contains(damage.said));
+    CHECK_THAT(told, StartsWith("checkpoint: " + path + ": its training state is damaged: ") && Contains(damage.said));
   }
   std::ofstream(manifest) << good;
   CHECK(run_loop(config).told[0].empty());

@@ -1,10 +1,10 @@
 // Whole runs over documents and with other losses, from shards to metrics: on every schedule and on a device,
 // the numbers of one rank; and what is refused. That the numbers are right: tests/golden/test_losses.cpp.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/thread_communicator.h"
 #include "config/schema.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "train/grid.h"
 #include "train/losses.h"

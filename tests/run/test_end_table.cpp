@@ -1,7 +1,7 @@
 // The table at the end of a run, from made-up numbers of ranks.
 #include "run/end_table.h"
+#include "support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 using namespace megatron;

@@ -1,10 +1,10 @@
 // Evaluation tasks inside training: they change no bit of it, give what megatron_eval gives on the checkpoint of that
 // step, take the memory that was planned, and continue with the run.
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "comm/thread_communicator.h"
 #include "inference/scorer.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "tokenizer/byte_tokenizer.h"
 #include "train/evaluation_tasks.h"

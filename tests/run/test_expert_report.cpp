@@ -1,7 +1,6 @@
 // What the experts got, in metrics and at the end of a run, from made-up counts.
 #include "run/expert_report.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace megatron;
 

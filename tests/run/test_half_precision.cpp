@@ -1,17 +1,16 @@
 // Half precision lives by its loss scale: from 2^32 it comes down until gradients fit, and then training continues.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 
 #include "base/half.h"
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "train/grid.h"
 #include "train/trainer.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -95,25 +94,24 @@ TEST_CASE("an overflow storm in fp16 ends with 5 when the scale has nowhere to g
   config.train.max_skipped_steps = 6;
   // 1 and 2 at 2^32, 3 at 2^31, and three at the floor.
   const LoopResult floor = run_loop(config);
-  CHECK_THAT(floor.told[0],
-             Catch::StartsWith("numerics: step 6: loss or gradient have not been finite for 6 steps in a "
-                               "row (train.max_skipped_steps) at a loss scale of 1073741824") &&
-                 Contains("gradients are not finite from ") && Contains("the step repeated gave the same"));
+  CHECK_THAT(floor.told[0], StartsWith("numerics: step 6: loss or gradient have not been finite for 6 steps in a "
+                                       "row (train.max_skipped_steps) at a loss scale of 1073741824") &&
+                                Contains("gradients are not finite from ") &&
+                                Contains("the step repeated gave the same"));
   CHECK_THAT(floor.log, Contains("warning: step 4 is skipped: the loss is finite, gradients are not finite") &&
                             Contains("warning: step 5 is skipped: loss or gradient are not finite, 5 steps in a row"));
 
   // Still on its way down, but the floor would be no better.
   config.train.max_skipped_steps = 3;
   config.run.directory = folder.file("above the floor");
-  CHECK_THAT(run_loop(config).told[0], Catch::StartsWith("numerics: step 3: ") &&
-                                           Contains("at a loss scale of 2147483648") &&
+  CHECK_THAT(run_loop(config).told[0], StartsWith("numerics: step 3: ") && Contains("at a loss scale of 2147483648") &&
                                            Contains("the step repeated at a loss scale of 1073741824 gave the same"));
 
   config = fp16_config(folder, "constant");
   config.precision.loss_scale = 0x1p31;
   config.train.max_skipped_steps = 2;
   const LoopResult constant = run_loop(config);
-  CHECK_THAT(constant.told[0], Catch::StartsWith("numerics: step 2: ") && Contains("at a loss scale of 2147483648"));
+  CHECK_THAT(constant.told[0], StartsWith("numerics: step 2: ") && Contains("at a loss scale of 2147483648"));
   config.precision.loss_scale = 128;
   config.run.directory = folder.file("fitting");
   config.train.steps = 5;
@@ -145,7 +143,7 @@ TEST_CASE("a gradient that is no number at any scale ends the search for a scale
     };
   });
   CHECK(result.told[0] == result.told[1]);
-  CHECK_THAT(result.told[0], Catch::StartsWith("numerics: step 5: ") && Contains("for 5 steps in a row") &&
+  CHECK_THAT(result.told[0], StartsWith("numerics: step 5: ") && Contains("for 5 steps in a row") &&
                                  Contains(" to layers.2.attention.output.bias on rank 1 (") &&
                                  Contains("the step repeated at a loss scale of 1 gave the same"));
 }
@@ -197,8 +195,8 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
           describe_non_finite_step(grid, replica.diagnose_non_finite_step(micro_batches, 1, batches.loss(), timers));
     });
     for (const std::string& text : told) {
-      CHECK_THAT(text, Catch::StartsWith("parameters that are finite in fp32 are too large for 16-bit values, in "
-                                         "layers.2.mlp.up.weight on rank 2 ("));
+      CHECK_THAT(text, StartsWith("parameters that are finite in fp32 are too large for 16-bit values, in "
+                                  "layers.2.mlp.up.weight on rank 2 ("));
     }
   }
 }

@@ -1,14 +1,16 @@
 // A new run begins with another's weights: of a model that is the same in all that weights mean, and may read longer
 // or shorter sequences.
-#include <catch2/catch.hpp>
+#include <cmath>
 
 #include "checkpoint/difference.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/open_checkpoint.h"
+#include "support/require_error.h"
+#include "train/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -102,4 +104,71 @@ TEST_CASE("checkpoint.load: needs the same sequence length, but not the size of 
   runs.first.model.sequence_length = 32;
   runs.second = runs.first;
   runs.require_refused("sequence_length: 16 in the checkpoint, 32 in this run", "run.directory");
+}
+
+namespace {
+
+double loss_of_step(const LoopResult& result, int step) {
+  CHECK(result.told[0].empty());
+  for (const nlohmann::json& line : result.metrics) {
+    if (line.at("kind") == "train" && line.at("step") == step) return line.at("loss").get<double>();
+  }
+  return std::nan("");
+}
+
+struct ContinuedRuns {
+  ShardFolder folder;
+  Config first = tiny_config(), second;
+  LoopResult whole;
+
+  explicit ContinuedRuns(const std::string& order) {
+    first.data.train = make_corpus(folder);
+    first.data.order = order;
+    first.model.hidden_dropout = first.model.attention_dropout = 0;  // which follow from the step
+    first.train.steps = 4;
+    first.checkpoint.every_steps = 1;
+    first.checkpoint.keep_last = 0;
+    first.run.directory = folder.file("first");
+    whole = run_loop(first);
+    second = first;
+    second.train.steps = 2;
+    second.checkpoint.initialize_from = folder.file("first/checkpoints/step_00000002");
+    second.checkpoint.consumed_samples = 2 * first.train.global_batch_size;
+    second.run.directory = folder.file("second");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("initialize_from: consumed_samples is where the data's order begins") {
+  ContinuedRuns runs(GENERATE("epoch", "megatron"));
+  const LoopResult second = run_loop(runs.second);
+  CHECK(loss_of_step(second, 1) == loss_of_step(runs.whole, 3));  // the same weights and samples
+  CHECK_THAT(second.log, Contains("the data's order begins after 16 consumed samples"));
+  CHECK(second.metrics.back().at("samples") == 16);  // of this run
+
+  runs.second.checkpoint.consumed_samples = 0;
+  runs.second.data.order_samples = runs.first.data.order == "epoch" ? 0 : 32;
+  runs.second.run.directory = runs.folder.file("from_the_start");
+  CHECK(loss_of_step(run_loop(runs.second), 1) != loss_of_step(runs.whole, 3));
+}
+
+TEST_CASE("initialize_from: consumed samples are the checkpoint's after a resume") {
+  ContinuedRuns runs("epoch");
+  const double expected = loss_of_step(run_loop(runs.second), 2);
+  runs.second.run.directory = runs.folder.file("parts");
+  runs.second.train.stop_after = 1;
+  run_loop(runs.second);
+  runs.second.train.stop_after = 0;
+  runs.second.checkpoint.consumed_samples = 0;  // and whatever this says then
+  CHECK(loss_of_step(run_loop(runs.second), 2) == expected);
+}
+
+TEST_CASE("initialize_from: consumed samples beyond Megatron's order are refused") {
+  ContinuedRuns runs("megatron");
+  runs.second.data.order_samples = 9;
+  runs.second.checkpoint.consumed_samples = 10000;
+  require_error(ErrorKind::configuration,
+                {"the run has 10016 samples with checkpoint.consumed_samples, but data.order_samples = 9 makes"},
+                [&] { Datasets(runs.second); });
 }

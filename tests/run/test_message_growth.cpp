@@ -5,7 +5,6 @@
 // Not played: the choice of GPUs and NCCL, the mark in a shared directory, the reading of checkpoints, background
 // saves, evaluations, and errors.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
 
@@ -17,6 +16,7 @@
 #include "ops/counting_ops.h"
 #include "run/run_start.h"
 #include "run/training_loop.h"
+#include "support/catch.h"
 #include "support/small_corpus.h"
 #include "train/grid.h"
 

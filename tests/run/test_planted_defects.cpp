@@ -1,9 +1,8 @@
 // Defects of the kinds that parallel trainers have had, planted one by one into a layout: --verify finds each of them,
 // and verifies the same layout without it. So it does where a defect is one of 16 bits alone.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "run/verify_layout.h"
+#include "support/catch.h"
 #include "support/forgetful_communicator.h"
 #include "support/planted_defects.h"
 #include "support/small_corpus.h"

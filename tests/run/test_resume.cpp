@@ -1,12 +1,12 @@
 // Interrupting a run must not show in its numbers, whatever the layout and wherever the break: real checkpoints and
 // data, with ranks as threads so that all combinations are affordable.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
 #include <mutex>
 
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_device.h"
+#include "support/catch.h"
 #include "support/late_communicator.h"
 #include "support/loop_on_threads.h"
 #include "support/trainer_on_rank.h"

@@ -4,15 +4,13 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/errors_by_rank.h"
 #include "support/small_corpus.h"
+#include "system/host_name.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
-using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -71,7 +69,8 @@ TEST_CASE("run start: a rank with another configuration stops all, with the firs
     if (rank == 2) own.train.seed = 77;
     return own;
   });
-  CHECK_THAT(started.errors[0], Contains("configuration: rank 2: the configuration here is not rank 0's: 'seed = 77'"
+  CHECK_THAT(started.errors[0], Contains("configuration: rank 2 on " + host_name() +
+                                         ": the configuration here is not rank 0's: 'seed = 77'"
                                          " instead of 'seed = "));
   CHECK(started.errors == Errors(3, started.errors[0]));
 }
@@ -122,7 +121,7 @@ TEST_CASE("run start: other shards under the same names on one node are refused"
   }
   Documents documents(60, std::vector<std::int32_t>(40, 7));
   make_shard(nodes[1].file("corpus"), documents, 0, 1, small_vocabulary(50), 98);
-  CHECK(run() == Errors(2,
-                        "data: the ranks see different token shards under the same names; copy the same files to "
-                        "every node"));
+  CHECK(run() == Errors(2, "data: rank 1 on " + host_name() +
+                               ": the token shards here are not rank 0's, under the same names; copy the same files to "
+                               "every node"));
 }

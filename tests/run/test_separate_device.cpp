@@ -1,7 +1,6 @@
 // A device with separate memory, which works while the host does something else, trains the same numbers to the
 // last bit as the host itself: steps, evaluations, checks, saves, resumes, skipped steps and their explanation, text.
 // Following a pointer into it on the host ends this program.
-#include <catch2/catch.hpp>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "inference/generate.h"
 #include "inference/inference_model.h"
 #include "parallel/staged_communicator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/loop_on_threads.h"
 #include "train/grid.h"
@@ -163,7 +163,7 @@ TEST_CASE("a device with separate memory writes the text that the host writes") 
       const std::vector<GenerationJob> jobs = {{.tokens = {49}}};
       GenerationOptions options;
       options.sampling = {.max_new_tokens = 30, .temperature = 0.8};
-      options.end = -1;
+      options.ends = {-1};
       Decoder decoder(own, grid_shape(own), world, compute_of(std::move(backend), world), DType::f32,
                       sizes_for(jobs, options, own.model.sequence_length, 1, 1));
       decoder.load(world, checkpoint);

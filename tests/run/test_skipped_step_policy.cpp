@@ -1,8 +1,7 @@
 // What is decided about skipped steps, without a run.
-#include <catch2/catch.hpp>
-
 #include "base/error.h"
 #include "run/skipped_step_policy.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

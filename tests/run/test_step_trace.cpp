@@ -1,11 +1,11 @@
 // trace.json of whole runs: what is in it on every layout, what it leaves as it was, and runs that stop, resume, skip
 // or have no room for it; and clocks that are far apart.
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
 #include "comm/thread_communicator.h"
 #include "run/step_trace.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/trace_check.h"
 #include "train/grid.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "ops/ops.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
+#include "support/catch.h"
 
 namespace megatron::test {
 

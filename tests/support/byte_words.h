@@ -1,6 +1,7 @@
 // A tokenizer for tests of samples: each byte is one token, with BERT's special tokens if asked for.
 #pragma once
 
+#include "tokenizer/part_borders.h"
 #include "tokenizer/tokenizer.h"
 
 namespace megatron::test {
@@ -9,8 +10,11 @@ struct ByteWords final : Tokenizer {
   static constexpr std::int32_t kEnd = 0, kCls = 1, kSep = 2, kPad = 3;
 
   struct Words final : Encoder {
-    void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-      for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    Words() : Encoder(SpecialTokens::text) {}
+    void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
+      for (std::size_t i = 0; i < text.size(); ++i) {
+        output.add(static_cast<unsigned char>(text[i]), borders.part_at(i));
+      }
     }
   };
 

@@ -37,6 +37,7 @@ LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&,
                         {.started = Timers::steady_seconds(), .max_minutes = own.run.max_minutes});
       std::vector<std::string> warnings;
       loop.load(open_newest_checkpoint(world, own.run.directory, warnings));
+      loop.continue_metrics();
       loop.run();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::communication) throw;

@@ -30,6 +30,10 @@ struct Finished {
   std::string out, err;
 };
 
+/// Limits are given in seconds of an idle machine. They end what hangs; tests never measure by them, as a busy machine
+/// may take many times as long.
+inline constexpr double kBusy = 10;
+
 inline void pause_milliseconds(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
@@ -65,6 +69,17 @@ inline std::vector<pid_t> descendants(pid_t root, const std::string& name = "") 
   return found;
 }
 
+/// Seconds that a process has computed so far, 0 when it has ended.
+inline double seconds_of_core(pid_t process) {
+  const std::string stat = contents_of("/proc/" + std::to_string(process) + "/stat");
+  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string word;
+  for (int field = 3; field < 14; ++field) words >> word;
+  double user = 0, system = 0;
+  words >> user >> system;
+  return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
 class Process {
  public:
   /// Starts command[0] with the rest as arguments, in `directory`, with default signal handling and no input.
@@ -96,6 +111,15 @@ class Process {
   std::string out() const { return contents_of(output_.file("out")); }
   std::string err() const { return contents_of(output_.file("err")); }
 
+  /// Waits until the process, or its first child of this name, has computed for a while. False when it ends before.
+  bool wait_until_busy(const std::string& name = "", double seconds = 0.5) {
+    for (; running(); pause_milliseconds(10)) {
+      const std::vector<pid_t> busy = name.empty() ? std::vector<pid_t>{pid_} : children(name);
+      if (!busy.empty() && seconds_of_core(busy.front()) >= seconds) return true;
+    }
+    return false;
+  }
+
   bool running() {
     if (!done_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) {
       done_ = true;
@@ -104,9 +128,9 @@ class Process {
     return !done_;
   }
 
-  /// Waits for the end; after `limit` seconds from now it kills the process and all its descendants.
+  /// Waits for the end; after `limit` seconds of an idle machine it kills the process and all its descendants.
   Finished wait(double limit = 60) {
-    const double deadline = since_start() + limit;
+    const double deadline = since_start() + kBusy * limit;
     bool timed_out = false;
     while (running()) {
       pause_milliseconds(5);

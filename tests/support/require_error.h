@@ -1,11 +1,11 @@
 // An Error that a test expects.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "support/catch.h"
 
 namespace megatron::test {
 

@@ -2,13 +2,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <string>
 
 #include "base/error.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "system/crash_report.h"
 
@@ -103,19 +104,33 @@ void* crashing_code() {
   return place;
 }
 
+/// Crashes there, below `depth` calls.
+[[gnu::noinline]] void crash_below(int depth) {
+  if (depth > 0) {
+    crash_below(depth - 1);
+    asm volatile("");  // keeps the call from becoming a jump
+    return;
+  }
+  const GeneratedCode generated;
+  reinterpret_cast<void (*)()>(crashing_code())();
+}
+
+std::ptrdiff_t lines_with(const std::string& text, const std::string& part) {
+  std::istringstream lines(text);
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += contains(line, part) ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 TEST_CASE("a crash in generated code is told with the stack of who called it", "[fault-32]") {
-  const Death death = death_of([] {
-    const GeneratedCode generated;
-    reinterpret_cast<void (*)()>(crashing_code())();
-  });
+  const Death death = death_of([] { crash_below(3); });
   CHECK(death.signal == SIGILL);
   const std::size_t callers = death.stack.find("called from\n");
   REQUIRE(callers != std::string::npos);
   INFO(death.stack);
-  CHECK(contains(death.stack.substr(callers), "test_system"));
-  CHECK(contains(death.stack.substr(callers), "libc.so"));  // which has called main
+  CHECK(lines_with(death.stack.substr(callers), "test_system") >= 4);  // libraries may have no frame pointers
 
   const Death later = death_of([] {
     { const GeneratedCode generated; }

@@ -1,14 +1,14 @@
 #include <fcntl.h>
-#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 
+#include "support/catch.h"
+#include "support/pseudo_terminal.h"
 #include "support/temporary_folder.h"
 #include "system/log.h"
 
@@ -186,6 +186,7 @@ void status_and_lines(const std::string& run_log) {
 }  // namespace
 
 TEST_CASE("log: on a terminal a status line stays below the others and out of run.log") {
+  const PseudoTerminal needed;
   const TemporaryFolder folder;
   const auto body = [&] { status_and_lines(folder.file("run.log")); };
   CHECK(on_terminal("xterm", body) ==
@@ -197,6 +198,7 @@ TEST_CASE("log: on a terminal a status line stays below the others and out of ru
 }
 
 TEST_CASE("log: files, pipes and dumb terminals get no status and no escape codes") {
+  const PseudoTerminal needed;
   const TemporaryFolder folder;
   const auto body = [&] { status_and_lines(folder.file("run.log")); };
   CHECK(on_terminal("dumb", body) == "before\nbetween\nwarning: careful\nafter\n");
@@ -206,6 +208,7 @@ TEST_CASE("log: files, pipes and dumb terminals get no status and no escape code
 }
 
 TEST_CASE("terminal: under a launcher only what the launch script hands on counts, and NO_COLOR") {
+  const PseudoTerminal needed;
   const TemporaryFolder folder;
   const auto seen = [](const char* launcher, const char* handed_on, const char* plain) {
     return on_terminal("xterm", [=] {
@@ -222,4 +225,20 @@ TEST_CASE("terminal: under a launcher only what the launch script hands on count
   CHECK(seen("0", nullptr, nullptr) == "0 true");
   CHECK(seen("0", "100", "") == "100 true");
   CHECK(seen("0", "-5", nullptr) == "0 true");
+}
+
+TEST_CASE("run.log: a link is not followed", "[fault-55]") {
+  const TemporaryFolder folder;
+  const std::string run_log = folder.file("run.log");
+  std::ofstream(folder.file("other")) << "another's";
+  std::filesystem::create_symlink("other", run_log);
+  const auto body = [&] {
+    Log log(true);
+    log.append_to(run_log);
+    log.info("a line");
+  };
+  REQUIRE(in_child(folder.file("out"), folder.file("error"), body) == 0);
+  CHECK(contents_of(folder.file("other")) == "another's");
+  CHECK(contents_of(folder.file("out")) == "a line\n");
+  CHECK(contents_of(folder.file("error")).find("cannot write " + run_log) != std::string::npos);
 }

@@ -1,11 +1,11 @@
 // Free memory by the files that the kernel tells it in, made up here.
 #include "system/memory_usage.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;

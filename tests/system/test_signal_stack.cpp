@@ -1,8 +1,8 @@
+#include "support/catch.h"
 #include "system/signal_stack.h"
 
 #include <pthread.h>
 
-#include <catch2/catch.hpp>
 #include <cstdint>
 
 using namespace megatron;

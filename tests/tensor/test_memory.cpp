@@ -1,11 +1,10 @@
+#include "support/catch.h"
 #include "tensor/memory.h"
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <utility>
 
 using namespace megatron;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -1,6 +1,6 @@
+#include "support/catch.h"
 #include "tensor/tensor.h"
 
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <vector>
 

@@ -1,8 +1,7 @@
 // JSON of files that anyone may have written.
 #include "text/strict_json.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/require_error.h"
 
 using namespace megatron;

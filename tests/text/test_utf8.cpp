@@ -1,7 +1,7 @@
 // UTF-8: what is well formed, and code points there and back.
-#include <catch2/catch.hpp>
 #include <string>
 
+#include "support/catch.h"
 #include "text/utf8.h"
 
 using namespace megatron;

@@ -1,13 +1,13 @@
 // What the tests of the GPT-2 tokenizer share: the small vocabulary of tests/golden/bpe, and text of all kinds.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/philox.h"
+#include "support/catch.h"
 #include "text/utf8.h"
 #include "tokenizer/piece_scanner.h"
 #include "tokenizer/tokenizer.h"

@@ -1,7 +1,6 @@
 // SentencePiece's table of characters: what it replaces, and tables that would lead a reader astray.
-#include <catch2/catch.hpp>
-
 #include "gpt2_support.h"
+#include "support/catch.h"
 #include "tokenizer/character_map.h"
 #include "tokenizer/sentence_piece_model.h"
 
@@ -41,7 +40,8 @@ Units chain(std::size_t length) {
 }  // namespace
 
 TEST_CASE("CharacterMap: a published table, whole and damaged", "[sentence_piece][fault]") {
-  const SentencePieceModel model = read_sentence_piece_model(MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/spm_t5.model", 0);
+  const SentencePieceModel model =
+      read_sentence_piece_model({"sentencepiece", MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/spm_t5.model", ""});
   const auto map = CharacterMap::read(model.character_map);
   REQUIRE(map.has_value());
   CHECK(map->shortest("\uFB01x") == "fi");

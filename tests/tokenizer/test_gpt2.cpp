@@ -1,12 +1,12 @@
 // The GPT-2 tokenizer against what an independent encoder made of the same strings (scripts/make_bpe_golden.py), and
 // against itself: every byte comes back.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "gpt2_support.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "tokenizer/piece_scanner.h"

@@ -1,9 +1,8 @@
 // Text that is made to be slow, and long pieces against a plain encoder.
 #include <time.h>
 
-#include <catch2/catch.hpp>
-
 #include "gpt2_support.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "tokenizer/merge_rules.h"
 #include "tokenizer/piece_scanner.h"

@@ -1,14 +1,16 @@
 // SentencePiece: ids as its own library gives them for random strings
 // (scripts/check_tokenizers.py --golden), T5's sentinels, words, and models that are refused.
-#include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "gpt2_support.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/hugging_face_folder.h"
 #include "tokenizer/sentence_piece_library.h"
 #include "tokenizer/sentence_piece_model.h"
 #include "tokenizer/sentence_piece_tokenizer.h"
@@ -126,6 +128,17 @@ TEST_CASE("SentencePiece: T5's special ids, and sentinels that count down", "[se
   });
 }
 
+TEST_CASE("SentencePiece: mT5's sentinels are pieces that begin words", "[sentence_piece]") {
+  if (library_is_missing()) return;
+  const auto sentinel = [](const char* name) { return piece(kMark + name, PieceType::user_defined); };
+  const Small small(kSmall + sentinel("<extra_id_1>") + sentinel("<extra_id_0>"));
+  const SpecialIds special = small.tokenizer->special_ids();
+  CHECK(special.sentinels == 2);
+  CHECK(special.first_sentinel == 8);
+  CHECK(special.sentinel_step == -1);
+  CHECK(make_tokenizer({"sentencepiece", small.folder.file("small.model"), "", 2})->hash() == small.tokenizer->hash());
+}
+
 TEST_CASE("SentencePiece: pieces that begin words, and special tokens", "[sentence_piece]") {
   if (library_is_missing()) return;
   const Small small(kSmall, 2);
@@ -147,12 +160,141 @@ TEST_CASE("SentencePiece: the tokenizer of a model's folder", "[sentence_piece]"
   if (library_is_missing()) return;
   const TemporaryFolder folder;
   write_file(folder.file("spiece.model"), contents(kind_file("spm_t5.model")));
-  const auto sentinels = [&] { return hugging_face_tokenizer(folder.path() + "/")->special_ids().sentinels; };
+  const auto sentinels = [&] { return hugging_face_tokenizer(folder.path() + "/").tokenizer->special_ids().sentinels; };
   CHECK(sentinels() == 0);
   write_file(folder.file(kTokenizerConfigFile), R"({"tokenizer_class": "T5Tokenizer"})");
   CHECK(sentinels() == 100);
   write_file(folder.file(kTokenizerConfigFile), R"({"extra_ids": 7})");
   CHECK(sentinels() == 7);
+}
+
+TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[sentence_piece]") {
+  if (library_is_missing()) return;
+  const TemporaryFolder folder;
+  const std::string before = folder.path() + "/", long_name = "<" + std::string(200, 'x') + ">";
+  write_file(folder.file(kSentencePieceFile), kSmall);
+  const auto made = [&](const json& added, const json& config, std::int64_t rows = 0) {
+    write_file(folder.file(kAddedTokensFile), added.dump());
+    write_file(folder.file(kTokenizerConfigFile), config.dump());
+    return hugging_face_tokenizer(before, rows);
+  };
+  const auto encoded = [](const FolderTokenizer& of, const std::string& text, SpecialTokens special) {
+    return encode(*of.tokenizer->make_encoder(special), text);
+  };
+  const json three = {{"<|im_start|>", 7}, {"</s>", 1}, {long_name, 8}};
+  const FolderTokenizer chat = made(three, json::object());
+  REQUIRE(chat.tokenizer != nullptr);
+  CHECK(chat.tokenizer->vocab_size() == 9);
+  CHECK(encoded(chat, "<|im_start|>ab" + long_name, SpecialTokens::tokens) == Ids{7, 5, 8});
+  CHECK(encoded(chat, "a", SpecialTokens::text) ==
+        encoded(made(json::object(), json::object()), "a", SpecialTokens::text));
+  // By tokenizer_config.json one of them is text of its own, found without being asked for.
+  const json plain = {{"added_tokens_decoder", {{"7", {{"content", "<|im_start|>"}, {"special", false}}}}}};
+  const FolderTokenizer found = made(three, plain);
+  CHECK(encoded(found, "<|im_start|>", SpecialTokens::text).back() == 7);
+  CHECK(found.tokenizer->hash() != chat.tokenizer->hash());
+  // The kept file has them, without the others next to it.
+  const TemporaryFolder kept;
+  write_file(kept.file(kSentencePieceFile), std::string(chat.tokenizer->files()[0].contents));
+  CHECK(find_kept_tokenizer("sentencepiece", chat.tokenizer->hash(), kept.path() + "/").tokenizer != nullptr);
+  // Tokens that the model has no row for are left out.
+  const FolderTokenizer fewer = made(three, json::object(), 8);
+  CHECK(fewer.tokenizer->vocab_size() == 8);
+  CHECK(fewer.left_out == 1);
+  for (const auto& [added, part] :
+       std::vector<std::pair<json, std::string>>{{{{"<x>", 9}}, "the id 9 to \"<x>\", and the next id is 7"},
+                                                 {{{"a", 7}}, "the id 7 to \"a\", which is piece 4"},
+                                                 {{{"<x>", -1}}, "added_tokens.json: the token \"<x>\" has the id -1"},
+                                                 {{{"<x>", "7"}}, "has the id \"7\""}}) {
+    const FolderTokenizer refused = made(added, json::object());
+    CHECK(refused.tokenizer == nullptr);
+    CAPTURE(refused.refused);
+    CHECK(refused.refused.find(part) != std::string::npos);
+  }
+  const FolderTokenizer contradiction = made({{"<x>", 7}}, {{"added_tokens_decoder", {{"8", {{"content", "<x>"}}}}}});
+  CHECK(contradiction.refused.find("has the id 8, and 7 in added_tokens.json") != std::string::npos);
+}
+
+TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[sentence_piece]") {
+  if (library_is_missing()) return;
+  const TemporaryFolder folder, kept;
+  const std::string before = folder.path() + "/";
+  std::filesystem::copy_file(kind_file("spm_llama.model"), folder.file(kSentencePieceFile));
+  const auto made = [&](const char* config) {
+    write_file(folder.file(kTokenizerConfigFile), config);
+    return hugging_face_tokenizer(before).tokenizer;
+  };
+  const auto ids = [](const Tokenizer& of, const std::string& text, SpecialTokens special = SpecialTokens::tokens) {
+    return encode(*of.make_encoder(special), text);
+  };
+  const auto old = made(R"({"legacy": true})"), other = made(R"({"legacy": false})");
+  CHECK(made("{}")->hash() == old->hash());
+  CHECK(made(R"({"legacy": null})")->hash() == old->hash());
+  CHECK(other->hash() != old->hash());
+  const std::string end = old->eod_text();
+  const Ids word = ids(*old, "the");
+  Ids again = word;
+  again.push_back(old->eod_id());
+  Ids bare = again;
+  again.insert(again.end(), word.begin(), word.end());
+  CHECK(ids(*old, "the" + end + "the") == again);
+  CHECK(ids(*old, "the" + end + " the") != again);
+  // Without the space the text continues as it is written; a space that is there is the word's.
+  CHECK(ids(*other, "the" + end + " the") == again);
+  CHECK(ids(*other, "the" + end + "the") != again);
+  CHECK(ids(*other, "the" + end) == bare);
+  CHECK(other->decode(ids(*other, end + "the")) == "the");
+  CHECK(ids(*other, "the", SpecialTokens::text) == word);
+  // The parts of a text are where they were, and the kept file says the same by itself.
+  std::vector<std::int32_t> parted;
+  std::vector<std::uint32_t> part_of;
+  const std::string text = end + "the";
+  other->make_encoder()->encode_parts(
+      std::vector<TextPart>{{std::string_view(text).substr(0, end.size()), SpecialTokens::tokens}, {"the"}}, parted,
+      part_of);
+  CHECK(parted == ids(*other, text));
+  CHECK(part_of.front() == 0);
+  CHECK(part_of.at(1) == 1);
+  write_file(kept.file(kSentencePieceFile), std::string(other->files()[0].contents));
+  CHECK(find_kept_tokenizer("sentencepiece", other->hash(), kept.path() + "/").tokenizer != nullptr);
+}
+
+TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence_piece]") {
+  if (library_is_missing()) return;
+  const TemporaryFolder folder;
+  write_file(folder.file(kSentencePieceFile), kSmall);
+  const auto plain = make_tokenizer({"sentencepiece", folder.file(kSentencePieceFile), ""});
+  write_file(folder.file(kAddedTokensFile), R"({"<of another>": 7})");
+  write_file(folder.file(kTokenizerConfigFile), R"({"legacy": false})");
+  CHECK(find_kept_tokenizer("sentencepiece", plain->hash(), folder.path() + "/").tokenizer != nullptr);
+}
+
+TEST_CASE("SentencePiece: what is wrong in the files next to a model", "[sentence_piece][fault]") {
+  if (library_is_missing()) return;
+  const TemporaryFolder folder;
+  write_file(folder.file(kSentencePieceFile), kSmall);
+  const auto refused = [&](const char* name, const std::string& contents, const std::string& part) {
+    write_file(folder.file(name), contents);
+    require_error(ErrorKind::data, {folder.file(name), part},
+                  [&] { make_tokenizer(choice_of_file(folder.file(kSentencePieceFile), "")); });
+    std::filesystem::remove(folder.file(name));
+  };
+  const auto decoder = [](const std::string& token) {
+    return "{\n\"added_tokens_decoder\": {\n\"7\": " + token + "}}";
+  };
+  refused(kTokenizerConfigFile, decoder(R"({"content": null})"),
+          ":3: \"added_tokens_decoder.7.content\" names no token");
+  refused(kTokenizerConfigFile, decoder(R"({"content": 5})"),
+          ":3: \"added_tokens_decoder.7.content\" is 5, where a text is right");
+  refused(kTokenizerConfigFile, decoder(R"({"content": "<x>", "special": "yes"})"),
+          ":3: \"added_tokens_decoder.7.special\" is \"yes\", where true or false is right");
+  refused(kTokenizerConfigFile, decoder("\"<x>\""), ":2: \"added_tokens_decoder.7\" is no object");
+  refused(kTokenizerConfigFile, "{\n\"added_tokens_decoder\": []}", ":2: \"added_tokens_decoder\" is []");
+  refused(kTokenizerConfigFile, R"({"legacy": "no"})", ":1: \"legacy\" is \"no\"");
+  refused(kTokenizerConfigFile, R"({"legacy": )", "no JSON object, or one that is cut off");
+  refused(kTokenizerConfigFile, "[]", "no JSON object");
+  refused(kAddedTokensFile, R"({"<x>": null})", "the token \"<x>\" has the id null");
+  refused(kAddedTokensFile, R"({"": 7})", "the token \"\" has the id 7");
 }
 
 TEST_CASE("SentencePiece: any bytes give ids of the vocabulary", "[sentence_piece]") {
@@ -243,7 +385,7 @@ TEST_CASE("SentencePiece: the library has as many pieces as the checked model", 
   if (library_is_missing()) return;
   const TemporaryFolder folder;
   write_file(folder.file("small.model"), kSmall);
-  SentencePieceModel model = read_sentence_piece_model(folder.file("small.model"), 0);
+  SentencePieceModel model = read_sentence_piece_model({"sentencepiece", folder.file("small.model"), ""});
   model.text += piece("c");
   require_error(ErrorKind::data, {"small.model", "8 pieces", "7"},
                 [&] { SentencePieceTokenizer(std::move(model), folder.file("small.model")); });

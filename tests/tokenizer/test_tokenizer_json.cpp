@@ -8,6 +8,7 @@
 
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/hugging_face_folder.h"
 #include "tokenizer/tokenizer.h"
 
 using namespace megatron;
@@ -56,6 +57,56 @@ TEST_CASE("tokenizer.json: the special tokens in a text are text", "[tokenizer_j
   CHECK(tokenizer->decode(ids) == "<|endoftext|><|pad|>");
 }
 
+TEST_CASE("tokenizer.json: truncation and padding are of batches, not of a text", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  json file = read_json(kGolden + "plain.json");
+  file["truncation"] = {{"direction", "Right"}, {"max_length", 8}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {{"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_id", 0}, {"pad_token", "<pad>"}};
+  write_file(folder.file(kTokenizerFile), file.dump());
+  CHECK(make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""})->hash() == golden_tokenizer("plain")->hash());
+}
+
+TEST_CASE("tokenizer.json: a file that is cut off says so", "[tokenizer_json][fault]") {
+  const TemporaryFolder folder;
+  const std::string whole = contents_of(kGolden + "plain.json");
+  for (const std::size_t part : {1, 2, 3}) {
+    write_file(folder.file(kTokenizerFile), whole.substr(0, part * whole.size() / 4));
+    for (const char* kind : {"gpt2", "unigram", "bert-cased"}) {
+      INFO(part << " of 4, " << kind);
+      try {
+        make_tokenizer({kind, folder.file(kTokenizerFile), ""});
+        FAIL("no error");
+      } catch (const Error& error) {
+        INFO(error.what());
+        CHECK(error.kind() == ErrorKind::data);
+        const bool told = std::string(error.what()).find("cut off; fetch it again") != std::string::npos;
+        CHECK((told || kind != std::string("gpt2")));  // others refuse what comes before
+      }
+    }
+  }
+}
+
+TEST_CASE("tokenizer.json: added tokens beyond the model's rows are left out", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  json file = read_json(kGolden + "plain.json");
+  const auto plain = golden_tokenizer("plain");
+  const std::int64_t rows = plain->vocab_size();
+  for (int more = 0; more < 2; ++more) {
+    file["added_tokens"].push_back(
+        {{"id", rows + more}, {"content", more == 0 ? "[PAD]" : "[MORE]"}, {"special", true}});
+  }
+  write_file(folder.file(kTokenizerFile), file.dump());
+  const auto made = [&](std::int64_t for_rows) { return hugging_face_tokenizer(folder.path() + "/", for_rows); };
+  CHECK(made(0).tokenizer->vocab_size() == rows + 2);
+  CHECK(made(rows + 2).left_out == 0);
+  const FolderTokenizer left = made(rows);
+  CHECK(left.left_out == 2);
+  CHECK(left.tokenizer->hash() == plain->hash());
+  const TemporaryFolder kept;  // the file that is kept is the one without them
+  write_file(kept.file(kTokenizerFile), std::string(left.tokenizer->files()[0].contents));
+  CHECK(find_kept_tokenizer("gpt2", plain->hash(), kept.path() + "/").tokenizer != nullptr);
+}
+
 TEST_CASE("tokenizer.json: its file is what is kept; what changes ids changes the hash", "[tokenizer_json]") {
   const TemporaryFolder folder;
   const auto plain = golden_tokenizer("plain");
@@ -88,8 +139,8 @@ TEST_CASE("tokenizer.json: its file is what is kept; what changes ids changes th
   write_file(folder.file("vocab.json"), "{");
   const KeptTokenizer none = kept(plain->hash());
   CHECK(none.tokenizer == nullptr);
-  CHECK_THAT(none.others, Catch::Contains("tokenizer.json: another vocabulary (hash") &&
-                              Catch::Contains("; " + folder.file("vocab.json") + ":1: "));
+  CHECK_THAT(none.others, Contains("tokenizer.json: another vocabulary (hash") &&
+                              Contains("; " + folder.file("vocab.json") + ":1: "));
   std::filesystem::remove(folder.file("merges.txt"));
   std::filesystem::remove(folder.file("tokenizer.json"));
   CHECK(kept(plain->hash()).others.empty());
@@ -108,9 +159,9 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
   };
   const Case cases[] = {
       {[](json& j) {
-         j["normalizer"] = {{"type", "NFKC"}};
+         j["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
        },
-       {"normalizer", "NFKC", "Qwen2", "megatron_preprocess import"}},
+       {"normalizer", "Prepend", "Qwen2", "tokenizer.model", "megatron_preprocess import"}},
       {[](json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; }, {"pre_tokenizer", "Metaspace"}},
       {[](json& j) { j["pre_tokenizer"]["use_regex"] = false; }, {"pre_tokenizer.use_regex", "false"}},
       {[](json& j) { j["pre_tokenizer"]["novelty"] = 1; }, {"pre_tokenizer.novelty"}},
@@ -149,10 +200,6 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
          j["decoder"] = {{"type", "WordPiece"}};
        },
        {"decoder", "WordPiece"}},
-      {[](json& j) {
-         j["truncation"] = {{"max_length", 5}};
-       },
-       {"truncation", "max_length"}},
       {[](json& j) { j["novelty"] = 1; }, {"\"novelty\""}},
       {[](json& j) { j["model"]["type"] = "Unigram"; }, {"model.type", "Unigram"}},
       {[](json& j) { j["model"]["dropout"] = 0.1; }, {"model.dropout", "0.1"}},

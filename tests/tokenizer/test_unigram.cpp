@@ -1,15 +1,16 @@
 // Unigram models of a tokenizer.json: ids as Hugging Face's library gives them for random strings
 // (scripts/check_tokenizers.py --golden), words and sentinels, and files that are refused.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "gpt2_support.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/hugging_face_folder.h"
 #include "tokenizer/piece_trie.h"
 #include "tokenizer/text_normalizer.h"
 #include "tokenizer/unigram_vocabulary.h"
@@ -91,7 +92,7 @@ TEST_CASE("Unigram: sentinels that are added are in the file that is kept", "[un
   REQUIRE(kept.tokenizer != nullptr);
   CHECK((kept.tokenizer->special_ids() == small.tokenizer->special_ids()));
   CHECK(find_kept_tokenizer("unigram", 1, folder.path() + "/").others.find("another vocabulary") != std::string::npos);
-  CHECK(hugging_face_tokenizer(folder.path() + "/")->hash() == small.tokenizer->hash());
+  CHECK(hugging_face_tokenizer(folder.path() + "/").tokenizer->hash() == small.tokenizer->hash());
   require_error(ErrorKind::data, {"has 3 sentinels", "--extra-ids asks for 4"}, [&] {
     make_tokenizer({"unigram", folder.file(kTokenizerFile), "", 4});
   });
@@ -150,7 +151,7 @@ TEST_CASE("Unigram: what is wrong in a file, or not supported, by line", "[unigr
       {"/added_tokens/1/content", "<new>", "/added_tokens/1", {"\"<new>\" has id 1: expected 9"}},
       {"/added_tokens/1/normalized", true, "/added_tokens/1", {"normalized text"}},
       {"/added_tokens/0/other", 1, "/added_tokens/0", {"\"other\" of an added token"}},
-      {"/normalizer/type", "NFKC", "/normalizer", {"a normalizer of type NFKC"}},
+      {"/normalizer/type", "Nmt", "/normalizer", {"a normalizer of type Nmt"}},
       {"/normalizer", {{"type", "Precompiled"}, {map, "AAAA"}}, "/normalizer", {map, "damaged"}},
       {"/normalizer", {{"type", "Precompiled"}, {map, "*"}}, "/normalizer", {map, "damaged"}},
       {"/normalizer", {{"type", "Replace"}, {"pattern", {{"String", "``"}}}, {"content", "x"}}, "/normalizer", {"``"}},
@@ -198,7 +199,7 @@ TEST_CASE("Unigram: a key that is there twice, and a number that no double holds
                 [&] { Small refused("{\"added_tokens\": [],\n" + good.substr(1)); });
   const std::string large = "{\n\"truncation\": 1e999," + good.substr(good.find("\"padding\""));
   CHECK(Small(large).tokenizer->vocab_size() == 7);
-  require_error(ErrorKind::data, {"tokenizer.json:1: ", "number that is too large"}, [&] { Small refused(large, 5); });
+  CHECK(Small(large, 5).tokenizer->vocab_size() == 12);  // what is changed is the list of added tokens
 }
 
 TEST_CASE("Unigram: a score of -0 is 0, in the file that is kept too", "[unigram]") {

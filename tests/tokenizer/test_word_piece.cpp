@@ -1,14 +1,16 @@
 // BERT's WordPiece: ids and texts as Hugging Face's library gives them for random strings (scripts/check_tokenizers.py
 // --golden), single rules by hand, special tokens, and files that are refused.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "gpt2_support.h"
+#include "support/catch.h"
+#include "support/lfs_pointer.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/hugging_face_folder.h"
 #include "tokenizer/tokenizer_export.h"
 
 using namespace megatron;
@@ -173,18 +175,22 @@ TEST_CASE("WordPiece: no text ends a document, whatever a tokenizer.json says", 
 TEST_CASE("WordPiece: the tokenizer of a Hugging Face folder, by its files", "[word_piece]") {
   const TemporaryFolder folder;
   const std::string before = folder.path() + "/";
-  const auto name = [&] { return hugging_face_tokenizer(before)->name(); };
-  CHECK(hugging_face_tokenizer(before) == nullptr);
+  const auto name = [&] { return hugging_face_tokenizer(before).tokenizer->name(); };
+  CHECK(hugging_face_tokenizer(before).tokenizer == nullptr);
   write_file(folder.file(kWordPieceFile), kSmall);
   CHECK(name() == "bert-uncased");
-  for (const auto& [config, expected] :
-       std::vector<std::pair<std::string, std::string>>{{R"({"do_lower_case": false})", "bert-cased"},
-                                                        {R"({"do_lower_case": true})", "bert-uncased"},
-                                                        {"[]", "bert-uncased"},
-                                                        {"{", "bert-uncased"}}) {
+  for (const auto& [config, expected] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"do_lower_case": false})", "bert-cased"}, {R"({"do_lower_case": true})", "bert-uncased"}}) {
     write_file(folder.file(kTokenizerConfigFile), config);
     CHECK(name() == expected);
   }
+  for (const char* config : {"[]", "{"}) {  // which may have said that it is cased
+    write_file(folder.file(kTokenizerConfigFile), config);
+    const FolderTokenizer refused = hugging_face_tokenizer(before);
+    CHECK(refused.tokenizer == nullptr);
+    CHECK(refused.refused.find("tokenizer_config.json:1: no JSON object, or one that is cut off") != std::string::npos);
+  }
+  write_file(folder.file(kTokenizerConfigFile), "{}");
   for (const char* file : {kVocabFile, kMergeFile}) {
     std::filesystem::copy_file(golden_file(file), folder.file(file));
   }
@@ -192,7 +198,35 @@ TEST_CASE("WordPiece: the tokenizer of a Hugging Face folder, by its files", "[w
   std::filesystem::copy_file(kind_file("bert_bare_case.json"), folder.file(kTokenizerFile));
   CHECK(name() == "bert-cased");
   write_file(folder.file(kTokenizerFile), R"({"model": {"type": "Unigram"}})");
-  require_error(ErrorKind::data, {"tokenizer.json:1:", "Unigram"}, name);
+  const FolderTokenizer other = hugging_face_tokenizer(before);  // which vocab.json and vocab.txt contradict
+  CHECK(other.tokenizer == nullptr);
+  CHECK(other.refused.find("tokenizer.json:1: ") != std::string::npos);
+}
+
+TEST_CASE("Hugging Face folder: what a refused tokenizer.json falls back to", "[word_piece]") {
+  const TemporaryFolder folder;
+  const std::string before = folder.path() + "/";
+  for (const char* file : {kVocabFile, kMergeFile}) {
+    std::filesystem::copy_file(golden_file(file), folder.file(file));
+  }
+  const auto made_of = [&](const std::string& tokenizer_json, const std::string& config) {
+    write_file(folder.file(kTokenizerFile), tokenizer_json);
+    write_file(folder.file(kTokenizerConfigFile), config);
+    const FolderTokenizer made = hugging_face_tokenizer(before);
+    CHECK_FALSE(made.refused.empty());
+    CHECK((made.tokenizer == nullptr) == made.file.empty());
+    return made.file.empty() ? "" : made.file.substr(before.size());
+  };
+  const std::string damaged = "{", other_words = R"({"pre_tokenizer": {"type": "Digits"}, "model": {"type": "BPE"}})";
+  CHECK(made_of(damaged, "{}") == kVocabFile);
+  CHECK(made_of(kLfsPointer, "{}") == kVocabFile);
+  CHECK(made_of(damaged, R"({"tokenizer_class": "GPT2TokenizerFast"})") == kVocabFile);
+  CHECK(made_of(damaged, R"({"tokenizer_class": "Qwen2Tokenizer"})").empty());
+  CHECK(made_of(other_words, "{}").empty());
+  CHECK(made_of(R"({"normalizer": {"type": "Prepend"}})", "{}").empty());
+  write_file(folder.file(kWordPieceFile), kSmall);
+  CHECK(made_of(R"({"pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "WordPiece"}})", "{}") ==
+        kWordPieceFile);
 }
 
 TEST_CASE("WordPiece: any bytes give ids of the vocabulary", "[word_piece]") {
@@ -280,10 +314,10 @@ TEST_CASE("WordPiece: what is wrong in a tokenizer.json, or not supported, by li
   });
   good.erase("padding");
   write_file(folder.file(kTokenizerFile), "{\n\"padding\": 1e999," + good.dump().substr(1));
-  make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), ""});
-  require_error(ErrorKind::data, {"tokenizer.json:1: ", "number that is too large"}, [&] {
-    make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), "", 5});
-  });
+  const std::int64_t size = make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), ""})->vocab_size();
+  const auto more = make_tokenizer({"bert-uncased", folder.file(kTokenizerFile), "", 5});
+  CHECK(more->special_ids().sentinels == 5);
+  CHECK(more->vocab_size() >= size + 5);
   good.erase("model");
   write_file(folder.file(kTokenizerFile), good.dump());
   require_error(ErrorKind::data, {"no model"}, [&] {

@@ -2,10 +2,10 @@
 #include "tokenizer_training/bpe_trainer.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/gpt2_tokenizer.h"

@@ -2,9 +2,9 @@
 #include "tokenizer_training/unigram_trainer.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "tokenizer/gpt2_support.h"
 #include "tokenizer/unigram_vocabulary.h"

@@ -1,8 +1,7 @@
 // Learning a WordPiece vocabulary: by hand, and that what is learned can be used.
 #include "tokenizer_training/word_piece_trainer.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "tokenizer/gpt2_support.h"
 

@@ -1,10 +1,10 @@
 // BERT and T5 through training's own parts: checkpoints that any layout continues, and what a plan counts.
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "checkpoint/checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "model/flops.h"
+#include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_training.h"
@@ -147,6 +147,6 @@ TEST_CASE("BERT: it predicts no next token: scoring it and generating text are r
                   [&] { replica.score(micro_batches, results, timers); });
     Arena arena("cache");
     require_error(ErrorKind::configuration, {"predicts no next token: it generates no text"},
-                  [&] { replica.stage().make_cache(arena, 8, 1, DType::f32); });
+                  [&] { replica.stage().make_cache(arena, {.capacity = 8, .samples = 1}, DType::f32); });
   });
 }

@@ -1,7 +1,7 @@
 // What a checkpoint says of its run, and which of it another run must share to load it.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
+#include "support/catch.h"
 #include "train/compatibility.h"
 
 using namespace megatron;

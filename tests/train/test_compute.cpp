@@ -1,9 +1,8 @@
 // What a job computes on: what "auto" becomes, and what is refused with advice. With a CUDA backend it depends on the
 // machine; here only what a build without one must do.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "plan/dry_run.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
 #include "support/small_corpus.h"

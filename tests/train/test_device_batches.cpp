@@ -2,10 +2,10 @@
 #include "train/device_batches.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 
 using namespace megatron;

@@ -1,12 +1,12 @@
 // Every place of a model that drops numbers draws masks of its own: no two of a step, and no two steps, share a key.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "comm/thread_communicator.h"
 #include "ops/ops_decorator.h"
+#include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"

@@ -1,7 +1,6 @@
 // What the parity table (tests/parity/rows.cpp) does not look at: evaluations between the steps of every schedule,
 // which take chunks through slots that training uses otherwise.
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/tiny_training.h"
 
 using namespace megatron;

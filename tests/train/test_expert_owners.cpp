@@ -1,7 +1,6 @@
 // Who answers for what where data ranks share experts out: on every grid of up to 16 ranks, with the ranks as threads.
 // A made-up model of every kind of parameter has the gradients, the norm, the state and the writers of the whole one.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include "optim/update_step.h"
 #include "parallel/gradient_reducer.h"
 #include "support/boxes.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/saved_layout.h"
 

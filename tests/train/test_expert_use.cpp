@@ -2,13 +2,13 @@
 // loss.
 #include "train/expert_use.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <mutex>
 #include <numeric>
 
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
 #include "train/replica.h"
@@ -212,7 +212,7 @@ TEST_CASE("choice bias: experts that get everything come to get their share") {
       const ExpertUse use(4, replica.update({.learning_rate = 0}, timers).choices, 0);  // the bias alone moves
       double most = 0;
       for (std::int64_t layer = 0; layer < 2; ++layer) {
-        for (std::int64_t expert = 0; expert < 4; ++expert) most = std::max(most, use.share(layer, expert));
+        for (const double share : use.shares(layer)) most = std::max(most, share);
       }
       if (step == 1) first = most;
       last = most;
@@ -229,9 +229,8 @@ TEST_CASE("experts: the numbers of several steps add up") {
   CHECK(all.steps == 2);
   CHECK(all.layers() == 2);
   CHECK(all.least_gap == 0.25);
-  CHECK(all.share(0, 0) == 0.5);
-  CHECK(all.share(1, 0) == 0);
-  CHECK(all.share(1, 1) == 1);
+  CHECK(all.shares(0) == Choices{0.5, 0.5});
+  CHECK(all.shares(1) == Choices{0, 1});
   CHECK(all.dropped() == 0.25);
   CHECK(ExpertUse().layers() == 0);
   CHECK(ExpertUse().dropped() == 0);

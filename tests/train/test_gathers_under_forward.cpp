@@ -1,8 +1,7 @@
 // The distributed optimizer's new values are on their way still when the next forward begins, and nothing that a run
 // does between two steps waits for them: seen from inside a run's forwards.
-#include <catch2/catch.hpp>
-
 #include "model/layers.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/watching_communicator.h"
 

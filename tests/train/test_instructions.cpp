@@ -1,13 +1,16 @@
 // Instructions through a decoder: packed examples have the loss and the gradients that they have each alone in a
 // sequence, whatever tells positions apart.
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "comm/thread_communicator.h"
 #include "data/batches.h"
 #include "data/instruction_samples.h"
 #include "support/byte_words.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
 #include "support/tiny_training.h"
+#include "train/compatibility.h"
+#include "train/datasets.h"
 #include "train/grid.h"
 
 using namespace megatron;
@@ -100,4 +103,23 @@ TEST_CASE("instructions: packed examples have the loss and the gradients that th
     CAPTURE(positions, name);
     CHECK(relative_difference(gradient, apart.gradients.at(name)) < 1e-5);
   }
+}
+
+TEST_CASE("instructions: a run that encoded texts in parts is not resumed") {
+  const TemporaryFolder folder;
+  const std::string messages = R"([{"role": "user", "content": "2+2="}, {"role": "assistant", "content": "4"}])";
+  write_file(folder.file("chat.jsonl"), "{\"messages\": " + messages + "}\n");
+  Config config = tiny_config();
+  config.task.name = "instructions";
+  config.task.tokenizer = "byte";
+  config.model.sequence_length = 128;
+  config.data.train = folder.file("chat.jsonl");
+  const nlohmann::json facts = order_facts(config, Datasets(config));
+  nlohmann::json older = facts;
+  older.erase("texts_of_examples");
+  CHECK(data_order_mismatches(compare_facts(facts, facts), true).empty());
+  const std::vector<FactDifference> changes = data_order_mismatches(compare_facts(older, facts), true);
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].key == "texts_of_examples");
+  CHECK(changes[0].current == R"("encoded whole")");
 }

@@ -1,10 +1,10 @@
 // A loss of two terms, the second added in the middle of the pipeline: a made-up family on GPT's stages.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/grid.h"
 

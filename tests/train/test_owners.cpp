@@ -1,7 +1,6 @@
 // Who answers for what: on every grid of up to 16 ranks each element of each parameter is counted once in the norm of a
 // model, and written once to a checkpoint. Every rank is played alone, with communicators that move nothing.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 
@@ -11,6 +10,7 @@
 #include "nn/parameter_builder.h"
 #include "optim/update_step.h"
 #include "support/boxes.h"
+#include "support/catch.h"
 #include "train/grid.h"
 #include "train/saved_layout.h"
 

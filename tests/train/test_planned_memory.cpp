@@ -1,8 +1,8 @@
 // What plan_memory says of layouts, by arithmetic: what recomputation, sequence parallelism and schedules change.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "model/flops.h"
+#include "support/catch.h"
 #include "train/grid.h"
 #include "train/memory_layout.h"
 #include "train/replica.h"

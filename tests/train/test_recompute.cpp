@@ -1,7 +1,7 @@
 // Recomputation changes no bit where the parity table (tests/parity/rows.cpp) does not look: evaluation, and threads.
-#include <catch2/catch.hpp>
 #include <cmath>
 
+#include "support/catch.h"
 #include "support/tiny_training.h"
 
 using namespace megatron;

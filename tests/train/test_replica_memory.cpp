@@ -1,8 +1,7 @@
 // What plan_memory promises is what a replica takes: to the byte, on every rank.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
+#include "support/catch.h"
 #include "train/grid.h"
 #include "train/memory_layout.h"
 #include "train/replica.h"

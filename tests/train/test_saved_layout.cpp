@@ -1,10 +1,10 @@
 // Checkpoints of real runs, cut anew for other grids: the same files as the other grid saves, and the same run after.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "checkpoint/difference.h"
 #include "checkpoint/new_checkpoint.h"
+#include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/open_checkpoint.h"
 #include "support/require_error.h"
@@ -12,7 +12,6 @@
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

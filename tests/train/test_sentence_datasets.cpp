@@ -1,15 +1,14 @@
 // The splits of data that is made of sentences: whole documents, one pass' samples, blends, and what is refused.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "plan/split_report.h"
+#include "support/catch.h"
 #include "support/data_support.h"
 #include "train/compatibility.h"
 #include "train/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -1,13 +1,13 @@
 // Sequence parallelism: what each tensor rank computes of a parameter's gradient, and that every sum which is needed is
 // made. A missing sum is the classic silent bug: the loss still falls. So each is shown to matter, and its absence to
 // be far outside of what the parity tests allow.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 #include <set>
 
 #include "comm/thread_communicator.h"
 #include "pipeline/schedule.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 
 using namespace megatron;

@@ -1,10 +1,10 @@
 // How ranks share out what is to be scored: without a model, which is played by what fills its results.
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <numeric>
 
 #include "comm/thread_communicator.h"
 #include "model/family.h"
+#include "support/catch.h"
 #include "support/tiny_training.h"
 #include "train/sequence_scores.h"
 

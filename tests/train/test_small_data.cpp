@@ -1,15 +1,13 @@
 // Splits of small sets: cut by tokens, told in words, and recorded in checkpoints.
-#include <catch2/catch.hpp>
-
 #include "data/split.h"
 #include "plan/split_report.h"
+#include "support/catch.h"
 #include "support/data_support.h"
 #include "train/compatibility.h"
 #include "train/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -1,7 +1,6 @@
 // Evaluations whose samples do not fill a batch: each of them counts once, on every layout.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
+#include "support/catch.h"
 #include "support/data_support.h"
 #include "support/tiny_training.h"
 #include "support/trainer_on_rank.h"

@@ -1,9 +1,8 @@
 // Once the first steps are done, a step allocates nothing.
-#include <catch2/catch.hpp>
-
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
 #include "ops/traced_ops.h"
+#include "support/catch.h"
 #include "support/counted_allocations.h"
 #include "train/memory_layout.h"
 #include "train/replica.h"

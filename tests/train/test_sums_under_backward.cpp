@@ -1,7 +1,6 @@
 // When a replica's gradients go to the other data ranks: seen from inside its backward, the other rank being imagined.
-#include <catch2/catch.hpp>
-
 #include "comm/counting_communicator.h"
+#include "support/catch.h"
 #include "support/injected_ops.h"
 #include "support/tiny_training.h"
 

@@ -2,7 +2,6 @@
 // tests/faults/test_new_input.cpp.
 #include "wizard/wizard.h"
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "base/error.h"
 #include "config/parse.h"
 #include "config/rules.h"
+#include "support/catch.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 
@@ -227,7 +227,7 @@ TEST_CASE("new file: nothing is written where answers end, at Ctrl-C, or over wh
   CHECK(files() == 1);
   Person person;
   CHECK_THROWS_WITH(make_input_file(folder.file("no/books.toml"), person, person.voice()),
-                    Catch::Contains("there is no folder"));
+                    Contains("there is no folder"));
 }
 
 TEST_CASE("new file: it says what each key is, and keeps variables of paths") {
