@@ -33,7 +33,7 @@ class NestingScan {
       const char c = text_[at_];
       if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == '"' || c == '\'') {
+      } else if ((c == '"' || c == '\'') && begins_word()) {
         skip_string(c);
       } else {
         note(at_);
@@ -50,6 +50,11 @@ class NestingScan {
   }
 
  private:
+  /// A quote within a word opens no string: the parser reads on to the word's end.
+  bool begins_word() const {
+    return at_ == 0 || std::string_view(" \t\r\n=[{,.").find(text_[at_ - 1]) != std::string_view::npos;
+  }
+
   void note(std::size_t at) {
     if (!beyond_ascii_ && !is_ascii(text_[at])) beyond_ascii_ = at;
   }

@@ -85,8 +85,8 @@ Config config_for_passes(const CheckpointReader& checkpoint, const ScoringLayout
   Config config = config_for_inference(checkpoint);
   const std::int64_t model_ranks = layout.tensor * layout.pipeline;
   verify(layout.ranks % model_ranks == 0, ErrorKind::configuration,
-         "{} ranks are no multiple of tensor {} × pipeline {} = {}", layout.ranks, layout.tensor, layout.pipeline,
-         model_ranks);
+         "tensor {} × pipeline {} needs a multiple of {} ranks, not {}", layout.tensor, layout.pipeline, model_ranks,
+         layout.ranks);
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
   config.parallel.data = 0;

@@ -49,6 +49,7 @@ TEST_CASE("texts that no parser should see", "[config][fault-52]") {
   CHECK(contains(parse_error("[model\xC3\x97]\n"), "f.toml:1:7: error: " + stray));
   CHECK(contains(parse_error("x = \"\"\"\\\n\xC3\xA9\"\"\""), stray));
   CHECK(contains(parse_error("x = \"\"\"\\\xC3\xA9\"\"\""), stray));
+  CHECK(contains(parse_error("x = 0\003\"p$\xC6\xB1\""), "f.toml:1:10: error: " + stray));  // the quote is in a word
   CHECK(parse_config_text(small_file() + "test = \"caf\xC3\xA9\" # \xC3\xA9\n", "f.toml").data.test == "caf\xC3\xA9");
   CHECK(parse_small({"data.test=caf\xC3\xA9"}).data.test == "caf\xC3\xA9");
   CHECK(contains(error_of([] { parse_small({"model.layers=\xC3\xA9"}); }), "model.layers"));

@@ -80,9 +80,10 @@ TEST_CASE("megatron_eval: options and layouts that cannot be are refused before 
   check_refused(run_command(evaluate(run, "lambada", data, {"--begin-token", "maybe"})), 2, "--begin-token: auto");
   check_refused(run_command(evaluate(run, "lambada", data, {"--labels", data})), 2, "--labels belongs to");
   check_refused(run_command(evaluate(run, "lambada", data, {"--tensor", "0"})), 2, "--tensor");
-  check_refused(run_command(evaluate(run, "lambada", data, {"--tensor", "2"})), 2, "1 ranks are no multiple");
+  check_refused(run_command(evaluate(run, "lambada", data, {"--tensor", "2"})), 2,
+                "needs a multiple of 2 ranks, not 1");
   check_refused(run_command(launched(3, evaluate(run, "lambada", data, {"--tensor", "2"})), 60), 2,
-                "3 ranks are no multiple of tensor 2");
+                "tensor 2 × pipeline 1 needs a multiple of 2 ranks, not 3");
   check_refused(run_command(launched(3, evaluate(run, "lambada", data, {"--tensor", "3"})), 60), 2, "tensor = 3");
   check_refused(run_command(evaluate(run, "lambada", data, {"--micro-batch-size", "1048576"})), 2, "fewer ranks");
   check_refused(run_command(evaluate(run, "wikitext", data, {"--stride", "1000"})), 2, "stride of 1000");

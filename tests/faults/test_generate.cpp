@@ -103,7 +103,7 @@ TEST_CASE("generation: a plan says what each rank takes, and too much is refused
   CHECK(mentions(plan.out, "8 ranks: tensor 2 × pipeline 2 × data 2"));
   CHECK(mentions(plan.out, "The largest rank takes "));
   require_refused(run_command(generate({"--prompt", "Once", "--dry-run", "--ranks", "7", "--tensor", "2"})), 2,
-                  {"7 ranks are no multiple of tensor 2"});
+                  {"needs a multiple of 2 ranks, not 7"});
   // A long context, of many texts at a time.
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
