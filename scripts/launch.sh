@@ -189,17 +189,19 @@ for word in "$@"; do
 done
 
 # --oversubscribe: more ranks than cores is fine (idle ranks then yield).  --bind-to none: no rank is pinned to a core
-# that another job also uses.  set -m: a separate process group, so that a terminal's Ctrl-C comes here only.
+# that another job also uses.  set -m: a separate process group, so that a terminal's Ctrl-C comes here only. Not for
+# longer: with it, wait would return when the job is suspended. (wait -f would not, but bash 5.2 reads memory there that
+# it has freed, and then may wait without end.)
 set -m
 "$mpirun" -np "$ranks" --oversubscribe --bind-to none "$@" <&"$input" 2>&"$errors" {errors}>&- &
 job=$!
+set +m
 exec {errors}>&-
 
 while true; do
   seen=$signals
   code=0
-  # -f: to its end; a job that is only suspended has not ended. Bash would say "Killed" itself.
-  { wait -f "$job" || code=$?; } 2> /dev/null
+  { wait "$job" || code=$?; } 2> /dev/null  # bash would say "Killed" itself
   ((seen == signals)) || continue  # a signal has ended the waiting, not the job
   ((code == 0 || code == 75)) || code=${ended_by:-$code}
   wait "$filter" 2> /dev/null || true  # all that was printed is out
