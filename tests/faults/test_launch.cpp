@@ -175,6 +175,19 @@ TEST_CASE("launch script: the code of an abort, when mpirun is killed after it")
   CHECK(finished.err == "launch: the job ended with exit code 6 (communication); the first error is above\n");
 }
 
+TEST_CASE("launch script: a suspended launcher is waited for to its end") {
+  const TemporaryFolder folder;
+  const std::string launcher = folder.file("mpirun");
+  write_file(launcher, "#!/bin/sh\n(sleep 0.5; kill -CONT $$) &\nkill -STOP $$\nwait\necho continued\n");
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  Command command = {"env", "MPIRUN=" + launcher};
+  for (const std::string& word : launched(2, {"true"})) command.push_back(word);
+  const Finished finished = run_command(command);
+  CHECK(finished.code == 0);
+  CHECK(finished.out == "continued\n");
+  CHECK(finished.err.empty());
+}
+
 TEST_CASE("launch script: no launcher and no program say what to do") {
   Command command = {"env", "MPIRUN=/nonexistent/mpirun"};
   for (const std::string& word : launched(2, {"true"})) command.push_back(word);
